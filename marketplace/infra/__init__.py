@@ -1,0 +1,1 @@
+"""What the domain stands on: settings, database, cache, outbox, logs."""

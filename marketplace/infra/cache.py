@@ -1,0 +1,155 @@
+"""The cache: shared content with tags, and the sliding windows of rate limits. It may be down at any time."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+# Changing what a window or a content entry looks like must change this, or old entries are misread.
+_PREFIX = "m1:"
+_DOWN_SECONDS = 1.0  # after a failure, requests go without the cache for so long instead of each waiting
+_CONNECT_TIMEOUT_SECONDS = 0.25
+_ANSWER_TIMEOUT_SECONDS = 0.5
+_SCRIPT = (Path(__file__).parent / "edge.lua").read_text(encoding="utf-8")
+
+
+class CacheDownError(Exception):
+    """The cache did not answer, or failed a moment ago: go on without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A sliding window of a rate limit: so many requests per period under a key."""
+
+    key: str
+    limit: int
+    period_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What one round trip told."""
+
+    allowed: bool
+    used: int
+    frees_in_seconds: float
+    version: str
+    content: bytes | None
+
+
+class Cache:
+    """A Redis-compatible server, with the one script that the edge runs on it."""
+
+    def __init__(self, url: str) -> None:
+        self._client = redis.Redis.from_url(
+            url,
+            socket_connect_timeout=_CONNECT_TIMEOUT_SECONDS,
+            socket_timeout=_ANSWER_TIMEOUT_SECONDS,
+            health_check_interval=0,
+        )
+        self._script = self._client.register_script(_SCRIPT)
+        self._down_until = 0.0
+
+    def look_up(
+        self, *, window: Window | None, counts: bool = True, content_key: str = "", tags: Sequence[str] = ()
+    ) -> Lookup:
+        """This function will count a request and fetch cached content in one round trip.
+
+        :param window: the rate limit's window, or none not to count
+        :param counts: whether the request is counted; otherwise the window is only looked at
+        :param content_key: the content wanted, or empty
+        :param tags: what the content depends on; ``drop`` of any of them makes it unfindable
+        :return: whether the limit allows the request, how much of it is used, and the content
+        :raises CacheDownError: the cache is not to be had
+        """
+        keys = [
+            f"{_PREFIX}w:{window.key}" if window else "",
+            f"{_PREFIX}c:{content_key}" if content_key else "",
+            *(f"{_PREFIX}t:{tag}" for tag in tags),
+        ]
+        limit, period = (window.limit, window.period_seconds * 1000) if window else (0, 0)
+        with self._guard():
+            allowed, used, frees_in, version, content = self._script(
+                keys=keys, args=[limit, period, 1 if counts else 0]
+            )
+        return Lookup(bool(allowed), used, max(frees_in, 0) / 1000, version.decode(), content)
+
+    def store(self, *, content_key: str, version: str, content: bytes, ttl_seconds: int) -> None:
+        """This function will keep content under the version of its tags that its look-up told.
+
+        A tag dropped meanwhile has another version by now, so that stale content is never found.
+
+        :raises CacheDownError: the cache is not to be had
+        """
+        with self._guard():
+            self._client.set(f"{_PREFIX}c:{content_key}{version}", content, ex=ttl_seconds)
+
+    def fetch(self, *, content_key: str, version: str) -> bytes | None:
+        """This function will fetch content of one version of its tags.
+
+        :raises CacheDownError: the cache is not to be had
+        """
+        with self._guard():
+            content = self._client.get(f"{_PREFIX}c:{content_key}{version}")
+        return content if isinstance(content, bytes) else None
+
+    def claim(self, *, content_key: str, version: str, seconds: float) -> bool:
+        """This function will claim the recomputing of content, so that one process alone does it.
+
+        :raises CacheDownError: the cache is not to be had
+        """
+        with self._guard():
+            return bool(
+                self._client.set(f"{_PREFIX}l:{content_key}{version}", b"1", nx=True, px=int(seconds * 1000))
+            )
+
+    def drop(self, *tags: str) -> None:
+        """This function will make everything that depends on any of these tags unfindable, at once.
+
+        :raises CacheDownError: the cache is not to be had
+        """
+        with self._guard():
+            pipeline = self._client.pipeline(transaction=False)
+            for tag in tags:
+                pipeline.incr(f"{_PREFIX}t:{tag}")
+            pipeline.execute()
+
+    def ping(self) -> None:
+        """This function will ask the cache for a sign of life.
+
+        :raises CacheDownError: the cache is not to be had
+        """
+        with self._guard():
+            self._client.ping()
+
+    def _guard(self) -> "_Guard":
+        if time.monotonic() < self._down_until:
+            raise CacheDownError
+        return _Guard(self)
+
+    def failed(self, error: BaseException) -> None:
+        """This function will note a failure: for a moment nobody waits for the cache."""
+        self._down_until = time.monotonic() + _DOWN_SECONDS
+        _log.warning("cache down", error=type(error).__name__)
+
+
+class _Guard:
+    """Turns the client's errors into CacheDownError; a class, since contextlib's generators cost more."""
+
+    __slots__ = ("_cache",)
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, redis.RedisError | OSError):
+            self._cache.failed(error)
+            raise CacheDownError from error

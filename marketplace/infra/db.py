@@ -1,0 +1,241 @@
+"""The database: two pools (transactions, and reads in autocommit), sessions, retries, prepared statements."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import orjson
+import psycopg2
+import psycopg2.extras
+import structlog
+from sqlalchemy import Connection, Executable, MetaData, create_engine, event
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import DeclarativeBase, Session
+
+from marketplace.kernel.errors import ConflictError, ServiceUnavailableError
+
+TRANSACTION_TRIES = 3
+_RETRYABLE = frozenset({"40001", "40P01"})  # serialization failure, deadlock detected
+# Connection exceptions, shutdowns and start-up: the server is away, not the statement wrong.
+_UNAVAILABLE_CLASSES = ("08", "57P", "53")
+
+_log = structlog.get_logger(__name__)
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class Base(DeclarativeBase):
+    """The base of all models; constraints get predictable names, so that migrations can name them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class Database:
+    """The one way to the database.
+
+    A transaction is opened and committed by ``transaction()`` alone; ``reading()`` serves single statements
+    in autocommit, which spares hot reads the BEGIN and ROLLBACK.
+    """
+
+    def __init__(self, url: str, *, pool_size: int, application_name: str) -> None:
+        common: dict[str, Any] = {
+            "pool_size": pool_size,
+            "max_overflow": pool_size,
+            "pool_timeout": 5,
+            "pool_recycle": 1800,
+            "connect_args": {
+                "connect_timeout": 4,
+                "application_name": application_name,
+                "options": "-c TimeZone=UTC -c statement_timeout=30000 -c lock_timeout=10000"
+                " -c idle_in_transaction_session_timeout=60000",
+            },
+            "json_serializer": lambda value: orjson.dumps(value).decode(),
+            "json_deserializer": orjson.loads,
+            "use_native_hstore": False,
+        }
+        address = url.replace("postgresql://", "postgresql+psycopg2://", 1)
+        self.engine = create_engine(address, **common)
+        self._reading_engine = create_engine(address, isolation_level="AUTOCOMMIT", **common)
+        for engine in (self.engine, self._reading_engine):
+            event.listen(engine, "connect", _prepare_connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """This function will open a transaction, commit it at the end and roll it back on any error.
+
+        :raises ServiceUnavailableError: the database can't be reached
+        """
+        with self._availability(), Session(self.engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """This function will give a session for reads: each statement stands alone.
+
+        :raises ServiceUnavailableError: the database can't be reached
+        """
+        with self._availability(), Session(self._reading_engine, autoflush=False) as session:
+            yield session
+
+    def in_transaction(
+        self,
+        work: Callable[Concatenate[Session, _Arguments], _Result],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Result:
+        """This function will run work in a transaction, again (three tries) when the server asks for that.
+
+        :param work: takes the session first; it must be fit to run more than once
+        :return: what work returns
+        :raises ConflictError: every try met a serialization failure or a deadlock
+        """
+        return retrying(lambda: self._once(work, *args, **kwargs))
+
+    def _once(
+        self,
+        work: Callable[Concatenate[Session, _Arguments], _Result],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Result:
+        with self.transaction() as session:
+            return work(session, *args, **kwargs)
+
+    @contextmanager
+    def _availability(self) -> Iterator[None]:
+        try:
+            yield
+        except (DBAPIError, psycopg2.Error) as error:
+            if not is_unavailable(error):
+                raise
+            # What the pools keep is as dead as the connection that failed: the next caller gets a new one.
+            self.engine.dispose()
+            self._reading_engine.dispose()
+            raise ServiceUnavailableError("The database can't be reached.", retry_after_seconds=5) from error
+
+    def dispose(self) -> None:
+        """This function will close all idle connections; a forked process calls it before its first query."""
+        self.engine.dispose(close=False)
+        self._reading_engine.dispose(close=False)
+
+
+def retrying(attempt: Callable[[], _Result]) -> _Result:
+    """This function will run an attempt up to three times while the server answers 40001 or 40P01.
+
+    :param attempt: opens a transaction of its own each time
+    :return: what the attempt returns
+    :raises ConflictError: the last try failed likewise
+    """
+    for number in range(1, TRANSACTION_TRIES + 1):
+        try:
+            return attempt()
+        except (DBAPIError, psycopg2.Error) as error:
+            if sqlstate(error) not in _RETRYABLE:
+                raise
+            _log.warning("transaction retried", sqlstate=sqlstate(error), attempt=number)
+    raise ConflictError("Others changed the same rows at the same time. Try again.")
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """This function will give the SQLSTATE of a database error, or none where the server sent none."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(original, "pgcode", None)
+
+
+def violated_constraint(error: BaseException) -> str | None:
+    """This function will name the constraint that a database error says was violated, if any."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    diagnostics = getattr(original, "diag", None)
+    return getattr(diagnostics, "constraint_name", None)
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """This function will tell whether a database error means that the server can't be reached."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(original, psycopg2.OperationalError | psycopg2.InterfaceError):
+        return False
+    state = sqlstate(error)
+    return state is None or state.startswith(_UNAVAILABLE_CLASSES)
+
+
+def _prepare_connection(connection: Any, _record: Any) -> None:
+    psycopg2.extras.register_uuid(conn_or_curs=connection)
+    psycopg2.extras.register_default_jsonb(connection, loads=orjson.loads)
+
+
+class Statement:
+    """A Core statement that is compiled once, at import, and runs on the driver's own cursor.
+
+    Building and compiling a statement costs more than PostgreSQL takes to answer it; hot paths pay it once.
+    Values go to the driver as they are: UUIDs, datetimes, lists (as arrays) and ``Json`` are adapted by it.
+    """
+
+    def __init__(self, clause: Executable) -> None:
+        compiled = clause.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
+        self.sql = str(compiled)
+        self._defaults: dict[str, Any] = {
+            name: value for name, value in compiled.params.items() if value is not None
+        }
+
+    def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
+        cursor = driver_cursor(session)
+        cursor.execute(self.sql, {**self._defaults, **parameters} if self._defaults else parameters)
+        return cursor
+
+    def all(self, session: Session, **parameters: Any) -> list[dict[str, Any]]:
+        """This function will run the statement and give all rows, each a dict by column label."""
+        with self._execute(session, parameters) as cursor:
+            names = [column.name for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def first(self, session: Session, **parameters: Any) -> dict[str, Any] | None:
+        """This function will run the statement and give its first row as a dict, or none."""
+        with self._execute(session, parameters) as cursor:
+            row = cursor.fetchone()
+            if row is None:
+                return None
+            return dict(zip([column.name for column in cursor.description], row, strict=True))
+
+    def one(self, session: Session, **parameters: Any) -> dict[str, Any]:
+        """This function will run the statement and give its one row as a dict.
+
+        :raises LookupError: there was no row
+        """
+        row = self.first(session, **parameters)
+        if row is None:
+            raise LookupError("the statement gave no row")
+        return row
+
+    def run(self, session: Session, **parameters: Any) -> int:
+        """This function will run the statement and give the number of rows that it touched."""
+        with self._execute(session, parameters) as cursor:
+            count: int = cursor.rowcount
+            return count
+
+
+_DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call,attr-defined]
+Json = functools.partial(psycopg2.extras.Json, dumps=lambda value: orjson.dumps(value).decode())
+
+
+def driver_cursor(session: Session) -> Any:
+    """This function will give a cursor of the session's own driver connection, after a flush.
+
+    What the ORM holds back is written first, so that prepared statements and the ORM see the same rows.
+    """
+    if session.new or session.dirty or session.deleted:
+        session.flush()
+    connection: Connection = session.connection()
+    return connection.connection.cursor()
+
+
+Row = dict[str, Any]
+Rows = Sequence[Row]

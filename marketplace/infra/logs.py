@@ -1,0 +1,109 @@
+"""Logs: one line of JSON each, with the request's context, redacted. Errors go to the tracker likewise."""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import orjson
+import sentry_sdk
+import structlog
+from sentry_sdk.types import Event, Hint
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.redaction import MARKER, redact
+
+SERVICE = "campus-marketplace"
+
+EventDict = MutableMapping[str, Any]
+
+# Fields that are made here, by us alone, and cannot hold what somebody typed.
+_OWN_FIELDS = frozenset(
+    {"timestamp", "level", "service", "version", "method", "status", "durationMs", "requestId"}
+)
+
+
+def configure_logging(settings: Settings) -> None:
+    """This function will send all logs, ours and the libraries', to standard output as redacted JSON lines."""
+    version = settings.build_revision
+
+    def add_service(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
+        event_dict["service"] = SERVICE
+        event_dict["version"] = version
+        return event_dict
+
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        add_service,
+        structlog.processors.format_exc_info,
+        structlog.processors.EventRenamer("message"),
+        redact_event,
+    ]
+    level = logging.getLevelNamesMapping()[settings.log_level]
+    structlog.configure(
+        processors=[*shared, render_line],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
+        cache_logger_on_first_use=settings.environment != "test",
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _render_text],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    # Huey says each task at INFO, with its arguments; our tasks log what they did themselves.
+    logging.getLogger("huey").setLevel(max(level, logging.WARNING))
+
+
+def redact_event(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
+    """This function will redact all fields of a log event but those that only the service itself writes."""
+    for key, value in event_dict.items():
+        if key not in _OWN_FIELDS and not key.startswith("_"):
+            event_dict[key] = redact({key: value})[key]
+    return event_dict
+
+
+def render_line(_logger: Any, _name: str, event_dict: EventDict) -> bytes:
+    """This function will write a log event as one line of JSON."""
+    return orjson.dumps(event_dict, default=str, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _render_text(logger: Any, name: str, event_dict: EventDict) -> str:
+    return render_line(logger, name, event_dict).decode()
+
+
+def configure_error_tracking(settings: Settings) -> None:
+    """This function will report unhandled errors to the error tracker, where one is configured."""
+    if not settings.sentry_dsn:
+        return
+    sentry_sdk.init(
+        dsn=settings.sentry_dsn,
+        release=settings.build_revision,
+        environment=settings.environment,
+        send_default_pii=False,
+        include_local_variables=False,
+        max_request_body_size="never",
+        before_send=scrub_error_event,
+        before_breadcrumb=lambda crumb, _hint: redact(crumb),
+        default_integrations=True,
+    )
+
+
+def scrub_error_event(event: Event, _hint: Hint) -> Event:
+    """This function will scrub an error event before it leaves: no query strings, headers' secrets or bodies."""
+    scrubbed: dict[str, Any] = redact(dict(event))
+    request = scrubbed.get("request")
+    if isinstance(request, dict):
+        for part in ("query_string", "data", "cookies", "env"):
+            if part in request:
+                request[part] = MARKER
+        if isinstance(request.get("url"), str):
+            request["url"] = request["url"].split("?", 1)[0]
+    return scrubbed  # type: ignore[return-value]

@@ -1,0 +1,226 @@
+"""Settings: one typed object, read from the environment at start. A bad value is refused there and then."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+EMBEDDED_ENVIRONMENT_FILE = "stack.env"
+
+
+class SettingsError(Exception):
+    """One or more variables are missing or have a value that can't be used; the message names each."""
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _words(value: str) -> tuple[str, ...]:
+    return tuple(word for word in re.split(r"[,\s]+", value) if word)
+
+
+def _address(value: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/]+(/[^\s]*)?", value):
+        raise ValueError("must be an address that starts with http:// or https://")
+    return value.rstrip("/")
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return value
+
+    return parse
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        if not re.fullmatch(r"\d{1,9}", value) or not low <= int(value) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(value)
+
+    return parse
+
+
+def _gateway_name(value: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9]{1,31}", value):
+        raise ValueError("must be 2 to 32 lowercase letters and digits: it becomes part of a header's name")
+    return value
+
+
+def _setting(
+    default: Any,
+    doc: str,
+    *,
+    parse: Callable[[str], Any] = _text,
+    secret: bool = False,
+    required: bool = False,
+) -> Any:
+    """Declare a setting. Required ones must be given in production; elsewhere their default serves."""
+    return field(
+        default=default, metadata={"doc": doc, "parse": parse, "secret": secret, "required": required}
+    )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings. A field's variable is its name in capitals."""
+
+    environment: str = _setting(
+        "production", "What this runs as.", parse=_one_of("production", "embedded", "test"), required=True
+    )
+    public_base_url: str = _setting(
+        "http://127.0.0.1:8000",
+        "The address under which clients reach the API.",
+        parse=_address,
+        required=True,
+    )
+    database_url: str = _setting("", "PostgreSQL 18 or later, as postgresql://…", secret=True, required=True)
+    database_pool_size: int = _setting(
+        2, "Connections that one web process keeps per pool.", parse=_whole(1, 100)
+    )
+    redis_url: str = _setting(
+        "", "A Redis-compatible server for cache, limits and queues, as redis://…", secret=True, required=True
+    )
+    s3_endpoint_url: str = _setting("", "S3-compatible storage; empty means AWS's own endpoint.")
+    s3_region: str = _setting("us-east-1", "The region that S3 requests are signed for.")
+    s3_access_key_id: str = _setting("", "The access key's id for S3.", required=True)
+    s3_secret_access_key: str = _setting("", "The access key's secret for S3.", secret=True, required=True)
+    s3_public_bucket: str = _setting("marketplace-public", "The bucket of product images, readable by all.")
+    s3_private_bucket: str = _setting(
+        "marketplace-private", "The bucket of student ids, evidence and exports."
+    )
+    s3_public_url: str = _setting(
+        "", "The address under which browsers read the public bucket; empty means PUBLIC_BASE_URL/media."
+    )
+    gateway_name: str = _setting(
+        "gateway",
+        "The payment gateway's name, as in its signature header x-<name>-signature.",
+        parse=_gateway_name,
+    )
+    gateway_url: str = _setting("", "The payment gateway's API.", required=True)
+    gateway_secret_key: str = _setting(
+        "",
+        "The gateway's secret key: authenticates our calls and signs its webhooks.",
+        secret=True,
+        required=True,
+    )
+    gateway_fee_bearer: str = _setting(
+        "platform", "Who bears the gateway's fees.", parse=_one_of("platform", "customer")
+    )
+    gateway_timeout_seconds: int = _setting(
+        10, "How long a call to the gateway may take.", parse=_whole(1, 30)
+    )
+    identity_issuer: str = _setting("", "The issuer (iss) that access tokens must name.", required=True)
+    identity_audience: str = _setting(
+        "campus-marketplace", "The audience (aud) that access tokens must name."
+    )
+    identity_algorithms: tuple[str, ...] = _setting(
+        ("ES256",), "The signature algorithms accepted, of RS256, ES256, HS256.", parse=_words
+    )
+    identity_jwks_url: str = _setting("", "Where the identity provider publishes its keys (RS256, ES256).")
+    identity_shared_secret: str = _setting("", "The secret of HS256 tokens, at least 32 bytes.", secret=True)
+    functions_key: str = _setting("", "The bearer key of /functions/v1/….", secret=True)
+    delivery_pin_key: str = _setting(
+        "", "The key that delivery PINs are derived with, at least 32 characters.", secret=True, required=True
+    )
+    cursor_key: str = _setting(
+        "", "The key that signs paging cursors, at least 32 characters.", secret=True, required=True
+    )
+    trusted_proxy_hops: int = _setting(
+        0, "How many proxies of ours stand before the web process (X-Forwarded-For).", parse=_whole(0, 10)
+    )
+    cors_origins: tuple[str, ...] = _setting((), "Origins of browsers that may call the API.", parse=_words)
+    rate_limit_scale: int = _setting(
+        1, "Multiplies all rate limits, for load tests; production takes 1 alone.", parse=_whole(1, 1_000_000)
+    )
+    log_level: str = _setting(
+        "INFO", "The least level that is logged.", parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR")
+    )
+    sentry_dsn: str = _setting("", "Where errors are reported; empty means nowhere.", secret=True)
+    build_revision: str = _setting("unknown", "The revision that this build was made from.")
+
+    @cached_property
+    def media_base_url(self) -> str:
+        """This function will give the address under which the public bucket's objects are read."""
+        return self.s3_public_url.rstrip("/") or f"{self.public_base_url}/media"
+
+
+def variable_name(field_name: str) -> str:
+    """This function will give the environment variable of a field of Settings."""
+    return field_name.upper()
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """This function will read the settings from the environment.
+
+    :param environ: variables; none means the process's own
+    :return: the settings
+    :raises SettingsError: the message names every variable that is missing or wrong, and what is wrong
+    """
+    source = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    faults: list[str] = []
+    for item in fields(Settings):
+        name = variable_name(item.name)
+        given = source.get(name, "")
+        if not given:
+            continue
+        try:
+            values[item.name] = item.metadata["parse"](given)
+        except ValueError as error:
+            faults.append(f"{name} {error}")
+    if faults:
+        raise SettingsError("\n".join(faults))
+    settings = Settings(**values)
+    if faults := _faults(settings):
+        raise SettingsError("\n".join(faults))
+    return settings
+
+
+def _faults(settings: Settings) -> list[str]:
+    faults = []
+    if settings.environment == "production":
+        faults += [
+            f"{variable_name(item.name)} is missing: {item.metadata['doc']}"
+            for item in fields(Settings)
+            if item.metadata["required"] and not getattr(settings, item.name)
+        ]
+        if settings.rate_limit_scale != 1:
+            faults.append("RATE_LIMIT_SCALE must be 1 in production")
+    faults += [
+        f"{variable_name(name)} must have at least 32 characters"
+        for name in ("delivery_pin_key", "cursor_key", "identity_shared_secret", "functions_key")
+        if getattr(settings, name) and len(getattr(settings, name)) < 32
+    ]
+    faults += [
+        f"IDENTITY_ALGORITHMS knows RS256, ES256 and HS256, not {algorithm}"
+        for algorithm in settings.identity_algorithms
+        if algorithm not in ("RS256", "ES256", "HS256")
+    ]
+    if "HS256" in settings.identity_algorithms and not settings.identity_shared_secret:
+        faults.append("IDENTITY_SHARED_SECRET is missing: IDENTITY_ALGORITHMS names HS256")
+    if {"RS256", "ES256"} & set(settings.identity_algorithms) and not settings.identity_jwks_url:
+        if settings.environment == "production":
+            faults.append(
+                "IDENTITY_JWKS_URL is missing: IDENTITY_ALGORITHMS names an algorithm with public keys"
+            )
+    return faults
+
+
+def read_embedded_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """This function will read what the embedded stack wrote for commands in another shell.
+
+    :param environ: variables; ``DATA_DIR`` (default ``.data``) tells where the stack keeps its state
+    :return: the variables of its ``stack.env``; none when ``DATABASE_URL`` is set or there is no such file
+    """
+    path = Path(environ.get("DATA_DIR") or ".data") / EMBEDDED_ENVIRONMENT_FILE
+    if environ.get("DATABASE_URL") or not path.is_file():
+        return {}
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))

@@ -1,0 +1,19 @@
+"""Identifiers as clients write them. Rows get theirs (UUID version 7) from the database."""
+
+import re
+from uuid import UUID
+
+_CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def parse_uuid(text: str, *, version: int | None = None) -> UUID | None:
+    """This function will read a UUID in its canonical form of 36 characters.
+
+    :param text: what the client wrote
+    :param version: the version that it must have, or none for any
+    :return: the UUID, or none if the text is not one
+    """
+    if not _CANONICAL.fullmatch(text):
+        return None
+    found = UUID(text)
+    return found if version is None or found.version == version else None

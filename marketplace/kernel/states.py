@@ -1,0 +1,104 @@
+"""State machines: the mechanics, once. Each area keeps its own table of transitions in its ``states.py``."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from marketplace.kernel.errors import ConflictError
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One row of a table: who may fire which trigger from which states, and where it leads.
+
+    ``actors`` are the roles that a client is offered the trigger as; a trigger of the system has none.
+    """
+
+    trigger: str
+    sources: tuple[str, ...]
+    target: str
+    actors: tuple[str, ...] = ()
+
+
+class IllegalTransitionError(ConflictError):
+    """The trigger can't be fired from the current state."""
+
+
+@dataclass(frozen=True)
+class StateMachine:
+    """A table of transitions between named states."""
+
+    name: str
+    initial: str
+    transitions: tuple[Transition, ...]
+
+    @cached_property
+    def _targets(self) -> dict[tuple[str, str], str]:
+        targets: dict[tuple[str, str], str] = {}
+        for row in self.transitions:
+            for source in row.sources:
+                if targets.setdefault((source, row.trigger), row.target) != row.target:
+                    raise ValueError(f"{self.name}: {row.trigger} leads from {source} to two states")
+        return targets
+
+    @cached_property
+    def states(self) -> frozenset[str]:
+        """This function will give all states of the machine."""
+        found = {self.initial}
+        for row in self.transitions:
+            found.update(row.sources, (row.target,))
+        return frozenset(found)
+
+    @cached_property
+    def final_states(self) -> frozenset[str]:
+        """This function will give the states that nothing leads out of."""
+        return self.states - {source for row in self.transitions for source in row.sources}
+
+    @cached_property
+    def triggers(self) -> frozenset[str]:
+        """This function will give all triggers of the machine."""
+        return frozenset(row.trigger for row in self.transitions)
+
+    def allows(self, state: str, trigger: str) -> bool:
+        """This function will tell whether a trigger can be fired from a state."""
+        return (state, trigger) in self._targets
+
+    def target(self, state: str, trigger: str) -> str:
+        """This function will give the state that a trigger leads to.
+
+        :raises IllegalTransitionError: the trigger can't be fired from this state; the detail names the
+            state and those that it would take
+        """
+        target = self._targets.get((state, trigger))
+        if target is None:
+            needed = sorted(source for source, name in self._targets if name == trigger)
+            takes = " or ".join(needed) or "no state at all"
+            raise IllegalTransitionError(f"The {self.name} is {state}; {trigger} takes one that is {takes}.")
+        return target
+
+    def triggers_for(self, state: str, actors: Iterable[str]) -> list[str]:
+        """This function will list what somebody may do in a state, in the table's order.
+
+        :param state: the current state
+        :param actors: the roles that the caller has towards the resource
+        :return: names of triggers, none twice
+        """
+        roles = frozenset(actors)
+        return list(
+            dict.fromkeys(
+                row.trigger
+                for row in self.transitions
+                if state in row.sources and roles & frozenset(row.actors)
+            )
+        )
+
+    def diagram(self) -> str:
+        """This function will draw the machine as a Mermaid state diagram."""
+        lines = ["stateDiagram-v2", f"    [*] --> {self.initial}"]
+        lines += [
+            f"    {source} --> {row.target}: {row.trigger}"
+            for row in self.transitions
+            for source in row.sources
+        ]
+        lines += [f"    {state} --> [*]" for state in sorted(self.final_states)]
+        return "\n".join(lines)
