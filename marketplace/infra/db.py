@@ -3,16 +3,20 @@
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from uuid import UUID
 
 import orjson
 import psycopg2
 import psycopg2.extras
 import structlog
-from sqlalchemy import Connection, Executable, MetaData, create_engine, event
+from sqlalchemy import ARRAY, TIMESTAMP, BigInteger, Connection, MetaData, Text, Uuid, create_engine, text
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
+from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.kernel.errors import ConflictError, ServiceUnavailableError
 
@@ -29,6 +33,15 @@ _Result = TypeVar("_Result")
 class Base(DeclarativeBase):
     """The base of all models; constraints get predictable names, so that migrations can name them."""
 
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        str: Text,
+        int: BigInteger,
+        datetime: TIMESTAMP(timezone=True),
+        dict[str, Any]: JSONB,
+        list[str]: ARRAY(Text),
+        list[UUID]: ARRAY(Uuid),
+    }
+
     metadata = MetaData(
         naming_convention={
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -38,6 +51,10 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+Id = Annotated[UUID, mapped_column(primary_key=True, server_default=text("uuidv7()"))]
+CreatedAt = Annotated[datetime, mapped_column(server_default=text("now()"))]
 
 
 class Database:
@@ -66,8 +83,6 @@ class Database:
         address = url.replace("postgresql://", "postgresql+psycopg2://", 1)
         self.engine = create_engine(address, **common)
         self._reading_engine = create_engine(address, isolation_level="AUTOCOMMIT", **common)
-        for engine in (self.engine, self._reading_engine):
-            event.listen(engine, "connect", _prepare_connection)
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -167,11 +182,6 @@ def is_unavailable(error: BaseException) -> bool:
     return state is None or state.startswith(_UNAVAILABLE_CLASSES)
 
 
-def _prepare_connection(connection: Any, _record: Any) -> None:
-    psycopg2.extras.register_uuid(conn_or_curs=connection)
-    psycopg2.extras.register_default_jsonb(connection, loads=orjson.loads)
-
-
 class Statement:
     """A Core statement that is compiled once, at import, and runs on the driver's own cursor.
 
@@ -179,7 +189,7 @@ class Statement:
     Values go to the driver as they are: UUIDs, datetimes, lists (as arrays) and ``Json`` are adapted by it.
     """
 
-    def __init__(self, clause: Executable) -> None:
+    def __init__(self, clause: ClauseElement) -> None:
         compiled = clause.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
         self.sql = str(compiled)
         self._defaults: dict[str, Any] = {
@@ -222,7 +232,7 @@ class Statement:
             return count
 
 
-_DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call,attr-defined]
+_DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
 Json = functools.partial(psycopg2.extras.Json, dumps=lambda value: orjson.dumps(value).decode())
 
 

@@ -24,7 +24,7 @@ _OWN_FIELDS = frozenset(
 
 
 def configure_logging(settings: Settings) -> None:
-    """This function will send all logs, ours and the libraries', to standard output as redacted JSON lines."""
+    """This function will send all logs to standard output, as redacted lines of JSON."""
     version = settings.build_revision
 
     def add_service(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
@@ -97,7 +97,7 @@ def configure_error_tracking(settings: Settings) -> None:
 
 
 def scrub_error_event(event: Event, _hint: Hint) -> Event:
-    """This function will scrub an error event before it leaves: no query strings, headers' secrets or bodies."""
+    """This function will scrub an error event before it leaves: no query strings, secrets or bodies."""
     scrubbed: dict[str, Any] = redact(dict(event))
     request = scrubbed.get("request")
     if isinstance(request, dict):

@@ -205,11 +205,9 @@ def _faults(settings: Settings) -> list[str]:
     ]
     if "HS256" in settings.identity_algorithms and not settings.identity_shared_secret:
         faults.append("IDENTITY_SHARED_SECRET is missing: IDENTITY_ALGORITHMS names HS256")
-    if {"RS256", "ES256"} & set(settings.identity_algorithms) and not settings.identity_jwks_url:
-        if settings.environment == "production":
-            faults.append(
-                "IDENTITY_JWKS_URL is missing: IDENTITY_ALGORITHMS names an algorithm with public keys"
-            )
+    public_keys = bool({"RS256", "ES256"} & set(settings.identity_algorithms))
+    if public_keys and not settings.identity_jwks_url and settings.environment == "production":
+        faults.append("IDENTITY_JWKS_URL is missing: IDENTITY_ALGORITHMS names an algorithm with public keys")
     return faults
 
 

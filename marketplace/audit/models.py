@@ -1,0 +1,30 @@
+"""Table of the audit trail."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import BigInteger, Identity
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base
+
+
+class AuditLog(Base):
+    """One recorded act. The database refuses to change or delete it."""
+
+    __tablename__ = "audit_logs"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    at: Mapped[datetime]
+    actor_id: Mapped[UUID | None]
+    actor: Mapped[str]
+    action: Mapped[str]
+    target_type: Mapped[str]
+    target_id: Mapped[str]
+    ip_address: Mapped[str | None]
+    user_agent: Mapped[str | None]
+    before: Mapped[dict[str, Any] | None]
+    after: Mapped[dict[str, Any] | None]
+    previous_hash: Mapped[str]
+    hash: Mapped[str]

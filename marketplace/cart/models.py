@@ -1,0 +1,21 @@
+"""Table of the cart."""
+
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, CreatedAt
+
+
+class CartItem(Base):
+    """A product in somebody's cart."""
+
+    __tablename__ = "cart_items"
+    __table_args__ = (CheckConstraint("quantity BETWEEN 1 AND 1000", name="quantity"),)
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), primary_key=True)
+    product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
+    quantity: Mapped[int]
+    position: Mapped[int]
+    updated_at: Mapped[CreatedAt]

@@ -1,0 +1,115 @@
+"""Tables of the catalog."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, CreatedAt, Id
+
+_PUBLISHED = text("status = 'published'")
+
+
+class Category(Base):
+    """A node of the category tree. ``lineage`` holds the ids from the root down to the category itself."""
+
+    __tablename__ = "categories"
+    __table_args__ = (Index("ix_categories_lineage", "lineage", postgresql_using="gin"),)
+
+    id: Mapped[Id]
+    parent_id: Mapped[UUID | None] = mapped_column(ForeignKey("categories.id"), index=True)
+    name: Mapped[str]
+    slug: Mapped[str] = mapped_column(unique=True)
+    position: Mapped[int] = mapped_column(server_default=text("0"))
+    lineage: Mapped[list[UUID]]
+    commission_bps: Mapped[int | None]
+
+
+class Image(Base):
+    """A picture in object storage; the key is made of its content's hash."""
+
+    __tablename__ = "images"
+
+    id: Mapped[Id]
+    owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
+    key: Mapped[str]
+    created_at: Mapped[CreatedAt]
+
+
+class Product(Base):
+    """A listing. ``reserved`` of its ``quantity`` belongs to orders that are not paid yet.
+
+    ``cover_key`` repeats the key of the first picture, so that a listing needs no join for it. The rating
+    and popularity are written by the areas that count them.
+    """
+
+    __tablename__ = "products"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('draft', 'in_review', 'published', 'rejected', 'paused', 'removed', 'deleted')",
+            name="status",
+        ),
+        CheckConstraint("condition IN ('new', 'like_new', 'good', 'fair')", name="condition"),
+        CheckConstraint("price_minor BETWEEN 100 AND 10000000000", name="price"),
+        CheckConstraint("quantity BETWEEN 0 AND 100000", name="quantity"),
+        CheckConstraint("reserved BETWEEN 0 AND quantity", name="reserved"),
+        Index("ix_products_newest", text("published_at DESC"), text("id DESC"), postgresql_where=_PUBLISHED),
+        Index("ix_products_price", "price_minor", "id", postgresql_where=_PUBLISHED),
+        Index("ix_products_popular", text("popularity DESC"), text("id DESC"), postgresql_where=_PUBLISHED),
+        Index("ix_products_rating", text("rating_bayes DESC"), text("id DESC"), postgresql_where=_PUBLISHED),
+        Index(
+            "ix_products_campus_newest",
+            "campus_id",
+            text("published_at DESC"),
+            text("id DESC"),
+            postgresql_where=_PUBLISHED,
+        ),
+        Index(
+            "ix_products_category_newest",
+            "category_id",
+            text("published_at DESC"),
+            text("id DESC"),
+            postgresql_where=_PUBLISHED,
+        ),
+        Index("ix_products_vendor", "vendor_id", text("created_at DESC")),
+    )
+
+    id: Mapped[Id]
+    vendor_id: Mapped[UUID] = mapped_column(ForeignKey("vendor_profiles.id"))
+    campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"))
+    category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id"))
+    title: Mapped[str]
+    description: Mapped[str] = mapped_column(server_default="")
+    price_minor: Mapped[int]
+    condition: Mapped[str]
+    quantity: Mapped[int]
+    reserved: Mapped[int] = mapped_column(server_default=text("0"))
+    available: Mapped[int] = mapped_column(Computed("quantity - reserved", persisted=True))
+    tags: Mapped[list[str]] = mapped_column(server_default="{}")
+    cover_key: Mapped[str | None]
+    status: Mapped[str]
+    status_reason: Mapped[str | None]
+    popularity: Mapped[int] = mapped_column(server_default=text("0"))
+    rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
+    rating_count: Mapped[int] = mapped_column(server_default=text("0"))
+    rating_bayes: Mapped[int] = mapped_column(
+        Computed("(rating_sum * 1000 + 15000) / (rating_count + 5)", persisted=True),
+        comment="Thousandths of a star, drawn to 3 by five imagined ratings, so that one 5 is not the best",
+    )
+    published_at: Mapped[datetime | None]
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+    deleted_at: Mapped[datetime | None]
+
+
+class ProductImage(Base):
+    """The pictures of a product, in order."""
+
+    __tablename__ = "product_images"
+    __table_args__ = (CheckConstraint("position BETWEEN 0 AND 7", name="position"),)
+
+    product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    image_id: Mapped[UUID] = mapped_column(ForeignKey("images.id"), index=True)

@@ -1,0 +1,1 @@
+"""Idempotency keys: the same request twice has its effect once."""

@@ -1,0 +1,28 @@
+"""Table of idempotency keys."""
+
+from datetime import datetime
+
+from sqlalchemy import LargeBinary, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, Id
+
+
+class IdempotencyKey(Base):
+    """A key as one caller used it on one method and concrete path; completed when it has an answer."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (UniqueConstraint("caller", "method", "path", "key"),)
+
+    id: Mapped[Id]
+    caller: Mapped[str]
+    method: Mapped[str]
+    path: Mapped[str]
+    key: Mapped[str]
+    request_hash: Mapped[str]
+    claimed_at: Mapped[datetime]
+    completed_at: Mapped[datetime | None]
+    response_status: Mapped[int | None]
+    response_type: Mapped[str | None]
+    response_body: Mapped[bytes | None] = mapped_column(LargeBinary)
+    expires_at: Mapped[datetime] = mapped_column(index=True)

@@ -1,0 +1,1 @@
+"""People: profiles, staff roles and their permissions, addresses."""

@@ -1,0 +1,79 @@
+"""Tables of people."""
+
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, CreatedAt, Id
+
+
+class AdminRole(Base):
+    """A staff role and the permissions that it holds."""
+
+    __tablename__ = "admin_roles"
+
+    role: Mapped[str] = mapped_column(primary_key=True)
+    permissions: Mapped[list[str]]
+
+
+class Profile(Base):
+    """A person. The id is the ``sub`` of the identity provider's tokens."""
+
+    __tablename__ = "profiles"
+    __table_args__ = (
+        CheckConstraint("role IN ('buyer', 'vendor', 'staff')", name="role"),
+        CheckConstraint("account_status IN ('active', 'restricted', 'suspended')", name="account_status"),
+        CheckConstraint("(role = 'staff') = (staff_role IS NOT NULL)", name="staff_role"),
+        Index("ix_profiles_email", text("lower(email)")),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    email: Mapped[str | None]
+    name: Mapped[str | None]
+    phone: Mapped[str | None]
+    campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"), index=True)
+    avatar_url: Mapped[str | None]
+    role: Mapped[str] = mapped_column(server_default="buyer")
+    staff_role: Mapped[str | None] = mapped_column(ForeignKey("admin_roles.role"))
+    badges: Mapped[list[str]] = mapped_column(server_default="{}")
+    account_status: Mapped[str] = mapped_column(server_default="active")
+    status_reason: Mapped[str | None]
+    appeal_status: Mapped[str | None]
+    referral_code: Mapped[str] = mapped_column(
+        unique=True, server_default=text("upper(substr(replace(gen_random_uuid()::text, '-', ''), 1, 10))")
+    )
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+
+
+class Address(Base):
+    """A saved delivery address."""
+
+    __tablename__ = "addresses"
+    __table_args__ = (
+        Index("ix_addresses_user", "user_id", "created_at"),
+        Index(
+            "uq_addresses_default",
+            "user_id",
+            unique=True,
+            postgresql_where=text("is_default AND deleted_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[Id]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    label: Mapped[str | None]
+    hostel: Mapped[str]
+    hall: Mapped[str | None]
+    room_number: Mapped[str | None]
+    latitude: Mapped[Decimal | None] = mapped_column(Numeric(9, 6))
+    longitude: Mapped[Decimal | None] = mapped_column(Numeric(9, 6))
+    instructions: Mapped[str | None]
+    phone: Mapped[str | None]
+    is_default: Mapped[bool] = mapped_column(server_default=text("false"))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+    deleted_at: Mapped[datetime | None]

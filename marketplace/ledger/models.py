@@ -1,0 +1,72 @@
+"""Tables of the ledger. Triggers hold what columns can't say; see the migration that makes them."""
+
+from uuid import UUID
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, CreatedAt, Id
+
+
+class LedgerAccount(Base):
+    """An account, named ``kind`` or ``kind:<owner>``.
+
+    ``balance_minor`` is kept for accounts with an owner alone: their holders read running balances, and it
+    must never be negative. The system's accounts are summed when asked for, so that payments of strangers
+    don't queue for one row.
+    """
+
+    __tablename__ = "ledger_accounts"
+    __table_args__ = (
+        UniqueConstraint("kind", "owner_id", postgresql_nulls_not_distinct=True),
+        CheckConstraint("(owner_id IS NULL) = (balance_minor IS NULL)", name="balance_of_owned"),
+        CheckConstraint("balance_minor >= 0", name="balance_not_negative"),
+        CheckConstraint("normal_side IN ('debit', 'credit')", name="normal_side"),
+    )
+
+    id: Mapped[Id]
+    kind: Mapped[str]
+    owner_id: Mapped[UUID | None] = mapped_column(index=True)
+    normal_side: Mapped[str]
+    balance_minor: Mapped[int | None]
+    created_at: Mapped[CreatedAt]
+
+
+class LedgerTransaction(Base):
+    """A balanced movement. ``(kind, source)`` names its cause, so that no replay posts it twice."""
+
+    __tablename__ = "ledger_transactions"
+    __table_args__ = (UniqueConstraint("kind", "source"),)
+
+    id: Mapped[Id]
+    kind: Mapped[str]
+    source: Mapped[str]
+    description: Mapped[str]
+    created_at: Mapped[CreatedAt]
+    posted_in: Mapped[int] = mapped_column(
+        server_default=text("(pg_current_xact_id()::text)::bigint"),
+        comment="The database transaction that posted it: no other may add entries",
+    )
+
+
+class LedgerEntry(Base):
+    """One side of a movement."""
+
+    __tablename__ = "ledger_entries"
+    __table_args__ = (
+        CheckConstraint("direction IN ('debit', 'credit')", name="direction"),
+        CheckConstraint("amount_minor > 0", name="amount_positive"),
+        Index("ix_ledger_entries_account", "account_id", text("id DESC")),
+        Index(
+            "ix_ledger_entries_order", "order_id", "account_id", postgresql_where=text("order_id IS NOT NULL")
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    transaction_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_transactions.id"), index=True)
+    account_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_accounts.id"))
+    direction: Mapped[str]
+    amount_minor: Mapped[int]
+    balance_after_minor: Mapped[int | None]
+    order_id: Mapped[UUID | None]
+    created_at: Mapped[CreatedAt]

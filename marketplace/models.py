@@ -1,0 +1,33 @@
+"""All tables in one place, for migrations."""
+
+from marketplace.audit import models as audit
+from marketplace.cart import models as cart
+from marketplace.catalog import models as catalog
+from marketplace.idempotency import models as idempotency
+from marketplace.identity import models as identity
+from marketplace.infra import outbox
+from marketplace.infra.db import Base
+from marketplace.ledger import models as ledger
+from marketplace.orders import models as orders
+from marketplace.payments import models as payments
+from marketplace.platform import models as platform
+from marketplace.vendors import models as vendors
+from marketplace.webhooks import models as webhooks
+
+__all__ = [
+    "Base",
+    "audit",
+    "cart",
+    "catalog",
+    "idempotency",
+    "identity",
+    "ledger",
+    "orders",
+    "outbox",
+    "payments",
+    "platform",
+    "vendors",
+    "webhooks",
+]
+
+metadata = Base.metadata

@@ -1,0 +1,1 @@
+"""Orders, their event trail and their escrow."""

@@ -1,0 +1,147 @@
+"""Tables of orders and their escrow."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, Sequence, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, CreatedAt, Id
+
+order_number = Sequence("order_number", start=100001, metadata=Base.metadata)
+
+_STATUSES = (
+    "'pending_payment', 'paid_escrow', 'processing', 'shipped', 'delivered', 'disputed', 'cancelled',"
+    " 'expired', 'refunded'"
+)
+
+
+class Order(Base):
+    """An order of one buyer with one vendor.
+
+    What payments know of it (reference, status, channel) is written here by them. The PIN itself is stored
+    nowhere: it is derived from a key, the id and ``pin_counter``.
+    """
+
+    __tablename__ = "orders"
+    __table_args__ = (
+        CheckConstraint(f"status IN ({_STATUSES})", name="status"),
+        CheckConstraint("delivery_method IN ('delivery', 'pickup')", name="delivery_method"),
+        CheckConstraint(
+            "total_minor = subtotal_minor + delivery_fee_minor + service_fee_minor - discount_minor"
+            " AND total_minor > 0",
+            name="total",
+        ),
+        CheckConstraint(
+            "least(subtotal_minor, delivery_fee_minor, service_fee_minor, discount_minor) >= 0",
+            name="amounts_not_negative",
+        ),
+        Index("ix_orders_buyer", "buyer_id", text("id DESC")),
+        Index("ix_orders_vendor", "vendor_id", text("id DESC"), postgresql_where=text("paid_at IS NOT NULL")),
+        Index("ix_orders_unpaid", "expires_at", postgresql_where=text("status = 'pending_payment'")),
+        Index("ix_orders_checkout", "checkout_id", postgresql_where=text("checkout_id IS NOT NULL")),
+    )
+
+    id: Mapped[Id]
+    number: Mapped[str] = mapped_column(
+        unique=True, server_default=text("'CM-' || nextval('order_number')::text")
+    )
+    buyer_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    vendor_id: Mapped[UUID] = mapped_column(ForeignKey("vendor_profiles.id"))
+    campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"))
+    checkout_id: Mapped[UUID | None]
+    status: Mapped[str]
+    subtotal_minor: Mapped[int]
+    delivery_fee_minor: Mapped[int]
+    service_fee_minor: Mapped[int]
+    discount_minor: Mapped[int]
+    total_minor: Mapped[int]
+    currency: Mapped[str] = mapped_column(server_default="NGN")
+    delivery_method: Mapped[str]
+    shipping_address: Mapped[dict[str, Any]]
+    note: Mapped[str | None]
+    tracking_note: Mapped[str | None]
+    payment_reference: Mapped[str | None]
+    payment_status: Mapped[str | None]
+    payment_channel: Mapped[str | None]
+    pin_counter: Mapped[int] = mapped_column(server_default=text("0"))
+    pin_failures: Mapped[int] = mapped_column(server_default=text("0"))
+    pin_locked_until: Mapped[datetime | None]
+    expires_at: Mapped[datetime]
+    paid_at: Mapped[datetime | None]
+    accepted_at: Mapped[datetime | None]
+    shipped_at: Mapped[datetime | None]
+    delivered_at: Mapped[datetime | None]
+    cancelled_at: Mapped[datetime | None]
+    expired_at: Mapped[datetime | None]
+    cancelled_by: Mapped[str | None]
+    cancellation_reason: Mapped[str | None]
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+
+
+class OrderItem(Base):
+    """A line of an order: title, price and commission are as they were when it was placed."""
+
+    __tablename__ = "order_items"
+    __table_args__ = (
+        CheckConstraint("quantity BETWEEN 1 AND 1000", name="quantity"),
+        CheckConstraint(
+            "line_total_minor = unit_price_minor * quantity AND unit_price_minor > 0", name="line_total"
+        ),
+        CheckConstraint("commission_bps BETWEEN 0 AND 10000", name="commission_bps"),
+    )
+
+    order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), index=True)
+    title: Mapped[str]
+    image_key: Mapped[str | None]
+    unit_price_minor: Mapped[int]
+    quantity: Mapped[int]
+    line_total_minor: Mapped[int]
+    commission_bps: Mapped[int]
+
+
+class OrderEvent(Base):
+    """One step of an order's trail, or an event that was ignored (``to_status`` equals ``from_status``)."""
+
+    __tablename__ = "order_events"
+    __table_args__ = (Index("ix_order_events_order", "order_id", "id"),)
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"))
+    from_status: Mapped[str | None]
+    to_status: Mapped[str]
+    trigger: Mapped[str]
+    actor: Mapped[str]
+    actor_id: Mapped[UUID | None]
+    note: Mapped[str | None]
+    at: Mapped[datetime]
+
+
+class Escrow(Base):
+    """What is held for an order. What was released and refunded never exceeds it."""
+
+    __tablename__ = "escrows"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('pending', 'held', 'frozen', 'released', 'refunded', 'partially_refunded')",
+            name="status",
+        ),
+        CheckConstraint("amount_minor > 0", name="amount_positive"),
+        CheckConstraint(
+            "released_minor >= 0 AND refunded_minor >= 0 AND released_minor + refunded_minor <= amount_minor",
+            name="within_amount",
+        ),
+    )
+
+    order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"), primary_key=True)
+    status: Mapped[str]
+    amount_minor: Mapped[int]
+    released_minor: Mapped[int] = mapped_column(server_default=text("0"))
+    refunded_minor: Mapped[int] = mapped_column(server_default=text("0"))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]

@@ -1,0 +1,1 @@
+"""Payment intents and the one way in for money."""

@@ -1,0 +1,1 @@
+"""The platform itself: campuses, hubs, settings."""

@@ -1,0 +1,38 @@
+"""Tables of vendors."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, CreatedAt, Id
+
+
+class VendorProfile(Base):
+    """A store. Its rating and completed orders are written by the areas that know them."""
+
+    __tablename__ = "vendor_profiles"
+    __table_args__ = (CheckConstraint("status IN ('active', 'suspended', 'closed')", name="status"),)
+
+    id: Mapped[Id]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), unique=True)
+    campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"), index=True)
+    display_name: Mapped[str]
+    slug: Mapped[str] = mapped_column(unique=True)
+    description: Mapped[str] = mapped_column(server_default="")
+    verified: Mapped[bool] = mapped_column(server_default=text("false"))
+    status: Mapped[str] = mapped_column(server_default="active")
+    on_vacation: Mapped[bool] = mapped_column(server_default=text("false"))
+    vacation_until: Mapped[datetime | None]
+    vacation_note: Mapped[str | None]
+    bank_code: Mapped[str | None]
+    bank_account_number: Mapped[str | None]
+    bank_account_name: Mapped[str | None]
+    bank_account_changed_at: Mapped[datetime | None]
+    rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
+    rating_count: Mapped[int] = mapped_column(server_default=text("0"))
+    completed_orders: Mapped[int] = mapped_column(server_default=text("0"))
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]

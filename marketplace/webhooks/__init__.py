@@ -1,0 +1,1 @@
+"""Webhooks in: inbox, processing, dead letters."""

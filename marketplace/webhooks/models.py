@@ -1,0 +1,69 @@
+"""Tables of webhooks in."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, LargeBinary, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, CreatedAt, Id
+
+_PROVIDERS = "provider IN ('gateway', 'messaging')"
+
+
+class InboxEvent(Base):
+    """A delivery as it came, raw bytes and all; it is durable before the sender is told so."""
+
+    __tablename__ = "webhook_inbox"
+    __table_args__ = (
+        CheckConstraint(_PROVIDERS, name="provider"),
+        CheckConstraint(
+            "status IN ('received', 'retrying', 'processed', 'duplicate', 'ignored', 'dead')", name="status"
+        ),
+        Index("ix_webhook_inbox_due", "due_at", postgresql_where=text("status IN ('received', 'retrying')")),
+        Index("ix_webhook_inbox_received", text("received_at DESC"), text("id DESC")),
+    )
+
+    id: Mapped[Id]
+    provider: Mapped[str]
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+    status: Mapped[str] = mapped_column(server_default="received")
+    event_type: Mapped[str | None]
+    dedupe_id: Mapped[str | None] = mapped_column(index=True)
+    attempts: Mapped[int] = mapped_column(server_default=text("0"))
+    due_at: Mapped[datetime] = mapped_column(server_default=text("now()"))
+    last_error: Mapped[str | None]
+    received_at: Mapped[CreatedAt]
+    finished_at: Mapped[datetime | None]
+
+
+class ProcessedWebhookEvent(Base):
+    """The deduplication record, committed with the event's effect."""
+
+    __tablename__ = "processed_webhook_events"
+    __table_args__ = (CheckConstraint(_PROVIDERS, name="provider"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    provider: Mapped[str]
+    event_type: Mapped[str]
+    payload: Mapped[dict[str, Any]]
+    processed_at: Mapped[CreatedAt]
+
+
+class DeadLetterWebhook(Base):
+    """An event that failed for good; an operator may replay it."""
+
+    __tablename__ = "dead_letter_webhooks"
+    __table_args__ = (Index("ix_dead_letter_webhooks_died", text("died_at DESC")),)
+
+    id: Mapped[Id]
+    inbox_id: Mapped[UUID] = mapped_column(ForeignKey("webhook_inbox.id"), unique=True)
+    provider: Mapped[str]
+    event_type: Mapped[str | None]
+    dedupe_id: Mapped[str | None]
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+    attempts: Mapped[int]
+    error: Mapped[str]
+    died_at: Mapped[datetime]
+    replayed_at: Mapped[datetime | None]

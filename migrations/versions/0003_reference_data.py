@@ -1,0 +1,59 @@
+"""What every installation has: staff roles with their permissions, and the platform's fees."""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+_PERMISSIONS = {
+    "admin": [
+        "canManageOrders",
+        "canManageFinances",
+        "canManageProducts",
+        "canManageVendors",
+        "canManageUsers",
+        "canManageSupport",
+        "canManageDisputes",
+        "canManagePlatform",
+        "canViewAudit",
+    ],
+    "finance": ["canManageFinances"],
+    "orders": ["canManageOrders"],
+    "support": ["canManageSupport", "canManageDisputes"],
+    "moderator": ["canManageProducts", "canManageVendors"],
+    "compliance": ["canManageCompliance", "canViewAudit"],
+    "campus_rep": [],
+}
+
+_SETTINGS = {
+    "commission_bps": (
+        500,
+        "The platform's commission on items, in basis points, where the category has none",
+    ),
+    "service_fee_minor": (10_000, "The service fee on an order, in kobo"),
+    "delivery_fee_minor": (50_000, "The delivery fee on an order that is delivered, in kobo"),
+}
+
+_roles = sa.table("admin_roles", sa.column("role"), sa.column("permissions", sa.ARRAY(sa.Text())))
+_settings = sa.table(
+    "platform_settings", sa.column("key"), sa.column("value", postgresql.JSONB()), sa.column("description")
+)
+
+
+def upgrade() -> None:
+    """This function will insert the roles and settings."""
+    op.bulk_insert(_roles, [{"role": role, "permissions": held} for role, held in _PERMISSIONS.items()])
+    op.bulk_insert(
+        _settings,
+        [{"key": key, "value": value, "description": doc} for key, (value, doc) in _SETTINGS.items()],
+    )
+
+
+def downgrade() -> None:
+    """This function will delete them."""
+    op.execute(sa.delete(_settings).where(_settings.c.key.in_(_SETTINGS)))
+    op.execute(sa.delete(_roles).where(_roles.c.role.in_(_PERMISSIONS)))
