@@ -189,16 +189,24 @@ class Statement:
     Values go to the driver as they are: UUIDs, datetimes, lists (as arrays) and ``Json`` are adapted by it.
     """
 
-    def __init__(self, clause: ClauseElement) -> None:
-        compiled = clause.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
+    def __init__(self, clause: ClauseElement, *, columns: Sequence[str] | None = None) -> None:
+        """This function will compile a statement.
+
+        :param clause: a Core statement; a ``bindparam`` without a value is given at each execution
+        :param columns: of an INSERT: the columns that each execution gives
+        """
+        compiled = clause.compile(
+            dialect=_DIALECT, column_keys=columns, compile_kwargs={"render_postcompile": True}
+        )
         self.sql = str(compiled)
-        self._defaults: dict[str, Any] = {
-            name: value for name, value in compiled.params.items() if value is not None
+        binds = compiled.binds  # type: ignore[attr-defined]
+        self._constants: dict[str, Any] = {
+            name: value for name, value in compiled.params.items() if not binds[name].required
         }
 
     def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
         cursor = driver_cursor(session)
-        cursor.execute(self.sql, {**self._defaults, **parameters} if self._defaults else parameters)
+        cursor.execute(self.sql, {**self._constants, **parameters} if self._constants else parameters)
         return cursor
 
     def all(self, session: Session, **parameters: Any) -> list[dict[str, Any]]:

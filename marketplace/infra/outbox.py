@@ -32,7 +32,7 @@ Nudge = Callable[[str, UUID], None]
 _nudges: list[Nudge] = []
 
 _ENQUEUE = Statement(
-    insert(OutboxEvent).returning(OutboxEvent.id).values(queue=None, topic=None, payload=None, due_at=None)
+    insert(OutboxEvent).returning(OutboxEvent.id), columns=("queue", "topic", "payload", "due_at")
 )
 
 

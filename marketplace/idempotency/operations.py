@@ -1,0 +1,175 @@
+"""Claiming, completing and freeing idempotency keys.
+
+A key is claimed in a transaction of its own, so that a second caller learns at once that the first is at
+work. It is completed in the transaction of the effect, so that a crash can't part the two: either both are
+there, or neither, and then the claim runs out and may be taken over.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from marketplace.idempotency.models import IdempotencyKey
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, ValidationError
+
+IN_PROGRESS_SECONDS = 120
+KEPT = timedelta(hours=24)
+
+
+@dataclass(frozen=True)
+class KeyScope:
+    """What makes a key one and the same: who used it on what, and with which body."""
+
+    caller: str
+    method: str
+    path: str
+    key: str
+    request_hash: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A key that is ours for 120 seconds from ``claimed_at``; the pair fences off who takes it over."""
+
+    id: UUID
+    claimed_at: datetime
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """What a completed key answers, to the letter."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class InProgressError(ConflictError):
+    """A request with this key is being worked on."""
+
+
+_claimed_long_ago = IdempotencyKey.claimed_at <= bindparam("stale_before")
+_upsert = insert(IdempotencyKey)
+_CLAIM = Statement(
+    _upsert.on_conflict_do_update(
+        index_elements=["caller", "method", "path", "key"],
+        set_={
+            "request_hash": _upsert.excluded.request_hash,
+            "claimed_at": _upsert.excluded.claimed_at,
+            "expires_at": _upsert.excluded.expires_at,
+            "completed_at": None,
+            "response_status": None,
+            "response_type": None,
+            "response_body": None,
+        },
+        where=or_(
+            IdempotencyKey.expires_at <= _upsert.excluded.claimed_at,
+            IdempotencyKey.completed_at.is_(None) & _claimed_long_ago,
+        ),
+    ).returning(IdempotencyKey.id),
+    columns=("caller", "method", "path", "key", "request_hash", "claimed_at", "expires_at"),
+)
+_FIND = Statement(
+    select(
+        IdempotencyKey.request_hash,
+        IdempotencyKey.claimed_at,
+        IdempotencyKey.completed_at,
+        IdempotencyKey.response_status,
+        IdempotencyKey.response_type,
+        IdempotencyKey.response_body,
+    ).where(
+        IdempotencyKey.caller == bindparam("caller"),
+        IdempotencyKey.method == bindparam("method"),
+        IdempotencyKey.path == bindparam("path"),
+        IdempotencyKey.key == bindparam("key"),
+    )
+)
+_ours = (
+    IdempotencyKey.id == bindparam("claim_id"),
+    IdempotencyKey.claimed_at == bindparam("claim_time"),
+    IdempotencyKey.completed_at.is_(None),
+)
+_COMPLETE = Statement(
+    update(IdempotencyKey)
+    .where(*_ours)
+    .values(
+        completed_at=bindparam("now"),
+        response_status=bindparam("status"),
+        response_type=bindparam("content_type"),
+        response_body=bindparam("body"),
+    )
+)
+_FREE = Statement(delete(IdempotencyKey).where(*_ours))
+_PURGE = Statement(delete(IdempotencyKey).where(IdempotencyKey.expires_at <= bindparam("now")))
+
+
+def claim(session: Session, *, scope: KeyScope, now: datetime) -> Claim | StoredAnswer:
+    """This function will claim a key, or tell what it answered before.
+
+    :param scope: whose key it is, and of what
+    :param now: the time of the request
+    :return: a claim, or the stored answer of a completed key
+    :raises ValidationError: the key was used with another body
+    :raises InProgressError: a request with it is being worked on, since less than 120 s
+    """
+    stale_before = now - timedelta(seconds=IN_PROGRESS_SECONDS)
+    claimed = _CLAIM.first(
+        session,
+        caller=scope.caller,
+        method=scope.method,
+        path=scope.path,
+        key=scope.key,
+        request_hash=scope.request_hash,
+        claimed_at=now,
+        expires_at=now + KEPT,
+        stale_before=stale_before,
+    )
+    if claimed:
+        return Claim(id=claimed["id"], claimed_at=now)
+    found = _FIND.first(session, caller=scope.caller, method=scope.method, path=scope.path, key=scope.key)
+    if found is None:
+        raise InProgressError(
+            "A request with this Idempotency-Key just ended. Try again.", retry_after_seconds=1
+        )
+    if found["request_hash"] != scope.request_hash:
+        raise ValidationError.of("Idempotency-Key", "The key was used with another body.")
+    if found["completed_at"] is None:
+        age = (now - found["claimed_at"]).total_seconds()
+        raise InProgressError(
+            "The operation with this Idempotency-Key is already in progress.",
+            retry_after_seconds=max(1, int(IN_PROGRESS_SECONDS - age)),
+        )
+    return StoredAnswer(found["response_status"], found["response_type"], bytes(found["response_body"]))
+
+
+def complete(session: Session, *, claim: Claim, answer: StoredAnswer, now: datetime) -> None:
+    """This function will store the answer of a claimed key; it belongs in the transaction of the effect.
+
+    :raises ConflictError: somebody took the claim over meanwhile: the effect must not be committed
+    """
+    stored = _COMPLETE.run(
+        session,
+        claim_id=claim.id,
+        claim_time=claim.claimed_at,
+        now=now,
+        status=answer.status,
+        content_type=answer.content_type,
+        body=answer.body,
+    )
+    if not stored:
+        raise ConflictError("The operation took too long and another request took it over.")
+
+
+def free(session: Session, *, claim: Claim) -> None:
+    """This function will free a claimed key, so that a retry, also with another body, can succeed."""
+    _FREE.run(session, claim_id=claim.id, claim_time=claim.claimed_at)
+
+
+def purge(session: Session, *, now: datetime) -> int:
+    """This function will delete the keys whose time is up and tell how many they were."""
+    return _PURGE.run(session, now=now)

@@ -1,0 +1,136 @@
+"""Profiles are made and changed; addresses are saved, changed and removed."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import bindparam, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from marketplace.identity import queries
+from marketplace.identity.models import Address, Profile
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, NotFoundError, ValidationError
+from marketplace.platform.models import Campus, CampusEmailDomain
+
+MAX_ADDRESSES = 20  # an address book is shown whole, so it has a bound
+
+_CREATE = Statement(
+    insert(Profile).on_conflict_do_nothing(index_elements=["id"]),
+    columns=("id", "email", "name", "campus_id", "created_at", "updated_at"),
+)
+_CAMPUS_OF_DOMAIN = Statement(
+    select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == bindparam("domain"))
+)
+_LOCK_PROFILE = Statement(select(Profile.id).where(Profile.id == bindparam("user_id")).with_for_update())
+
+
+def create_profile(
+    session: Session, *, user_id: UUID, email: str | None, name: str | None, now: datetime
+) -> None:
+    """This function will make the profile of somebody seen for the first time, unless there is one.
+
+    They are a buyer, of the campus that their e-mail's domain belongs to.
+
+    :param user_id: the subject of their token
+    :param email: as the identity provider vouches for it
+    :param name: likewise
+    :param now: the time of the request
+    """
+    campus = None
+    if email and "@" in email:
+        campus = _CAMPUS_OF_DOMAIN.first(session, domain=email.rpartition("@")[2].lower())
+    _CREATE.run(
+        session,
+        id=user_id,
+        email=email,
+        name=name,
+        campus_id=campus["campus_id"] if campus else None,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def update_profile(
+    session: Session, *, user_id: UUID, changes: dict[str, Any], now: datetime
+) -> dict[str, Any]:
+    """This function will change what people may change of their own profile.
+
+    :param changes: any of name, phone, campus_id, avatar_url
+    :param now: the time of the request
+    :return: the profile as its owner sees it
+    :raises ValidationError: the campus does not exist
+    """
+    campus_id = changes.get("campus_id")
+    if campus_id is not None and session.get(Campus, campus_id) is None:
+        raise ValidationError.of("campusId", "There is no such campus.")
+    session.execute(update(Profile).where(Profile.id == user_id).values(**changes, updated_at=now))
+    return queries.profile_of(session, user_id=user_id)
+
+
+def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """This function will save a delivery address; the first one becomes the default.
+
+    :param fields: columns of Address
+    :param now: the time of the request
+    :return: the address
+    :raises ConflictError: there are as many as an address book takes
+    """
+    _LOCK_PROFILE.run(session, user_id=user_id)
+    count = queries.count_addresses(session, user_id=user_id)
+    if count >= MAX_ADDRESSES:
+        raise ConflictError(f"An account has at most {MAX_ADDRESSES} addresses; remove one first.")
+    is_default = bool(fields.pop("is_default", False)) or count == 0
+    if is_default:
+        _unset_default(session, user_id=user_id)
+    address = Address(**fields, user_id=user_id, is_default=is_default, created_at=now, updated_at=now)
+    session.add(address)
+    session.flush()
+    return queries.address_of(session, user_id=user_id, address_id=address.id)
+
+
+def update_address(
+    session: Session, *, user_id: UUID, address_id: UUID, fields: dict[str, Any], now: datetime
+) -> dict[str, Any]:
+    """This function will change a saved address; fields that are left out stay as they are.
+
+    :raises NotFoundError: there is none of that id, or it is somebody else's
+    """
+    address = _own_address(session, user_id=user_id, address_id=address_id)
+    if fields.get("is_default") and not address.is_default:
+        _unset_default(session, user_id=user_id)
+    for name, value in fields.items():
+        setattr(address, name, value)
+    address.updated_at = now
+    session.flush()
+    return queries.address_of(session, user_id=user_id, address_id=address_id)
+
+
+def remove_address(session: Session, *, user_id: UUID, address_id: UUID, now: datetime) -> None:
+    """This function will remove a saved address; orders keep the copy that they were placed with.
+
+    :raises NotFoundError: there is none of that id, or it is somebody else's
+    """
+    address = _own_address(session, user_id=user_id, address_id=address_id)
+    address.deleted_at = now
+    address.is_default = False
+
+
+def _own_address(session: Session, *, user_id: UUID, address_id: UUID) -> Address:
+    _LOCK_PROFILE.run(session, user_id=user_id)
+    address = session.scalar(
+        select(Address).where(
+            Address.id == address_id, Address.user_id == user_id, Address.deleted_at.is_(None)
+        )
+    )
+    if address is None:
+        raise NotFoundError("There is no such address.")
+    return address
+
+
+def _unset_default(session: Session, *, user_id: UUID) -> None:
+    session.execute(
+        update(Address).where(Address.user_id == user_id, Address.is_default).values(is_default=False),
+        execution_options={"synchronize_session": "fetch"},
+    )

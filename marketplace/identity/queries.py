@@ -1,0 +1,165 @@
+"""Who calls, and what people have saved."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import bindparam, func, select
+from sqlalchemy.orm import Session
+
+from marketplace.identity.models import Address, AdminRole, Profile
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import NotFoundError
+from marketplace.platform.models import Campus
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The person behind a request. Role and permissions are the database's, assurance is the token's."""
+
+    id: UUID
+    email: str | None
+    role: str
+    staff_role: str | None
+    permissions: frozenset[str]
+    account_status: str
+    campus_id: UUID | None
+    aal: str
+
+    @property
+    def is_staff(self) -> bool:
+        """This function will tell whether the caller has a staff role."""
+        return self.role == "staff"
+
+    def has_permission(self, permission: str) -> bool:
+        """This function will tell whether the caller's staff role holds a permission."""
+        return permission in self.permissions
+
+
+_CALLER = Statement(
+    select(
+        Profile.id,
+        Profile.email,
+        Profile.role,
+        Profile.staff_role,
+        Profile.account_status,
+        Profile.campus_id,
+        AdminRole.permissions,
+    )
+    .outerjoin(AdminRole, AdminRole.role == Profile.staff_role)
+    .where(Profile.id == bindparam("user_id"))
+)
+
+_PROFILE = Statement(
+    select(
+        Profile.id,
+        Profile.email,
+        Profile.name,
+        Profile.phone,
+        Profile.avatar_url.label("avatarUrl"),
+        Profile.role,
+        Profile.staff_role.label("staffRole"),
+        AdminRole.permissions,
+        Profile.badges,
+        Profile.account_status.label("accountStatus"),
+        Profile.status_reason.label("statusReason"),
+        Profile.appeal_status.label("appealStatus"),
+        Profile.referral_code.label("referralCode"),
+        Profile.campus_id.label("campusId"),
+        Campus.name.label("campus_name"),
+        Campus.slug.label("campus_slug"),
+        Profile.created_at.label("createdAt"),
+        Profile.updated_at.label("updatedAt"),
+    )
+    .outerjoin(AdminRole, AdminRole.role == Profile.staff_role)
+    .outerjoin(Campus, Campus.id == Profile.campus_id)
+    .where(Profile.id == bindparam("user_id"))
+)
+
+_ADDRESS_COLUMNS = (
+    Address.id,
+    Address.label,
+    Address.hostel,
+    Address.hall,
+    Address.room_number.label("roomNumber"),
+    Address.latitude,
+    Address.longitude,
+    Address.instructions,
+    Address.phone,
+    Address.is_default.label("isDefault"),
+    Address.created_at.label("createdAt"),
+    Address.updated_at.label("updatedAt"),
+)
+_ADDRESSES = Statement(
+    select(*_ADDRESS_COLUMNS)
+    .where(Address.user_id == bindparam("user_id"), Address.deleted_at.is_(None))
+    .order_by(Address.is_default.desc(), Address.id.desc())
+)
+_ADDRESS = Statement(
+    select(*_ADDRESS_COLUMNS).where(
+        Address.id == bindparam("address_id"),
+        Address.user_id == bindparam("user_id"),
+        Address.deleted_at.is_(None),
+    )
+)
+_COUNT_ADDRESSES = Statement(
+    select(func.count().label("count"))
+    .select_from(Address)
+    .where(Address.user_id == bindparam("user_id"), Address.deleted_at.is_(None))
+)
+
+
+def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
+    """This function will look up the person that a valid token names.
+
+    :param user_id: the token's subject
+    :param aal: the token's assurance level, ``aal1`` or ``aal2``
+    :return: the caller, or none if there is no profile yet
+    """
+    row = _CALLER.first(session, user_id=user_id)
+    if row is None:
+        return None
+    permissions = frozenset(row.pop("permissions") or ())
+    return Caller(**row, permissions=permissions, aal=aal)
+
+
+def profile_of(session: Session, *, user_id: UUID) -> dict[str, Any]:
+    """This function will give a person's own view of their profile.
+
+    :raises NotFoundError: there is no such profile
+    """
+    row = _PROFILE.first(session, user_id=user_id)
+    if row is None:
+        raise NotFoundError
+    name, slug = row.pop("campus_name"), row.pop("campus_slug")
+    row["campus"] = {"id": row["campusId"], "name": name, "slug": slug} if row["campusId"] else None
+    row["permissions"] = row["permissions"] or []
+    return row
+
+
+def addresses_of(session: Session, *, user_id: UUID) -> list[dict[str, Any]]:
+    """This function will list a person's saved addresses, the default one first; they are few by rule."""
+    return [_readable(row) for row in _ADDRESSES.all(session, user_id=user_id)]
+
+
+def address_of(session: Session, *, user_id: UUID, address_id: UUID) -> dict[str, Any]:
+    """This function will give one of a person's saved addresses.
+
+    :raises NotFoundError: there is none of that id, or it is somebody else's
+    """
+    row = _ADDRESS.first(session, user_id=user_id, address_id=address_id)
+    if row is None:
+        raise NotFoundError("There is no such address.")
+    return _readable(row)
+
+
+def count_addresses(session: Session, *, user_id: UUID) -> int:
+    """This function will count a person's saved addresses."""
+    count: int = _COUNT_ADDRESSES.one(session, user_id=user_id)["count"]
+    return count
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    for name in ("latitude", "longitude"):
+        row[name] = None if row[name] is None else float(row[name])
+    return row

@@ -1,0 +1,114 @@
+"""The HTTP client that all providers share: time-outs, bounded retries of reads, redacted logs, one error."""
+
+import time
+from typing import Any
+
+import orjson
+import requests
+import structlog
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from marketplace.kernel.errors import ProviderUnavailableError
+
+_log = structlog.get_logger(__name__)
+_CONNECT_TIMEOUT_SECONDS = 3.0
+_MAX_ANSWER_BYTES = 4 * 1024 * 1024
+
+
+class ProviderRefusedError(Exception):
+    """The provider answered, and said no (4xx): asking again will not help.
+
+    ``message`` is the provider's own; it is for us to interpret and never reaches a client or a log.
+    """
+
+    def __init__(self, provider: str, status: int, message: str) -> None:
+        super().__init__(f"{provider} refused with status {status}")
+        self.status = status
+        self.message = message
+
+
+class ProviderClient:
+    """HTTP with JSON bodies towards one provider.
+
+    A GET is tried twice when the connection fails or the provider answers 502, 503 or 504. Anything else is
+    sent once: whether to send it again is for the caller, who knows if the call is repeatable.
+    """
+
+    def __init__(
+        self, provider: str, base_url: str, *, timeout_seconds: float, headers: dict[str, str] | None = None
+    ) -> None:
+        self._provider = provider
+        self._base_url = base_url
+        self._timeout = (min(_CONNECT_TIMEOUT_SECONDS, timeout_seconds), timeout_seconds)
+        self._session = requests.Session()
+        self._session.headers.update(headers or {})
+        # A proxy or credentials from the environment would send our secret key elsewhere.
+        self._session.trust_env = False
+        retry = Retry(total=1, backoff_factor=0.1, status_forcelist=(502, 503, 504), allowed_methods=("GET",))
+        retry.raise_on_status = False
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, HTTPAdapter(max_retries=retry, pool_maxsize=32))
+
+    def get(self, path: str, *, params: dict[str, str] | None = None) -> Any:
+        """This function will read a resource of the provider.
+
+        :return: the JSON body
+        :raises ProviderRefusedError: the provider answered 4xx
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        return self._call("GET", path, params=params)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """This function will post JSON to the provider, once.
+
+        :return: the JSON body
+        :raises ProviderRefusedError: the provider answered 4xx: nothing was done
+        :raises ProviderUnavailableError: no usable answer in time: whether it was done is unknown
+        """
+        return self._call("POST", path, json=body)
+
+    def _call(self, method: str, path: str, **arguments: Any) -> Any:
+        started = time.perf_counter()
+        status: int | None = None
+        try:
+            with self._session.request(
+                method,
+                f"{self._base_url}{path}",
+                timeout=self._timeout,
+                allow_redirects=False,
+                stream=True,
+                **arguments,
+            ) as answer:
+                status = answer.status_code
+                return self._read(status, answer.raw.read(_MAX_ANSWER_BYTES + 1, decode_content=True))
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unavailable(type(error).__name__) from error
+        finally:
+            _log.info(
+                "provider called",
+                provider=self._provider,
+                providerMethod=method,
+                providerPath=path,
+                status=status,
+                durationMs=round((time.perf_counter() - started) * 1000, 1),
+            )
+
+    def _read(self, status: int, content: bytes) -> Any:
+        if len(content) > _MAX_ANSWER_BYTES:
+            raise self._unavailable("answer too large")
+        try:
+            body = orjson.loads(content)
+        except orjson.JSONDecodeError as error:
+            raise self._unavailable("answer is not JSON") from error
+        if 400 <= status < 500 and status not in (408, 429):
+            message = body.get("message") if isinstance(body, dict) else None
+            raise ProviderRefusedError(self._provider, status, str(message or ""))
+        if not 200 <= status < 300:
+            raise self._unavailable(f"status {status}")
+        return body
+
+    def _unavailable(self, reason: str) -> ProviderUnavailableError:
+        _log.warning("provider unavailable", provider=self._provider, reason=reason)
+        return ProviderUnavailableError(f"The {self._provider} did not answer as it should. Try again.")

@@ -1,0 +1,206 @@
+"""The payment gateway: what the domain asks of it, and the adapter of its HTTP API."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.client import ProviderClient, ProviderRefusedError
+
+SIGNATURE_LENGTH = 128
+_MAX_AMOUNT_MINOR = 10**15  # far above any order; keeps a mad amount out of BIGINT arithmetic
+
+
+class MalformedChargeError(Exception):
+    """A field of the charge is missing or of the wrong type: it can never be applied."""
+
+
+@dataclass(frozen=True)
+class PaymentPage:
+    """Where the buyer pays."""
+
+    authorization_url: str
+    access_code: str
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A charge as the gateway describes it, in webhooks and when asked.
+
+    ``amount_minor`` is what the customer paid and ``fees_minor`` what the gateway keeps of it, in kobo.
+    """
+
+    id: str
+    reference: str
+    status: str
+    amount_minor: int
+    fees_minor: int
+    currency: str
+    channel: str
+    paid_at: datetime | None
+
+    @property
+    def settled(self) -> bool:
+        """This function will tell whether the customer's money has arrived."""
+        return self.status == "success"
+
+    @property
+    def failed(self) -> bool:
+        """This function will tell whether the attempt is over without money."""
+        return self.status in ("failed", "abandoned", "reversed")
+
+    @classmethod
+    def from_wire(cls, data: Any) -> "Charge":
+        """This function will read a charge from the gateway's JSON.
+
+        :param data: the ``data`` object of an event or an answer
+        :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
+        """
+        if not isinstance(data, dict):
+            raise MalformedChargeError("data is not an object")
+        return cls(
+            id=str(_field(data, "id", int)),
+            reference=_field(data, "reference", str),
+            status=_field(data, "status", str),
+            amount_minor=_amount(data, "amount"),
+            fees_minor=0 if data.get("fees") is None else _amount(data, "fees"),
+            currency=_field(data, "currency", str),
+            channel=data["channel"] if isinstance(data.get("channel"), str) else "unknown",
+            paid_at=_moment(data.get("paid_at")),
+        )
+
+
+def _field(data: dict[str, Any], name: str, kind: type) -> Any:
+    value = data.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise MalformedChargeError(f"data.{name} is not {'an integer' if kind is int else 'a string'}")
+    return value
+
+
+def _amount(data: dict[str, Any], name: str) -> int:
+    value: int = _field(data, name, int)
+    if not 0 <= value <= _MAX_AMOUNT_MINOR:
+        raise MalformedChargeError(f"data.{name} is out of range")
+    return value
+
+
+def _moment(value: Any) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise MalformedChargeError("data.paid_at is no ISO 8601 time") from error
+    return moment if moment.tzinfo else None
+
+
+class PaymentGateway(Protocol):
+    """What the domain asks of the payment gateway."""
+
+    def initialize(
+        self,
+        *,
+        reference: str,
+        amount_minor: int,
+        email: str,
+        callback_url: str | None,
+        metadata: dict[str, Any],
+    ) -> PaymentPage:
+        """This function will open a payment page; the same reference again is refused by the gateway."""
+        ...
+
+    def charge(self, reference: str) -> Charge | None:
+        """This function will ask what became of a reference; none if the gateway does not know it."""
+        ...
+
+
+class HttpPaymentGateway:
+    """The gateway's HTTP API. Every call carries the secret key."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = ProviderClient(
+            "payment gateway",
+            settings.gateway_url.rstrip("/"),
+            timeout_seconds=settings.gateway_timeout_seconds,
+            headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
+        )
+
+    def initialize(
+        self,
+        *,
+        reference: str,
+        amount_minor: int,
+        email: str,
+        callback_url: str | None,
+        metadata: dict[str, Any],
+    ) -> PaymentPage:
+        """This function will open a payment page.
+
+        :param reference: our own, ``checkout-<32 hex>``
+        :param amount_minor: kobo
+        :param email: the customer's, which the gateway requires
+        :param callback_url: where the page sends the buyer afterwards
+        :param metadata: comes back with the charge
+        :raises ProviderRefusedError: the gateway refused, for instance because it knows the reference already
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        body: dict[str, Any] = {
+            "reference": reference,
+            "amount": amount_minor,
+            "email": email,
+            "currency": "NGN",
+            "metadata": metadata,
+        }
+        if callback_url:
+            body["callback_url"] = callback_url
+        answer = self._client.post("/transaction/initialize", body)
+        try:
+            return PaymentPage(
+                authorization_url=answer["data"]["authorization_url"],
+                access_code=answer["data"]["access_code"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ProviderUnavailableError(
+                "The payment gateway did not answer as it should. Try again."
+            ) from error
+
+    def charge(self, reference: str) -> Charge | None:
+        """This function will ask what became of a reference.
+
+        :return: the charge, or none if the gateway does not know the reference
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        try:
+            answer = self._client.get(f"/transaction/verify/{reference}")
+        except ProviderRefusedError as error:
+            if error.status in (400, 404):
+                return None
+            raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
+        try:
+            return Charge.from_wire(answer.get("data") if isinstance(answer, dict) else None)
+        except MalformedChargeError as error:
+            raise ProviderUnavailableError(
+                "The payment gateway did not answer as it should. Try again."
+            ) from error
+
+
+def customer_email(email: str | None, user_id: UUID) -> str:
+    """This function will give the e-mail that a provider wants of somebody, who may have none."""
+    return email or f"{user_id}@users.invalid"
+
+
+def signature_matches(*, secret: str, body: bytes, signature: str) -> bool:
+    """This function will check a webhook's signature in constant time.
+
+    :param secret: the gateway's secret key
+    :param body: the raw bytes as they came
+    :param signature: lowercase hex of 128 characters: HMAC-SHA512 of the body
+    """
+    if len(signature) != SIGNATURE_LENGTH or not signature.isascii():
+        return False
+    expected = hmac.digest(secret.encode(), body, hashlib.sha512).hex()
+    return hmac.compare_digest(expected, signature)

@@ -1,0 +1,129 @@
+"""The identity provider: access tokens are verified against the keys that it publishes."""
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import jwt
+import structlog
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError, TokenExpiredError, UnauthorizedError
+from marketplace.kernel.ids import parse_uuid
+from marketplace.providers.client import ProviderClient, ProviderRefusedError
+
+_log = structlog.get_logger(__name__)
+
+LEEWAY_SECONDS = 30
+_MAX_TOKEN_LENGTH = 8192
+_KEYS_FRESH_SECONDS = 3600
+# Tokens with made-up key ids must not make us fetch for each of them.
+_LEAST_FETCH_INTERVAL_SECONDS = 5
+_TIMEOUT_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class TokenClaims:
+    """What a valid token says. Role and permissions are not among it: these come from the database."""
+
+    user_id: UUID
+    email: str | None
+    name: str | None
+    aal: str
+
+
+class KeySet:
+    """The provider's published keys: cached, fetched again when old or when a token names an unknown one."""
+
+    def __init__(self, url: str) -> None:
+        self._client = ProviderClient("identity provider", url, timeout_seconds=_TIMEOUT_SECONDS)
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetched_at = float("-inf")
+        self._tried_at = float("-inf")
+        self._lock = threading.Lock()
+
+    def key(self, key_id: str) -> jwt.PyJWK | None:
+        """This function will give the key of an id, or none if the provider does not publish one.
+
+        :raises ProviderUnavailableError: no keys are known and none can be fetched
+        """
+        now = time.monotonic()
+        stale = now - self._fetched_at > _KEYS_FRESH_SECONDS
+        if (stale or key_id not in self._keys) and now - self._tried_at > _LEAST_FETCH_INTERVAL_SECONDS:
+            with self._lock:
+                if now - self._tried_at > _LEAST_FETCH_INTERVAL_SECONDS:
+                    self._fetch()
+        return self._keys.get(key_id)
+
+    def _fetch(self) -> None:
+        self._tried_at = time.monotonic()
+        try:
+            published = self._client.get("")["keys"]
+            keys = {key["kid"]: jwt.PyJWK(key) for key in published if key.get("use", "sig") == "sig"}
+        except (ProviderUnavailableError, ProviderRefusedError, jwt.PyJWTError, KeyError, TypeError) as error:
+            _log.warning("identity keys not fetched", error=type(error).__name__)
+            if not self._keys:
+                self._tried_at = float("-inf")
+                raise ProviderUnavailableError("The identity provider did not answer. Try again.") from error
+            return
+        self._keys, self._fetched_at = keys, time.monotonic()
+
+
+class TokenVerifier:
+    """Checks access tokens: signature, algorithm, issuer, audience, expiry and subject."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._algorithms = list(settings.identity_algorithms)
+        self._public_algorithms = [name for name in self._algorithms if name != "HS256"]
+        self._keys = KeySet(settings.identity_jwks_url) if settings.identity_jwks_url else None
+
+    def verify(self, token: str) -> TokenClaims:
+        """This function will check a token and read its claims.
+
+        :param token: a JSON web token in compact form
+        :raises TokenExpiredError: it was valid once
+        :raises UnauthorizedError: it is not valid
+        :raises ProviderUnavailableError: it can't be checked, since the provider's keys can't be fetched
+        """
+        if len(token) > _MAX_TOKEN_LENGTH:
+            raise UnauthorizedError("The bearer token is too long.")
+        try:
+            key, algorithms = self._key_for(token)
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=algorithms,
+                audience=self._settings.identity_audience,
+                issuer=self._settings.identity_issuer,
+                leeway=LEEWAY_SECONDS,
+                options={"require": ["iss", "aud", "exp", "sub"]},
+            )
+        except jwt.ExpiredSignatureError as error:
+            raise TokenExpiredError from error
+        except (jwt.PyJWTError, ValueError) as error:
+            raise UnauthorizedError("The bearer token is not valid.") from error
+        user_id = parse_uuid(claims["sub"])
+        if user_id is None:
+            raise UnauthorizedError("The bearer token's subject is no UUID.")
+        return TokenClaims(
+            user_id=user_id,
+            email=_text(claims.get("email"), 320),
+            name=_text(claims.get("name"), 200),
+            aal="aal2" if claims.get("aal") == "aal2" else "aal1",
+        )
+
+    def _key_for(self, token: str) -> tuple[Any, list[str]]:
+        header = jwt.get_unverified_header(token)
+        if header.get("alg") == "HS256" and "HS256" in self._algorithms:
+            return self._settings.identity_shared_secret, ["HS256"]
+        key = self._keys.key(str(header.get("kid"))) if self._keys else None
+        if key is None or not self._public_algorithms:
+            raise UnauthorizedError("The bearer token's key is not known.")
+        return key, self._public_algorithms
+
+
+def _text(value: Any, most: int) -> str | None:
+    return value if isinstance(value, str) and 0 < len(value) <= most and "\0" not in value else None

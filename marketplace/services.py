@@ -1,0 +1,41 @@
+"""What the processes of the service share, made once from the settings."""
+
+from dataclasses import dataclass
+
+from marketplace.infra.cache import Cache
+from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
+from marketplace.kernel.clock import Clock, system_clock
+from marketplace.providers.gateway import HttpPaymentGateway, PaymentGateway
+from marketplace.providers.identity import TokenVerifier
+
+
+@dataclass(frozen=True)
+class Services:
+    """Settings, database, cache, clock and providers."""
+
+    settings: Settings
+    database: Database
+    cache: Cache
+    tokens: TokenVerifier
+    gateway: PaymentGateway
+    clock: Clock = system_clock
+
+    @classmethod
+    def from_settings(cls, settings: Settings, *, application_name: str) -> "Services":
+        """This function will make the services; nothing is connected to until it is used.
+
+        :param settings: where everything is
+        :param application_name: names the process in the database's own views
+        """
+        return cls(
+            settings=settings,
+            database=Database(
+                settings.database_url,
+                pool_size=settings.database_pool_size,
+                application_name=application_name,
+            ),
+            cache=Cache(settings.redis_url),
+            tokens=TokenVerifier(settings),
+            gateway=HttpPaymentGateway(settings),
+        )
