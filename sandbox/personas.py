@@ -1,0 +1,105 @@
+"""The people of the demo: the sandbox issues their tokens, the seed makes their rows.
+
+Pure data with fixed ids, so that both agree without talking to each other.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+Role = Literal["buyer", "vendor", "staff"]
+StaffRole = Literal["admin", "finance", "orders", "support", "moderator", "compliance", "campus_rep"]
+AccountStatus = Literal["active", "restricted", "suspended"]
+
+EMAIL_DOMAIN = "north.example.edu"
+MAIN_CAMPUS = "north"
+SECOND_CAMPUS = "south"
+
+
+class UnknownPersonaError(LookupError):
+    """No persona has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no persona {name!r}; the personas are {', '.join(persona_names())}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Persona:
+    """One person of the demo; ``user_id`` is the ``sub`` of the person's tokens.
+
+    :param campus: slug of the campus, ``north`` for all of them
+    :param has_profile: false for the one who has a token but was never seen by the service
+    """
+
+    name: str
+    user_id: UUID
+    email: str
+    full_name: str
+    phone: str
+    role: Role
+    staff_role: StaffRole | None
+    account_status: AccountStatus
+    has_profile: bool
+    campus: str
+
+
+def _persona(
+    number: int,
+    name: str,
+    full_name: str,
+    *,
+    role: Role = "staff",
+    staff_role: StaffRole | None = None,
+    account_status: AccountStatus = "active",
+    has_profile: bool = True,
+) -> Persona:
+    return Persona(
+        name=name,
+        # The layout of version 7, with a time of zero: it sorts before every id that the service makes.
+        user_id=UUID(f"00000000-0000-7000-8000-{number:012d}"),
+        email=f"{name}@{EMAIL_DOMAIN}",
+        full_name=full_name,
+        phone=f"+234700000{number:04d}",
+        role=role,
+        staff_role=staff_role,
+        account_status=account_status,
+        has_profile=has_profile,
+        campus=MAIN_CAMPUS,
+    )
+
+
+PERSONAS: tuple[Persona, ...] = (
+    _persona(1, "buyer", "Amara Okafor", role="buyer"),
+    _persona(2, "buyer2", "Tunde Bello", role="buyer"),
+    _persona(3, "vendor", "Ngozi Adeyemi", role="vendor"),
+    _persona(4, "vendor2", "Ibrahim Musa", role="vendor"),
+    _persona(5, "admin", "Folake Balogun", staff_role="admin"),
+    _persona(6, "admin2", "Chidi Eze", staff_role="admin"),
+    _persona(7, "finance", "Zainab Lawal", staff_role="finance"),
+    _persona(8, "finance2", "Emeka Nwosu", staff_role="finance"),
+    _persona(9, "orders", "Halima Sani", staff_role="orders"),
+    _persona(10, "support", "Bola Akinde", staff_role="support"),
+    _persona(11, "moderator", "Kemi Oladipo", staff_role="moderator"),
+    _persona(12, "compliance", "Uche Obi", staff_role="compliance"),
+    _persona(13, "campus-rep", "Sade Martins", staff_role="campus_rep"),
+    _persona(14, "restricted", "Femi Alabi", role="buyer", account_status="restricted"),
+    _persona(15, "suspended", "Yusuf Danjuma", role="buyer", account_status="suspended"),
+    _persona(16, "nobody", "Ada Nobody", role="buyer", has_profile=False),
+)
+
+
+def persona_names() -> list[str]:
+    """This function will list the names of all personas, in their order."""
+    return [persona.name for persona in PERSONAS]
+
+
+def persona_named(name: str) -> Persona:
+    """This function will find a persona by its name.
+
+    :param name: such as ``buyer`` or ``campus-rep``
+    :raises UnknownPersonaError: no persona has this name; the message names those there are
+    """
+    for persona in PERSONAS:
+        if persona.name == name:
+            return persona
+    raise UnknownPersonaError(name)

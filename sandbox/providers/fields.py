@@ -1,0 +1,163 @@
+"""Reading what clients sent: each field checked, bounded and named when it is wrong."""
+
+import re
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
+
+from flask import Flask, Request
+from flask.json.provider import DefaultJSONProvider, JSONProvider
+
+_EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)+")
+MAXIMUM_EMAIL_LENGTH = 254
+MAXIMUM_URL_LENGTH = 2_000
+
+
+class InvalidFieldError(Exception):
+    """A field is missing or wrong; ``message`` is fit for the client."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+        self.message = message
+
+
+def json_in_order(app: Flask) -> JSONProvider:
+    """This function will make an application write JSON in the order in which it was put together."""
+    provider = DefaultJSONProvider(app)
+    provider.sort_keys = False
+    return provider
+
+
+def json_object(request: Request, *, may_be_empty: bool = False) -> Mapping[str, object]:
+    """This function will read a request's body as a JSON object.
+
+    :param request: whose body is read, whatever its content type says
+    :param may_be_empty: whether no body at all counts as an empty object
+    :raises InvalidFieldError: the body is no JSON object
+    """
+    if may_be_empty and not request.get_data(cache=True):
+        return {}
+    body = request.get_json(force=True, silent=True)
+    if not isinstance(body, dict):
+        raise InvalidFieldError("body", "The body has to be a JSON object")
+    return body
+
+
+def text(
+    values: Mapping[str, object],
+    name: str,
+    *,
+    maximum: int = 255,
+    pattern: re.Pattern[str] | None = None,
+    message: str | None = None,
+) -> str:
+    """This function will read a text that has to be there.
+
+    :param maximum: most characters
+    :param pattern: what all of it has to match
+    :param message: said instead of the usual one if it is wrong
+    :raises InvalidFieldError: missing, empty, no text, too long or not matching
+    """
+    value = values.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidFieldError(name, message or f"{name} is required")
+    if len(value) > maximum or (pattern is not None and not pattern.fullmatch(value)):
+        raise InvalidFieldError(name, message or f"{name} is invalid")
+    return value
+
+
+def optional_text(
+    values: Mapping[str, object],
+    name: str,
+    *,
+    maximum: int = 255,
+    pattern: re.Pattern[str] | None = None,
+    message: str | None = None,
+) -> str | None:
+    """This function will read a text that may be left out, null or empty; otherwise as ``text`` does."""
+    if values.get(name) in (None, ""):
+        return None
+    return text(values, name, maximum=maximum, pattern=pattern, message=message)
+
+
+def integer(
+    values: Mapping[str, object], name: str, *, minimum: int, maximum: int, message: str | None = None
+) -> int:
+    """This function will read a whole number that has to be there; neither text, float nor boolean passes.
+
+    :raises InvalidFieldError: missing, not an integer, or out of range
+    """
+    value = values.get(name)
+    # bool is an int in Python, but no amount.
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        raise InvalidFieldError(name, message or f"{name} has to be an integer from {minimum} to {maximum}")
+    return value
+
+
+def number(
+    values: Mapping[str, object], name: str, *, minimum: float, maximum: float, default: float | None
+) -> float | None:
+    """This function will read a number that may be left out, such as seconds.
+
+    :raises InvalidFieldError: not a number, or out of range
+    """
+    value = values.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int | float) or isinstance(value, bool) or not minimum <= value <= maximum:
+        raise InvalidFieldError(name, f"{name} has to be a number from {minimum:g} to {maximum:g}")
+    return float(value)
+
+
+def choice(
+    values: Mapping[str, object], name: str, *, allowed: Collection[str], default: str | None = None
+) -> str:
+    """This function will read one of several words.
+
+    :param default: taken if the field is left out; without it the field has to be there
+    :raises InvalidFieldError: another word, or none
+    """
+    value = values.get(name, default)
+    if value is None:
+        value = default
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidFieldError(name, f"{name} has to be one of {', '.join(allowed)}")
+    return value
+
+
+def email(values: Mapping[str, object], name: str, *, message: str) -> str:
+    """This function will read an e-mail address, in lower case.
+
+    :raises InvalidFieldError: missing or no address, with ``message``
+    """
+    return text(values, name, maximum=MAXIMUM_EMAIL_LENGTH, pattern=_EMAIL, message=message).lower()
+
+
+def optional_url(values: Mapping[str, object], name: str) -> str | None:
+    """This function will read an absolute http(s) address that may be left out.
+
+    :raises InvalidFieldError: anything else
+    """
+    value = optional_text(values, name, maximum=MAXIMUM_URL_LENGTH)
+    if value is not None and not is_web_address(value):
+        raise InvalidFieldError(name, f"{name} has to be a full http or https address")
+    return value
+
+
+def is_web_address(value: str) -> bool:
+    """This function will tell whether a text is an absolute http(s) address with a host."""
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def refuse_unknown(values: Mapping[str, object], *, known: Collection[str]) -> None:
+    """This function will refuse fields that nobody reads, since a typing error would be ignored silently.
+
+    :raises InvalidFieldError: naming the first of them
+    """
+    for name in values:
+        if name not in known:
+            raise InvalidFieldError(name, f"{name} is not known here; known are {', '.join(known)}")

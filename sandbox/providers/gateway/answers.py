@@ -1,0 +1,126 @@
+"""The gateway's envelope: successes, failures, and lists by page."""
+
+import secrets
+import sqlite3
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from flask import Response, jsonify
+
+from sandbox.providers.fields import InvalidFieldError
+
+DEFAULT_PER_PAGE = 50
+MAXIMUM_PER_PAGE = 100
+MAXIMUM_PAGE = 1_000_000
+CODE_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+class GatewayFailure(Exception):  # noqa: N818 - the gateway's own word for an answer with status false
+    """An answer with ``status: false``; nothing of the call has taken effect."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str = "invalid_params",
+        kind: str = "validation_error",
+        next_step: str = "Ensure that the value(s) you're passing are valid.",
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = {
+            "status": False,
+            "message": message,
+            "meta": {"nextStep": next_step},
+            "type": kind,
+            "code": code,
+        }
+
+
+def success(message: str, data: object, *, meta: Mapping[str, object] | None = None) -> Response:
+    """This function will make the answer to a call that worked."""
+    body: dict[str, object] = {"status": True, "message": message, "data": data}
+    if meta is not None:
+        body["meta"] = dict(meta)
+    return jsonify(body)
+
+
+def timestamp(moment: datetime) -> str:
+    """This function will write a time as the gateway does: ISO 8601 in UTC, to the millisecond.
+
+    Being of one length and zone, such texts sort as their times do, which the lists by time rely on.
+    """
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def random_code(prefix: str, *, length: int = 15) -> str:
+    """This function will make an unguessable code such as ``TRF_x8..``."""
+    return prefix + "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
+
+
+class Page:
+    """Which part of a list a client asked for: ``perPage``, ``page``, ``from`` and ``to``."""
+
+    def __init__(self, arguments: Mapping[str, str]) -> None:
+        """This function will read the part asked for from the query.
+
+        :raises InvalidFieldError: a number out of range, or no date
+        """
+        self.per_page = _bounded(arguments, "perPage", default=DEFAULT_PER_PAGE, maximum=MAXIMUM_PER_PAGE)
+        self.page = _bounded(arguments, "page", default=1, maximum=MAXIMUM_PAGE)
+        self.since = _moment(arguments, "from") or ""
+        # Sorts after every time.
+        self.until = _moment(arguments, "to") or "9999"
+
+    @property
+    def skipped(self) -> int:
+        """How many rows come before this page."""
+        return (self.page - 1) * self.per_page
+
+    def meta(self, total: int) -> dict[str, object]:
+        """This function will describe the page, given how many rows there are in all."""
+        return {
+            "total": total,
+            "skipped": self.skipped,
+            "perPage": self.per_page,
+            "page": self.page,
+            "pageCount": -(-total // self.per_page),
+        }
+
+    def rows(
+        self, connection: sqlite3.Connection, *, query: str, parameters: Mapping[str, object]
+    ) -> tuple[list[sqlite3.Row], int]:
+        """This function will fetch the page's rows and count all of them.
+
+        :param query: SELECT with its WHERE, without order and limit; may name ``:since`` and ``:until``;
+            fixed SQL of this package, its result having a column ``id``
+        :return: the rows, newest first, and how many there are in all
+        """
+        values = {**parameters, "since": self.since, "until": self.until}
+        total = connection.execute(f"SELECT count(*) FROM ({query})", values).fetchone()[0]  # noqa: S608 - fixed SQL
+        paged = f"SELECT * FROM ({query}) ORDER BY id DESC LIMIT :limit OFFSET :offset"  # noqa: S608 - fixed SQL
+        rows = connection.execute(
+            paged, {**values, "limit": self.per_page, "offset": self.skipped}
+        ).fetchall()
+        return rows, int(total)
+
+
+def _bounded(arguments: Mapping[str, str], name: str, *, default: int, maximum: int) -> int:
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and len(value) <= 7 and 1 <= int(value) <= maximum):
+        raise InvalidFieldError(name, f"{name} has to be an integer from 1 to {maximum}")
+    return int(value)
+
+
+def _moment(arguments: Mapping[str, str], name: str) -> str | None:
+    value = arguments.get(name)
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise InvalidFieldError(name, f"{name} has to be an ISO 8601 date or time") from error
+    return timestamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

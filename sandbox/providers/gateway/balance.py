@@ -1,0 +1,131 @@
+"""What the gateway holds: each movement once, with the balance after it; and settlements to the bank."""
+
+import sqlite3
+from datetime import datetime
+
+from flask import Blueprint, Response, request
+
+from sandbox.providers.gateway.answers import GatewayFailure, Page, success, timestamp
+from sandbox.providers.gateway.bodies import balance_entry_body, settlement_body
+from sandbox.providers.gateway.context import current_gateway
+
+routes = Blueprint("balance", __name__)
+
+
+def balance_of(connection: sqlite3.Connection, currency: str) -> int:
+    """This function will tell the balance of a currency, in minor units; it may be below zero."""
+    row = connection.execute(
+        "SELECT balance FROM balance_entries WHERE currency = ? ORDER BY id DESC LIMIT 1", (currency,)
+    ).fetchone()
+    return int(row["balance"]) if row else 0
+
+
+def book(
+    connection: sqlite3.Connection,
+    *,
+    currency: str,
+    difference: int,
+    reason: str,
+    model: str,
+    row_id: int,
+    now: datetime,
+) -> None:
+    """This function will move the balance.
+
+    :param difference: minor units, below zero for what goes out
+    :param model: what moved it: Transaction, Transfer, Refund or Settlement
+    :param row_id: id of that transaction, transfer, ...
+    """
+    connection.execute(
+        "INSERT INTO balance_entries"
+        " (currency, difference, balance, reason, model_responsible, model_row, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            currency,
+            difference,
+            balance_of(connection, currency) + difference,
+            reason,
+            model,
+            row_id,
+            timestamp(now),
+        ),
+    )
+
+
+def require(connection: sqlite3.Connection, *, currency: str, amount: int) -> None:
+    """This function will refuse to send more than there is.
+
+    :raises GatewayFailure: the balance is below the amount
+    """
+    if balance_of(connection, currency) < amount:
+        raise GatewayFailure(
+            400,
+            "Your balance is not enough to fulfil this request",
+            code="insufficient_balance",
+            kind="api_error",
+            next_step="Ensure you have enough balance on your account to perform the operation",
+        )
+
+
+def settle_to_bank(
+    connection: sqlite3.Connection, *, currency: str, amount: int, now: datetime
+) -> dict[str, object]:
+    """This function will pay a part of the balance out to the merchant's bank account.
+
+    :return: the settlement as ``GET /settlement`` lists it
+    :raises GatewayFailure: the balance is below the amount
+    """
+    require(connection, currency=currency, amount=amount)
+    row = connection.execute(
+        "INSERT INTO settlements (currency, amount, created_at) VALUES (?, ?, ?) RETURNING *",
+        (currency, amount, timestamp(now)),
+    ).fetchone()
+    book(
+        connection,
+        currency=currency,
+        difference=-amount,
+        reason="Settlement to bank",
+        model="Settlement",
+        row_id=row["id"],
+        now=now,
+    )
+    return settlement_body(row)
+
+
+@routes.get("/balance")
+def read_balance() -> Response:
+    """This function will answer the balance of each currency, NGN always among them."""
+    with current_gateway().store.transaction() as connection:
+        currencies = {row[0] for row in connection.execute("SELECT DISTINCT currency FROM balance_entries")}
+        balances = [
+            {"currency": currency, "balance": balance_of(connection, currency)}
+            for currency in sorted(currencies | {"NGN"}, key=lambda code: (code != "NGN", code))
+        ]
+    return success("Balances retrieved", balances)
+
+
+@routes.get("/balance/ledger")
+def list_balance_entries() -> Response:
+    """This function will list the movements of the balance, newest first."""
+    page = Page(request.args)
+    query = "SELECT * FROM balance_entries WHERE created_at BETWEEN :since AND :until"
+    with current_gateway().store.transaction() as connection:
+        rows, total = page.rows(connection, query=query, parameters={})
+    return success(
+        "Balance ledger retrieved", [balance_entry_body(row) for row in rows], meta=page.meta(total)
+    )
+
+
+@routes.get("/settlement")
+def list_settlements() -> Response:
+    """This function will list the settlements to the bank, newest first."""
+    page = Page(request.args)
+    query = "SELECT * FROM settlements WHERE created_at BETWEEN :since AND :until"
+    with current_gateway().store.transaction() as connection:
+        rows, total = page.rows(connection, query=query, parameters={})
+        volume = connection.execute("SELECT coalesce(sum(amount), 0) FROM settlements").fetchone()[0]
+    return success(
+        "Settlements retrieved",
+        [settlement_body(row) for row in rows],
+        meta={**page.meta(total), "total_volume": volume},
+    )

@@ -1,0 +1,132 @@
+"""Banks, and the names that account numbers resolve to."""
+
+import base64
+import binascii
+import hashlib
+import re
+
+from flask import Blueprint, Response, request
+
+from sandbox.providers import fields
+from sandbox.providers.gateway.answers import GatewayFailure, Page, success
+
+routes = Blueprint("banks", __name__)
+
+_BANKS_SINCE = "2020-01-01T00:00:00.000Z"
+# Codes are the ones that Nigerian banks have, since forms and saved accounts of the demo use them.
+BANKS: tuple[tuple[str, str], ...] = (
+    ("Access Bank", "044"),
+    ("Citibank Nigeria", "023"),
+    ("Ecobank Nigeria", "050"),
+    ("Fidelity Bank", "070"),
+    ("First Bank of Nigeria", "011"),
+    ("First City Monument Bank", "214"),
+    ("Guaranty Trust Bank", "058"),
+    ("Jaiz Bank", "301"),
+    ("Keystone Bank", "082"),
+    ("Kuda Bank", "50211"),
+    ("Moniepoint MFB", "50515"),
+    ("OPay Digital Services", "999992"),
+    ("PalmPay", "999991"),
+    ("Polaris Bank", "076"),
+    ("Providus Bank", "101"),
+    ("Stanbic IBTC Bank", "221"),
+    ("Standard Chartered Bank", "068"),
+    ("Sterling Bank", "232"),
+    ("Union Bank of Nigeria", "032"),
+    ("United Bank For Africa", "033"),
+    ("Unity Bank", "215"),
+    ("Wema Bank", "035"),
+    ("Zenith Bank", "057"),
+)
+_NAMES_BY_CODE = {code: name for name, code in BANKS}
+_ACCOUNT_NUMBER = re.compile(r"[0-9]{10}")
+# Numbers that start so belong to nobody, for tests and demos of what happens then.
+UNKNOWN_ACCOUNT_PREFIX = "000"
+_FIRST_NAMES = ("ADAEZE", "BOLAJI", "CHINEDU", "DAMILOLA", "EBUN", "FATIMA", "GARBA", "HADIZA")
+_LAST_NAMES = ("ABIOLA", "DANLADI", "EKWUEME", "FASHOLA", "GIWA", "IKENNA", "LADIPO", "OKONKWO")
+
+
+def bank_name(bank_code: str) -> str:
+    """This function will tell a bank's name.
+
+    :raises GatewayFailure: no bank has this code
+    """
+    name = _NAMES_BY_CODE.get(bank_code)
+    if name is None:
+        raise GatewayFailure(400, f"Unknown bank code: {bank_code[:20]}", code="invalid_bank_code")
+    return name
+
+
+def account_holder(account_number: str, bank_code: str) -> str:
+    """This function will tell whose account it is: the same invented name every time.
+
+    :raises GatewayFailure: an unknown bank (400), or an account that does not exist (422)
+    """
+    bank_name(bank_code)
+    if not _ACCOUNT_NUMBER.fullmatch(account_number) or account_number.startswith(UNKNOWN_ACCOUNT_PREFIX):
+        raise GatewayFailure(422, "Could not resolve account name. Check parameters or try again.")
+    digest = hashlib.sha256(f"{bank_code}/{account_number}".encode()).digest()
+    first = _FIRST_NAMES[digest[0] % len(_FIRST_NAMES)]
+    return f"{first} {_LAST_NAMES[digest[1] % len(_LAST_NAMES)]}"
+
+
+def _bank_body(index: int) -> dict[str, object]:
+    name, code = BANKS[index]
+    return {
+        "name": name,
+        "slug": name.lower().replace(" ", "-"),
+        "code": code,
+        "longcode": "",
+        "gateway": None,
+        "pay_with_bank": False,
+        "active": True,
+        "is_deleted": False,
+        "country": "Nigeria",
+        "currency": "NGN",
+        "type": "nuban",
+        "id": index + 1,
+        "createdAt": _BANKS_SINCE,
+        "updatedAt": _BANKS_SINCE,
+    }
+
+
+def _cursor(index: int) -> str:
+    return base64.urlsafe_b64encode(f"bank:{index}".encode()).decode()
+
+
+def _start(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    try:
+        kind, _, index = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
+        start = int(index) if kind == "bank" else -1
+    except (ValueError, binascii.Error):
+        start = -1
+    if not 0 <= start < len(BANKS):
+        raise fields.InvalidFieldError("next", "next is no cursor of this list")
+    return start
+
+
+@routes.get("/bank")
+def list_banks() -> Response:
+    """This function will list the banks: all of them, or by cursor if ``use_cursor`` is true."""
+    if request.args.get("use_cursor") != "true":
+        return success("Banks retrieved", [_bank_body(index) for index in range(len(BANKS))])
+    per_page = Page(request.args).per_page
+    start = _start(request.args.get("next") or request.args.get("previous"))
+    end = min(start + per_page, len(BANKS))
+    meta = {
+        "next": _cursor(end) if end < len(BANKS) else None,
+        "previous": _cursor(max(0, start - per_page)) if start else None,
+        "perPage": per_page,
+    }
+    return success("Banks retrieved", [_bank_body(index) for index in range(start, end)], meta=meta)
+
+
+@routes.get("/bank/resolve")
+def resolve_account() -> Response:
+    """This function will answer the name that a bank account is kept under."""
+    account_number = fields.text(request.args, "account_number", maximum=20)
+    holder = account_holder(account_number, fields.text(request.args, "bank_code", maximum=20))
+    return success("Account number resolved", {"account_number": account_number, "account_name": holder})

@@ -1,0 +1,189 @@
+"""Events to the merchant: kept in a table, signed, sent, and sent again until they are answered 200."""
+
+import hashlib
+import hmac
+import json
+import sqlite3
+import time
+from datetime import datetime
+from typing import Any
+
+import requests
+
+from sandbox.providers.gateway.answers import timestamp
+from sandbox.providers.gateway.context import Gateway
+
+# The real gateway's schedule: about every 3 minutes for the first 4 tries, then hourly for 72 hours.
+QUICK_TRIES = 4
+QUICK_INTERVAL_SECONDS = 180.0
+SLOW_INTERVAL_SECONDS = 3_600.0
+SLOW_TRIES = 72
+MAXIMUM_TRIES = QUICK_TRIES + SLOW_TRIES
+# What is over stays for a look at it, but not without end.
+KEPT_DELIVERIES = 10_000
+MAXIMUM_ERROR_LENGTH = 200
+
+
+def enqueue(
+    connection: sqlite3.Connection,
+    *,
+    event: str,
+    reference: str,
+    data: dict[str, Any],
+    now: datetime,
+    delay_seconds: float = 0.0,
+    copies: int = 1,
+) -> None:
+    """This function will put an event on its way, in the transaction of what it tells about.
+
+    :param reference: what deliveries are looked up by: the transaction's or the transfer's
+    :param data: the object that the event carries
+    :param delay_seconds: from now to the first try
+    :param copies: how many times it is delivered, each copy with tries of its own
+    """
+    body = json.dumps({"event": event, "data": data}, ensure_ascii=False, separators=(",", ":"))
+    row = (event, reference, body, now.timestamp() + delay_seconds, timestamp(now))
+    connection.executemany(
+        "INSERT INTO deliveries (event, reference, body, status, due_at, created_at)"
+        " VALUES (?, ?, ?, 'waiting', ?, ?)",
+        [row] * copies,
+    )
+
+
+def signature(body: bytes, secret_key: str) -> str:
+    """This function will sign a body: lower-case hex of HMAC-SHA512 with the secret key."""
+    return hmac.new(secret_key.encode(), body, hashlib.sha512).hexdigest()
+
+
+def wait_before_next_try(tries: int, *, scale: float) -> float | None:
+    """This function will tell how long to wait after a try that failed.
+
+    :param tries: how many there were
+    :param scale: share of the real gateway's waiting times
+    :return: seconds, or none if that was the last one
+    """
+    if tries >= MAXIMUM_TRIES:
+        return None
+    return scale * (QUICK_INTERVAL_SECONDS if tries < QUICK_TRIES else SLOW_INTERVAL_SECONDS)
+
+
+def send(gateway: Gateway, delivery: sqlite3.Row) -> None:
+    """This function will try a delivery once and record what came of it.
+
+    It is recorded after the answer, so a kill in between means that the event is sent again, as the real
+    gateway does: at least once.
+    """
+    body = str(delivery["body"]).encode()
+    sent_at = gateway.clock()
+    started = time.monotonic()
+    answer, error = _post(gateway, body)
+    duration = round((time.monotonic() - started) * 1_000)
+    tries = delivery["attempts"] + 1
+    now = gateway.clock()
+    wait = wait_before_next_try(tries, scale=gateway.settings.retry_scale)
+    if answer == 200:
+        status, due_at = "delivered", now.timestamp()
+    elif wait is None:
+        status, due_at = "given_up", now.timestamp()
+    else:
+        status, due_at = "waiting", now.timestamp() + wait
+    with gateway.store.transaction() as connection:
+        connection.execute(
+            "INSERT INTO delivery_attempts VALUES (?, ?, ?, ?, ?, ?)",
+            (delivery["id"], tries, timestamp(sent_at), answer, error, duration),
+        )
+        connection.execute(
+            "UPDATE deliveries SET status = ?, attempts = ?, due_at = ? WHERE id = ?",
+            (status, tries, due_at, delivery["id"]),
+        )
+
+
+def _post(gateway: Gateway, body: bytes) -> tuple[int | None, str | None]:
+    """Return the answer's status, or what went wrong instead."""
+    settings = gateway.settings
+    headers = {
+        "Content-Type": "application/json",
+        f"x-{settings.name}-signature": signature(body, settings.secret_key),
+        "User-Agent": "sandbox-gateway/1",
+    }
+    try:
+        with requests.Session() as session:
+            # A proxy of the environment has no business between two processes of one machine.
+            session.trust_env = False
+            with session.post(
+                settings.webhook_url,
+                data=body,
+                headers=headers,
+                timeout=settings.webhook_timeout_seconds,
+                allow_redirects=False,
+                # The status is all that counts; an endless body must not hold us.
+                stream=True,
+            ) as response:
+                return response.status_code, None
+    except requests.RequestException as error:
+        return None, f"{type(error).__name__}: {error}"[:MAXIMUM_ERROR_LENGTH]
+
+
+def due(connection: sqlite3.Connection, *, now: datetime, limit: int) -> list[sqlite3.Row]:
+    """This function will fetch deliveries whose time has come, the longest waiting ones first.
+
+    :param limit: at most so many, those under way included, which the caller leaves out
+    """
+    return connection.execute(
+        "SELECT * FROM deliveries WHERE status = 'waiting' AND due_at <= ? ORDER BY due_at, id LIMIT ?",
+        (now.timestamp(), limit),
+    ).fetchall()
+
+
+def next_due_at(connection: sqlite3.Connection, *, after: datetime) -> float | None:
+    """This function will tell when the next delivery after a time is due, in epoch seconds, or none."""
+    row = connection.execute(
+        "SELECT min(due_at) FROM deliveries WHERE status = 'waiting' AND due_at > ?", (after.timestamp(),)
+    ).fetchone()
+    return None if row[0] is None else float(row[0])
+
+
+def forget_old(connection: sqlite3.Connection) -> None:
+    """This function will delete all but the last deliveries of those that are over."""
+    connection.execute(
+        "DELETE FROM deliveries WHERE status <> 'waiting' AND id NOT IN"
+        " (SELECT id FROM deliveries WHERE status <> 'waiting' ORDER BY id DESC LIMIT ?)",
+        (KEPT_DELIVERIES,),
+    )
+
+
+def deliveries_of(
+    connection: sqlite3.Connection, *, reference: str | None, limit: int
+) -> list[dict[str, Any]]:
+    """This function will list deliveries with their tries, newest first.
+
+    :param reference: of a transaction or transfer, or none for all
+    """
+    rows = connection.execute(
+        "SELECT * FROM deliveries WHERE ? IS NULL OR reference = ? ORDER BY id DESC LIMIT ?",
+        (reference, reference, limit),
+    ).fetchall()
+    return [
+        {
+            "id": row["id"],
+            "event": row["event"],
+            "reference": row["reference"],
+            "status": row["status"],
+            "attempts": row["attempts"],
+            "dueAt": row["due_at"],
+            "createdAt": row["created_at"],
+            "answers": [
+                {
+                    "attempt": attempt["attempt"],
+                    "sentAt": attempt["sent_at"],
+                    "status": attempt["answer"],
+                    "error": attempt["error"],
+                    "durationMilliseconds": attempt["duration_milliseconds"],
+                }
+                for attempt in connection.execute(
+                    "SELECT * FROM delivery_attempts WHERE delivery_id = ? ORDER BY attempt", (row["id"],)
+                )
+            ],
+        }
+        for row in rows
+    ]

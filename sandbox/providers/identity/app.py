@@ -1,0 +1,145 @@
+"""The identity provider's application: discovery, keys, the flow, and tokens for scripts."""
+
+import structlog
+from flask import Flask, Response, jsonify, request
+from werkzeug.exceptions import HTTPException
+
+from sandbox.personas import UnknownPersonaError, persona_named, persona_names
+from sandbox.providers import fields
+from sandbox.providers.identity import flow, keys, tokens
+from sandbox.providers.identity.context import Identity
+
+MAXIMUM_BODY_BYTES = 65_536
+# The API looks for new keys when it meets an unknown one, so this only spares the usual fetches.
+KEYS_FRESH_SECONDS = 300
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+def create_app(identity: Identity) -> Flask:
+    """This function will make the identity provider's application."""
+    app = Flask(
+        "sandbox.providers.identity", static_folder="../pages/static", template_folder="../pages/templates"
+    )
+    app.config["MAX_CONTENT_LENGTH"] = MAXIMUM_BODY_BYTES
+    app.json = fields.json_in_order(app)
+    app.extensions["sandbox_identity"] = identity
+    app.register_blueprint(flow.routes)
+    _answer_errors(app)
+    _publish(app, identity)
+    _serve_scripts(app, identity)
+    return app
+
+
+def _answer_errors(app: Flask) -> None:
+    @app.errorhandler(fields.InvalidFieldError)
+    def answer_invalid(error: fields.InvalidFieldError) -> tuple[Response, int]:
+        """This function will answer 422 naming the field."""
+        return jsonify(
+            {"error": "invalid_request", "error_description": error.message, "field": error.field}
+        ), 422
+
+    @app.errorhandler(HTTPException)
+    def answer_http_error(error: HTTPException) -> tuple[Response, int]:
+        """This function will give the framework's own errors the shape of the others."""
+        return jsonify({"error": "invalid_request", "error_description": error.name}), error.code or 500
+
+    @app.errorhandler(Exception)
+    def answer_crash(error: Exception) -> tuple[Response, int]:
+        """This function will report a fault of the sandbox itself and answer 500."""
+        log.error("sandbox identity provider failed", path=request.path, exc_info=error)
+        return jsonify({"error": "server_error", "error_description": "An error occurred"}), 500
+
+
+def _publish(app: Flask, identity: Identity) -> None:
+    @app.get("/.well-known/openid-configuration")
+    def describe() -> Response:
+        """This function will answer the OpenID Connect discovery document."""
+        return jsonify(
+            {
+                "issuer": identity.issuer,
+                "authorization_endpoint": f"{identity.issuer}/authorize",
+                "token_endpoint": f"{identity.issuer}/token",
+                "userinfo_endpoint": f"{identity.issuer}/userinfo",
+                "end_session_endpoint": f"{identity.issuer}/logout",
+                "jwks_uri": f"{identity.issuer}/.well-known/jwks.json",
+                "scopes_supported": ["openid", "email", "profile"],
+                "response_types_supported": ["code"],
+                "response_modes_supported": ["query"],
+                "grant_types_supported": ["authorization_code"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": [keys.ALGORITHM],
+                "token_endpoint_auth_methods_supported": ["none"],
+                "code_challenge_methods_supported": ["S256"],
+                "claims_supported": [
+                    "iss",
+                    "aud",
+                    "sub",
+                    "iat",
+                    "exp",
+                    "email",
+                    "name",
+                    "aal",
+                    "auth_time",
+                    "nonce",
+                ],
+            }
+        )
+
+    @app.get("/.well-known/jwks.json")
+    def publish_keys() -> Response:
+        """This function will answer the public keys, the signing one first."""
+        response = jsonify({"keys": [key.public_jwk() for key in keys.published(identity)]})
+        response.headers["Cache-Control"] = f"public, max-age={KEYS_FRESH_SECONDS}"
+        return response
+
+
+def _serve_scripts(app: Flask, identity: Identity) -> None:
+    @app.get("/")
+    def index() -> Response:
+        """This function will tell what this is, and who there is."""
+        return jsonify({"service": "sandbox identity provider", "personas": persona_names()})
+
+    @app.post("/sandbox/token")
+    def issue() -> Response:
+        """This function will issue an access token for a persona, or one with claims that are not right."""
+        body = fields.json_object(request)
+        fields.refuse_unknown(body, known=("persona", "aal2", "expired", "claims"))
+        persona = persona_named(fields.text(body, "persona"))
+        overrides = body.get("claims") or {}
+        if not isinstance(overrides, dict):
+            raise fields.InvalidFieldError("claims", "claims has to be an object; null drops a claim")
+        claims = tokens.claims_of(
+            identity,
+            persona,
+            assurance_level="aal2" if _flag(body.get("aal2"), "aal2") else "aal1",
+            audience=identity.audience,
+            expired=_flag(body.get("expired"), "expired"),
+        )
+        claims = {name: value for name, value in {**claims, **overrides}.items() if value is not None}
+        expires_at = claims.get("exp")
+        left = expires_at - int(identity.clock().timestamp()) if isinstance(expires_at, int) else 0
+        return jsonify(
+            {
+                "access_token": tokens.sign(identity, claims),
+                "token_type": "Bearer",
+                "expires_in": max(0, left),
+            }
+        )
+
+    @app.errorhandler(UnknownPersonaError)
+    def answer_unknown(error: UnknownPersonaError) -> tuple[Response, int]:
+        """This function will answer 404, naming the personas that there are."""
+        body = {"error": "unknown_persona", "error_description": str(error), "personas": persona_names()}
+        return jsonify(body), 404
+
+    @app.post("/sandbox/rotate")
+    def rotate_keys() -> Response:
+        """This function will make a new signing key and keep publishing the old ones."""
+        return jsonify({"kid": keys.rotate(identity).key_id})
+
+
+def _flag(value: object, name: str) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise fields.InvalidFieldError(name, f"{name} has to be true or false")
+    return bool(value)

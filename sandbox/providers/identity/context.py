@@ -1,0 +1,44 @@
+"""What every part of the identity provider needs, made once by the server."""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from flask import current_app
+
+from marketplace.kernel.clock import Clock
+from sandbox.providers.fields import is_web_address
+from sandbox.providers.store import Store
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """The running identity provider.
+
+    :param issuer: its own address, the ``iss`` of its tokens
+    :param audience: the ``aud`` of access tokens
+    :param application_url: the application whose people sign in here, beside what runs on this machine
+    """
+
+    issuer: str
+    audience: str
+    application_url: str
+    store: Store
+    clock: Clock
+
+    def may_lead_to(self, address: str) -> bool:
+        """This function will tell whether a browser may be sent there: to the application or this machine."""
+        if not is_web_address(address):
+            return False
+        target, application = urlsplit(address), urlsplit(self.application_url)
+        same_origin = (target.scheme, target.netloc) == (application.scheme, application.netloc)
+        return same_origin or target.hostname in LOOPBACK_HOSTS
+
+
+def current_identity() -> Identity:
+    """This function will return the identity provider that the request at hand is for."""
+    identity = current_app.extensions["sandbox_identity"]
+    if not isinstance(identity, Identity):
+        raise TypeError("the application has no identity provider")
+    return identity

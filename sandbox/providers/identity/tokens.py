@@ -1,0 +1,72 @@
+"""Tokens: whose, how sure of it, and until when."""
+
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+import jwt
+
+from sandbox.personas import Persona
+from sandbox.providers.identity import keys
+from sandbox.providers.identity.context import Identity
+
+LIFETIME_SECONDS = 3_600
+# An expired token expired so long ago, which is beyond any leeway.
+EXPIRED_SINCE_SECONDS = 3_600
+
+AssuranceLevel = Literal["aal1", "aal2"]
+
+
+def claims_of(
+    identity: Identity,
+    persona: Persona,
+    *,
+    assurance_level: AssuranceLevel,
+    audience: str,
+    expired: bool = False,
+) -> dict[str, object]:
+    """This function will put together what a token says of a persona.
+
+    :param audience: whom the token is for
+    :param expired: whether its time is over already
+    """
+    now = int(identity.clock().timestamp())
+    issued_at = now - LIFETIME_SECONDS - EXPIRED_SINCE_SECONDS if expired else now
+    return {
+        "iss": identity.issuer,
+        "aud": audience,
+        "sub": str(persona.user_id),
+        "iat": issued_at,
+        "exp": issued_at + LIFETIME_SECONDS,
+        "email": persona.email,
+        "name": persona.full_name,
+        "aal": assurance_level,
+    }
+
+
+def sign(identity: Identity, claims: Mapping[str, object]) -> str:
+    """This function will sign claims as they are: also wrong ones, which is what tests ask for."""
+    key = keys.published(identity)[0]
+    payload = json.dumps(claims, separators=(",", ":")).encode()
+    headers = {"kid": key.key_id, "typ": "JWT"}
+    return jwt.PyJWS().encode(payload, key.private_key, algorithm=keys.ALGORITHM, headers=headers)
+
+
+def verify(identity: Identity, token: str) -> dict[str, object]:
+    """This function will read an access token that was issued here.
+
+    :raises jwt.InvalidTokenError: forged, expired, or for somebody else
+    """
+    key_id = jwt.get_unverified_header(token).get("kid")
+    for key in keys.published(identity):
+        if key.key_id == key_id:
+            claims: dict[str, object] = jwt.decode(
+                token,
+                key.private_key.public_key(),
+                algorithms=[keys.ALGORITHM],
+                audience=identity.audience,
+                issuer=identity.issuer,
+                options={"require": ["exp", "sub"]},
+            )
+            return claims
+    raise jwt.InvalidTokenError("the token was not signed here")

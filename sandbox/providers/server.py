@@ -1,0 +1,254 @@
+"""Both stand-ins in one process, on one port: in the foreground, or in a thread for tests."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from flask import Flask
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.wrappers import Response
+
+from marketplace.kernel.clock import Clock, system_clock
+from sandbox.providers.gateway.app import create_app as create_gateway_app
+from sandbox.providers.gateway.clockwork import Clockwork
+from sandbox.providers.gateway.context import (
+    DEFAULT_HANG_SECONDS,
+    DEFAULT_RETRY_SCALE,
+    DEFAULT_SETTLE_SECONDS,
+    DEFAULT_WEBHOOK_TIMEOUT_SECONDS,
+    FeeBearer,
+    Gateway,
+    GatewaySettings,
+)
+from sandbox.providers.identity.app import create_app as create_identity_app
+from sandbox.providers.identity.context import Identity
+from sandbox.providers.store import Store
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+GATEWAY_SCHEMA_VERSION = 1
+IDENTITY_SCHEMA_VERSION = 1
+DEFAULT_AUDIENCE = "campus-marketplace"
+DEFAULT_PUBLIC_BASE_URL = "http://127.0.0.1:8000"
+WEBHOOK_PATH = "/api/payments/webhook"
+
+# Far more than 50 clients at once; beyond it is a mistake that should show.
+MAXIMUM_REQUESTS_AT_ONCE = 256
+LISTEN_BACKLOG = 256
+# A connection that sends nothing is dropped after this, since it holds a thread.
+IDLE_CONNECTION_SECONDS = 15
+# How long a stop waits for answers that are being written.
+DRAIN_SECONDS = 10.0
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class PortUnavailableError(OSError):
+    """The address can't be listened on; the message says which, and why."""
+
+
+class RequestHandler(WSGIRequestHandler):
+    """Werkzeug's handler, with a bound on idle connections and one quiet log line a request."""
+
+    timeout = IDLE_CONNECTION_SECONDS
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """This function will log a request without its query, which may hold what is nobody's business."""
+        path = self.path.partition("?")[0]
+        log.debug("sandbox request served", method=self.command, path=path, status=str(code), size=str(size))
+
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the parent's name
+        """This function will log what the parent has to say, such as a broken connection."""
+        log.debug("sandbox connection", kind=type, detail=message % args if args else message)
+
+
+class InFlight:
+    """Counts the requests at work, refuses too many, and lets a stop wait for the last of them."""
+
+    def __init__(self, application: "WSGIApplication") -> None:
+        self._application = application
+        self._changed = threading.Condition()
+        self._count = 0
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """This function will serve one request."""
+        with self._changed:
+            if self._count >= MAXIMUM_REQUESTS_AT_ONCE:
+                return Response("Too many requests at once\n", status=503)(environ, start_response)
+            self._count += 1
+        try:
+            # Bodies are small, and made whole: the request counts until its last byte is there.
+            return list(self._application(environ, start_response))
+        finally:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+
+    def wait_until_idle(self, timeout_seconds: float) -> bool:
+        """This function will wait for the requests at work; return whether all are over."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._count == 0, timeout=timeout_seconds)
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """This function will listen on an address.
+
+    :param port: 0 for any that is free
+    :raises PortUnavailableError: it is taken, not ours, or no address of this machine
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # So that a restart need not wait for the connections of the last run to be forgotten.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(LISTEN_BACKLOG)
+    except OSError as error:
+        listener.close()
+        reason = error.strerror or str(error)
+        raise PortUnavailableError(f"cannot listen on {host}:{port}: {reason}") from error
+    return listener
+
+
+class ProvidersServer:
+    """The sandbox providers; ``start`` and ``stop``, or ``with``, run them in threads of this process."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        data: Path,
+        *,
+        secret_key: str,
+        gateway_name: str = "gateway",
+        webhook_url: str | None = None,
+        public_base_url: str = DEFAULT_PUBLIC_BASE_URL,
+        public_url: str | None = None,
+        audience: str = DEFAULT_AUDIENCE,
+        fee_bearer: FeeBearer = "platform",
+        retry_scale: float = DEFAULT_RETRY_SCALE,
+        settle_seconds: float = DEFAULT_SETTLE_SECONDS,
+        hang_seconds: float = DEFAULT_HANG_SECONDS,
+        webhook_timeout_seconds: float = DEFAULT_WEBHOOK_TIMEOUT_SECONDS,
+        clock: Clock = system_clock,
+    ) -> None:
+        """This function will listen on the address and open the files; nothing is served before ``start``.
+
+        :param port: 0 for any that is free
+        :param data: directory of the two database files, made if it is missing
+        :param webhook_url: where events go, by default the webhook of ``public_base_url``
+        :param public_base_url: address of the application that uses the providers
+        :param public_url: the providers' own address as clients see it, if a proxy stands before them
+        :raises PortUnavailableError: the address can't be listened on
+        :raises InvalidSettingsError: a setting is missing or out of range
+        :raises StoreVersionError: the files are of another version
+        """
+        self._stopping = threading.Event()
+        self._clockwork = Clockwork()
+        self._socket = open_socket(host, port)
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        shown_host = f"[{host}]" if ":" in host else host
+        self.url = (public_url or f"http://{shown_host}:{self.port}").rstrip("/")
+        self.gateway_url = f"{self.url}/gateway"
+        self.identity_issuer = f"{self.url}/identity"
+        self._stores: list[Store] = []
+        self._thread: threading.Thread | None = None
+        try:
+            settings = GatewaySettings(
+                name=gateway_name,
+                secret_key=secret_key,
+                webhook_url=webhook_url or f"{public_base_url.rstrip('/')}{WEBHOOK_PATH}",
+                public_url=self.gateway_url,
+                fee_bearer=fee_bearer,
+                retry_scale=retry_scale,
+                settle_seconds=settle_seconds,
+                hang_seconds=hang_seconds,
+                webhook_timeout_seconds=webhook_timeout_seconds,
+            )
+            self.gateway = Gateway(
+                settings=settings,
+                store=self._open_store(data, "gateway", GATEWAY_SCHEMA_VERSION),
+                clock=clock,
+                wake=self._clockwork.wake,
+                stopping=self._stopping,
+            )
+            self.identity = Identity(
+                issuer=self.identity_issuer,
+                audience=audience,
+                application_url=public_base_url,
+                store=self._open_store(data, "identity", IDENTITY_SCHEMA_VERSION),
+                clock=clock,
+            )
+            self._in_flight = InFlight(
+                _compose(create_gateway_app(self.gateway), create_identity_app(self.identity))
+            )
+            self._server = make_server(
+                host,
+                self.port,
+                self._in_flight,
+                threaded=True,
+                request_handler=RequestHandler,
+                fd=self._socket.fileno(),
+            )
+        except BaseException:
+            self._close()
+            raise
+
+    def _open_store(self, data: Path, name: str, version: int) -> Store:
+        schema = files(f"sandbox.providers.{name}").joinpath("schema.sql").read_text(encoding="utf-8")
+        store = Store(data / f"{name}.sqlite3", schema=schema, version=version)
+        self._stores.append(store)
+        return store
+
+    def _close(self) -> None:
+        self._socket.close()
+        for store in self._stores:
+            store.close()
+
+    def start(self) -> None:
+        """This function will serve in a thread, and send what an earlier run left to send."""
+        self._clockwork.start(self.gateway)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="sandbox-providers", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """This function will take no more requests, let those at work end, and close the files."""
+        # Calls that hang on purpose are answered now.
+        self._stopping.set()
+        if self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+        if not self._in_flight.wait_until_idle(DRAIN_SECONDS):
+            log.warning("sandbox requests were cut off", waited_seconds=DRAIN_SECONDS)
+        self._clockwork.stop()
+        self._server.server_close()
+        self._close()
+
+    def __enter__(self) -> "ProvidersServer":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _compose(gateway: Flask, identity: Flask) -> Callable[..., Iterable[bytes]]:
+    return DispatcherMiddleware(_root, {"/gateway": gateway, "/identity": identity})
+
+
+def _root(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    """Answer what lies outside both: whether the process is there at all."""
+    alive = environ.get("PATH_INFO") in ("/", "/health")
+    response = Response(
+        "ok\n" if alive else "not found\n", status=200 if alive else 404, mimetype="text/plain"
+    )
+    return response(environ, start_response)
