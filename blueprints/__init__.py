@@ -1,0 +1,1 @@
+"""HTTP only: no SQL and no business rule."""

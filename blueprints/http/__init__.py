@@ -1,0 +1,1 @@
+"""The edge, once: what every route shares."""

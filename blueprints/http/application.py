@@ -1,0 +1,48 @@
+"""The Flask application: the edge around the areas."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from wsgiref.types import WSGIEnvironment
+
+from flask import Flask
+
+from blueprints.http import bodies, documentation, headers, problems, tracing
+from blueprints.http.endpoint import Area
+from marketplace.services import Services
+
+_FOLDER = Path(__file__).parents[1]
+_VERSIONED = "/api/v1/"
+
+
+class Application(Flask):
+    """Flask, knowing that ``/api/v1/...`` is ``/api/...``."""
+
+    def wsgi_app(self, environ: WSGIEnvironment, start_response: Callable[..., Any]) -> Any:
+        """This function will serve a request, the version segment taken out of its path."""
+        path = environ.get("PATH_INFO", "")
+        if path.startswith(_VERSIONED):
+            environ["marketplace.original_path"] = path
+            environ["PATH_INFO"] = "/api/" + path[len(_VERSIONED) :]
+        return super().wsgi_app(environ, start_response)
+
+
+def build_app(services: Services, areas: Iterable[Area]) -> Application:
+    """This function will build the application.
+
+    :param services: what the process shares
+    :param areas: the blueprints that it serves
+    """
+    app = Application(
+        "marketplace", template_folder=str(_FOLDER / "templates"), static_folder=str(_FOLDER / "static")
+    )
+    app.config["MAX_CONTENT_LENGTH"] = bodies.MAX_BODY_BYTES
+    app.url_map.strict_slashes = False
+    app.extensions["marketplace"] = services
+    tracing.begin(app, services)
+    headers.register(app, services.settings)
+    api = documentation.register(app)
+    problems.register(app)
+    for area in areas:
+        api.register_blueprint(area)
+    return app

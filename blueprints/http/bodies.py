@@ -1,0 +1,105 @@
+"""Bodies and parameters in: read, checked by their schema, every fault named by its path."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import marshmallow
+import orjson
+from flask import request
+from marshmallow import Schema
+
+from marketplace.kernel.errors import (
+    InvalidParam,
+    MalformedBodyError,
+    UnsupportedMediaTypeError,
+    ValidationError,
+)
+
+MAX_BODY_BYTES = 1024 * 1024
+_MAX_FAULTS = 50
+
+
+def read_json() -> Any:
+    """This function will read the request's JSON body; a request without body has an empty object.
+
+    :raises UnsupportedMediaTypeError: a body of another type, or one that is compressed
+    :raises MalformedBodyError: it is not JSON
+    """
+    raw = request.get_data(cache=True)
+    if not raw:
+        return {}
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaTypeError("The body must not be compressed.")
+    if not request.is_json:
+        raise UnsupportedMediaTypeError("The body must be JSON: Content-Type: application/json.")
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise MalformedBodyError(f"The body is not JSON: {error.msg} at character {error.pos}.") from error
+
+
+def load_body(schema: Schema) -> Any:
+    """This function will read the body and check it against a schema.
+
+    :raises ValidationError: one entry of ``invalid_params`` for each fault
+    """
+    body = read_json()
+    if not schema.many and not isinstance(body, dict):
+        raise ValidationError(
+            "The body must be a JSON object.", invalid_params=[InvalidParam("body", "must be an object")]
+        )
+    return _load(schema, body)
+
+
+def load_query(schema: Schema | None) -> dict[str, Any]:
+    """This function will check the query's parameters against a schema; without one, none are known.
+
+    :raises ValidationError: one entry of ``invalid_params`` for each fault
+    """
+    given = request.args
+    if schema is None and not given:
+        return {}
+    repeated = [name for name, values in given.lists() if len(values) > 1]
+    if repeated:
+        raise _fault([InvalidParam(name, "was given more than once") for name in repeated])
+    if schema is None:
+        raise _fault([InvalidParam(name, "Unknown field.") for name in given])
+    loaded: dict[str, Any] = _load(schema, given.to_dict())
+    return loaded
+
+
+def digest(body: Any) -> str:
+    """This function will give a digest that is equal for bodies that say the same."""
+    canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS, default=str)
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def _load(schema: Schema, given: Any) -> Any:
+    try:
+        return schema.load(given)
+    except marshmallow.ValidationError as error:
+        raise _fault(list(_flatten(error.normalized_messages())  # type: ignore[no-untyped-call])) from error
+
+
+def _fault(params: list[InvalidParam]) -> ValidationError:
+    shown = params[:_MAX_FAULTS]
+    names = ", ".join(item.name for item in shown[:5])
+    return ValidationError(f"Not as described: {names}.", invalid_params=shown)
+
+
+def _flatten(messages: Any, path: str = "") -> Iterator[InvalidParam]:
+    """Walk marshmallow's nested messages: a list holds messages, a mapping holds fields or indexes."""
+    if isinstance(messages, Mapping):
+        for key, inner in messages.items():
+            if key == "_schema":
+                yield from _flatten(inner, path)
+            elif isinstance(key, int):
+                yield from _flatten(inner, f"{path}[{key}]")
+            else:
+                yield from _flatten(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(messages, list):
+        for message in messages:
+            yield from _flatten(message, path)
+    else:
+        yield InvalidParam(path or "body", str(messages))

@@ -1,0 +1,81 @@
+"""Response caching: content shared by all processes, one of them recomputing at a time, with entity tags."""
+
+import hashlib
+import time
+from collections.abc import Callable
+
+import orjson
+from flask import Response, request
+
+from blueprints.http.envelope import JSON_TYPE, envelope
+from blueprints.http.tracing import Exchange
+from marketplace.infra.cache import CacheDownError, Lookup
+
+_RECOMPUTE_SECONDS = 5.0  # a process that died over it holds the others up for no longer
+_WAIT_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+_SEPARATOR = b"\n"  # JSON as we write it holds no line breaks
+
+
+def content_key() -> str:
+    """This function will name the content of the request: its path and its parameters in one order."""
+    filters = sorted(request.args.items())
+    return f"{request.path}:{orjson.dumps(filters).decode()}"
+
+
+def cached_content(
+    exchange: Exchange,
+    *,
+    key: str,
+    found: Lookup | None,
+    ttl_seconds: int,
+    compute: Callable[[], tuple[bytes, bytes]],
+) -> bytes:
+    """This function will give a route's content, from the cache or computed, and keep what was computed.
+
+    Of several processes that miss at once, one computes and the others wait for it, for two seconds at
+    most. A cache that is down costs speed, never correctness.
+
+    :param key: names the content
+    :param found: what the look-up told; none when the cache is down
+    :param ttl_seconds: how long the content is kept
+    :param compute: gives data and paging, as JSON
+    :return: entity tag, paging and data, one a line
+    """
+    if found is None:
+        return _content(*compute())
+    if found.content is not None:
+        return found.content
+    cache = exchange.services.cache
+    try:
+        if not cache.claim(content_key=key, version=found.version, seconds=_RECOMPUTE_SECONDS):
+            deadline = time.monotonic() + _WAIT_SECONDS
+            while time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+                waited_for = cache.fetch(content_key=key, version=found.version)
+                if waited_for is not None:
+                    return waited_for
+    except CacheDownError:
+        return _content(*compute())
+    content = _content(*compute())
+    try:
+        cache.store(content_key=key, version=found.version, content=content, ttl_seconds=ttl_seconds)
+    except CacheDownError:
+        return content
+    return content
+
+
+def cached_response(exchange: Exchange, *, content: bytes, ttl_seconds: int) -> Response:
+    """This function will answer with content, or with 304 to a client that has it already."""
+    tag, paging, data = content.split(_SEPARATOR, 2)
+    etag = tag.decode()
+    headers = {"ETag": f'W/"{etag}"', "Cache-Control": f"public, max-age={ttl_seconds}"}
+    if request.if_none_match.contains_weak(etag):
+        return Response(status=304, headers=headers)
+    body = envelope(data=data, paging=paging, request_id=str(exchange.request_id), now=exchange.now)
+    return Response(body, headers=headers, content_type=JSON_TYPE)
+
+
+def _content(data: bytes, paging: bytes) -> bytes:
+    tag = hashlib.blake2b(paging + _SEPARATOR + data, digest_size=16).hexdigest().encode()
+    return _SEPARATOR.join((tag, paging, data))

@@ -1,0 +1,126 @@
+"""The contract of a route: who may call it, how often, with what, and what it answers."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from marshmallow import Schema
+
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import ForbiddenError, StepUpRequiredError
+
+
+class Token(Enum):
+    """What a route wants of the bearer token."""
+
+    NONE = "none"  # not looked at: webhooks and probes authenticate otherwise or not at all
+    IGNORED_IF_BAD = "ignored if bad"  # public: a good one gives its holder their own quota
+    CHECKED_IF_GIVEN = "checked if given"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may call a route, as a row of the specification names it.
+
+    ``roles`` none means any; ``permission`` is what staff need (role admin has it by its own list);
+    ``aal2`` asks for two factors; ``open_to_restricted`` lets restricted and suspended accounts in.
+    """
+
+    name: str
+    token: Token
+    roles: frozenset[str] | None = None
+    permission: str | None = None
+    aal2: bool = False
+    open_to_restricted: bool = False
+
+    def check(self, caller: Caller) -> None:
+        """This function will hold a caller against the contract, in the order that the API promises.
+
+        :raises ForbiddenError: the account's status, its role or its permissions don't allow it
+        :raises StepUpRequiredError: the token's assurance level is too low
+        """
+        if caller.account_status != "active" and not self.open_to_restricted:
+            raise ForbiddenError(f"The account is {caller.account_status}.")
+        if self.roles is not None and caller.role not in self.roles:
+            raise ForbiddenError(f"This takes an account of a {' or '.join(sorted(self.roles))}.")
+        if self.permission and not (caller.is_staff and caller.has_permission(self.permission)):
+            raise ForbiddenError(f"This takes the permission {self.permission}.")
+        if self.aal2 and caller.aal != "aal2":
+            raise StepUpRequiredError
+
+
+UNCHECKED = Access("Webhook or probe", Token.NONE)
+PUBLIC = Access("Public", Token.IGNORED_IF_BAD)
+OPTIONAL = Access("Optional", Token.CHECKED_IF_GIVEN)
+AUTHENTICATED = Access("Authenticated", Token.REQUIRED)
+OWN_ACCOUNT = Access("Authenticated, whatever the account's status", Token.REQUIRED, open_to_restricted=True)
+VENDOR = Access("Vendor", Token.REQUIRED, roles=frozenset({"vendor"}))
+VENDOR_OR_STAFF = Access("Vendor or Staff", Token.REQUIRED, roles=frozenset({"vendor", "staff"}))
+STAFF = Access("Staff", Token.REQUIRED, roles=frozenset({"staff"}))
+
+
+class Tier(Enum):
+    """Shared quotas, per minute: by address for anonymous callers, by user for all others."""
+
+    ANONYMOUS = "60/minute"
+    BUYER = "300/minute"
+    MERCHANT = "600/minute"
+    SENSITIVE = "10/minute"
+    ASSISTANT = "20/minute"
+
+
+class Shared(Enum):
+    """Which tier a route counts on, where it has no limit of its own."""
+
+    GLOBAL = "the caller's tier"
+    VENDOR = "the merchant tier"
+    UNLIMITED = "not limited"
+
+
+@dataclass(frozen=True)
+class RouteLimit:
+    """A limit of its own, which replaces the tier; routes that name the same scope share one count."""
+
+    quota: str
+    scope: str
+
+
+class Idempotency(Enum):
+    """What a route does with an Idempotency-Key."""
+
+    NONE = "not read"
+    OPTIONAL = "honoured"
+    REQUIRED = "required"
+
+
+class Group(Enum):
+    """Which processes serve a route: those that compute, or those that wait."""
+
+    API = "api"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Everything that the edge does for a route, and that its row in the specification says."""
+
+    name: str
+    method: str
+    path: str
+    access: Access
+    limit: Shared | RouteLimit
+    body: Schema | None
+    query: Schema | None
+    reply: Schema | None
+    status: int
+    idempotency: Idempotency
+    cache_seconds: int
+    cache_tags: tuple[str, ...]
+    phased: bool
+    enveloped: bool
+    group: Group
+
+    @property
+    def writes(self) -> bool:
+        """This function will tell whether the route needs a transaction."""
+        return self.method not in ("GET", "HEAD")

@@ -1,0 +1,91 @@
+"""The API's own documentation: the OpenAPI document and a page on it."""
+
+from pathlib import Path
+
+from flask import Flask, Response, render_template, send_from_directory
+from flask_smorest import Api
+from marshmallow import Schema, fields
+from swagger_ui_bundle import swagger_ui_path
+
+from blueprints.http import auth, limits
+from blueprints.http.envelope import VERSION, dump
+from blueprints.http.tracing import exchange
+
+_INTRODUCTION = """
+The backend of a campus marketplace with escrow. Money is integer kobo (fields end in `Minor`); times are
+ISO 8601 in UTC. Success comes in an envelope `{success, data, meta}`, errors as `application/problem+json`
+whose `code` is explained under `/errors/<slug>`. Everything under `/api` is also under `/api/v1`.
+"""
+
+
+class InvalidParamSchema(Schema):
+    """One fault of a request."""
+
+    name = fields.String(required=True)
+    reason = fields.String(required=True)
+
+
+class ProblemSchema(Schema):
+    """Problem details, as every error is answered."""
+
+    type = fields.Url(required=True)
+    title = fields.String(required=True)
+    status = fields.Integer(required=True)
+    detail = fields.String(required=True)
+    instance = fields.String(required=True)
+    code = fields.String(required=True)
+    request_id = fields.UUID(required=True, data_key="requestId")
+    timestamp = fields.AwareDateTime(required=True)
+    invalid_params = fields.List(fields.Nested(InvalidParamSchema))
+    correlation_id = fields.String(data_key="correlationId")
+
+
+class DocumentedApi(Api):  # type: ignore[misc]
+    """flask-smorest's Api for its documentation alone: errors are answered by ``problems``."""
+
+    ERROR_SCHEMA = ProblemSchema
+
+    def _register_error_handlers(self) -> None:
+        """Leave errors to the edge."""
+
+
+def register(app: Flask) -> Api:
+    """This function will serve the OpenAPI document at /openapi.json and its page at /docs.
+
+    :return: what the areas are registered with
+    """
+    app.config.update(
+        API_TITLE="Campus Marketplace",
+        API_VERSION=VERSION,
+        OPENAPI_VERSION="3.0.3",
+        API_SPEC_OPTIONS={"info": {"description": _INTRODUCTION.strip()}},
+    )
+    api = DocumentedApi(app)
+    api.spec.components.security_scheme("bearer", {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"})
+
+    def admit() -> None:
+        auth.identify(exchange())
+        limits.admit(exchange(), contract=None)
+
+    document: list[bytes] = []
+
+    @app.get("/openapi.json")
+    def openapi_document() -> Response:
+        """This function will answer the OpenAPI document."""
+        admit()
+        if not document:
+            document.append(dump(api.spec.to_dict()))
+        return Response(document[0], content_type="application/json")
+
+    @app.get("/docs")
+    def documentation_page() -> Response:
+        """This function will answer the page on the OpenAPI document."""
+        admit()
+        return Response(render_template("docs.html"), content_type="text/html; charset=utf-8")
+
+    @app.get("/docs/assets/<path:name>")
+    def documentation_asset(name: str) -> Response:
+        """This function will serve the page's scripts and styles."""
+        return send_from_directory(Path(swagger_ui_path), name, max_age=3600)
+
+    return api

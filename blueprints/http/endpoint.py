@@ -1,0 +1,349 @@
+"""The route contract: one decorator says all that the edge does for a route, and the edge does it here.
+
+.. code-block:: python
+
+    @area.post("/<uuid:order_id>/verify-code", auth=VENDOR, limit="10/minute", body=DeliveryPin, reply=Order)
+    def verify_code(ctx, order_id, body):
+        ...
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from flask import Response
+from flask_smorest import Blueprint
+from marshmallow import Schema
+from sqlalchemy.orm import Session
+
+from blueprints.http import auth, bodies, caching, idempotency, limits, paging
+from blueprints.http.contract import Access, Contract, Group, Idempotency, RouteLimit, Shared
+from blueprints.http.envelope import JSON_TYPE, dump, envelope, envelope_schema, inside
+from blueprints.http.tracing import Exchange, client_address, exchange
+from marketplace.idempotency import operations as keys
+from marketplace.idempotency.operations import Claim, StoredAnswer
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import retrying
+from marketplace.kernel.errors import MarketplaceError, UnauthorizedError
+from marketplace.kernel.paging import Page, PageRequest
+from marketplace.services import Services
+
+View = Callable[..., Any]
+
+
+class Context:
+    """What a view is given: who calls, when, and the session that the edge opened for it."""
+
+    def __init__(self, current: Exchange, page: PageRequest | None) -> None:
+        self._exchange = current
+        self._page = page
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """This function will give the session of the request's one transaction; phased routes have none."""
+        if self._session is None:
+            raise RuntimeError("a phased route opens its own transactions")
+        return self._session
+
+    @property
+    def services(self) -> Services:
+        """This function will give what the process shares."""
+        return self._exchange.services
+
+    @property
+    def now(self) -> datetime:
+        """This function will give the time of the request."""
+        return self._exchange.now
+
+    @property
+    def user(self) -> Caller:
+        """This function will give the caller of a route that requires a token.
+
+        :raises UnauthorizedError: nobody is signed in
+        """
+        if self._exchange.caller is None:
+            raise UnauthorizedError
+        return self._exchange.caller
+
+    @property
+    def caller(self) -> Caller | None:
+        """This function will give the caller, or none where nobody is signed in."""
+        return self._exchange.caller
+
+    @property
+    def page(self) -> PageRequest:
+        """This function will give the page asked for, of a route whose query is paged."""
+        if self._page is None:
+            raise RuntimeError("the route's query is not paged")
+        return self._page
+
+    @property
+    def client_address(self) -> str:
+        """This function will give the client's address."""
+        return client_address()
+
+    def transaction(self) -> AbstractContextManager[Session]:
+        """This function will open one of the transactions of a phased route."""
+        return self.services.database.transaction()
+
+    def begin(self, session: Session) -> None:
+        """This function will lend the view a session; the edge calls it."""
+        self._session = session
+
+
+@dataclass(frozen=True)
+class LastPhase:
+    """What a phased view returns: its last transaction's work, in which the edge completes the key."""
+
+    work: Callable[[Session], Any]
+
+
+class Endpoint:
+    """A route: its contract, its view, and the order in which a request goes through both."""
+
+    def __init__(self, contract: Contract, view: View) -> None:
+        self.contract = contract
+        self._view = view
+
+    def __call__(self, **path: Any) -> Response:
+        """This function will serve a request: token, status, role, assurance, limit, body, then the view."""
+        current = exchange()
+        current.contract = self.contract
+        auth.authenticate(current, self.contract)
+        if self.contract.cache_seconds:
+            return self._cached(current, path)
+        limits.admit(current, contract=self.contract)
+        context, arguments = self._arguments(current, path)
+        if self.contract.idempotency is not Idempotency.NONE:
+            key = idempotency.key_of(self.contract)
+            if key is not None:
+                return idempotency.once(
+                    current,
+                    key=key,
+                    request_hash=bodies.digest(arguments.get("body")),
+                    perform=lambda claim: self._answer(current, context, arguments, claim),
+                )
+        if not self.contract.writes:
+            value = self._read(context, arguments)
+            return value if isinstance(value, Response) else self._respond(current, value)
+        answer = self._answer(current, context, arguments, None)
+        return Response(answer.body, status=answer.status, content_type=answer.content_type)
+
+    def _arguments(self, current: Exchange, path: dict[str, Any]) -> tuple[Context, dict[str, Any]]:
+        contract = self.contract
+        arguments = dict(path)
+        page = None
+        query = bodies.load_query(contract.query)
+        if contract.query is not None:
+            if isinstance(contract.query, paging.CursorQuery):
+                page = paging.page_request(current, query)
+            arguments["query"] = query
+        if contract.body is not None:
+            arguments["body"] = bodies.load_body(contract.body)
+        return Context(current, page), arguments
+
+    def _read(self, context: Context, arguments: dict[str, Any]) -> Any:
+        if self.contract.phased:
+            return self._view(context, **arguments)
+        with context.services.database.reading() as session:
+            context.begin(session)
+            return self._view(context, **arguments)
+
+    def _cached(self, current: Exchange, path: dict[str, Any]) -> Response:
+        contract = self.contract
+        key = caching.content_key()
+        found = limits.admit(current, contract=contract, content_key=key, tags=contract.cache_tags)
+
+        def compute() -> tuple[bytes, bytes]:
+            context, arguments = self._arguments(current, path)
+            data, meta = _data_and_meta(current, self._read(context, arguments))
+            return dump(data), inside(meta) if meta else b""
+
+        content = caching.cached_content(
+            current, key=key, found=found, ttl_seconds=contract.cache_seconds, compute=compute
+        )
+        return caching.cached_response(current, content=content, ttl_seconds=contract.cache_seconds)
+
+    def _answer(
+        self, current: Exchange, context: Context, arguments: dict[str, Any], claim: Claim | None
+    ) -> StoredAnswer:
+        """Perform a write: in one transaction, or as phases of which the last one completes the key."""
+        if not self.contract.phased:
+            return self._transact(current, lambda session: self._lend(context, session, arguments), claim)
+        value = self._view(context, **arguments)
+        work = value.work if isinstance(value, LastPhase) else (lambda _session: value)
+        return self._transact(current, work, claim)
+
+    def _lend(self, context: Context, session: Session, arguments: dict[str, Any]) -> Any:
+        context.begin(session)
+        return self._view(context, **arguments)
+
+    def _transact(
+        self, current: Exchange, work: Callable[[Session], Any], claim: Claim | None
+    ) -> StoredAnswer:
+        database = current.services.database
+
+        def attempt() -> StoredAnswer | MarketplaceError:
+            with database.transaction() as session:
+                try:
+                    answer = self._render(current, work(session))
+                except MarketplaceError as error:
+                    if not error.keeps_changes:
+                        raise
+                    return error
+                if claim is not None:
+                    keys.complete(session, claim=claim, answer=answer, now=current.services.clock())
+                return answer
+
+        outcome = retrying(attempt)
+        if isinstance(outcome, MarketplaceError):
+            raise outcome
+        return outcome
+
+    def _render(self, current: Exchange, value: Any) -> StoredAnswer:
+        data, meta = _data_and_meta(current, value)
+        body = dump(data)
+        if self.contract.enveloped:
+            body = envelope(
+                data=body,
+                paging=inside(meta) if meta else b"",
+                request_id=str(current.request_id),
+                now=current.now,
+            )
+        return StoredAnswer(self.contract.status, JSON_TYPE, body)
+
+    def _respond(self, current: Exchange, value: Any) -> Response:
+        answer = self._render(current, value)
+        return Response(answer.body, status=answer.status, content_type=answer.content_type)
+
+
+def _data_and_meta(current: Exchange, value: Any) -> tuple[Any, dict[str, Any]]:
+    if isinstance(value, Page):
+        return value.items, paging.page_meta(current, value)
+    return value, {}
+
+
+class Area(Blueprint):  # type: ignore[misc]
+    """A blueprint of routes under contract; OpenAPI is made of the same words."""
+
+    def __init__(self, name: str, prefix: str, description: str) -> None:
+        super().__init__(name, name, url_prefix=prefix, description=description)
+        self.contracts: list[Contract] = []
+
+    def get(self, rule: str, **terms: Any) -> Callable[[View], View]:
+        """This function will declare a GET; see ``route_under_contract``."""
+        return self.route_under_contract("GET", rule, **terms)
+
+    def post(self, rule: str, **terms: Any) -> Callable[[View], View]:
+        """This function will declare a POST; see ``route_under_contract``."""
+        return self.route_under_contract("POST", rule, **terms)
+
+    def put(self, rule: str, **terms: Any) -> Callable[[View], View]:
+        """This function will declare a PUT; see ``route_under_contract``."""
+        return self.route_under_contract("PUT", rule, **terms)
+
+    def delete(self, rule: str, **terms: Any) -> Callable[[View], View]:
+        """This function will declare a DELETE; see ``route_under_contract``."""
+        return self.route_under_contract("DELETE", rule, **terms)
+
+    def route_under_contract(
+        self,
+        method: str,
+        rule: str,
+        *,
+        auth: Access,
+        limit: Shared | str | RouteLimit,
+        body: type[Schema] | Schema | None = None,
+        query: type[Schema] | None = None,
+        reply: type[Schema] | Schema | None = None,
+        status: int = 200,
+        idempotent: Idempotency = Idempotency.NONE,
+        cache: int = 0,
+        tags: tuple[str, ...] = (),
+        phased: bool = False,
+        enveloped: bool = True,
+        group: Group = Group.API,
+    ) -> Callable[[View], View]:
+        """This function will declare a route by its contract; ``auth`` and ``limit`` must be decided.
+
+        :param rule: the path below the area's prefix
+        :param auth: who may call
+        :param limit: a quota of its own (``10/minute``), a tier, or unlimited
+        :param body: the schema of the JSON body; the view gets it as ``body``
+        :param query: the schema of the parameters; the view gets them as ``query``
+        :param reply: the schema that ``data`` is described by
+        :param status: of success
+        :param idempotent: what is done with an Idempotency-Key
+        :param cache: seconds that responses are kept for all; 0 for never
+        :param tags: what cached responses depend on
+        :param phased: the view opens its own transactions, since it calls a provider between them
+        :param enveloped: whether success is wrapped in the envelope
+        :param group: which processes serve it; phased routes wait, so they are the waiting group's
+        """
+
+        def decorate(view: View) -> View:
+            path = f"{self.url_prefix or ''}{rule}"
+            name = f"{self.name}.{view.__name__}"
+            contract = Contract(
+                name=name,
+                method=method,
+                path=path,
+                access=auth,
+                limit=RouteLimit(limit, scope=name) if isinstance(limit, str) else limit,
+                body=_instance(body),
+                query=_instance(query),
+                reply=_instance(reply),
+                status=status,
+                idempotency=idempotent,
+                cache_seconds=cache,
+                cache_tags=tags,
+                phased=phased,
+                enveloped=enveloped,
+                group=Group.WAITING if phased else group,
+            )
+            self.contracts.append(contract)
+            endpoint = Endpoint(contract, view)
+
+            def handler(**arguments: Any) -> Response:
+                return endpoint(**arguments)
+
+            handler.__name__ = view.__name__
+            handler.__doc__ = (view.__doc__ or "").strip().replace("This function will ", "", 1)
+            handler._apidoc = self._documented(contract, view)  # type: ignore[attr-defined]
+            self.add_url_rule(rule, view.__name__, handler, methods=[method])
+            return view
+
+        return decorate
+
+    def _documented(self, contract: Contract, view: View) -> Any:
+        """Have flask-smorest describe the route; its decorators' wrappers are not what serves it."""
+        described = view
+        if contract.reply is not None:
+            paged = isinstance(contract.query, paging.CursorQuery)
+            schema = envelope_schema(contract.reply, paged=paged) if contract.enveloped else contract.reply
+            described = self.response(contract.status, schema)(described)
+        if contract.query is not None:
+            described = self.arguments(contract.query, location="query")(described)
+        if contract.body is not None:
+            described = self.arguments(contract.body, location="json")(described)
+        extra: dict[str, Any] = {}
+        if contract.access.token.value == "required":
+            extra["security"] = [{"bearer": []}]
+        if contract.idempotency is not Idempotency.NONE:
+            extra["parameters"] = [
+                {
+                    "in": "header",
+                    "name": idempotency.HEADER,
+                    "required": contract.idempotency is Idempotency.REQUIRED,
+                    "schema": {"type": "string", "format": "uuid"},
+                }
+            ]
+        described = self.doc(**extra)(described)
+        return described._apidoc
+
+
+def _instance(schema: type[Schema] | Schema | None) -> Schema | None:
+    return schema() if isinstance(schema, type) else schema

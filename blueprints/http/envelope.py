@@ -1,0 +1,68 @@
+"""JSON on the wire: the success envelope around data, written once and spliced, never parsed again."""
+
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from marshmallow import Schema, fields
+
+from marketplace.kernel.clock import iso
+
+VERSION = "1.0"
+JSON_TYPE = "application/json; charset=utf-8"
+_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
+
+
+def dump(value: Any) -> bytes:
+    """This function will write a value of dicts, lists, scalars, UUIDs and times as JSON."""
+    return orjson.dumps(value, option=_OPTIONS)
+
+
+def envelope(*, data: bytes, paging: bytes, request_id: str, now: datetime) -> bytes:
+    """This function will wrap data in the success envelope.
+
+    :param data: JSON
+    :param paging: further fields of ``meta``, as the inside of a JSON object; may be empty
+    :param request_id: this request's
+    :param now: the time of this request
+    """
+    meta = f'{{"timestamp":"{iso(now)}","version":"{VERSION}","requestId":"{request_id}"'.encode()
+    more = b"," + paging if paging else b""
+    return b'{"success":true,"data":' + data + b',"meta":' + meta + more + b"}}"
+
+
+def inside(meta: dict[str, Any]) -> bytes:
+    """This function will write the inside of a JSON object: ``"limit":20,"has_more":false``."""
+    return dump(meta)[1:-1]
+
+
+class MetaSchema(Schema):
+    """What every success envelope's ``meta`` holds."""
+
+    timestamp = fields.AwareDateTime(required=True)
+    version = fields.String(required=True)
+    requestId = fields.UUID(required=True)  # noqa: N815 - the field's name on the wire
+
+
+class CursorMetaSchema(MetaSchema):
+    """The ``meta`` of a collection paged by cursor."""
+
+    limit = fields.Integer(required=True)
+    has_more = fields.Boolean(required=True)
+    next_cursor = fields.String(required=True, allow_none=True)
+
+
+@lru_cache(maxsize=1024)
+def envelope_schema(reply: Schema, *, paged: bool) -> Schema:
+    """This function will make the schema that documents the envelope around a reply, once for each reply."""
+    data = fields.Nested(reply, required=True)
+    name = type(reply).__name__.removesuffix("Schema") + ("List" if reply.many else "") + "Envelope"
+    meta = CursorMetaSchema if paged else MetaSchema
+    made = type(
+        name,
+        (Schema,),
+        {"success": fields.Boolean(required=True), "data": data, "meta": fields.Nested(meta, required=True)},
+    )
+    instance: Schema = made()
+    return instance

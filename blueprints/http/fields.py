@@ -1,0 +1,124 @@
+"""Fields and schemas that fit JSON: camelCase on the wire, no silent conversions, no unknown fields."""
+
+import re
+from typing import Any
+from uuid import UUID
+
+import marshmallow
+from marshmallow import fields, validate
+
+from marketplace.kernel.ids import parse_uuid
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_DIGITS = re.compile(r"-?\d{1,18}")
+_BIGGEST = 2**63 - 1
+
+
+def camel_case(name: str) -> str:
+    """This function will write a snake_case name in camelCase."""
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+class Schema(marshmallow.Schema):
+    """A schema whose fields are named in camelCase on the wire, unless they say otherwise."""
+
+    class Meta:
+        unknown = marshmallow.RAISE
+
+    def on_bind_field(self, field_name: str, field_obj: fields.Field[Any]) -> None:
+        """This function will name a field on the wire."""
+        if field_obj.data_key is None:
+            field_obj.data_key = camel_case(field_name)
+
+
+class Text(fields.String):
+    """A text without control characters, stripped at both ends; line breaks and tabs may stand in it."""
+
+    def __init__(self, *, most: int, least: int = 1, **kwargs: Any) -> None:
+        given = kwargs.pop("validate", None)
+        checks: list[Any] = [validate.Length(min=least, max=most)]
+        super().__init__(validate=checks + ([given] if given else []), **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
+        text: str = super()._deserialize(value, attr, data, **kwargs)
+        if _CONTROL.search(text):
+            raise marshmallow.ValidationError("Must not hold control characters.")
+        return text.strip()
+
+
+class Whole(fields.Integer):
+    """A whole number in JSON: neither a string, nor a boolean, nor a decimal."""
+
+    def __init__(self, *, low: int, high: int = _BIGGEST, **kwargs: Any) -> None:
+        super().__init__(strict=True, validate=validate.Range(min=low, max=high), **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
+        if type(value) is not int:
+            raise self.make_error("invalid", input=value)
+        return value
+
+
+class WholeParameter(fields.Integer):
+    """A whole number in a query."""
+
+    def __init__(self, *, low: int, high: int = _BIGGEST, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Range(min=low, max=high), **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
+        if not isinstance(value, str) or not _DIGITS.fullmatch(value):
+            raise self.make_error("invalid", input=value)
+        return int(value)
+
+
+class Flag(fields.Boolean):
+    """A JSON boolean, and nothing that could be taken for one."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:
+        if not isinstance(value, bool):
+            raise self.make_error("invalid", input=value)
+        return value
+
+
+class FlagParameter(fields.Boolean):
+    """``true`` or ``false`` in a query."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(truthy={"true"}, falsy={"false"}, **kwargs)
+
+
+class Uuid(fields.UUID):
+    """A UUID in its canonical form."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> UUID:
+        found = parse_uuid(value) if isinstance(value, str) else None
+        if found is None:
+            raise self.make_error("invalid_uuid")
+        return found
+
+
+class Choice(fields.String):
+    """One of a few words."""
+
+    def __init__(self, *words: str, **kwargs: Any) -> None:
+        super().__init__(validate=validate.OneOf(words), **kwargs)
+
+
+class Minor(Whole):
+    """An amount in kobo."""
+
+    def __init__(self, *, low: int = 0, high: int = 10**15, **kwargs: Any) -> None:
+        super().__init__(low=low, high=high, **kwargs)
+
+
+class Moment(fields.AwareDateTime):
+    """A time in ISO 8601 with its zone."""
+
+
+class Address(fields.Url):
+    """An absolute http or https address."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            schemes={"http", "https"}, require_tld=False, validate=validate.Length(max=2000), **kwargs
+        )

@@ -1,0 +1,58 @@
+"""Headers of every answer: limits, caching, security, and what browsers of other origins may do."""
+
+from flask import Flask, Response, request
+
+from blueprints.http.tracing import exchange
+from marketplace.infra.settings import Settings
+
+_API_POLICY = "default-src 'none'; frame-ancestors 'none'"
+_PAGE_POLICY = (
+    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src 'none';"
+    " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_ALLOWED_HEADERS = (
+    "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-Correlation-ID, X-Request-ID"
+)
+_EXPOSED_HEADERS = (
+    "ETag, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Cache-Lookup, X-Request-ID"
+)
+_PREFLIGHT_SECONDS = "600"
+
+
+def register(app: Flask, settings: Settings) -> None:
+    """This function will have the app set these headers on every answer."""
+    secure = settings.public_base_url.startswith("https://")
+    origins = frozenset(settings.cors_origins)
+
+    @app.after_request
+    def set_headers(response: Response) -> Response:
+        headers = response.headers
+        current = exchange()
+        if current.quota is not None:
+            headers.update(current.quota.headers())
+        headers.update(current.headers)
+        if "Cache-Control" not in headers:
+            headers["Cache-Control"] = "no-store"
+        headers["X-Content-Type-Options"] = "nosniff"
+        headers["X-Frame-Options"] = "DENY"
+        headers["Referrer-Policy"] = "no-referrer"
+        page = (response.mimetype or "").startswith("text/html")
+        headers["Content-Security-Policy"] = _PAGE_POLICY if page else _API_POLICY
+        if secure:
+            headers["Strict-Transport-Security"] = "max-age=31536000; includeSubDomains"
+        if origins:
+            _allow_origin(response, origins)
+        return response
+
+
+def _allow_origin(response: Response, origins: frozenset[str]) -> None:
+    response.vary.add("Origin")
+    origin = request.headers.get("Origin")
+    if origin not in origins or origin is None:
+        return
+    response.headers["Access-Control-Allow-Origin"] = origin
+    response.headers["Access-Control-Expose-Headers"] = _EXPOSED_HEADERS
+    if request.method == "OPTIONS":
+        response.headers["Access-Control-Allow-Methods"] = response.headers.get("Allow", "")
+        response.headers["Access-Control-Allow-Headers"] = _ALLOWED_HEADERS
+        response.headers["Access-Control-Max-Age"] = _PREFLIGHT_SECONDS

@@ -1,0 +1,93 @@
+"""Idempotency keys at the edge: the same request twice has its effect once and the same answer twice."""
+
+from collections.abc import Callable
+
+import structlog
+from flask import Response, request
+
+from blueprints.http.contract import Contract, Idempotency
+from blueprints.http.problems import PROBLEM_TYPE, problem_body
+from blueprints.http.tracing import Exchange
+from marketplace.idempotency import operations
+from marketplace.idempotency.operations import Claim, KeyScope, StoredAnswer
+from marketplace.kernel.errors import MarketplaceError, ServiceUnavailableError, ValidationError
+from marketplace.kernel.ids import parse_uuid
+
+_log = structlog.get_logger(__name__)
+
+HEADER = "Idempotency-Key"
+# A refusal with one of these codes may turn into a success: it frees the key instead of being stored.
+_NOT_STORED = frozenset(
+    {"CONCURRENCY_CONFLICT", "ESCROW_BALANCE_DEFICIT", "RATE_LIMIT_EXCEEDED", "DELIVERY_PIN_INVALID"}
+)
+
+
+def key_of(contract: Contract) -> str | None:
+    """This function will read the request's Idempotency-Key.
+
+    :raises ValidationError: it is missing where it is required, or is no UUID of version 4
+    """
+    given = request.headers.get(HEADER)
+    if given is None:
+        if contract.idempotency is Idempotency.REQUIRED:
+            raise ValidationError.of(HEADER, "This takes an Idempotency-Key header with a UUID of version 4.")
+        return None
+    key = parse_uuid(given.strip(), version=4)
+    if key is None:
+        raise ValidationError.of(HEADER, "Must be a UUID of version 4.")
+    return str(key)
+
+
+def once(
+    exchange: Exchange, *, key: str, request_hash: str, perform: Callable[[Claim], StoredAnswer]
+) -> Response:
+    """This function will perform a request under its key, or answer what it answered before.
+
+    :param exchange: the request
+    :param key: its Idempotency-Key
+    :param request_hash: the digest of its body
+    :param perform: does it, and completes the claim in the transaction of the effect
+    :raises MarketplaceError: what perform raises; or that the key is in progress or was used otherwise
+    """
+    scope = KeyScope(
+        caller=str(exchange.caller.id) if exchange.caller else "",
+        method=request.method,
+        path=request.path,
+        key=key,
+        request_hash=request_hash,
+    )
+    database = exchange.services.database
+    found = database.in_transaction(operations.claim, scope=scope, now=exchange.now)
+    if isinstance(found, StoredAnswer):
+        exchange.headers["X-Cache-Lookup"] = "HIT"
+        return Response(found.body, status=found.status, content_type=found.content_type)
+    try:
+        answer = perform(found)
+    except MarketplaceError as error:
+        _settle_refusal(exchange, found, error)
+        raise
+    except BaseException:
+        _free(exchange, found)
+        raise
+    return Response(answer.body, status=answer.status, content_type=answer.content_type)
+
+
+def _settle_refusal(exchange: Exchange, claim: Claim, error: MarketplaceError) -> None:
+    if not 400 <= error.status < 500 or error.code in _NOT_STORED:
+        _free(exchange, claim)
+        return
+    answer = StoredAnswer(error.status, PROBLEM_TYPE, problem_body(error, exchange))
+    try:
+        exchange.services.database.in_transaction(
+            operations.complete, claim=claim, answer=answer, now=exchange.services.clock()
+        )
+    except MarketplaceError as failure:
+        _log.warning("idempotent refusal not stored", error=type(failure).__name__)
+
+
+def _free(exchange: Exchange, claim: Claim) -> None:
+    try:
+        exchange.services.database.in_transaction(operations.free, claim=claim)
+    except ServiceUnavailableError:
+        # The claim runs out by itself after 120 s.
+        _log.warning("idempotency key not freed")

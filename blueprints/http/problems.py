@@ -1,0 +1,142 @@
+"""Problem details (RFC 9457, which follows 7807): every error there is, the framework's own included."""
+
+import re
+
+import sentry_sdk
+import structlog
+from flask import Flask, Response, render_template, request
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import RequestRedirect
+
+from blueprints.http import auth, limits
+from blueprints.http.envelope import dump
+from blueprints.http.tracing import Exchange, correlation_id, exchange
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import (
+    CATALOG,
+    CatalogEntry,
+    MarketplaceError,
+    NotFoundError,
+    PayloadTooLargeError,
+    UnsupportedMediaTypeError,
+    ValidationError,
+)
+
+_log = structlog.get_logger(__name__)
+PROBLEM_TYPE = "application/problem+json"
+
+
+class MethodNotAllowedError(MarketplaceError):
+    """The resource does not know this method."""
+
+    code = "METHOD_NOT_ALLOWED"
+
+
+class InternalError(MarketplaceError):
+    """Something failed on our side."""
+
+    code = "INTERNAL_ERROR"
+
+
+_BY_STATUS: dict[int, type[MarketplaceError]] = {
+    404: NotFoundError,
+    405: MethodNotAllowedError,
+    413: PayloadTooLargeError,
+    415: UnsupportedMediaTypeError,
+}
+
+
+def slug(code: str) -> str:
+    """This function will give a code's slug: the last part of its ``type`` address."""
+    return code.lower().replace("_", "-")
+
+
+def problem_body(error: MarketplaceError, current: Exchange) -> bytes:
+    """This function will write an error as problem details.
+
+    :param error: what is wrong
+    :param current: the request that it is wrong with
+    """
+    body = {
+        "type": f"{current.services.settings.public_base_url}/errors/{slug(error.code)}",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+        "instance": current.path,
+        "code": error.code,
+        "requestId": current.request_id,
+        "timestamp": iso(current.now),
+    }
+    if error.invalid_params:
+        body["invalid_params"] = [{"name": item.name, "reason": item.reason} for item in error.invalid_params]
+    if error.status >= 500:
+        body["correlationId"] = correlation_id()
+    return dump(body | error.extensions)
+
+
+def problem_response(error: MarketplaceError) -> Response:
+    """This function will answer an error."""
+    response = Response(problem_body(error, exchange()), status=error.status, content_type=PROBLEM_TYPE)
+    _add_retry_after(response, error)
+    return response
+
+
+def _add_retry_after(response: Response, error: MarketplaceError) -> None:
+    if error.retry_after_seconds is not None:
+        response.headers["Retry-After"] = str(error.retry_after_seconds)
+
+
+def register(app: Flask) -> None:
+    """This function will have the app answer errors as problem details, and explain them under /errors."""
+
+    @app.errorhandler(MarketplaceError)
+    def _known(error: MarketplaceError) -> Response:
+        return problem_response(error)
+
+    @app.errorhandler(HTTPException)
+    def _of_framework(error: HTTPException) -> Response:
+        if isinstance(error, RequestRedirect):
+            return Response(status=error.code, headers={"Location": error.new_url})
+        current = exchange()
+        if current.contract is None:
+            # A path or method without route counts on the caller's tier like a route does.
+            try:
+                auth.identify(current)
+                limits.admit(current, contract=None)
+            except MarketplaceError as refused:
+                return problem_response(refused)
+        response = problem_response(_translated(error))
+        if error.code == 405:
+            response.headers["Allow"] = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))
+        return response
+
+    @app.errorhandler(Exception)
+    def _unforeseen(error: Exception) -> Response:
+        sentry_sdk.capture_exception(error)
+        _log.error("unhandled error", correlationId=correlation_id(), exc_info=error)
+        return problem_response(InternalError("Something went wrong on our side; it was reported."))
+
+    @app.get("/errors/<slug>")
+    def error_page(slug: str) -> Response:
+        """This function will explain an error code to a person."""
+        current = exchange()
+        auth.identify(current)
+        limits.admit(current, contract=None)
+        code = slug.replace("-", "_").upper()
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or code not in CATALOG:
+            raise NotFoundError("There is no such error code.")
+        entry: CatalogEntry = CATALOG[code]
+        return Response(
+            render_template("error.html", code=code, entry=entry), content_type="text/html; charset=utf-8"
+        )
+
+
+def _translated(error: HTTPException) -> MarketplaceError:
+    status = error.code or 500
+    if status == 405:
+        return MethodNotAllowedError(f"{request.method} is not a method of this resource.")
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]()
+    if 400 <= status < 500:
+        return ValidationError(f"The request can't be read: {error.name}.")
+    return InternalError("Something went wrong on our side; it was reported.")

@@ -1,0 +1,112 @@
+"""What is known of a request while it is served: its ids, its times, its caller and what its limit says."""
+
+import ipaddress
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import structlog
+from flask import Flask, Response, g, request
+
+from marketplace.identity.queries import Caller
+from marketplace.kernel.ids import parse_uuid
+from marketplace.services import Services
+
+if TYPE_CHECKING:
+    from blueprints.http.contract import Contract
+    from blueprints.http.limits import Quota
+
+_log = structlog.get_logger("access")
+_MAX_CORRELATION_LENGTH = 128
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and its answer."""
+
+    services: Services
+    request_id: UUID
+    now: datetime
+    started: float
+    path: str
+    contract: "Contract | None" = None
+    caller: Caller | None = None
+    quota: "Quota | None" = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def exchange() -> Exchange:
+    """This function will give the exchange of the current request."""
+    current: Exchange = g.exchange
+    return current
+
+
+def correlation_id() -> str:
+    """This function will give the correlation id that the client sent, or else the request id."""
+    given = request.headers.get("x-correlation-id", "")
+    if given and len(given) <= _MAX_CORRELATION_LENGTH and given.isascii() and given.isprintable():
+        return given
+    return str(exchange().request_id)
+
+
+def client_address() -> str:
+    """This function will tell the client's address, believing only our own proxies about it.
+
+    Each trusted proxy appended the address that it was called from to ``X-Forwarded-For``; what stands
+    further left was written by the client.
+    """
+    hops = exchange().services.settings.trusted_proxy_hops
+    address = request.environ.get("REMOTE_ADDR") or "unknown"
+    if hops:
+        parts = request.headers.get("X-Forwarded-For", "").split(",")
+        chain = [part.strip() for part in parts if part.strip()]
+        if chain:
+            address = chain[-min(hops, len(chain))]
+    if ":" not in address:
+        return address
+    try:
+        # Whoever has an IPv6 address has a /64 of them.
+        return str(ipaddress.ip_network(f"{address}/64", strict=False))
+    except ValueError:
+        return address
+
+
+def begin(app: Flask, services: Services) -> None:
+    """This function will have requests begin an exchange, and answers end it with one line of log."""
+
+    @app.before_request
+    def start() -> None:
+        given = request.headers.get("x-request-id")
+        request_id = (parse_uuid(given, version=4) if given else None) or uuid4()
+        path = request.environ.get("marketplace.original_path") or request.path
+        g.exchange = Exchange(
+            services=services,
+            request_id=request_id,
+            now=services.clock(),
+            started=time.perf_counter(),
+            path=path,
+        )
+        structlog.contextvars.bind_contextvars(requestId=str(request_id), path=path, method=request.method)
+
+    @app.after_request
+    def finish(response: Response) -> Response:
+        current = exchange()
+        response.headers["X-Request-ID"] = str(current.request_id)
+        _log.info(
+            "request served",
+            status=response.status_code,
+            durationMs=round((time.perf_counter() - current.started) * 1000, 2),
+            **({"userId": str(current.caller.id)} if current.caller else {}),
+        )
+        return response
+
+    @app.teardown_request
+    def forget(_error: BaseException | None) -> None:
+        structlog.contextvars.clear_contextvars()
+
+
+def log_context() -> dict[str, Any]:
+    """This function will give the fields that the current request's log lines carry."""
+    return structlog.contextvars.get_contextvars()

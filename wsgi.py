@@ -1,0 +1,13 @@
+"""Composition root: wires HTTP, tasks and domain together and nothing else does. Served as ``wsgi:app``."""
+
+from blueprints.areas import AREAS
+from blueprints.http.application import build_app
+from marketplace.infra.logs import configure_error_tracking, configure_logging
+from marketplace.infra.settings import load_settings
+from marketplace.services import Services
+
+settings = load_settings()
+configure_logging(settings)
+configure_error_tracking(settings)
+services = Services.from_settings(settings, application_name="web")
+app = build_app(services, AREAS)
