@@ -79,7 +79,8 @@ def _load(schema: Schema, given: Any) -> Any:
     try:
         return schema.load(given)
     except marshmallow.ValidationError as error:
-        raise _fault(list(_flatten(error.normalized_messages())  # type: ignore[no-untyped-call])) from error
+        messages = error.normalized_messages()  # type: ignore[no-untyped-call]
+        raise _fault(list(_flatten(messages))) from error
 
 
 def _fault(params: list[InvalidParam]) -> ValidationError:
