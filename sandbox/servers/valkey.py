@@ -41,8 +41,10 @@ class EmbeddedValkey(Server):
         credentials = f":{quote(self._password)}@" if self._password else ""
         return f"redis://{credentials}{HOST}:{self.port}/0"
 
-    def _prepare(self) -> Process:
-        self.directory.mkdir(parents=True, exist_ok=True)
+    def prepare(self) -> Process:
+        """This function will make the directory ready and describe the process."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, exist_ok=True)
         lines = [f"bind {HOST}", f"port {self.port}", f'dir "{self.directory.resolve()}"', 'save ""']
         lines += [f"appendonly {'yes' if self._durable else 'no'}", "appendfsync everysec"]
         # What may be lost has a time to live and goes first; the queues have none and stay.

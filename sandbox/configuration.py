@@ -1,0 +1,276 @@
+"""What the embedded stack runs with: its port and directory, secrets, ports, and everybody's variables."""
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.ports import HOST, PortReservation, reserve_ports
+from sandbox.servers import OBJECT_STORAGE_PAIRED_PORTS, OBJECT_STORAGE_PORTS
+
+PROJECT = Path(__file__).resolve().parents[1]
+ENVIRONMENT_FILE = "stack.env"
+# Variables with these beginnings, where given, also reach `marketplace` in another shell.
+_PASSED_ON = (
+    *("AI_", "BUILD_", "CORS_", "DATABASE_", "DELIVERY_", "EMAIL_", "FUNCTIONS_", "GATEWAY_", "IDENTITY_"),
+    *("LOG_", "MESSAGING_", "PUSH_", "RATE_", "SENTRY_", "SMS_"),
+)
+
+
+class StackError(Exception):
+    """The stack can't run; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The data directory: who keeps what where."""
+
+    root: Path
+
+    @property
+    def logs(self) -> Path:
+        """This function will give the directory of the children's logs."""
+        return self.root / "logs"
+
+    @property
+    def lock(self) -> Path:
+        """This function will give the file whose lock the running stack and its children hold."""
+        return self.root / "stack.lock"
+
+    @property
+    def state(self) -> Path:
+        """This function will give the file that tells about the running stack; it ends with it."""
+        return self.root / "state.json"
+
+    @property
+    def prepared(self) -> Path:
+        """This function will give the file that tells which migrations the database has."""
+        return self.root / "prepared.json"
+
+    @property
+    def environment(self) -> Path:
+        """This function will give the file of the stack's variables."""
+        return self.root / ENVIRONMENT_FILE
+
+    def make(self) -> None:
+        """This function will make the directory.
+
+        :raises StackError: nothing can be written there
+        """
+        try:
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            # Others may pass through, as PostgreSQL's user must when root starts it, but see nothing.
+            self.root.mkdir(mode=0o711, exist_ok=True)
+            self.logs.mkdir(mode=0o700, exist_ok=True)
+            for path in (self.root, self.logs):
+                probe = path / ".writable"
+                probe.touch()
+                probe.unlink()
+        except OSError as error:
+            raise StackError(
+                f"{self.root} can't be written to ({error.strerror}). Choose another directory:"
+                " DATA_DIR=/some/where make run"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Everything that is settled before the first process starts."""
+
+    port: int
+    layout: Layout
+    variables: Mapping[str, str]
+    ports: Mapping[str, int]
+    secrets: Mapping[str, str]
+    embedded_database: bool
+    embedded_cache: bool
+    embedded_storage: bool
+    sandbox_gateway: bool
+    sandbox_identity: bool
+
+    @property
+    def public_base_url(self) -> str:
+        """This function will give the address under which the stack is reached."""
+        return self.variables["PUBLIC_BASE_URL"]
+
+    @property
+    def media_upstream(self) -> str:
+        """This function will give the object storage as the proxy names it: host:port, or with https."""
+        endpoint = self.variables["S3_ENDPOINT_URL"]
+        return endpoint.removeprefix("http://").rstrip("/")
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """This function will give the variables of a child process: this process's, the stack's and more."""
+        return {**os.environ, **self.variables, **more}
+
+
+def read_port(environ: Mapping[str, str]) -> int:
+    """This function will read the public port.
+
+    :raises StackError: it is no port
+    """
+    given = environ.get("PORT") or "8000"
+    if not given.isdecimal() or not 1 <= int(given) <= 65_535:
+        raise StackError(f"PORT must be a number from 1 to 65535, not {given!r}.")
+    return int(given)
+
+
+def read_layout(environ: Mapping[str, str]) -> Layout:
+    """This function will read where the stack keeps its state."""
+    return Layout(Path(environ.get("DATA_DIR") or PROJECT / ".data").expanduser().absolute())
+
+
+def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration, PortReservation]:
+    """This function will settle everything that the stack runs with, and write it for others to find.
+
+    :param environ: given servers and providers are used; the rest is made
+    :return: the configuration, and its ports, held until each server needs its own
+    :raises StackError: what is given does not suffice
+    :raises NoFreePortError: there are not enough free ports
+    """
+    port = read_port(environ)
+    _require_companions(environ)
+    own = _load_secrets(layout.root / "secrets.json")
+    reservation = _reserve(port, layout.root / "ports.json")
+    ports = reservation.ports
+    variables = _variables(environ, port=port, ports=ports, own=own, layout=layout)
+    _write_private(layout.environment, "".join(f"{key}={value}\n" for key, value in variables.items()))
+    configuration = Configuration(
+        port=port,
+        layout=layout,
+        variables=variables,
+        ports=ports,
+        secrets=own,
+        embedded_database=not environ.get("DATABASE_URL"),
+        embedded_cache=not environ.get("REDIS_URL"),
+        embedded_storage=not environ.get("S3_ENDPOINT_URL"),
+        sandbox_gateway=not environ.get("GATEWAY_URL"),
+        sandbox_identity=not environ.get("IDENTITY_ISSUER"),
+    )
+    return configuration, reservation
+
+
+def migrations_fingerprint() -> str:
+    """This function will give a digest of all migrations: as long as it stays, the database is up to date."""
+    digest = hashlib.sha256()
+    for path in sorted((PROJECT / "migrations").rglob("*")):
+        if path.suffix in {".py", ".sql"}:
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _require_companions(environ: Mapping[str, str]) -> None:
+    """Refuse an outside server without what it takes to use it: our own secrets would not fit it."""
+    needed = {
+        "S3_ENDPOINT_URL": ("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"),
+        "GATEWAY_URL": ("GATEWAY_SECRET_KEY",),
+    }
+    for name, companions in needed.items():
+        missing = [companion for companion in companions if not environ.get(companion)]
+        if environ.get(name) and missing:
+            raise StackError(f"{name} is given; {' and '.join(missing)} must be given with it.")
+    if environ.get("IDENTITY_ISSUER") and not (
+        environ.get("IDENTITY_JWKS_URL") or environ.get("IDENTITY_SHARED_SECRET")
+    ):
+        raise StackError(
+            "IDENTITY_ISSUER is given; IDENTITY_JWKS_URL or IDENTITY_SHARED_SECRET must be given with it."
+        )
+
+
+def _variables(
+    environ: Mapping[str, str],
+    *,
+    port: int,
+    ports: Mapping[str, int],
+    own: Mapping[str, str],
+    layout: Layout,
+) -> dict[str, str]:
+    providers = f"http://{HOST}:{ports['providers']}"
+    made = {
+        "ENVIRONMENT": "embedded",
+        "PUBLIC_BASE_URL": f"http://{HOST}:{port}",
+        "DATABASE_URL": f"postgresql://marketplace:{own['database_password']}@{HOST}:{ports['database']}"
+        "/marketplace",
+        "REDIS_URL": f"redis://:{own['cache_password']}@{HOST}:{ports['cache']}/0",
+        "S3_ENDPOINT_URL": f"http://{HOST}:{ports['s3']}",
+        "S3_ACCESS_KEY_ID": own["s3_access_key_id"],
+        "S3_SECRET_ACCESS_KEY": own["s3_secret_access_key"],
+        "S3_REGION": "us-east-1",
+        "S3_PUBLIC_BUCKET": "marketplace-public",
+        "S3_PRIVATE_BUCKET": "marketplace-private",
+        "GATEWAY_NAME": "gateway",
+        "GATEWAY_URL": f"{providers}/gateway",
+        "GATEWAY_SECRET_KEY": own["gateway_secret_key"],
+        "IDENTITY_ISSUER": f"{providers}/identity",
+        "IDENTITY_AUDIENCE": "campus-marketplace",
+        "FUNCTIONS_KEY": own["functions_key"],
+        "DELIVERY_PIN_KEY": own["delivery_pin_key"],
+        "CURSOR_KEY": own["cursor_key"],
+        "TRUSTED_PROXY_HOPS": "1",
+    }
+    if not environ.get("IDENTITY_ISSUER"):
+        made["IDENTITY_JWKS_URL"] = f"{providers}/identity/.well-known/jwks.json"
+    given = {
+        name: value
+        for name, value in environ.items()
+        if value and (name in made or name.startswith(_PASSED_ON)) and "\n" not in value
+    }
+    return made | given | {"DATA_DIR": str(layout.root)}
+
+
+def _load_secrets(path: Path) -> dict[str, str]:
+    """Load the secrets, making those that are not there yet."""
+    known = _read_json(path)
+    made = {
+        "database_password": secrets.token_hex(24),
+        "cache_password": secrets.token_hex(24),
+        "s3_access_key_id": secrets.token_hex(10).upper(),
+        "s3_secret_access_key": secrets.token_hex(24),
+        "gateway_secret_key": f"sk_test_{secrets.token_hex(20)}",
+        "functions_key": secrets.token_hex(24),
+        "delivery_pin_key": secrets.token_hex(24),
+        "cursor_key": secrets.token_hex(24),
+    }
+    merged = made | known
+    if merged != known:
+        _write_private(path, json.dumps(merged, indent=2))
+    return merged
+
+
+def _reserve(port: int, path: Path) -> PortReservation:
+    names = ("database", "cache", *OBJECT_STORAGE_PORTS, "providers", "web", "waiting")
+    remembered = {name: number for name, number in _read_json(path).items() if isinstance(number, int)}
+    reservation = reserve_ports(
+        names, first=port + 1_000, remembered=remembered, paired=OBJECT_STORAGE_PAIRED_PORTS
+    )
+    if reservation.ports != remembered:
+        path.write_text(json.dumps(reservation.ports, indent=2), encoding="utf-8")
+    return reservation
+
+
+def _read_json(path: Path) -> dict[str, str]:
+    """Read a file of ours.
+
+    :raises StackError: it is not what this stack wrote
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise StackError(f"{path} can't be read ({error}). `make reset` removes all state.") from error
+    if not isinstance(content, dict):
+        raise StackError(f"{path} is not what the stack wrote. `make reset` removes all state.")
+    return content
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

@@ -1,0 +1,110 @@
+"""One stack per data directory: a lock that the stack's children hold too, so none of them is overlooked."""
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox.configuration import StackError
+from sandbox.process import Pause, wait_until
+from sandbox.reporting import Report
+
+_ENDING_SECONDS = 20.0
+_KILLED_SECONDS = 5.0
+
+
+@contextmanager
+def held_lock(path: Path, *, report: Report, pause: Pause = time.sleep) -> Iterator[int]:
+    """This function will hold the lock of a data directory.
+
+    The descriptor is handed to every child: the kernel frees the lock when the last of them is gone, whatever
+    became of their parent. A lock that is held while its stack is dead belongs to children of a killed run,
+    which are ending; that is waited for.
+
+    :param report: is told what was found
+    :return: the descriptor of the lock's file
+    :raises StackError: another stack runs there, or remains of one can't be ended
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not _try_lock(descriptor):
+            owner = lock_owner(path)
+            if owner is not None and _is_running(owner, path):
+                raise StackError(
+                    f"A stack is running on {path.parent} already (process {owner})."
+                    " Stop it, or choose another directory and port: DATA_DIR=.data2 PORT=8001 make run"
+                )
+            report(f"A killed run (process {owner}) left processes that are still ending; waiting for them")
+            if not wait_until(lambda: _try_lock(descriptor), timeout_seconds=_ENDING_SECONDS, pause=pause):
+                _kill_holders(path, descriptor, report=report, pause=pause)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """This function will tell whether a stack, or what is left of one, runs on a data directory."""
+    if not path.exists():
+        return False
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return not _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def lock_owner(path: Path) -> int | None:
+    """This function will give the process id of the stack that last held the lock, if there was one."""
+    text = path.read_text(encoding="ascii", errors="replace").strip() if path.exists() else ""
+    return int(text) if text.isdecimal() else None
+
+
+def lock_holders(path: Path) -> list[int]:
+    """This function will list the other processes that have the lock's file open, where /proc tells."""
+    wanted = str(path.resolve())
+    holders = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        if int(entry.name) == os.getpid():
+            continue
+        try:
+            if any(link.is_symlink() and str(link.readlink()) == wanted for link in (entry / "fd").iterdir()):
+                holders.append(int(entry.name))
+        except OSError:
+            continue  # it ended meanwhile, or is another user's
+    return holders
+
+
+def _kill_holders(path: Path, descriptor: int, *, report: Report, pause: Pause) -> None:
+    holders = lock_holders(path)
+    report(f"They did not end; killing {', '.join(map(str, holders)) or 'none that can be seen'}")
+    for holder in holders:
+        try:
+            os.kill(holder, signal.SIGKILL)
+        except ProcessLookupError:
+            continue  # it ended by itself
+    if not wait_until(lambda: _try_lock(descriptor), timeout_seconds=_KILLED_SECONDS, pause=pause):
+        raise StackError(f"Processes of a killed run still hold {path} and could not be ended.")
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_running(owner: int, path: Path) -> bool:
+    """Tell whether the owner lives; its number alone proves nothing, as numbers are used again."""
+    if Path("/proc/self").exists():
+        return owner in lock_holders(path)
+    try:
+        os.kill(owner, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""What the stack prints: a line for each step, and how to go on."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox.configuration import Configuration
+from sandbox.personas import persona_names
+
+Report = Callable[[str], None]
+
+_NAME_WIDTH = 20
+
+
+class Console:
+    """Prints lines; in colour on a terminal, plain elsewhere."""
+
+    def __init__(self) -> None:
+        self._colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def line(self, text: str = "") -> None:
+        """This function will print a line at once.
+
+        Nobody may be listening any more (``make run | head``): that is no reason to end the stack.
+        """
+        try:
+            print(text, flush=True)
+        except BrokenPipeError:
+            sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - while this process lives
+
+    def step(self, name: str, text: str) -> None:
+        """This function will print what was done, by whom."""
+        self.line(f"  {self._paint(name.ljust(_NAME_WIDTH), '36')} {text}")
+
+    @contextmanager
+    def timed(self, name: str, text: str) -> Iterator[None]:
+        """This function will print what was done, and how long it took, when it is done."""
+        started = time.monotonic()
+        yield
+        self.step(name, f"{text} ({time.monotonic() - started:.1f} s)")
+
+    def problem(self, text: str) -> None:
+        """This function will print what went wrong to standard error."""
+        print(self._paint(text, "31") if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
+
+    def heading(self, text: str) -> None:
+        """This function will print a line that stands out."""
+        self.line(self._paint(text, "1"))
+
+    def _paint(self, text: str, code: str) -> str:
+        return f"\033[{code}m{text}\033[0m" if self._colours else text
+
+
+def banner(configuration: Configuration, *, seconds: float) -> list[str]:
+    """This function will tell where everything is and how to begin.
+
+    :param seconds: how long the start took
+    """
+    base = configuration.public_base_url
+    variables = configuration.variables
+    where = [
+        ("API", f"{base}/api"),
+        ("Documentation", f"{base}/docs"),
+        ("Staff pages", f"{base}/admin"),
+        ("Payment gateway", _whose(variables["GATEWAY_URL"], sandbox=configuration.sandbox_gateway)),
+        ("Identity provider", _whose(variables["IDENTITY_ISSUER"], sandbox=configuration.sandbox_identity)),
+        ("Logs", str(configuration.layout.logs)),
+    ]
+    lines = ["", f"Ready in {seconds:.1f} s: {base}", ""]
+    lines += [f"  {name.ljust(_NAME_WIDTH)} {address}" for name, address in where]
+    if configuration.sandbox_identity:
+        names = ", ".join(persona_names())
+        prefix = _prefix(configuration)
+        lines += [
+            f"  {'Personas'.ljust(_NAME_WIDTH)} {names}",
+            "",
+            "Get a token, and use it:",
+            "",
+            f"  TOKEN=$({prefix}.venv/bin/marketplace token buyer)",
+            f'  curl -H "Authorization: Bearer $TOKEN" {base}/api/users/me',
+        ]
+    lines += ["", "Ctrl-C stops everything; nothing is lost.", ""]
+    return lines
+
+
+def _whose(address: str, *, sandbox: bool) -> str:
+    return f"{address} ({'sandbox' if sandbox else 'given'})"
+
+
+def _prefix(configuration: Configuration) -> str:
+    """The command line looks for the stack in .data; another directory must be named."""
+    given = os.environ.get("DATA_DIR")
+    return f"DATA_DIR={configuration.layout.root} " if given else ""

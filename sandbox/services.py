@@ -1,0 +1,144 @@
+"""The processes of the application in the embedded stack, and the servers that it embeds."""
+
+import sys
+from pathlib import Path
+
+from sandbox.configuration import PROJECT, Configuration
+from sandbox.ports import HOST
+from sandbox.process import Process
+from sandbox.servers import (
+    OBJECT_STORAGE_PORTS,
+    EmbeddedObjectStorage,
+    EmbeddedPostgres,
+    EmbeddedProxy,
+    EmbeddedValkey,
+    Server,
+)
+
+QUEUES = ("notifications", "webhooks", "escrow-reconciliation", "ai-moderation")
+# A stop stays short for the one who pressed Ctrl-C; a request that takes longer is repeated by its sender.
+_WEB_GRACEFUL_SECONDS = "8"
+# One process upgrades and fills the database, since each start of Python costs as much as the work itself.
+_PREPARE = """
+from commands.main import main
+
+for arguments in (["db", "upgrade"], ["seed", "--if-empty"]):
+    main(arguments, standalone_mode=False)
+"""
+
+
+class Services:
+    """Makes the processes of a configuration; each holds the stack's lock."""
+
+    def __init__(self, configuration: Configuration, *, lock: int) -> None:
+        self._configuration = configuration
+        self._inherited = (lock,)
+
+    def log_path(self, name: str) -> Path:
+        """This function will give the log of a process; a log of the last run becomes ``.log.1``."""
+        path = self._configuration.layout.logs / f"{name}.log"
+        if path.exists():
+            path.replace(path.with_name(f"{path.name}.1"))
+        return path
+
+    def servers(self) -> list[tuple[Server, tuple[str, ...]]]:
+        """This function will make the servers that are not given, each with the names of its ports."""
+        configuration = self._configuration
+        ports, own, root = configuration.ports, configuration.secrets, configuration.layout.root
+        made: list[tuple[Server, tuple[str, ...]]] = []
+        # The object storage is the slowest to start; PostgreSQL's first start blocks, so it is launched last.
+        if configuration.embedded_storage:
+            storage = EmbeddedObjectStorage(
+                root / "objects",
+                {name: ports[name] for name in OBJECT_STORAGE_PORTS},
+                access_key_id=configuration.variables["S3_ACCESS_KEY_ID"],
+                secret_access_key=configuration.variables["S3_SECRET_ACCESS_KEY"],
+                public_bucket=configuration.variables["S3_PUBLIC_BUCKET"],
+                private_bucket=configuration.variables["S3_PRIVATE_BUCKET"],
+                log_path=self.log_path("object-storage"),
+                inherited=self._inherited,
+            )
+            made.append((storage, OBJECT_STORAGE_PORTS))
+        if configuration.embedded_cache:
+            cache = EmbeddedValkey(
+                root / "valkey",
+                ports["cache"],
+                password=own["cache_password"],
+                log_path=self.log_path("valkey"),
+                inherited=self._inherited,
+            )
+            made.append((cache, ("cache",)))
+        if configuration.embedded_database:
+            database = EmbeddedPostgres(
+                root / "postgresql",
+                ports["database"],
+                password=own["database_password"],
+                log_path=self.log_path("postgresql"),
+                inherited=self._inherited,
+            )
+            made.append((database, ("database",)))
+        return made
+
+    def providers(self) -> Process:
+        """This function will make the stand-ins for the payment gateway and the identity provider."""
+        data = self._configuration.layout.root / "providers"
+        data.mkdir(mode=0o700, exist_ok=True)
+        port = str(self._configuration.ports["providers"])
+        return self._python(
+            "providers", "-m", "sandbox.providers", "--host", HOST, "--port", port, "--data", str(data)
+        )
+
+    def prepare(self) -> Process:
+        """This function will make the process that upgrades the database, and fills an empty one."""
+        return self._python("prepare", "-c", _PREPARE)
+
+    def web(self) -> Process:
+        """This function will make the web processes that serve what computes."""
+        return self._gunicorn("web", WORKER_CLASS="sync")
+
+    def waiting(self) -> Process:
+        """This function will make the web process that serves what waits for others."""
+        return self._gunicorn("waiting", WORKER_CLASS="gevent", WEB_CONCURRENCY="1")
+
+    def worker(self, queue: str) -> Process:
+        """This function will make the worker of a queue."""
+        return self._python(f"worker-{queue}", "-m", "tasks.worker", queue)
+
+    def proxy(self) -> EmbeddedProxy:
+        """This function will make the proxy, which has the public port."""
+        configuration = self._configuration
+        return EmbeddedProxy(
+            configuration.layout.root / "proxy",
+            configuration.port,
+            caddyfile=PROJECT / "deploy" / "Caddyfile",
+            environment={
+                "SITE_ADDRESS": f"http://:{configuration.port}",
+                "BIND_ADDRESS": HOST,
+                "API_UPSTREAM": f"{HOST}:{configuration.ports['web']}",
+                "WAITING_UPSTREAM": f"{HOST}:{configuration.ports['waiting']}",
+                "MEDIA_UPSTREAM": configuration.media_upstream,
+                "MEDIA_BUCKET": configuration.variables["S3_PUBLIC_BUCKET"],
+            },
+            log_path=self.log_path("proxy"),
+            inherited=self._inherited,
+        )
+
+    def _gunicorn(self, name: str, **more: str) -> Process:
+        bind = f"{HOST}:{self._configuration.ports[name]}"
+        return self._python(
+            name,
+            *("-m", "gunicorn", "-c", str(PROJECT / "gunicorn.conf.py"), "wsgi:app"),
+            WEB_BIND=bind,
+            WEB_GRACEFUL_SECONDS=_WEB_GRACEFUL_SECONDS,
+            **more,
+        )
+
+    def _python(self, name: str, *arguments: str, **more: str) -> Process:
+        return Process(
+            name,
+            [sys.executable, *arguments],
+            log_path=self.log_path(name),
+            directory=PROJECT,
+            environment=self._configuration.environment(**more),
+            inherited=self._inherited,
+        )

@@ -1,0 +1,219 @@
+"""Everything on one machine: ``python -m sandbox.stack up|status|reset``.
+
+PORT (8000) is the public port, DATA_DIR (.data) keeps the state. DATABASE_URL, REDIS_URL, S3_ENDPOINT_URL,
+GATEWAY_URL and IDENTITY_ISSUER, where given, name servers and providers to use instead of embedded ones.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from sandbox.configuration import (
+    PROJECT,
+    Configuration,
+    Layout,
+    StackError,
+    configure,
+    migrations_fingerprint,
+    read_layout,
+    read_port,
+)
+from sandbox.lock import held_lock, is_locked, lock_owner
+from sandbox.ports import NoFreePortError, PortReservation, is_free
+from sandbox.process import ProcessFailedError, wait_until
+from sandbox.reporting import Console, banner
+from sandbox.servers import http_status
+from sandbox.services import QUEUES, Services
+from sandbox.signals import StopRequestedError, StopSignals
+from sandbox.supervisor import Supervisor
+
+_PREPARE_SECONDS = 300.0
+_READY_SECONDS = 60.0
+_NOT_RUNNING_STATUS = 3  # as `service NAME status` answers
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """This function will run one of the stack's commands.
+
+    :return: the exit status
+    """
+    parser = argparse.ArgumentParser(prog="python -m sandbox.stack", description=__doc__)
+    parser.add_argument("command", choices=["up", "status", "reset"], nargs="?", default="up")
+    command = parser.parse_args(arguments).command
+    console = Console()
+    try:
+        return {"up": up, "status": status, "reset": reset}[command](os.environ, console)
+    except (StackError, ProcessFailedError, NoFreePortError) as error:
+        console.problem(f"\n{error}")
+    except PermissionError as error:
+        console.problem(
+            f"\n{error.filename} can't be used: {error.strerror}. Is the directory another user's?"
+            " Choose another one: DATA_DIR=/some/where make run"
+        )
+    return 1
+
+
+def up(environ: Mapping[str, str], console: Console) -> int:
+    """This function will run the stack until it is asked to stop.
+
+    :raises StackError: it could not start, or not go on; everything was stopped again
+    """
+    started = time.monotonic()
+    layout = read_layout(environ)
+    port = read_port(environ)
+    layout.make()
+    with StopSignals() as signals:
+        try:
+            with held_lock(layout.lock, report=console.line, pause=signals.pause) as lock:
+                _require_port(port)
+                _tell_of_last_run(layout, console)
+                _run(environ, layout, console, signals=signals, lock=lock, started=started)
+        except StopRequestedError:
+            console.line("Stopped.")
+    return 0
+
+
+def status(environ: Mapping[str, str], console: Console) -> int:
+    """This function will tell whether the stack runs, what it consists of and whether it is ready.
+
+    :return: 0 when it is ready, 1 when it runs but is not, 3 when it does not run
+    """
+    layout = read_layout(environ)
+    if not is_locked(layout.lock) or not layout.state.exists():
+        console.line(f"No stack runs on {layout.root}.")
+        return _NOT_RUNNING_STATUS
+    state = json.loads(layout.state.read_text(encoding="utf-8"))
+    ready = http_status(state["port"], "/health/ready") == 200
+    console.line(f"http://127.0.0.1:{state['port']} is {'ready' if ready else 'not ready'}.")
+    for name, process_id in {"supervisor": state["process"], **state["services"]}.items():
+        console.step(name, f"process {process_id}")
+    return 0 if ready else 1
+
+
+def reset(environ: Mapping[str, str], console: Console) -> int:
+    """This function will remove all state of a stack that does not run.
+
+    :raises StackError: the stack runs, or the directory is not one of a stack
+    """
+    layout = read_layout(environ)
+    if not layout.root.exists():
+        console.line(f"There is nothing at {layout.root}.")
+        return 0
+    if is_locked(layout.lock):
+        raise StackError(f"A stack runs on {layout.root} (process {lock_owner(layout.lock)}). Stop it first.")
+    root = layout.root.resolve()
+    if root in {Path.home().resolve(), PROJECT, *PROJECT.parents} or not layout.lock.exists():
+        raise StackError(f"{root} is not the directory of a stack; nothing was removed.")
+    shutil.rmtree(root)
+    console.line(f"Removed {root}.")
+    return 0
+
+
+def _run(
+    environ: Mapping[str, str],
+    layout: Layout,
+    console: Console,
+    *,
+    signals: StopSignals,
+    lock: int,
+    started: float,
+) -> None:
+    configuration, reservation = configure(environ, layout)
+    supervisor = Supervisor(console, pause=signals.pause)
+    try:
+        _start(configuration, reservation, supervisor, console, signals=signals, lock=lock)
+        _write_state(configuration, supervisor)
+        for line in banner(configuration, seconds=time.monotonic() - started):
+            console.line(line)
+        supervisor.watch()
+    except StopRequestedError:
+        console.line("\nStopping: requests and tasks in progress end first, the databases last.")
+        raise
+    finally:
+        reservation.close()
+        supervisor.stop()
+        layout.state.unlink(missing_ok=True)
+
+
+def _start(
+    configuration: Configuration,
+    reservation: PortReservation,
+    supervisor: Supervisor,
+    console: Console,
+    *,
+    signals: StopSignals,
+    lock: int,
+) -> None:
+    console.heading(f"Starting the marketplace; its state is in {configuration.layout.root}")
+    _write_state(configuration, supervisor)
+    services = Services(configuration, lock=lock)
+    for server, names in services.servers():
+        reservation.release(*names)
+        supervisor.add_server(server)
+    if configuration.sandbox_gateway or configuration.sandbox_identity:
+        reservation.release("providers")
+        supervisor.add_service(services.providers(), stops_late=True)
+    supervisor.wait_for_servers()
+    _prepare(configuration, services, console, signals=signals)
+    reservation.release("web", "waiting")
+    with console.timed("application", "web processes, workers and proxy answer"):
+        for process in (services.web(), services.waiting(), *map(services.worker, QUEUES)):
+            supervisor.add_service(process)
+        supervisor.add_service(services.proxy().prepare())
+        supervisor.wait_for(
+            lambda: http_status(configuration.port, "/health/ready") == 200,
+            what="The start of the application",
+            timeout_seconds=_READY_SECONDS,
+        )
+
+
+def _prepare(
+    configuration: Configuration, services: Services, console: Console, *, signals: StopSignals
+) -> None:
+    """Upgrade the database and fill an empty one, unless this was done for the same migrations before."""
+    fingerprint = migrations_fingerprint()
+    prepared = configuration.layout.prepared
+    ours = configuration.embedded_database and configuration.embedded_storage
+    if ours and prepared.exists() and prepared.read_text(encoding="utf-8") == fingerprint:
+        return
+    with console.timed("database", "schema is current, demo data are there"):
+        process = services.prepare()
+        process.launch()
+        try:
+            ended = wait_until(
+                lambda: not process.running, timeout_seconds=_PREPARE_SECONDS, pause=signals.pause
+            )
+            if not ended or process.exit_status != 0:
+                raise process.failure("could not bring the database up to date")
+        finally:
+            process.stop()
+    if ours:
+        prepared.write_text(fingerprint, encoding="utf-8")
+
+
+def _write_state(configuration: Configuration, supervisor: Supervisor) -> None:
+    state = {"process": os.getpid(), "port": configuration.port, "services": supervisor.process_ids()}
+    configuration.layout.state.write_text(json.dumps(state, indent=2), encoding="utf-8")
+
+
+def _require_port(port: int) -> None:
+    if not is_free(port):
+        raise StackError(
+            f"Port {port} is taken by another program. Choose another one: PORT={port + 1} make run"
+        )
+
+
+def _tell_of_last_run(layout: Layout, console: Console) -> None:
+    if layout.state.exists():
+        console.line(
+            "The last run was killed before it could stop in order; the databases recover by themselves."
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Watching the stack's processes: what may be restarted is, and in the end all are stopped in order."""
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sandbox.configuration import StackError
+from sandbox.process import Pause, Process, describe_status, log_tail, wait_until
+from sandbox.reporting import Console
+from sandbox.servers import Server
+
+_WATCH_SECONDS = 0.5
+# Waits before each restart; a service that ends once more after them ends the stack.
+_RESTART_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
+# A service that ran so long counts as recovered: its restarts are counted anew.
+_RECOVERED_SECONDS = 60.0
+_LOG_CHECK_SECONDS = 10.0
+_LOG_BYTES = 64 * 1024 * 1024
+
+
+@dataclass
+class _Watched:
+    process: Process
+    restarts: int = 0
+    launched_at: float = field(default_factory=time.monotonic)
+    due_at: float | None = None
+
+
+class Supervisor:
+    """All processes of the stack, in the groups in which they stop."""
+
+    def __init__(self, console: Console, *, pause: Pause) -> None:
+        self._console = console
+        self._pause = pause
+        self._servers: list[Server] = []
+        self._early: list[_Watched] = []
+        self._late: list[_Watched] = []
+        self._logs_checked_at = time.monotonic()
+
+    def add_server(self, server: Server) -> None:
+        """This function will launch a server without which the stack can't go on; it stops last."""
+        self._servers.append(server)
+        server.launch()
+
+    def add_service(self, process: Process, *, stops_late: bool = False) -> None:
+        """This function will launch a process that is restarted when it ends.
+
+        :param stops_late: others need it while they stop
+        """
+        (self._late if stops_late else self._early).append(_Watched(process))
+        process.launch()
+
+    def wait_for_servers(self) -> None:
+        """This function will wait until all servers answer, and tell of each as it does.
+
+        :raises ProcessFailedError: one ended or did not answer in time
+        """
+        started = time.monotonic()
+        for server in self._servers:
+            server.wait_ready(pause=self._pause)
+            self._console.step(server.name, f"answers ({time.monotonic() - started:.1f} s)")
+
+    def wait_for(self, condition: Callable[[], bool], *, what: str, timeout_seconds: float) -> None:
+        """This function will wait for the stack to do something, while watching that nothing ends.
+
+        :raises StackError: it took too long
+        :raises ProcessFailedError: a process ended meanwhile
+        """
+
+        def pause(seconds: float) -> None:
+            self._pause(seconds)
+            for process in self._processes():
+                if not process.running:
+                    raise process.failure("ended while the stack started")
+
+        if not wait_until(condition, timeout_seconds=timeout_seconds, pause=pause):
+            tails = [
+                f"{watched.process.name}:\n{log_tail(watched.process.log_path, 8)}" for watched in self._early
+            ]
+            raise StackError(f"{what} took longer than {timeout_seconds:.0f} s.\n" + "\n".join(tails))
+
+    def watch(self) -> None:
+        """This function will keep the stack running until ``pause`` raises.
+
+        :raises StackError: a server ended, or a service ended too often
+        """
+        while True:
+            self._pause(_WATCH_SECONDS)
+            for server in self._servers:
+                if server.process is not None and not server.process.running:
+                    raise StackError(str(server.process.failure("ended; the stack can't go on without it")))
+            for watched in (*self._early, *self._late):
+                self._tend(watched)
+            self._bound_logs()
+
+    def process_ids(self) -> dict[str, int]:
+        """This function will give the id of each running process by its name."""
+        return {
+            process.name: process.process_id
+            for process in self._processes()
+            if process.process_id is not None and process.running
+        }
+
+    def stop(self) -> None:
+        """This function will stop everything: what takes requests and work, providers, then databases."""
+        self._stop_group([watched.process for watched in self._early], timeout_seconds=12)
+        self._stop_group([watched.process for watched in self._late], timeout_seconds=5)
+        for server in self._servers:
+            if server.process is not None:
+                server.process.request_stop()
+        deadline = time.monotonic() + 20
+        for server in reversed(self._servers):
+            if not server.stop(max(0.1, deadline - time.monotonic())):
+                self._console.step(server.name, "did not stop in time and was killed")
+
+    def _stop_group(self, processes: Sequence[Process], *, timeout_seconds: float) -> None:
+        for process in processes:
+            process.request_stop()
+        deadline = time.monotonic() + timeout_seconds
+        for process in processes:
+            if not process.stop(max(0.1, deadline - time.monotonic())):
+                self._console.step(process.name, "did not stop in time and was killed")
+
+    def _tend(self, watched: _Watched) -> None:
+        now = time.monotonic()
+        if watched.process.running:
+            if watched.restarts and now - watched.launched_at > _RECOVERED_SECONDS:
+                watched.restarts = 0
+        elif watched.due_at is None:
+            self._plan_restart(watched, now)
+        elif now >= watched.due_at:
+            watched.due_at = None
+            watched.launched_at = now
+            watched.process.launch()
+
+    def _plan_restart(self, watched: _Watched, now: float) -> None:
+        process = watched.process
+        if watched.restarts == len(_RESTART_DELAYS_SECONDS):
+            raise StackError(
+                str(process.failure(f"ended again after {watched.restarts} restarts; the stack gives up"))
+            )
+        delay = _RESTART_DELAYS_SECONDS[watched.restarts]
+        watched.restarts += 1
+        watched.due_at = now + delay
+        self._console.step(
+            process.name,
+            f"ended ({describe_status(process.exit_status or 0)}); restart {watched.restarts} of"
+            f" {len(_RESTART_DELAYS_SECONDS)} in {delay:g} s, log: {process.log_path}",
+        )
+
+    def _bound_logs(self) -> None:
+        """Copy a log that grew large and empty it: its process appends, so it goes on at the start."""
+        now = time.monotonic()
+        if now - self._logs_checked_at < _LOG_CHECK_SECONDS:
+            return
+        self._logs_checked_at = now
+        for process in self._processes():
+            path = process.log_path
+            if path.exists() and path.stat().st_size > _LOG_BYTES:
+                shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+                with path.open("r+b") as log:
+                    log.truncate(0)
+
+    def _processes(self) -> list[Process]:
+        return [
+            *(server.process for server in self._servers if server.process is not None),
+            *(watched.process for watched in (*self._early, *self._late)),
+        ]
