@@ -12,6 +12,7 @@ from flask import Flask
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
+from werkzeug.wsgi import ClosingIterator
 
 from marketplace.kernel.clock import Clock, system_clock
 from sandbox.providers.gateway.app import create_app as create_gateway_app
@@ -43,6 +44,8 @@ MAXIMUM_REQUESTS_AT_ONCE = 256
 LISTEN_BACKLOG = 256
 # A connection that sends nothing is dropped after this, since it holds a thread.
 IDLE_CONNECTION_SECONDS = 15
+# How soon a stop is noticed; ten looks a second cost nothing that could be measured.
+STOP_POLL_SECONDS = 0.1
 # How long a stop waits for answers that are being written.
 DRAIN_SECONDS = 10.0
 
@@ -84,12 +87,17 @@ class InFlight:
                 return Response("Too many requests at once\n", status=503)(environ, start_response)
             self._count += 1
         try:
-            # Bodies are small, and made whole: the request counts until its last byte is there.
-            return list(self._application(environ, start_response))
-        finally:
-            with self._changed:
-                self._count -= 1
-                self._changed.notify_all()
+            answer = self._application(environ, start_response)
+        except BaseException:
+            self._end()
+            raise
+        # It ends when its last byte is sent, or its client is gone: the server closes the answer then.
+        return ClosingIterator(answer, self._end)
+
+    def _end(self) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
 
     def wait_until_idle(self, timeout_seconds: float) -> bool:
         """This function will wait for the requests at work; return whether all are over."""
@@ -216,7 +224,10 @@ class ProvidersServer:
         """This function will serve in a thread, and send what an earlier run left to send."""
         self._clockwork.start(self.gateway)
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="sandbox-providers", daemon=True
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": STOP_POLL_SECONDS},
+            name="sandbox-providers",
+            daemon=True,
         )
         self._thread.start()
 

@@ -106,7 +106,7 @@ def _serve_scripts(app: Flask, identity: Identity) -> None:
         body = fields.json_object(request)
         fields.refuse_unknown(body, known=("persona", "aal2", "expired", "claims"))
         persona = persona_named(fields.text(body, "persona"))
-        overrides = body.get("claims") or {}
+        overrides = {} if body.get("claims") is None else body["claims"]
         if not isinstance(overrides, dict):
             raise fields.InvalidFieldError("claims", "claims has to be an object; null drops a claim")
         claims = tokens.claims_of(
