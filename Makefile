@@ -9,7 +9,7 @@ PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
 PYTHON ?= $(shell for name in $(PYTHONS); do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
-# Tests run side by side in so many processes, each with a database of its own.
+# Tests run side by side in so many processes, a module in one, each process with a database of its own.
 TEST_WORKERS ?= 2
 # More arguments for pytest: make test ARGS="-k checkout"
 ARGS ?=
@@ -36,7 +36,7 @@ demo: $(INSTALLED) ## Play one purchase, from browsing to money released, and sh
 
 .PHONY: test
 test: $(INSTALLED) ## Run all tests, on real servers that they start themselves
-	@$(BIN)/pytest -n $(TEST_WORKERS) $(ARGS)
+	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadscope $(ARGS)
 
 .PHONY: check
 check: $(INSTALLED) ## Check format, lint, types and the direction of imports

@@ -1,0 +1,90 @@
+"""What deploys the service names the same processes everywhere."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sandbox.servers.base import script_path
+from sandbox.services import QUEUES
+
+PROJECT = Path(__file__).parents[2]
+KUBERNETES = PROJECT / "deploy" / "kubernetes"
+PLACEHOLDERS = {
+    "SITE_ADDRESS": "http://:8000",
+    "API_UPSTREAM": "127.0.0.1:1",
+    "WAITING_UPSTREAM": "127.0.0.1:2",
+    "MEDIA_UPSTREAM": "127.0.0.1:3",
+}
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+
+
+def containers() -> dict[str, dict[str, Any]]:
+    found = {}
+    for path in KUBERNETES.glob("*.yaml"):
+        for document in documents(path):
+            if document["kind"] in {"Deployment", "Job"}:
+                [container] = document["spec"]["template"]["spec"]["containers"]
+                found[document["metadata"]["name"]] = container
+    return found
+
+
+def test_every_queue_has_a_worker_everywhere() -> None:
+    [compose] = documents(PROJECT / "compose.yaml")
+    for queue in QUEUES:
+        command = ["python", "-m", "tasks.worker", queue]
+        assert compose["services"][f"worker-{queue}"]["command"] == command
+        assert containers()[f"worker-{queue}"]["command"] == command
+
+
+def test_kubernetes_applies_every_file_and_asks_the_web_processes_for_their_health() -> None:
+    [kustomization] = documents(KUBERNETES / "kustomization.yaml")
+    named = {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(kustomization["resources"]) == named
+    for name in ("web", "waiting"):
+        container = containers()[name]
+        assert container["livenessProbe"]["httpGet"]["path"] == "/health/live"
+        assert container["readinessProbe"]["httpGet"]["path"] == "/health/ready"
+
+
+def test_no_container_may_gain_privileges() -> None:
+    assert len(containers()) == 4 + len(QUEUES)
+    for container in containers().values():
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["capabilities"]["drop"] == ["ALL"]
+
+
+def test_secrets_come_from_outside() -> None:
+    for path in (PROJECT / "compose.yaml", *KUBERNETES.glob("*.yaml")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not re.search(r"(SECRET|PASSWORD|_KEY|TOKEN)\w*: +(?!\$\{)\S", line), f"{path}: {line}"
+
+
+def test_the_caddyfile_is_valid_with_the_agreed_placeholders(tmp_path: Path) -> None:
+    caddyfile = PROJECT / "deploy" / "Caddyfile"
+    used = set(re.findall(r"\{\$(\w+)\}", caddyfile.read_text(encoding="utf-8")))
+    assert used == set(PLACEHOLDERS)  # others have defaults
+    done = subprocess.run(
+        [script_path("caddy"), "validate", "--config", caddyfile, "--adapter", "caddyfile"],
+        env=os.environ | PLACEHOLDERS | {"XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "test", "check", "demo", "bench", "reset"])
+def test_make_alone_lists_what_there_is(name: str) -> None:
+    listed = subprocess.run(["make"], cwd=PROJECT, capture_output=True, text=True, timeout=30, check=True)
+    assert re.search(rf"^  make {name} +\S", listed.stdout, re.MULTILINE)
