@@ -4,7 +4,6 @@ Two process groups run it: the sync one (default) for what computes, and one wit
 what waits for a provider, a browser or a slow upload. The proxy decides by path.
 """
 
-import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,9 @@ if worker_class == "gevent":
     patch_psycopg()
 elif worker_class != "sync":
     raise SystemExit(f"WORKER_CLASS must be sync or gevent, not {worker_class}")
+
+
+from gunicorn.glogging import Logger  # noqa: E402 - after the patching
 
 
 def _whole(name: str, default: int) -> int:
@@ -43,6 +45,21 @@ def _default_workers() -> int:
     # Not everywhere can it be told how many of the machine's processors are ours.
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(max(usable, 2), 3)
+
+
+class ServiceLogger(Logger):
+    """Sends gunicorn's own messages the way of all other logs: redacted lines of JSON."""
+
+    def setup(self, cfg: Any) -> None:
+        """This function will replace gunicorn's handlers by the application's."""
+        super().setup(cfg)
+        # Not at the top: a bad setting is to be reported as one, not as a configuration that can't be read.
+        from marketplace.infra.logs import configure_logging  # noqa: PLC0415
+        from marketplace.infra.settings import load_settings  # noqa: PLC0415
+
+        configure_logging(load_settings())
+        self.error_log.handlers.clear()
+        self.error_log.propagate = True
 
 
 bind = os.environ.get("WEB_BIND", "127.0.0.1:8000")
@@ -70,23 +87,11 @@ limit_request_field_size = 8_190
 # The application logs requests itself, with route, user and duration.
 accesslog = None
 errorlog = "-"
+logger_class = ServiceLogger
 # One master per group, and nothing asks them anything: signals are enough.
 control_socket_disable = True
 # A heartbeat in memory: on a slow disk it may block a worker.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - no file name is guessed
-
-
-def on_starting(server: Any) -> None:
-    """This function will send gunicorn's own messages the way of all other logs."""
-    # Not at the top: the master reads this file again when told to reload.
-    from marketplace.infra.logs import configure_logging  # noqa: PLC0415
-    from marketplace.infra.settings import load_settings  # noqa: PLC0415
-
-    configure_logging(load_settings())
-    logger = logging.getLogger("gunicorn.error")
-    logger.handlers.clear()
-    logger.propagate = True
-    server.log.info("web server starts")
 
 
 def post_fork(_server: Any, _worker: Any) -> None:

@@ -130,7 +130,7 @@ def _run(
         _write_state(configuration, supervisor)
         for line in banner(configuration, seconds=time.monotonic() - started):
             console.line(line)
-        supervisor.watch()
+        supervisor.watch(on_change=lambda: _write_state(configuration, supervisor))
     except StopRequestedError:
         console.line("\nStopping: requests and tasks in progress end first, the databases last.")
         raise

@@ -80,9 +80,10 @@ class Supervisor:
             ]
             raise StackError(f"{what} took longer than {timeout_seconds:.0f} s.\n" + "\n".join(tails))
 
-    def watch(self) -> None:
+    def watch(self, *, on_change: Callable[[], None]) -> None:
         """This function will keep the stack running until ``pause`` raises.
 
+        :param on_change: is called whenever a process was restarted
         :raises StackError: a server ended, or a service ended too often
         """
         while True:
@@ -91,7 +92,8 @@ class Supervisor:
                 if server.process is not None and not server.process.running:
                     raise StackError(str(server.process.failure("ended; the stack can't go on without it")))
             for watched in (*self._early, *self._late):
-                self._tend(watched)
+                if self._tend(watched):
+                    on_change()
             self._bound_logs()
 
     def process_ids(self) -> dict[str, int]:
@@ -122,7 +124,8 @@ class Supervisor:
             if not process.stop(max(0.1, deadline - time.monotonic())):
                 self._console.step(process.name, "did not stop in time and was killed")
 
-    def _tend(self, watched: _Watched) -> None:
+    def _tend(self, watched: _Watched) -> bool:
+        """Restart a service that ended, when that is due; tell whether it was restarted now."""
         now = time.monotonic()
         if watched.process.running:
             if watched.restarts and now - watched.launched_at > _RECOVERED_SECONDS:
@@ -133,6 +136,8 @@ class Supervisor:
             watched.due_at = None
             watched.launched_at = now
             watched.process.launch()
+            return True
+        return False
 
     def _plan_restart(self, watched: _Watched, now: float) -> None:
         process = watched.process
