@@ -11,7 +11,7 @@ PYTHON ?= $(shell for name in $(PYTHONS); do \
 
 # Tests run side by side in so many processes, a module in one, each process with a database of its own.
 TEST_WORKERS ?= 2
-# More arguments for pytest: make test ARGS="-k checkout"
+# More arguments: make test ARGS="-k checkout"
 ARGS ?=
 
 BIN := .venv/bin
@@ -63,12 +63,12 @@ reset: $(INSTALLED) ## Remove all state of a stack that does not run
 	@$(BIN)/python -m sandbox.stack reset
 
 .PHONY: lock
-lock: $(INSTALLED) ## Resolve the dependencies of setup.cfg anew into requirements/
-	$(UV) pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
+lock: $(INSTALLED) ## Resolve the requirements of setup.cfg again; ARGS=--upgrade takes the newest
+	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
 		requirements/bootstrap.in -o requirements/bootstrap.txt
-	$(UV) pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
+	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
 		setup.cfg -o requirements/production.txt
-	$(UV) pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
+	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
 		--extra embedded --extra development setup.cfg -c requirements/production.txt \
 		-o requirements/development.txt
 

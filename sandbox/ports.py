@@ -38,7 +38,7 @@ class PortReservation:
         wanted = (port, port + PAIRED_DISTANCE) if paired else (port,)
         held: list[socket.socket] = []
         for number in wanted:
-            listener = None if _has_foreign_socket_file(number) else _listen(number)
+            listener = None if _has_foreign_socket_file(number) else _try_listen(number)
             if listener is None:
                 for other in held:
                     other.close()
@@ -86,14 +86,29 @@ def reserve_ports(
 
 def is_free(port: int) -> bool:
     """This function will tell whether a server could listen on a port of the loopback address now."""
-    listener = _listen(port)
-    if listener is None:
-        return False
-    listener.close()
-    return True
+    return port_fault(port) is None
 
 
-def _listen(port: int) -> socket.socket | None:
+def port_fault(port: int) -> int | None:
+    """This function will tell why nobody could listen on a port of the loopback address now.
+
+    :return: the error's number, such as ``errno.EADDRINUSE``; none when the port is free
+    """
+    try:
+        _listen(port).close()
+    except OSError as error:
+        return error.errno
+    return None
+
+
+def _try_listen(port: int) -> socket.socket | None:
+    try:
+        return _listen(port)
+    except OSError:
+        return None
+
+
+def _listen(port: int) -> socket.socket:
     """Listen, since only listening keeps others off: two sockets with SO_REUSEADDR may bind the same port."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -103,7 +118,7 @@ def _listen(port: int) -> socket.socket | None:
         listener.listen(1)
     except OSError:
         listener.close()
-        return None
+        raise
     return listener
 
 

@@ -5,6 +5,7 @@ GATEWAY_URL and IDENTITY_ISSUER, where given, name servers and providers to use 
 """
 
 import argparse
+import errno
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ from sandbox.configuration import (
     read_port,
 )
 from sandbox.lock import held_lock, is_locked, lock_owner
-from sandbox.ports import NoFreePortError, PortReservation, is_free
+from sandbox.ports import NoFreePortError, PortReservation, port_fault
 from sandbox.process import ProcessFailedError, wait_until
 from sandbox.reporting import Console, banner
 from sandbox.servers import http_status
@@ -202,7 +203,10 @@ def _write_state(configuration: Configuration, supervisor: Supervisor) -> None:
 
 
 def _require_port(port: int) -> None:
-    if not is_free(port):
+    fault = port_fault(port)
+    if fault == errno.EACCES:
+        raise StackError(f"Port {port} is only for root. Choose another one: PORT=8000 make run")
+    if fault is not None:
         raise StackError(
             f"Port {port} is taken by another program. Choose another one: PORT={port + 1} make run"
         )
