@@ -1,0 +1,355 @@
+"""The whole stack: it starts, shares a machine, survives what happens to it, and leaves nothing behind."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+import psycopg2
+import pytest
+import requests
+
+from sandbox.lock import is_locked, lock_holders
+from sandbox.ports import is_free, reserve_ports
+from sandbox.process import wait_until
+from sandbox.services import QUEUES
+
+PROJECT = Path(__file__).parents[2]
+# The stack needs the whole application: these tests run from the commit on that completes it.
+pytestmark = pytest.mark.skipif(
+    not all((PROJECT / name).exists() for name in ("wsgi.py", "tasks/worker.py", "commands/main.py")),
+    reason="the application is not complete yet",
+)
+START_SECONDS = 180  # the first start makes the database and the demo data, maybe beside other tests
+STOP_SECONDS = 60
+
+
+class Stack:
+    """A stack of a test: its port, its directory, and its supervisor while it runs."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.directory = directory
+        self.port = port
+        self.base = f"http://127.0.0.1:{port}"
+        self.output = directory.with_name(f"{directory.name}.output")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def lock(self) -> Path:
+        return self.directory / "stack.lock"
+
+    def variables(self) -> dict[str, str]:
+        text = (self.directory / "stack.env").read_text(encoding="utf-8")
+        return dict(line.split("=", 1) for line in text.splitlines())
+
+    def services(self) -> dict[str, int]:
+        state: dict[str, Any] = json.loads((self.directory / "state.json").read_text(encoding="utf-8"))
+        return dict(state["services"])
+
+    def is_ready(self) -> bool:
+        try:
+            return requests.get(f"{self.base}/health/ready", timeout=2).status_code == 200
+        except requests.RequestException:
+            return False
+
+    def start(self) -> None:
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                command("up"), env=environment(self), cwd=PROJECT, stdout=output, stderr=subprocess.STDOUT
+            )
+        process = self.process
+        assert wait_until(
+            lambda: process.poll() is not None or "Ctrl-C stops" in self.text(), timeout_seconds=START_SECONDS
+        ), self.text()
+        assert process.poll() is None, self.text()
+
+    def text(self) -> str:
+        return self.output.read_text(encoding="utf-8")
+
+    def end(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        status = self.process.wait(STOP_SECONDS)
+        assert wait_until(lambda: not is_locked(self.lock), timeout_seconds=STOP_SECONDS), lock_holders(
+            self.lock
+        )
+        return status
+
+
+def environment(stack: Stack, **more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "PORT": str(stack.port), "DATA_DIR": str(stack.directory), **more}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "sandbox.stack", *arguments]
+
+
+def ask(stack: Stack, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        env=environment(stack, **more),
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=STOP_SECONDS,
+        check=False,
+    )
+
+
+def free_port() -> int:
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    reservation = reserve_ports(["public"], first=17_000 + 500 * worker, remembered={})
+    reservation.close()
+    return reservation.ports["public"]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Give the one stack of these tests; each test finds its data, and starts it when it is down."""
+    made = Stack(tmp_path_factory.mktemp("stack") / "data", free_port())
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.end(signal.SIGTERM)
+
+
+@pytest.fixture
+def running(stack: Stack) -> Stack:
+    if stack.process is None or stack.process.poll() is not None:
+        stack.start()
+    return stack
+
+
+@contextmanager
+def database(stack: Stack) -> Iterator[Any]:
+    connection = psycopg2.connect(stack.variables()["DATABASE_URL"], connect_timeout=5)
+    connection.autocommit = True
+    try:
+        with connection.cursor() as cursor:
+            yield cursor
+    finally:
+        connection.close()
+
+
+def test_it_is_ready_when_it_says_so_and_tells_how_to_begin(running: Stack) -> None:
+    text = running.text()
+    assert running.is_ready()
+    for expected in (f"{running.base}/docs", f"{running.base}/admin", "/gateway", "/identity", "campus-rep"):
+        assert expected in text
+    assert "marketplace token buyer" in text
+    answered = ask(running, "status")
+    assert (answered.returncode, "is ready" in answered.stdout) == (0, True)
+    expected_services = {"web", "waiting", "proxy", "providers", *(f"worker-{queue}" for queue in QUEUES)}
+    assert expected_services <= set(running.services())
+
+
+def test_its_secrets_are_for_its_owner_alone(running: Stack) -> None:
+    for name in ("stack.env", "secrets.json"):
+        assert stat.S_IMODE((running.directory / name).stat().st_mode) == 0o600
+    for name in ("logs", "objects", "valkey", "postgresql"):
+        assert stat.S_IMODE((running.directory / name).stat().st_mode) == 0o700
+
+
+def test_everything_listens_on_loopback_alone(running: Stack) -> None:
+    processes = {*running.services().values(), *lock_holders(running.lock)}
+    sockets = {
+        str(link.readlink())
+        for process in processes
+        for link in Path(f"/proc/{process}/fd").iterdir()
+        if link.is_symlink()
+    }
+    listening = [
+        fields.split()
+        for table in ("tcp", "tcp6")
+        for fields in Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+        if fields.split()[3] == "0A"
+    ]
+    ours = [row[1].split(":")[0] for row in listening if f"socket:[{row[9]}]" in sockets]
+    assert len(ours) > 10
+    assert set(ours) == {"0100007F"}  # 127.0.0.1
+
+
+def test_pictures_are_readable_and_nothing_else_of_the_storage(running: Stack) -> None:
+    given = running.variables()
+    client: Any = boto3.client(
+        "s3",
+        endpoint_url=given["S3_ENDPOINT_URL"],
+        aws_access_key_id=given["S3_ACCESS_KEY_ID"],
+        aws_secret_access_key=given["S3_SECRET_ACCESS_KEY"],
+        region_name=given["S3_REGION"],
+    )
+    for bucket, content in ((given["S3_PUBLIC_BUCKET"], b"png"), (given["S3_PRIVATE_BUCKET"], b"private")):
+        client.put_object(Bucket=bucket, Key="tests/picture.png", Body=content, ContentType="image/png")
+    media = f"{running.base}/media"
+    read = requests.get(f"{media}/tests/picture.png", timeout=5)
+    assert (read.status_code, read.content, read.headers["content-type"]) == (200, b"png", "image/png")
+    assert read.headers["x-content-type-options"] == "nosniff"
+    assert not [name for name in read.headers if name.lower().startswith(("x-amz", "seaweed", "server"))]
+    assert requests.get(f"{media}/?list-type=2", timeout=5).status_code == 403
+    for way in ("..%2f", "%2e%2e/", "%2e%2e%2f", "x/..%2f..%2f"):
+        private = requests.get(f"{media}/{way}{given['S3_PRIVATE_BUCKET']}/tests/picture.png", timeout=5)
+        assert private.content != b"private"
+    for method in ("PUT", "POST", "DELETE"):
+        assert requests.request(method, f"{media}/tests/picture.png", timeout=5).status_code == 405
+
+
+def test_a_second_stack_on_the_same_directory_or_port_is_refused(running: Stack, tmp_path: Path) -> None:
+    assert running.process is not None
+    same_directory = ask(running, "up", PORT=str(free_port()))
+    assert same_directory.returncode == 1
+    assert f"(process {running.process.pid})" in same_directory.stderr
+    same_port = ask(running, "up", DATA_DIR=str(tmp_path / "other"))
+    assert same_port.returncode == 1
+    assert f"Port {running.port} is taken" in same_port.stderr
+    assert f"PORT={running.port + 1} make run" in same_port.stderr
+    refused = ask(running, "reset")
+    assert (refused.returncode, "Stop it first" in refused.stderr) == (1, True)
+    assert running.is_ready()
+
+
+def test_a_process_that_dies_is_started_again(running: Stack) -> None:
+    before = running.services()
+    for name in ("worker-webhooks", "web"):
+        os.kill(before[name], signal.SIGKILL)
+
+    def recovered() -> bool:
+        now = running.services()
+        return (
+            all(now.get(name, before[name]) != before[name] for name in ("worker-webhooks", "web"))
+            and running.is_ready()
+        )
+
+    assert wait_until(recovered, timeout_seconds=30), running.text()
+    assert "worker-webhooks" in running.text()
+    assert "restart 1 of 5" in running.text()
+
+
+def test_an_orderly_stop_leaves_nothing_and_a_second_start_finds_all(running: Stack) -> None:
+    with database(running) as cursor:
+        cursor.execute("CREATE TABLE IF NOT EXISTS test_kept (id int)")
+        cursor.execute("INSERT INTO test_kept VALUES (7)")
+        cursor.execute("SELECT count(*) FROM products")
+        products = cursor.fetchone()[0]
+    assert products >= 300
+    ports = json.loads((running.directory / "ports.json").read_text(encoding="utf-8"))
+    secrets = (running.directory / "secrets.json").read_text(encoding="utf-8")
+    assert running.end(signal.SIGINT) == 0
+    assert running.text().rstrip().endswith("Stopped.")
+    assert "killed" not in running.text().rpartition("Stopping")[2]
+    assert all(is_free(port) for port in (running.port, *ports.values()))
+    assert ask(running, "status").returncode == 3
+
+    running.start()
+    assert "killed" not in running.text()
+    assert (running.directory / "secrets.json").read_text(encoding="utf-8") == secrets
+    with database(running) as cursor:
+        cursor.execute("SELECT count(*) FROM products")
+        assert cursor.fetchone()[0] == products
+        cursor.execute("DROP TABLE test_kept")  # fails if it is not there
+
+
+def test_a_killed_supervisor_takes_everything_with_it_and_the_next_start_says_so(running: Stack) -> None:
+    assert running.process is not None
+    children = list(running.services().values())
+    running.process.kill()
+    running.process.wait(STOP_SECONDS)
+    # At once, while children are still ending: the start waits for them.
+    running.start()
+    assert "The last run was killed" in running.text()
+    assert running.is_ready()
+    assert not set(children) & {*running.services().values(), *lock_holders(running.lock)}
+
+
+def test_the_end_of_a_database_ends_the_stack_with_an_error(running: Stack) -> None:
+    assert running.process is not None
+    os.kill(running.services()["postgresql"], signal.SIGKILL)
+    assert running.process.wait(STOP_SECONDS) == 1
+    assert "postgresql ended; the stack can't go on without it" in running.text()
+    assert not is_locked(running.lock)
+
+
+def test_a_port_of_ours_that_is_taken_is_replaced(stack: Stack) -> None:
+    if stack.process is not None and stack.process.poll() is None:
+        stack.end(signal.SIGTERM)
+    if not (stack.directory / "ports.json").exists():
+        stack.start()
+        stack.end(signal.SIGTERM)
+    before = json.loads((stack.directory / "ports.json").read_text(encoding="utf-8"))
+    with socket.create_server(("127.0.0.1", before["web"])):
+        stack.start()
+        assert stack.is_ready()
+        after = json.loads((stack.directory / "ports.json").read_text(encoding="utf-8"))
+    assert after["web"] != before["web"]
+    assert after["database"] == before["database"]
+
+
+def test_two_stacks_run_side_by_side_and_reset_removes_one(running: Stack, tmp_path: Path) -> None:
+    other = Stack(tmp_path / "other", free_port())
+    try:
+        other.start()
+        assert running.is_ready()
+        assert other.is_ready()
+        mine, its = running.variables(), other.variables()
+        assert all(mine[name] != its[name] for name in ("DATABASE_URL", "REDIS_URL", "GATEWAY_URL"))
+    finally:
+        if other.process is not None and other.process.poll() is None:
+            other.end(signal.SIGTERM)
+    assert ask(other, "reset").returncode == 0
+    assert not other.directory.exists()
+    assert running.is_ready()
+
+
+def test_servers_that_are_given_are_used_and_not_started(running: Stack, tmp_path: Path) -> None:
+    given = running.variables()
+    other = Stack(tmp_path / "guest", free_port())
+    outside = ("DATABASE_URL", "REDIS_URL", "S3_ENDPOINT_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY")
+    refused = ask(other, "up", S3_ENDPOINT_URL=given["S3_ENDPOINT_URL"])
+    assert (refused.returncode, "S3_SECRET_ACCESS_KEY must be given" in refused.stderr) == (1, True)
+    with other.output.open("wb") as output:
+        other.process = subprocess.Popen(
+            command("up"),
+            env=environment(other, **{name: given[name] for name in outside}),
+            cwd=PROJECT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        assert wait_until(lambda: "Ctrl-C stops" in other.text(), timeout_seconds=START_SECONDS), other.text()
+        assert other.is_ready()
+        assert not {"postgresql", "valkey", "object-storage"} & set(other.services())
+    finally:
+        assert other.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("where", ["/proc/self/nowhere", "file/below"])
+def test_a_directory_that_can_not_be_written_is_named(stack: Stack, tmp_path: Path, where: str) -> None:
+    (tmp_path / "file").write_text("not a directory", encoding="utf-8")
+    directory = tmp_path / where
+    answered = ask(stack, "up", DATA_DIR=str(directory), PORT=str(free_port()))
+    assert answered.returncode == 1
+    assert f"{directory} can't be written to" in answered.stderr
+
+
+def test_a_start_that_fails_stops_what_it_started_and_shows_why(stack: Stack, tmp_path: Path) -> None:
+    other = Stack(tmp_path / "failing", free_port())
+    answered = ask(other, "up", CURSOR_KEY="too short")
+    assert answered.returncode == 1
+    assert "CURSOR_KEY must have at least 32 characters" in answered.stderr
+    assert not is_locked(other.lock)
+    assert "ready in" not in answered.stdout.lower()
+
+
+def test_reset_removes_no_directory_that_is_not_a_stack_s(stack: Stack, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    answered = ask(stack, "reset", DATA_DIR=str(precious))
+    assert answered.returncode == 1
+    assert (precious / "file").exists()
