@@ -28,14 +28,16 @@ class Services:
         :param settings: where everything is
         :param application_name: names the process in the database's own views
         """
+        cache = Cache(settings.redis_url)
         return cls(
             settings=settings,
             database=Database(
                 settings.database_url,
                 pool_size=settings.database_pool_size,
                 application_name=application_name,
+                drop_stale_content=cache.drop_committed,
             ),
-            cache=Cache(settings.redis_url),
+            cache=cache,
             tokens=TokenVerifier(settings),
             gateway=HttpPaymentGateway(settings),
         )

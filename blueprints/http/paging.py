@@ -9,10 +9,7 @@ from blueprints.http.fields import Schema, Text, WholeParameter
 from blueprints.http.tracing import Exchange
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
 from marketplace.kernel.errors import ValidationError
-from marketplace.kernel.paging import Page, PageRequest
-
-DEFAULT_LIMIT = 20
-MAX_LIMIT = 100
+from marketplace.kernel.paging import DEFAULT_LIMIT, MAX_LIMIT, Page, PageRequest
 
 
 class CursorQuery(Schema):

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import redis
 import structlog
+from sqlalchemy import event
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import STALE_CONTENT
+from marketplace.infra.outbox import after_commit
 
 _log = structlog.get_logger(__name__)
 
@@ -119,6 +124,16 @@ class Cache:
                 pipeline.incr(f"{_PREFIX}t:{tag}")
             pipeline.execute()
 
+    def drop_committed(self, tags: Sequence[str]) -> None:
+        """This function will drop tags after the commit that made them stale, which nothing may undo.
+
+        A cache that is down is noted and not waited for: what it holds is at most its time to live old.
+        """
+        try:
+            self.drop(*tags)
+        except CacheDownError:
+            _log.warning("stale content not dropped", tags=list(tags))
+
     def ping(self) -> None:
         """This function will ask the cache for a sign of life.
 
@@ -153,3 +168,34 @@ class _Guard:
         if isinstance(error, redis.RedisError | OSError):
             self._cache.failed(error)
             raise CacheDownError from error
+
+
+def drop_cached(session: Session, *tags: str) -> None:
+    """This function will drop cached content as soon as the session's transaction has committed.
+
+    Whoever changes what the public is shown calls it, as often as it likes: all tags of a transaction take
+    one round trip together. A transaction that is rolled back drops nothing.
+
+    :param session: of the transaction that makes the content stale
+    :param tags: what the content depends on, as the routes that are cached name it
+    """
+    pending: set[str] | None = session.info.get(_PENDING_TAGS)
+    if pending is None:
+        pending = session.info[_PENDING_TAGS] = set()
+        after_commit(session, lambda: _drop_pending(session))
+    pending.update(tags)
+
+
+_PENDING_TAGS = "stale_tags"
+
+
+def _drop_pending(session: Session) -> None:
+    tags = sorted(session.info.pop(_PENDING_TAGS, ()))
+    drop = session.info.get(STALE_CONTENT)
+    if drop is not None and tags:
+        drop(tags)
+
+
+@event.listens_for(Session, "after_rollback")
+def _forget_pending(session: Session) -> None:
+    session.info.pop(_PENDING_TAGS, None)

@@ -25,6 +25,8 @@ _RETRYABLE = frozenset({"40001", "40P01"})  # serialization failure, deadlock de
 # Connection exceptions, shutdowns and start-up: the server is away, not the statement wrong.
 _UNAVAILABLE_CLASSES = ("08", "57P", "53")
 
+STALE_CONTENT = "drop_stale_content"  # in a session's info: what drops cached content after its commit
+
 _log = structlog.get_logger(__name__)
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -64,7 +66,23 @@ class Database:
     in autocommit, which spares hot reads the BEGIN and ROLLBACK.
     """
 
-    def __init__(self, url: str, *, pool_size: int, application_name: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int,
+        application_name: str,
+        drop_stale_content: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        """This function will make the pools; nothing is connected to until it is used.
+
+        :param url: ``postgresql://…``
+        :param pool_size: connections that each of the two pools keeps
+        :param application_name: names the process in the database's own views
+        :param drop_stale_content: takes the tags of content that a committed transaction made stale; it
+            must not raise
+        """
+        self._session_info = {STALE_CONTENT: drop_stale_content}
         common: dict[str, Any] = {
             "pool_size": pool_size,
             "max_overflow": pool_size,
@@ -90,12 +108,16 @@ class Database:
 
         :raises ServiceUnavailableError: the database can't be reached
         """
-        with self._availability(), Session(self.engine, expire_on_commit=False) as session, session.begin():
+        with (
+            self._availability(),
+            Session(self.engine, expire_on_commit=False, info=self._session_info) as session,
+            session.begin(),
+        ):
             yield session
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """This function will give a session for reads: each statement stands alone.
+        """This function will give a session in autocommit: each statement stands, and commits, alone.
 
         :raises ServiceUnavailableError: the database can't be reached
         """
@@ -214,6 +236,12 @@ class Statement:
         with self._execute(session, parameters) as cursor:
             names = [column.name for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def tuples(self, session: Session, **parameters: Any) -> list[tuple[Any, ...]]:
+        """This function will run the statement and give all rows as they come, in the columns' order."""
+        with self._execute(session, parameters) as cursor:
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
 
     def first(self, session: Session, **parameters: Any) -> dict[str, Any] | None:
         """This function will run the statement and give its first row as a dict, or none."""

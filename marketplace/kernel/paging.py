@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 100
+
 
 @dataclass(frozen=True)
 class PageRequest:

@@ -1,0 +1,63 @@
+"""Statements that the server plans once for a connection, for reads so hot that planning is what they cost."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg2.extensions import adapt
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ClauseElement
+
+from marketplace.infra.db import Statement, driver_cursor
+
+_PREPARED = "prepared_statements"  # in a driver connection's info: the names that it knows
+_numbers = itertools.count(1)
+
+
+class Prepared(Statement):
+    """A statement under a name on the server: parsed once for each connection, planned a few times.
+
+    The server's plan does not know the values that it will be given: this is for statements whose best plan
+    is the same for all of them. Values that never change, a LIMIT above all, belong into the clause itself:
+    they are written into the text, where the planner sees them.
+    """
+
+    def __init__(self, clause: ClauseElement) -> None:
+        """This function will compile a statement.
+
+        :param clause: a Core statement; a ``bindparam`` without a value is given at each execution
+        """
+        super().__init__(clause)
+        self._name = f"s{next(_numbers)}"
+        markers = _Markers({name: _literal(value) for name, value in self._constants.items()})
+        body = self.sql % markers
+        self._prepare = f"PREPARE {self._name} AS {body}".replace("%", "%%")
+        given = ", ".join(f"%({name})s" for name in markers.given)
+        self._call = f"EXECUTE {self._name} ({given})" if given else f"EXECUTE {self._name}"
+
+    def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
+        cursor = driver_cursor(session)
+        known: set[str] = session.connection().connection.info.setdefault(_PREPARED, set())
+        if self._name not in known:
+            cursor.execute(self._prepare, ())
+            known.add(self._name)
+        cursor.execute(self._call, parameters)
+        return cursor
+
+
+class _Markers(dict[str, str]):
+    """Gives each name that is asked for its number, in the order of asking; constants stand for themselves."""
+
+    def __init__(self, constants: Mapping[str, str]) -> None:
+        super().__init__(constants)
+        self.given: list[str] = []
+
+    def __missing__(self, name: str) -> str:
+        self.given.append(name)
+        self[name] = f"${len(self.given)}"
+        return self[name]
+
+
+def _literal(value: Any) -> str:
+    quoted: bytes = adapt(value).getquoted()
+    return quoted.decode()

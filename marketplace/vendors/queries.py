@@ -1,0 +1,66 @@
+"""Stores: whose they are, and whether they sell at the moment."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import and_, bindparam, func, not_, select, true
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.vendors.models import VendorProfile
+
+# The one meaning of an open store, for every statement that joins vendor_profiles; it takes the time as "now".
+OPEN = and_(
+    VendorProfile.status == "active",
+    not_(
+        and_(
+            VendorProfile.on_vacation,
+            func.coalesce(VendorProfile.vacation_until > bindparam("now"), true()),
+        )
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store, as far as others must know it to decide what may be done with it."""
+
+    id: UUID
+    user_id: UUID
+    campus_id: UUID
+    status: str
+    on_vacation: bool
+    vacation_until: datetime | None
+
+    def is_open(self, now: datetime) -> bool:
+        """This function will tell whether the store sells: active, and not on vacation now.
+
+        :param now: the time of the request; a vacation ends by itself when its last day has come
+        """
+        away = self.on_vacation and (self.vacation_until is None or self.vacation_until > now)
+        return self.status == "active" and not away
+
+
+_STORE_COLUMNS = (
+    VendorProfile.id,
+    VendorProfile.user_id,
+    VendorProfile.campus_id,
+    VendorProfile.status,
+    VendorProfile.on_vacation,
+    VendorProfile.vacation_until,
+)
+_OF_USER = Statement(select(*_STORE_COLUMNS).where(VendorProfile.user_id == bindparam("user_id")))
+_BY_ID = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == bindparam("vendor_id")))
+
+
+def store_of_user(session: Session, *, user_id: UUID) -> Store | None:
+    """This function will find the store that somebody runs, or none."""
+    row = _OF_USER.first(session, user_id=user_id)
+    return Store(**row) if row else None
+
+
+def find_store(session: Session, *, vendor_id: UUID) -> Store | None:
+    """This function will find a store by the vendor profile's id, or none."""
+    row = _BY_ID.first(session, vendor_id=vendor_id)
+    return Store(**row) if row else None
