@@ -3,8 +3,11 @@
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
 from blueprints.http.endpoint import Area
+from blueprints.orders.routes import area as orders
+from blueprints.payments.routes import area as payments
+from blueprints.payments.statements import area as transactions
 
-AREAS: tuple[Area, ...] = (health,)
+AREAS: tuple[Area, ...] = (orders, payments, transactions, health)
 
 
 def contracts() -> list[Contract]:

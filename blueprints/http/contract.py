@@ -117,10 +117,11 @@ class Contract:
     cache_seconds: int
     cache_tags: tuple[str, ...]
     phased: bool
+    autocommit: bool
     enveloped: bool
     group: Group
 
     @property
-    def writes(self) -> bool:
-        """This function will tell whether the route needs a transaction."""
-        return self.method not in ("GET", "HEAD")
+    def transacts(self) -> bool:
+        """This function will tell whether the edge opens a transaction for the route, if only its last one."""
+        return self.method not in ("GET", "HEAD") and not self.autocommit

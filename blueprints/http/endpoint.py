@@ -126,7 +126,7 @@ class Endpoint:
                     request_hash=bodies.digest(arguments.get("body")),
                     perform=lambda claim: self._answer(current, context, arguments, claim),
                 )
-        if not self.contract.writes:
+        if not self.contract.transacts:
             value = self._read(context, arguments)
             return value if isinstance(value, Response) else self._respond(current, value)
         answer = self._answer(current, context, arguments, None)
@@ -264,6 +264,7 @@ class Area(Blueprint):  # type: ignore[misc]
         cache: int = 0,
         tags: tuple[str, ...] = (),
         phased: bool = False,
+        autocommit: bool = False,
         enveloped: bool = True,
         group: Group = Group.API,
     ) -> Callable[[View], View]:
@@ -280,6 +281,7 @@ class Area(Blueprint):  # type: ignore[misc]
         :param cache: seconds that responses are kept for all; 0 for never
         :param tags: what cached responses depend on
         :param phased: the view opens its own transactions, since it calls a provider between them
+        :param autocommit: the view runs one statement, which commits by itself
         :param enveloped: whether success is wrapped in the envelope
         :param group: which processes serve it; phased routes wait, so they are the waiting group's
         """
@@ -301,6 +303,7 @@ class Area(Blueprint):  # type: ignore[misc]
                 cache_seconds=cache,
                 cache_tags=tags,
                 phased=phased,
+                autocommit=autocommit,
                 enveloped=enveloped,
                 group=Group.WAITING if phased else group,
             )

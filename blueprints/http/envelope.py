@@ -53,16 +53,22 @@ class CursorMetaSchema(MetaSchema):
     next_cursor = fields.String(required=True, allow_none=True)
 
 
-@lru_cache(maxsize=1024)
 def envelope_schema(reply: Schema, *, paged: bool) -> Schema:
     """This function will make the schema that documents the envelope around a reply, once for each reply."""
-    data = fields.Nested(reply, required=True)
-    name = type(reply).__name__.removesuffix("Schema") + ("List" if reply.many else "") + "Envelope"
+    return _envelope_class(type(reply), many=reply.many, paged=paged)()
+
+
+@lru_cache(maxsize=1024)
+def _envelope_class(reply: type[Schema], *, many: bool, paged: bool) -> type[Schema]:
+    # One class for each kind of envelope, or their names would collide in the OpenAPI document.
+    name = reply.__name__ + ("Page" if paged else "List" if many else "") + "Envelope"
     meta = CursorMetaSchema if paged else MetaSchema
-    made = type(
+    return type(
         name,
         (Schema,),
-        {"success": fields.Boolean(required=True), "data": data, "meta": fields.Nested(meta, required=True)},
+        {
+            "success": fields.Boolean(required=True),
+            "data": fields.Nested(reply, many=many, required=True),
+            "meta": fields.Nested(meta, required=True),
+        },
     )
-    instance: Schema = made()
-    return instance

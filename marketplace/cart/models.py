@@ -17,5 +17,6 @@ class CartItem(Base):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), primary_key=True)
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
     quantity: Mapped[int]
+    price_minor_seen: Mapped[int] = mapped_column(comment="The price when the cart was last synchronised")
     position: Mapped[int]
     updated_at: Mapped[CreatedAt]

@@ -72,6 +72,14 @@ class Product(Base):
             text("id DESC"),
             postgresql_where=_PUBLISHED,
         ),
+        Index(
+            "ix_products_category_price",
+            "category_id",
+            "campus_id",
+            "price_minor",
+            "id",
+            postgresql_where=_PUBLISHED,
+        ),
         Index("ix_products_vendor", "vendor_id", text("created_at DESC")),
     )
 
@@ -96,6 +104,9 @@ class Product(Base):
     rating_bayes: Mapped[int] = mapped_column(
         Computed("(rating_sum * 1000 + 15000) / (rating_count + 5)", persisted=True),
         comment="Thousandths of a star, drawn to 3 by five imagined ratings, so that one 5 is not the best",
+    )
+    screened_at: Mapped[datetime | None] = mapped_column(
+        comment="When the content as it stands was found fit; none since a change that must be screened"
     )
     published_at: Mapped[datetime | None]
     revision: Mapped[int] = mapped_column(server_default=text("1"))

@@ -1,13 +1,14 @@
 """The outbox: work handed on in the transaction of its cause, run at least once, its effect exactly once."""
 
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Index, event, insert, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from marketplace.infra import nudges
 from marketplace.infra.db import Base, CreatedAt, Id, Json, Statement
 
 
@@ -15,7 +16,11 @@ class OutboxEvent(Base):
     """Work that waits or was done. ``queue`` says which worker takes it, ``topic`` what is to be done."""
 
     __tablename__ = "outbox_events"
-    __table_args__ = (Index("ix_outbox_events_due", "due_at", postgresql_where=text("done_at IS NULL")),)
+    __table_args__ = (
+        Index(
+            "ix_outbox_events_due", "due_at", postgresql_where=text("done_at IS NULL AND failed_at IS NULL")
+        ),
+    )
 
     id: Mapped[Id]
     queue: Mapped[str]
@@ -26,23 +31,19 @@ class OutboxEvent(Base):
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
     last_error: Mapped[str | None]
     done_at: Mapped[datetime | None]
+    failed_at: Mapped[datetime | None] = mapped_column(comment="Given up after the last try")
 
 
-Nudge = Callable[[str, UUID], None]
-_nudges: list[Nudge] = []
+# A handler that fails is tried again, ever later, for about two days in all.
+MAX_TRIES = 12
+_FIRST_DELAY = timedelta(seconds=5)
+_LONGEST_DELAY = timedelta(hours=12)
+
+Handler = Callable[[Session, dict[str, Any], datetime], None]
 
 _ENQUEUE = Statement(
     insert(OutboxEvent).returning(OutboxEvent.id), columns=("queue", "topic", "payload", "due_at")
 )
-
-
-def set_nudge(nudge: Nudge) -> None:
-    """This function will set what tells a queue, after the commit, that an event waits for it.
-
-    :param nudge: takes the queue's name and the event's id; it must not raise. A nudge that is lost costs
-        time alone: the relay's sweep takes up what is due.
-    """
-    _nudges[:] = [nudge]
 
 
 def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any], due_at: datetime) -> UUID:
@@ -56,8 +57,85 @@ def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any]
     """
     row = _ENQUEUE.one(session, queue=queue, topic=topic, payload=Json(payload), due_at=due_at)
     event_id: UUID = row["id"]
-    after_commit(session, lambda: [nudge(queue, event_id) for nudge in _nudges])
+    after_commit(session, lambda: nudges.nudge(queue, nudges.OUTBOX, event_id))
     return event_id
+
+
+_TAKE = Statement(
+    text(
+        """
+        SELECT id, topic, payload FROM outbox_events
+        WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
+        FOR NO KEY UPDATE SKIP LOCKED
+        """
+    )
+)
+_DONE = Statement(
+    text(
+        "UPDATE outbox_events SET done_at = :now, attempts = attempts + 1, last_error = NULL WHERE id = :event_id"
+    )
+)
+_FAILED = Statement(
+    text(
+        """
+        UPDATE outbox_events SET attempts = attempts + 1, last_error = :error,
+            due_at = :now + least(:longest, :first * power(2, attempts)),
+            failed_at = CASE WHEN attempts + 1 >= :most THEN CAST(:now AS timestamptz) END
+        WHERE id = :event_id AND done_at IS NULL
+        RETURNING topic, attempts, due_at, failed_at
+        """
+    )
+)
+_DUE = Statement(
+    text(
+        """
+        SELECT id FROM outbox_events
+        WHERE queue = :queue AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
+        ORDER BY due_at LIMIT :most
+        """
+    )
+)
+
+
+def due_events(session: Session, *, queue: str, now: datetime, most: int) -> list[UUID]:
+    """This function will list a queue's events that are due, the longest waiting first."""
+    return [row["id"] for row in _DUE.all(session, queue=queue, now=now, most=most)]
+
+
+def run_event(session: Session, *, event_id: UUID, handlers: Mapping[str, Handler], now: datetime) -> bool:
+    """This function will do an event's work and mark it done, in one transaction.
+
+    :param handlers: by topic; each takes the session, the payload and the time
+    :return: whether there was something to do; somebody else may have it, or it is done or not due
+    :raises KeyError: no handler knows its topic
+    """
+    row = _TAKE.first(session, event_id=event_id, now=now)
+    if row is None:
+        return False
+    handlers[row["topic"]](session, row["payload"], now)
+    _DONE.run(session, event_id=event_id, now=now)
+    return True
+
+
+def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime) -> datetime | None:
+    """This function will note that an event's work failed.
+
+    :param error: what is known of it, without personal data
+    :return: when it is due again; none when it was given up
+    """
+    row = _FAILED.first(
+        session,
+        event_id=event_id,
+        error=error,
+        now=now,
+        first=_FIRST_DELAY,
+        longest=_LONGEST_DELAY,
+        most=MAX_TRIES,
+    )
+    if row is None or row["failed_at"] is not None:
+        return None
+    due_at: datetime = row["due_at"]
+    return due_at
 
 
 def after_commit(session: Session, action: Callable[[], Any]) -> None:

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
@@ -24,7 +24,7 @@ class LedgerAccount(Base):
         CheckConstraint("normal_side IN ('debit', 'credit')", name="normal_side"),
     )
 
-    id: Mapped[Id]
+    id: Mapped[UUID] = mapped_column(primary_key=True, comment="Derived from the account's name")
     kind: Mapped[str]
     owner_id: Mapped[UUID | None] = mapped_column(index=True)
     normal_side: Mapped[str]
@@ -62,7 +62,7 @@ class LedgerEntry(Base):
         ),
     )
 
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    id: Mapped[Id]
     transaction_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_transactions.id"), index=True)
     account_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_accounts.id"))
     direction: Mapped[str]

@@ -34,6 +34,9 @@ class PaymentIntent(Base):
     status: Mapped[str]
     callback_url: Mapped[str | None]
     authorization_url: Mapped[str | None]
+    opening_until: Mapped[datetime | None] = mapped_column(
+        comment="Somebody is asking the gateway for the page; others wait until then"
+    )
     access_code: Mapped[str | None]
     channel: Mapped[str | None]
     gateway_charge_id: Mapped[str | None]

@@ -82,7 +82,7 @@ def upgrade() -> None:
     op.create_index(op.f("ix_idempotency_keys_expires_at"), "idempotency_keys", ["expires_at"], unique=False)
     op.create_table(
         "ledger_accounts",
-        sa.Column("id", sa.Uuid(), server_default=sa.text("uuidv7()"), nullable=False),
+        sa.Column("id", sa.Uuid(), nullable=False, comment="Derived from the account's name"),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("owner_id", sa.Uuid(), nullable=True),
         sa.Column("normal_side", sa.Text(), nullable=False),
@@ -130,6 +130,9 @@ def upgrade() -> None:
         sa.Column("attempts", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("last_error", sa.Text(), nullable=True),
         sa.Column("done_at", sa.TIMESTAMP(timezone=True), nullable=True),
+        sa.Column(
+            "failed_at", sa.TIMESTAMP(timezone=True), nullable=True, comment="Given up after the last try"
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_outbox_events")),
     )
     op.create_index(
@@ -137,7 +140,7 @@ def upgrade() -> None:
         "outbox_events",
         ["due_at"],
         unique=False,
-        postgresql_where=sa.text("done_at IS NULL"),
+        postgresql_where=sa.text("done_at IS NULL AND failed_at IS NULL"),
     )
     op.create_table(
         "platform_settings",
@@ -260,7 +263,7 @@ def upgrade() -> None:
     op.create_index(op.f("ix_hubs_campus_id"), "hubs", ["campus_id"], unique=False)
     op.create_table(
         "ledger_entries",
-        sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("id", sa.Uuid(), server_default=sa.text("uuidv7()"), nullable=False),
         sa.Column("transaction_id", sa.Uuid(), nullable=False),
         sa.Column("account_id", sa.Uuid(), nullable=False),
         sa.Column("direction", sa.Text(), nullable=False),
@@ -383,6 +386,12 @@ def upgrade() -> None:
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("callback_url", sa.Text(), nullable=True),
         sa.Column("authorization_url", sa.Text(), nullable=True),
+        sa.Column(
+            "opening_until",
+            sa.TIMESTAMP(timezone=True),
+            nullable=True,
+            comment="Somebody is asking the gateway for the page; others wait until then",
+        ),
         sa.Column("access_code", sa.Text(), nullable=True),
         sa.Column("channel", sa.Text(), nullable=True),
         sa.Column("gateway_charge_id", sa.Text(), nullable=True),
@@ -549,6 +558,12 @@ def upgrade() -> None:
             nullable=False,
             comment="Thousandths of a star, drawn to 3 by five imagined ratings, so that one 5 is not the best",
         ),
+        sa.Column(
+            "screened_at",
+            sa.TIMESTAMP(timezone=True),
+            nullable=True,
+            comment="When the content as it stands was found fit; none since a change that must be screened",
+        ),
         sa.Column("published_at", sa.TIMESTAMP(timezone=True), nullable=True),
         sa.Column("revision", sa.BigInteger(), server_default=sa.text("1"), nullable=False),
         sa.Column("created_at", sa.TIMESTAMP(timezone=True), server_default=sa.text("now()"), nullable=False),
@@ -580,6 +595,13 @@ def upgrade() -> None:
         "ix_products_category_newest",
         "products",
         ["category_id", sa.literal_column("published_at DESC"), sa.literal_column("id DESC")],
+        unique=False,
+        postgresql_where=sa.text("status = 'published'"),
+    )
+    op.create_index(
+        "ix_products_category_price",
+        "products",
+        ["category_id", "campus_id", "price_minor", "id"],
         unique=False,
         postgresql_where=sa.text("status = 'published'"),
     )
@@ -652,6 +674,12 @@ def upgrade() -> None:
         sa.Column("user_id", sa.Uuid(), nullable=False),
         sa.Column("product_id", sa.Uuid(), nullable=False),
         sa.Column("quantity", sa.BigInteger(), nullable=False),
+        sa.Column(
+            "price_minor_seen",
+            sa.BigInteger(),
+            nullable=False,
+            comment="The price when the cart was last synchronised",
+        ),
         sa.Column("position", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.TIMESTAMP(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.CheckConstraint("quantity BETWEEN 1 AND 1000", name=op.f("ck_cart_items_quantity")),
@@ -784,6 +812,9 @@ def downgrade() -> None:
         "ix_products_newest", table_name="products", postgresql_where=sa.text("status = 'published'")
     )
     op.drop_index(
+        "ix_products_category_price", table_name="products", postgresql_where=sa.text("status = 'published'")
+    )
+    op.drop_index(
         "ix_products_category_newest", table_name="products", postgresql_where=sa.text("status = 'published'")
     )
     op.drop_index(
@@ -842,7 +873,9 @@ def downgrade() -> None:
     op.drop_table("processed_webhook_events")
     op.drop_table("platform_settings")
     op.drop_index(
-        "ix_outbox_events_due", table_name="outbox_events", postgresql_where=sa.text("done_at IS NULL")
+        "ix_outbox_events_due",
+        table_name="outbox_events",
+        postgresql_where=sa.text("done_at IS NULL AND failed_at IS NULL"),
     )
     op.drop_table("outbox_events")
     op.drop_table("ledger_transactions")

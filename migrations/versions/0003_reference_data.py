@@ -1,4 +1,6 @@
-"""What every installation has: staff roles with their permissions, and the platform's fees."""
+"""What every installation has: staff roles, the platform's fees, the ledger's own accounts."""
+
+from uuid import UUID, uuid5
 
 import sqlalchemy as sa
 from alembic import op
@@ -38,6 +40,23 @@ _SETTINGS = {
     "delivery_fee_minor": (50_000, "The delivery fee on an order that is delivered, in kobo"),
 }
 
+# As marketplace.ledger.accounts derives ids; repeated here, since migrations must not change with the code.
+_NAMESPACE = UUID("5f0c2a44-5d0f-4b0e-9a51-6c1d7e8f9a10")
+_ACCOUNTS = {
+    "gateway_clearing": "debit",
+    "bank": "debit",
+    "gateway_fees": "debit",
+    "escrow": "credit",
+    "platform_revenue": "credit",
+    "refunds_in_transit": "credit",
+    "payouts_in_transit": "credit",
+    "quarantine": "credit",
+    "rewards": "credit",
+}
+
+_accounts = sa.table(
+    "ledger_accounts", sa.column("id", sa.Uuid()), sa.column("kind"), sa.column("normal_side")
+)
 _roles = sa.table("admin_roles", sa.column("role"), sa.column("permissions", sa.ARRAY(sa.Text())))
 _settings = sa.table(
     "platform_settings", sa.column("key"), sa.column("value", postgresql.JSONB()), sa.column("description")
@@ -45,15 +64,23 @@ _settings = sa.table(
 
 
 def upgrade() -> None:
-    """This function will insert the roles and settings."""
+    """This function will insert them."""
     op.bulk_insert(_roles, [{"role": role, "permissions": held} for role, held in _PERMISSIONS.items()])
     op.bulk_insert(
         _settings,
         [{"key": key, "value": value, "description": doc} for key, (value, doc) in _SETTINGS.items()],
     )
+    op.bulk_insert(
+        _accounts,
+        [
+            {"id": uuid5(_NAMESPACE, kind), "kind": kind, "normal_side": side}
+            for kind, side in _ACCOUNTS.items()
+        ],
+    )
 
 
 def downgrade() -> None:
     """This function will delete them."""
+    op.execute(sa.delete(_accounts).where(_accounts.c.kind.in_(_ACCOUNTS)))
     op.execute(sa.delete(_settings).where(_settings.c.key.in_(_SETTINGS)))
     op.execute(sa.delete(_roles).where(_roles.c.role.in_(_PERMISSIONS)))

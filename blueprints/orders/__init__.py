@@ -1,0 +1,1 @@
+"""Orders, as buyers, vendors and staff see and move them."""

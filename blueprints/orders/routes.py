@@ -1,0 +1,161 @@
+"""Orders: placed, paid for elsewhere, accepted, shipped, released on the buyer's PIN."""
+
+from typing import Any
+from uuid import UUID
+
+from blueprints.http.contract import AUTHENTICATED, VENDOR, Idempotency, RouteLimit, Shared
+from blueprints.http.endpoint import Area, Context
+from blueprints.orders.schemas import (
+    Cancellation,
+    DeliveryPin,
+    FulfilmentUpdate,
+    OrderEventView,
+    OrderItemView,
+    OrderQuery,
+    OrderView,
+    PlaceOrder,
+)
+from marketplace.kernel.errors import ForbiddenError
+from marketplace.kernel.paging import Page
+from marketplace.orders import operations, queries
+from marketplace.orders.placing import Delivery, Wish, place_order
+from marketplace.vendors.queries import store_of_user
+
+area = Area("orders", "/api/orders", "Orders and their escrow")
+
+_PIN_LIMIT = RouteLimit("10/minute", scope="orders.verify")
+_PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
+
+
+@area.post(
+    "", auth=AUTHENTICATED, limit=_PLACE_LIMIT, body=PlaceOrder, reply=OrderView, status=201,
+    idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def place(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will place an order of one vendor's products and reserve their stock for 30 minutes."""
+    wishes = [Wish(**item) for item in body["items"]] if "items" in body else None
+    delivery = Delivery(
+        method=body.get("delivery_method") or ("pickup" if "hub_id" in body else "delivery"),
+        address_id=body.get("address_id"),
+        address=_on_the_wire(body["shipping_address"]) if "shipping_address" in body else None,
+        hub_id=body.get("hub_id"),
+    )
+    order_id = place_order(
+        ctx.session,
+        buyer=ctx.user,
+        wishes=wishes,
+        delivery=delivery,
+        note=body.get("note"),
+        expected_total_minor=body.get("expected_total_minor"),
+        now=ctx.now,
+    )
+    return _order(ctx, order_id)
+
+
+@area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
+def list_own(ctx: Context, query: dict[str, Any]) -> Page:
+    """This function will list the caller's orders, the latest first."""
+    return queries.orders_of_buyer(
+        ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, view=_view(ctx)
+    )
+
+
+@area.get("/vendor", auth=VENDOR, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
+def list_inbound(ctx: Context, query: dict[str, Any]) -> Page:
+    """This function will list the paid orders of the caller's store, the latest first."""
+    store = store_of_user(ctx.session, user_id=ctx.user.id)
+    if store is None:
+        raise ForbiddenError("The account has no store.")
+    return queries.orders_of_vendor(
+        ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, view=_view(ctx)
+    )
+
+
+@area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderView)
+def detail(ctx: Context, order_id: UUID) -> dict[str, Any]:
+    """This function will give an order to its buyer, its vendor or staff."""
+    return _order(ctx, order_id)
+
+
+@area.get("/<uuid:order_id>/items", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderItemView(many=True))
+def items(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
+    """This function will list an order's items."""
+    return queries.items_for(ctx.session, order_id=order_id, caller=ctx.user, view=_view(ctx))
+
+
+@area.get("/<uuid:order_id>/events", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderEventView(many=True))
+def events(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
+    """This function will list an order's trail, the earliest step first."""
+    return queries.events_for(ctx.session, order_id=order_id, caller=ctx.user)
+
+
+@area.post("/<uuid:order_id>/accept", auth=VENDOR, limit="30/minute", reply=OrderView)
+def accept(ctx: Context, order_id: UUID) -> dict[str, Any]:
+    """This function will have the vendor accept a paid order."""
+    operations.accept(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
+    return _order(ctx, order_id)
+
+
+@area.post("/<uuid:order_id>/status", auth=VENDOR, limit="30/minute", body=FulfilmentUpdate, reply=OrderView)
+def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will have the vendor ship an accepted order."""
+    operations.ship(
+        ctx.session, order_id=order_id, caller=ctx.user, tracking_note=body.get("tracking_note"), now=ctx.now
+    )
+    return _order(ctx, order_id)
+
+
+@area.post(
+    "/<uuid:order_id>/verify-code", auth=VENDOR, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
+    idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will release escrow once the vendor submits the buyer's PIN."""
+    return _release(ctx, order_id, body)
+
+
+@area.post(
+    "/<uuid:order_id>/verify-delivery", auth=VENDOR, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
+    idempotent=Idempotency.REQUIRED,
+)  # fmt: skip
+def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will release escrow like verify-code, under a required Idempotency-Key."""
+    return _release(ctx, order_id, body)
+
+
+@area.post(
+    "/<uuid:order_id>/cancel", auth=AUTHENTICATED, limit="15/minute", body=Cancellation, reply=OrderView,
+    idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will cancel an order that is not paid and free its stock."""
+    operations.cancel_unpaid(
+        ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now
+    )
+    return _order(ctx, order_id)
+
+
+def _release(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    operations.release_on_pin(
+        ctx.session,
+        order_id=order_id,
+        caller=ctx.user,
+        pin=body["pin"],
+        pin_key=ctx.services.settings.delivery_pin_key,
+        now=ctx.now,
+    )
+    return _order(ctx, order_id)
+
+
+def _order(ctx: Context, order_id: UUID) -> dict[str, Any]:
+    return queries.order_for(ctx.session, order_id=order_id, caller=ctx.user, view=_view(ctx))
+
+
+def _view(ctx: Context) -> queries.View:
+    settings = ctx.services.settings
+    return queries.View(media_base_url=settings.media_base_url, pin_key=settings.delivery_pin_key)
+
+
+def _on_the_wire(address: dict[str, Any]) -> dict[str, Any]:
+    """Keep an address under the names that clients know its fields by."""
+    return {("roomNumber" if name == "room_number" else name): value for name, value in address.items()}

@@ -1,0 +1,185 @@
+"""What orders are placed and moved with, and what they look like."""
+
+from typing import Any
+
+from marshmallow import ValidationError, fields, validate, validates_schema
+
+from blueprints.http.fields import Choice, Minor, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.paging import CursorQuery
+from marketplace.orders import states
+from marketplace.orders.placing import MAX_LINES
+
+_STATUSES = sorted(states.ORDER.states)
+
+
+class OrderItemWish(Schema):
+    """A product and how many of it."""
+
+    product_id = Uuid(required=True)
+    quantity = Whole(low=1, high=1000, required=True)
+
+
+class ShippingAddress(Schema):
+    """An address that is used once."""
+
+    label = Text(most=60)
+    hostel = Text(most=120, required=True)
+    hall = Text(most=120)
+    room_number = Text(most=40)
+    latitude = fields.Float(validate=validate.Range(-90, 90))
+    longitude = fields.Float(validate=validate.Range(-180, 180))
+    instructions = Text(most=500)
+    phone = Text(most=20)
+
+
+class PlaceOrder(Schema):
+    """An order: of named items or of the cart, to one of a saved address, an address, or a hub."""
+
+    items = fields.List(fields.Nested(OrderItemWish), validate=validate.Length(min=1, max=MAX_LINES))
+    address_id = Uuid()
+    shipping_address = fields.Nested(ShippingAddress)
+    hub_id = Uuid()
+    delivery_method = Choice("delivery", "pickup")
+    note = Text(most=500)
+    expected_total_minor = Minor()
+
+    @validates_schema
+    def check_delivery(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will hold the delivery method and the place together."""
+        places = [name for name in ("address_id", "shipping_address", "hub_id") if name in data]
+        if len(places) > 1:
+            raise ValidationError("Send one of addressId, shippingAddress and hubId.", "addressId")
+        method = data.get("delivery_method") or ("pickup" if "hub_id" in data else "delivery")
+        if method == "pickup" and "hub_id" not in data:
+            raise ValidationError("A pickup needs the hub that it is picked up at.", "hubId")
+        if method == "delivery" and "hub_id" in data:
+            raise ValidationError("A delivery goes to an address; a hub is for pickup.", "hubId")
+
+    @validates_schema
+    def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will refuse a product that is named twice."""
+        seen = set()
+        for index, item in enumerate(data.get("items", ())):
+            if item["product_id"] in seen:
+                raise ValidationError({"items": {index: {"productId": ["Was named before."]}}})
+            seen.add(item["product_id"])
+
+
+class DeliveryPin(Schema):
+    """The buyer's PIN."""
+
+    pin = fields.String(required=True, validate=validate.Regexp(r"\A[0-9]{6}\Z", error="Must be 6 digits."))
+
+
+class FulfilmentUpdate(Schema):
+    """How far the vendor has come."""
+
+    status = Choice("shipped", required=True)
+    tracking_note = Text(most=500)
+
+
+class Cancellation(Schema):
+    """Why an order is cancelled."""
+
+    reason = Text(most=500)
+
+
+class OrderQuery(CursorQuery):
+    """Which orders are listed."""
+
+    status = Choice(*_STATUSES, load_default=None)
+
+
+class Person(Schema):
+    """A buyer, in short."""
+
+    id = Uuid(required=True)
+    name = fields.String(required=True, allow_none=True)
+
+
+class VendorSummary(Schema):
+    """A vendor, in short."""
+
+    id = Uuid(required=True)
+    display_name = fields.String(required=True)
+    slug = fields.String(required=True)
+
+
+class OrderItemView(Schema):
+    """A line of an order, as it was when it was placed."""
+
+    product_id = Uuid(required=True)
+    title = fields.String(required=True)
+    image_url = fields.String(required=True, allow_none=True)
+    unit_price_minor = Minor(required=True)
+    quantity = Whole(low=1, required=True)
+    line_total_minor = Minor(required=True)
+    commission_bps = Whole(low=0, high=10_000, required=True)
+
+
+class PaymentSummary(Schema):
+    """How an order is paid."""
+
+    reference = fields.String(required=True)
+    status = fields.String(required=True)
+    channel = fields.String(required=True, allow_none=True)
+    paid_at = Moment(required=True, allow_none=True)
+
+
+class CancellationView(Schema):
+    """Who cancelled an order, why and when."""
+
+    by = fields.String(required=True)
+    reason = fields.String(required=True, allow_none=True)
+    at = Moment(required=True)
+
+
+class OrderView(Schema):
+    """An order. ``deliveryPin`` is shown to its buyer alone; ``nextActions`` is what the caller may do now."""
+
+    id = Uuid(required=True)
+    number = fields.String(required=True)
+    status = Choice(*_STATUSES, required=True)
+    escrow_status = Choice(*sorted(states.ESCROW.states), required=True)
+    buyer = fields.Nested(Person, required=True)
+    vendor = fields.Nested(VendorSummary, required=True)
+    campus_id = Uuid(required=True)
+    checkout_id = Uuid(required=True, allow_none=True)
+    items = fields.List(fields.Nested(OrderItemView), required=True)
+    subtotal_minor = Minor(required=True)
+    delivery_fee_minor = Minor(required=True)
+    service_fee_minor = Minor(required=True)
+    discount_minor = Minor(required=True)
+    total = fields.Float(required=True)
+    total_amount = Minor(required=True, data_key="total_amount")
+    currency = fields.String(required=True)
+    shipping_address = fields.Dict(required=True)
+    delivery_method = Choice("delivery", "pickup", required=True)
+    delivery_status = Choice(*sorted(set(states.DELIVERY_STATUS.values())), required=True)
+    delivery_pin = fields.String(required=True, allow_none=True)
+    payment = fields.Nested(PaymentSummary, required=True, allow_none=True)
+    note = fields.String(required=True, allow_none=True)
+    tracking_note = fields.String(required=True, allow_none=True)
+    expires_at = Moment(required=True)
+    created_at = Moment(required=True)
+    paid_at = Moment(required=True, allow_none=True)
+    accepted_at = Moment(required=True, allow_none=True)
+    shipped_at = Moment(required=True, allow_none=True)
+    delivered_at = Moment(required=True, allow_none=True)
+    cancelled_at = Moment(required=True, allow_none=True)
+    expired_at = Moment(required=True, allow_none=True)
+    cancellation = fields.Nested(CancellationView, required=True, allow_none=True)
+    revision = Whole(low=1, required=True)
+    next_actions = fields.List(fields.String(), required=True)
+
+
+class OrderEventView(Schema):
+    """One step of an order's trail."""
+
+    order_id = Uuid(required=True)
+    from_ = fields.String(required=True, allow_none=True, data_key="from")
+    to = fields.String(required=True)
+    trigger = fields.String(required=True)
+    actor = fields.String(required=True)
+    at = Moment(required=True)
+    note = fields.String(required=True, allow_none=True)

@@ -1,0 +1,1 @@
+"""Payments, their webhook, and statements."""

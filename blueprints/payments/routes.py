@@ -1,0 +1,126 @@
+"""Payments: intents, the gateway's page, verification, and the gateway's webhook."""
+
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+from flask import Response, request
+
+from blueprints.http.contract import AUTHENTICATED, UNCHECKED, Idempotency, Shared
+from blueprints.http.endpoint import Area, Context, LastPhase
+from blueprints.http.envelope import JSON_TYPE
+from blueprints.payments.schemas import (
+    Initialize,
+    IntentView,
+    MakeIntent,
+    PageView,
+    PaymentView,
+    Received,
+    Verify,
+)
+from marketplace.infra import nudges
+from marketplace.kernel.errors import MarketplaceError, UnauthorizedError, ValidationError
+from marketplace.payments import operations
+from marketplace.payments.operations import Target
+from marketplace.payments.pages import open_page
+from marketplace.providers.gateway import customer_email, signature_matches
+from marketplace.webhooks.operations import receive
+
+area = Area("payments", "/api/payments", "Payments through the gateway")
+_log = structlog.get_logger(__name__)
+
+
+class SigningSecretMissingError(MarketplaceError):
+    """No webhook can be checked, so none is taken: this must be loud, and the gateway will send again."""
+
+    code = "INTERNAL_ERROR"
+
+
+@area.post(
+    "/intent", auth=AUTHENTICATED, limit="15/minute", body=MakeIntent, reply=IntentView, status=201,
+    idempotent=Idempotency.REQUIRED,
+)  # fmt: skip
+def make_intent(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will make the payment of an order or a checkout, without asking the gateway."""
+    intent = operations.ensure_intent(
+        ctx.session,
+        buyer_id=ctx.user.id,
+        target=_target(body),
+        callback_url=_callback_url(ctx, body),
+        now=ctx.now,
+    )
+    return {
+        "reference": intent.reference,
+        "status": intent.status,
+        "amountMinor": intent.amount_minor,
+        "currency": "NGN",
+        "orderIds": list(intent.order_ids),
+    }
+
+
+@area.post(
+    "/initialize", auth=AUTHENTICATED, limit="15/minute", body=Initialize, reply=PageView,
+    idempotent=Idempotency.REQUIRED, phased=True,
+)  # fmt: skip
+def initialize(ctx: Context, body: dict[str, Any]) -> LastPhase:
+    """This function will open the gateway's payment page, or give the one that is open."""
+    intent, page = open_page(
+        ctx.services.database,
+        ctx.services.gateway,
+        buyer_id=ctx.user.id,
+        email=customer_email(ctx.user.email, ctx.user.id),
+        target=_target(body),
+        callback_url=_callback_url(ctx, body),
+        clock=ctx.services.clock,
+    )
+    return LastPhase(partial(operations.record_page, intent=intent, page=page, now=ctx.now))
+
+
+@area.post("/verify", auth=AUTHENTICATED, limit="30/minute", body=Verify, reply=PaymentView, phased=True)
+def verify(ctx: Context, body: dict[str, Any]) -> LastPhase:
+    """This function will ask the gateway what became of a payment, and apply it."""
+    with ctx.transaction() as session:
+        reference = operations.own_reference(session, buyer_id=ctx.user.id, reference=body["reference"])
+    charge = ctx.services.gateway.charge(reference)
+    bearer = ctx.services.settings.gateway_fee_bearer
+    return LastPhase(
+        partial(operations.settle, reference=reference, charge=charge, fee_bearer=bearer, now=ctx.now)
+    )
+
+
+@area.post(
+    "/webhook", auth=UNCHECKED, limit=Shared.UNLIMITED, reply=Received, enveloped=False, autocommit=True
+)
+def webhook(ctx: Context) -> Response:
+    """This function will store a signed event of the gateway; a worker processes it."""
+    settings = ctx.services.settings
+    body = request.get_data(cache=False)
+    if not settings.gateway_secret_key:
+        _log.error("webhook refused: no signing secret is configured")
+        raise SigningSecretMissingError("The service can't check the signature just now.")
+    signature = request.headers.get(f"x-{settings.gateway_name}-signature", "")
+    if not signature_matches(secret=settings.gateway_secret_key, body=body, signature=signature):
+        raise UnauthorizedError("The signature is missing or is not that of this body.")
+    inbox_id = receive(ctx.session, provider="gateway", body=body, now=ctx.now)
+    nudges.nudge("webhooks", nudges.INBOX, inbox_id)
+    return Response(b'{"received":true}', content_type=JSON_TYPE)
+
+
+def _target(body: dict[str, Any]) -> Target:
+    return Target(
+        order_id=body.get("order_id"), checkout_id=body.get("checkout_id"), reference=body.get("reference")
+    )
+
+
+def _callback_url(ctx: Context, body: dict[str, Any]) -> str | None:
+    """Give the address, if it is on an origin of ours: the gateway sends buyers wherever it is told to."""
+    url: str | None = body.get("callback_url")
+    if url is None:
+        return None
+    settings = ctx.services.settings
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+    own = "{0.scheme}://{0.netloc}".format(urlsplit(settings.public_base_url))
+    if origin not in (own, *settings.cors_origins):
+        raise ValidationError.of("callbackUrl", "Must be on the service's own address or an allowed origin.")
+    return url

@@ -1,0 +1,101 @@
+"""Stock under orders: reserved while they wait for payment, consumed when they are paid, freed otherwise.
+
+Whoever takes more than one product takes them in the order of their ids, so that no two can deadlock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+
+_LOCK = Statement(
+    text(
+        """
+        SELECT p.id, p.vendor_id, p.campus_id, p.title, p.price_minor, p.cover_key, p.available,
+            p.status = 'published' AS published, c.commission_bps
+        FROM products p JOIN categories c ON c.id = p.category_id
+        WHERE p.id = ANY(:ids)
+        ORDER BY p.id
+        FOR NO KEY UPDATE OF p
+        """
+    )
+)
+_MOVE = "UPDATE products p SET {change} FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS m (id, n)"
+_RESERVE = Statement(
+    text(_MOVE.format(change="reserved = p.reserved + m.n") + " WHERE p.id = m.id RETURNING p.available")
+)
+_FREE = Statement(
+    text(
+        _MOVE.format(change="reserved = p.reserved - m.n")
+        + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
+    )
+)
+_CONSUME = Statement(
+    text(
+        _MOVE.format(
+            change="quantity = p.quantity - m.n, reserved = p.reserved - m.n, popularity = p.popularity + m.n"
+        )
+        + " WHERE p.id = m.id"
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LockedProduct:
+    """A product whose row is ours until the transaction ends, as an order takes it. Prices are kobo."""
+
+    id: UUID
+    vendor_id: UUID
+    campus_id: UUID
+    title: str
+    price_minor: int
+    cover_key: str | None
+    available: int
+    published: bool
+    commission_bps: int | None
+
+
+def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, LockedProduct]:
+    """This function will lock products for an order.
+
+    :param product_ids: any order, any number
+    :return: those that exist, by id
+    """
+    return {row["id"]: LockedProduct(**row) for row in _LOCK.all(session, ids=sorted(product_ids))}
+
+
+def reserve(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
+    """This function will reserve stock of locked products.
+
+    :param quantities: pieces by product; the rows are locked and suffice
+    :return: whether anything sold out by it, so that what the public was shown is stale
+    """
+    return any(row["available"] == 0 for row in _RESERVE.all(session, **_columns(quantities)))
+
+
+def free(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
+    """This function will free reserved stock, the order having come to nothing.
+
+    :param quantities: pieces by product
+    :return: whether anything is to be had again by it
+    """
+    lock_products(session, product_ids=list(quantities))
+    return any(row["available"] == 0 for row in _FREE.all(session, **_columns(quantities)))
+
+
+def consume(session: Session, *, quantities: Mapping[UUID, int]) -> None:
+    """This function will take reserved stock out for good, the order having been paid.
+
+    :param quantities: pieces by product
+    """
+    lock_products(session, product_ids=list(quantities))
+    _CONSUME.run(session, **_columns(quantities))
+
+
+def _columns(quantities: Mapping[UUID, int]) -> dict[str, list[UUID] | list[int]]:
+    ids = sorted(quantities)
+    return {"ids": ids, "quantities": [quantities[product_id] for product_id in ids]}

@@ -1,0 +1,28 @@
+"""Nudges: telling a queue that a row waits for it, once the row is committed.
+
+A nudge is a courtesy. The rows are what makes work durable, and the relay's sweeps take up what a lost
+nudge left behind.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+OUTBOX = "outbox"
+INBOX = "inbox"
+
+Nudge = Callable[[str, str, UUID], None]
+_nudge: list[Nudge] = []
+
+
+def set_nudge(nudge: Nudge) -> None:
+    """This function will set who tells the queues.
+
+    :param nudge: takes the queue's name, ``outbox`` or ``inbox``, and the row's id; it must not raise
+    """
+    _nudge[:] = [nudge]
+
+
+def nudge(queue: str, table: str, row_id: UUID) -> None:
+    """This function will tell a queue that a committed row waits for it, if anybody was set to tell it."""
+    for tell in _nudge:
+        tell(queue, table, row_id)

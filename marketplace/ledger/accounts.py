@@ -1,0 +1,67 @@
+"""The chart of accounts."""
+
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID, uuid5
+
+Side = Literal["debit", "credit"]
+
+# An account's id is derived from its name, so that posting needs no look-up of it.
+_NAMESPACE = UUID("5f0c2a44-5d0f-4b0e-9a51-6c1d7e8f9a10")
+
+# Assets and expenses grow by debits, what we owe and earn by credits.
+NORMAL_SIDES: dict[str, Side] = {
+    "gateway_clearing": "debit",
+    "bank": "debit",
+    "gateway_fees": "debit",
+    "vendor_receivable": "debit",
+    "escrow": "credit",
+    "vendor_payable": "credit",
+    "wallet": "credit",
+    "platform_revenue": "credit",
+    "refunds_in_transit": "credit",
+    "payouts_in_transit": "credit",
+    "quarantine": "credit",
+    "rewards": "credit",
+}
+OWNED_KINDS = frozenset({"vendor_payable", "vendor_receivable", "wallet"})
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account by name: a kind, and the owner where the kind has one account each."""
+
+    kind: str
+    owner_id: UUID | None = None
+
+    @property
+    def id(self) -> UUID:
+        """This function will derive the account's id."""
+        return uuid5(_NAMESPACE, self.name)
+
+    @property
+    def name(self) -> str:
+        """This function will give the name that statements show: ``kind`` or ``kind:<owner>``."""
+        return f"{self.kind}:{self.owner_id}" if self.owner_id else self.kind
+
+    @property
+    def normal_side(self) -> Side:
+        """This function will tell which side makes the balance grow."""
+        return NORMAL_SIDES[self.kind]
+
+
+GATEWAY_CLEARING = Account("gateway_clearing")
+GATEWAY_FEES = Account("gateway_fees")
+ESCROW = Account("escrow")
+PLATFORM_REVENUE = Account("platform_revenue")
+QUARANTINE = Account("quarantine")
+
+
+def wallet(user_id: UUID) -> Account:
+    """This function will name a buyer's own account."""
+    return Account("wallet", user_id)
+
+
+def vendor_payable(vendor_id: UUID) -> Account:
+    """This function will name what we owe a vendor."""
+    return Account("vendor_payable", vendor_id)

@@ -1,0 +1,164 @@
+"""Posting: the one function that writes the ledger."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError
+from marketplace.ledger.accounts import OWNED_KINDS, Account, Side
+from marketplace.ledger.models import LedgerAccount
+
+# Balances are the last of the rows that money locks, and are locked by id: no two postings can deadlock.
+_LOCK_OWNED = Statement(
+    text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
+)
+_OPEN = Statement(
+    insert(LedgerAccount).on_conflict_do_nothing(),
+    columns=("id", "kind", "owner_id", "normal_side", "balance_minor", "created_at"),
+)
+_POST = Statement(
+    text(
+        """
+        WITH posted AS (
+            INSERT INTO ledger_transactions (kind, source, description, created_at)
+            VALUES (:kind, :source, :description, :now)
+            ON CONFLICT (kind, source) DO NOTHING
+            RETURNING id
+        ), moved AS (
+            UPDATE ledger_accounts AS account SET balance_minor = new.balance_minor
+            FROM posted, unnest(CAST(:owned AS uuid[]), CAST(:balances AS bigint[])) AS new (id, balance_minor)
+            WHERE account.id = new.id
+        ), entered AS (
+            INSERT INTO ledger_entries
+                (transaction_id, account_id, direction, amount_minor, balance_after_minor, order_id, created_at)
+            SELECT posted.id, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
+            FROM posted, unnest(
+                CAST(:accounts AS uuid[]), CAST(:directions AS text[]), CAST(:amounts AS bigint[]),
+                CAST(:balances_after AS bigint[]), CAST(:orders AS uuid[])
+            ) WITH ORDINALITY AS e (account_id, direction, amount_minor, balance_after, order_id, position)
+            ORDER BY e.position
+        )
+        SELECT id FROM posted
+        """
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """One side of a movement. ``order_id`` tells which order's money it is."""
+
+    account: Account
+    direction: Side
+    amount_minor: int
+    order_id: UUID | None = None
+
+
+class AlreadyPostedError(ConflictError):
+    """The cause has its transaction already."""
+
+
+class InsufficientFundsError(ConflictError):
+    """An account with an owner would become negative."""
+
+
+def post(
+    session: Session,
+    *,
+    kind: str,
+    source: str,
+    description: str,
+    postings: Sequence[Posting],
+    now: datetime,
+) -> UUID:
+    """This function will post a balanced transaction and move the balances of the owners it touches.
+
+    :param kind: what happened: payment, release, refund, ...
+    :param source: its cause, such as ``charge:123``; a cause is posted once under a kind
+    :param description: one line for statements, without personal data
+    :param postings: at least two; their debits equal their credits
+    :param now: when it happened
+    :return: the transaction's id
+    :raises ValueError: the postings do not balance: a fault of the caller's code
+    :raises InsufficientFundsError: somebody's balance would become negative
+    :raises AlreadyPostedError: the cause has its transaction already
+    """
+    _check_balance(postings)
+    balances = _lock_balances(session, postings, now=now)
+    balances_after = _run_balances(balances, postings)
+    row = _POST.first(
+        session,
+        kind=kind,
+        source=source,
+        description=description,
+        now=now,
+        owned=list(balances),
+        balances=list(balances.values()),
+        accounts=[posting.account.id for posting in postings],
+        directions=[posting.direction for posting in postings],
+        amounts=[posting.amount_minor for posting in postings],
+        balances_after=balances_after,
+        orders=[posting.order_id for posting in postings],
+    )
+    if row is None:
+        raise AlreadyPostedError(f"{kind} {source} is posted already.")
+    transaction_id: UUID = row["id"]
+    return transaction_id
+
+
+def _check_balance(postings: Sequence[Posting]) -> None:
+    sums = {"debit": 0, "credit": 0}
+    for posting in postings:
+        if posting.amount_minor <= 0:
+            raise ValueError("a posting's amount is at least 1 kobo")
+        sums[posting.direction] += posting.amount_minor
+    if sums["debit"] != sums["credit"] or not postings:
+        raise ValueError(f"the postings do not balance: {sums['debit']} debit, {sums['credit']} credit")
+
+
+def _lock_balances(session: Session, postings: Sequence[Posting], *, now: datetime) -> dict[UUID, int]:
+    """Lock the accounts with owners, opening those that are new, and give their balances in kobo by id."""
+    owned = {
+        posting.account.id: posting.account for posting in postings if posting.account.kind in OWNED_KINDS
+    }
+    if not owned:
+        return {}
+    ids = sorted(owned)
+    rows = _LOCK_OWNED.all(session, ids=ids)
+    missing = set(owned) - {row["id"] for row in rows}
+    if missing:
+        for account_id in sorted(missing):
+            account = owned[account_id]
+            _OPEN.run(
+                session,
+                id=account_id,
+                kind=account.kind,
+                owner_id=account.owner_id,
+                normal_side=account.normal_side,
+                balance_minor=0,
+                created_at=now,
+            )
+        rows = _LOCK_OWNED.all(session, ids=ids)
+    return {row["id"]: row["balance_minor"] for row in rows}
+
+
+def _run_balances(balances: dict[UUID, int], postings: Sequence[Posting]) -> list[int | None]:
+    """Run the balances over the postings, in place, and give the balance after each (none without owner)."""
+    after: list[int | None] = []
+    for posting in postings:
+        account_id = posting.account.id
+        if account_id not in balances:
+            after.append(None)
+            continue
+        sign = 1 if posting.direction == posting.account.normal_side else -1
+        balances[account_id] += sign * posting.amount_minor
+        if balances[account_id] < 0:
+            raise InsufficientFundsError(f"The balance of {posting.account.kind} does not suffice.")
+        after.append(balances[account_id])
+    return after

@@ -1,0 +1,156 @@
+"""Statements, balances, and the checks that the books are whole."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Row, Statement
+from marketplace.kernel.paging import Page, PageRequest, page_of
+
+# Every filter may be none: one statement serves all, and its index is the account's own.
+_STATEMENT = Statement(
+    text(
+        """
+        SELECT e.id, e.transaction_id AS "transactionId",
+            CASE WHEN a.owner_id IS NULL THEN a.kind ELSE a.kind || ':' || a.owner_id END AS account,
+            t.kind, e.direction, e.amount_minor AS "amountMinor", e.balance_after_minor AS "balanceAfterMinor",
+            e.order_id AS "orderId", t.description, e.created_at AS "createdAt"
+        FROM ledger_accounts a
+        JOIN ledger_entries e ON e.account_id = a.id
+        JOIN ledger_transactions t ON t.id = e.transaction_id
+        WHERE a.owner_id = ANY(:owners)
+            AND (CAST(:after AS uuid) IS NULL OR e.id < :after)
+            AND (CAST(:kind AS text) IS NULL OR t.kind = :kind)
+            AND (CAST(:starts AS timestamptz) IS NULL OR e.created_at >= :starts)
+            AND (CAST(:ends AS timestamptz) IS NULL OR e.created_at < :ends)
+        ORDER BY e.id DESC
+        LIMIT :most
+        """
+    )
+)
+_SYSTEM_BALANCES = Statement(
+    text(
+        """
+        SELECT a.kind, coalesce(sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor
+            ELSE -e.amount_minor END), 0)::bigint AS balance_minor
+        FROM ledger_accounts a LEFT JOIN ledger_entries e ON e.account_id = a.id
+        GROUP BY a.kind ORDER BY a.kind
+        """
+    )
+)
+
+
+@dataclass(frozen=True)
+class EntryFilter:
+    """Which entries of a statement are wanted; ``ends`` is exclusive."""
+
+    starts: datetime | None = None
+    ends: datetime | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule of the books that does not hold, and the rows that it does not hold for."""
+
+    rule: str
+    rows: list[Row]
+
+
+def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, page: PageRequest) -> Page:
+    """This function will list the entries of somebody's accounts, the latest first.
+
+    :param owners: the user's id, and their store's where they have one
+    :param wanted: period and kind
+    :param page: how many, and after which entry
+    """
+    rows = _STATEMENT.all(
+        session,
+        owners=owners,
+        after=UUID(page.position[0]) if page.position else None,
+        kind=wanted.kind,
+        starts=wanted.starts,
+        ends=wanted.ends,
+        most=page.limit + 1,
+    )
+    return page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+
+
+def balances_by_kind(session: Session) -> dict[str, int]:
+    """This function will sum the books: kobo by kind of account, on each kind's normal side."""
+    return {row["kind"]: row["balance_minor"] for row in _SYSTEM_BALANCES.all(session)}
+
+
+_CHECKS: dict[str, Statement] = {
+    rule: Statement(text(sql))
+    for rule, sql in {
+        "every transaction's debits equal its credits": """
+            SELECT transaction_id::text AS transaction,
+                sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END)::bigint AS off_by_minor
+            FROM ledger_entries GROUP BY transaction_id
+            HAVING sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END) <> 0 LIMIT 100
+            """,
+        "every transaction has entries": """
+            SELECT id::text AS transaction FROM ledger_transactions t
+            WHERE NOT EXISTS (SELECT FROM ledger_entries e WHERE e.transaction_id = t.id) LIMIT 100
+            """,
+        "every kept balance equals the sum of its entries": """
+            SELECT a.kind, a.owner_id::text AS owner, a.balance_minor,
+                coalesce(sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END),
+                    0)::bigint AS entries_minor
+            FROM ledger_accounts a LEFT JOIN ledger_entries e ON e.account_id = a.id
+            WHERE a.owner_id IS NOT NULL GROUP BY a.id
+            HAVING a.balance_minor <> coalesce(
+                sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END), 0)
+            LIMIT 100
+            """,
+        "no account is negative": """
+            SELECT a.kind, a.owner_id::text AS owner,
+                sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint
+                    AS balance_minor
+            FROM ledger_accounts a JOIN ledger_entries e ON e.account_id = a.id
+            GROUP BY a.id
+            HAVING sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END) < 0
+            LIMIT 100
+            """,
+        "each order's escrow in the books is what its escrow record holds": """
+            SELECT o.number, s.status AS escrow, expected.minor AS expected_minor, coalesce(b.minor, 0) AS booked_minor
+            FROM escrows s JOIN orders o ON o.id = s.order_id
+            CROSS JOIN LATERAL (SELECT CASE WHEN s.status = 'pending' THEN 0
+                ELSE s.amount_minor - s.released_minor - s.refunded_minor END AS minor) expected
+            LEFT JOIN (
+                SELECT e.order_id, sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)
+                    ::bigint AS minor
+                FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
+                GROUP BY e.order_id
+            ) b ON b.order_id = s.order_id
+            WHERE expected.minor <> coalesce(b.minor, 0) LIMIT 100
+            """,
+        "every paid order has its payment in the books": """
+            SELECT o.number, o.status FROM orders o
+            WHERE o.paid_at IS NOT NULL AND NOT EXISTS (
+                SELECT FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
+                WHERE e.order_id = o.id AND t.kind = 'payment') LIMIT 100
+            """,
+        "no order is paid without a time of payment": """
+            SELECT number, status FROM orders
+            WHERE paid_at IS NULL AND status IN ('paid_escrow', 'processing', 'shipped', 'delivered', 'disputed')
+            LIMIT 100
+            """,
+    }.items()
+}
+
+
+def verify(session: Session) -> list[Violation]:
+    """This function will check that the books are whole.
+
+    :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
+    """
+    found: list[tuple[str, list[dict[str, Any]]]] = [
+        (rule, check.all(session)) for rule, check in _CHECKS.items()
+    ]
+    return [Violation(rule, rows) for rule, rows in found if rows]

@@ -1,0 +1,255 @@
+"""What happens to an order once it is placed."""
+
+from datetime import datetime, timedelta
+from typing import ClassVar
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import stock, tags
+from marketplace.identity.queries import Caller
+from marketplace.infra.cache import drop_cached
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
+from marketplace.orders import states
+from marketplace.orders.pin import pin_matches
+from marketplace.orders.pricing import release_of
+from marketplace.orders.transitions import Actor, LockedOrder, lock_order, move, quantities_of
+
+PIN_TRIES = 5
+PIN_LOCKED_FOR = timedelta(minutes=15)
+
+_IS_BUYER = Statement(text("SELECT id FROM orders WHERE id = :order_id AND buyer_id = :user_id"))
+_IS_VENDOR = Statement(
+    text(
+        """
+        SELECT o.id FROM orders o JOIN vendor_profiles v ON v.id = o.vendor_id
+        WHERE o.id = :order_id AND v.user_id = :user_id AND o.paid_at IS NOT NULL
+        """
+    )
+)
+_NOTE_WRONG_PIN = Statement(
+    text("UPDATE orders SET pin_failures = :failures, pin_locked_until = :locked_until WHERE id = :order_id")
+)
+# As pricing.Line.commission_minor: rounded down for each line.
+_COMMISSION = Statement(
+    text(
+        """
+        SELECT coalesce(sum(line_total_minor * commission_bps / 10000), 0)::bigint AS minor
+        FROM order_items WHERE order_id = :order_id
+        """
+    )
+)
+_COUNT_COMPLETED = Statement(
+    text("UPDATE vendor_profiles SET completed_orders = completed_orders + 1 WHERE id = :vendor_id")
+)
+
+
+class WrongPinError(MarketplaceError):
+    """The PIN is not this order's; the count of tries is kept although the request is refused."""
+
+    code = "DELIVERY_PIN_INVALID"
+    keeps_changes: ClassVar[bool] = True
+
+
+class PinLockedError(RateLimitError):
+    """Too many wrong PINs: verification of this order rests for a while."""
+
+
+def cancel_unpaid(
+    session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime
+) -> None:
+    """This function will cancel an order that is not paid, and free its stock.
+
+    :param caller: its buyer or its vendor
+    :param reason: for the trail
+    :raises NotFoundError: the order is not in the caller's scope
+    :raises IllegalTransitionError: it is paid, or over
+    """
+    actor = Actor(_party(session, order_id=order_id, caller=caller), caller.id)
+    order = lock_order(session, order_id=order_id)
+    move(
+        session,
+        order=order,
+        trigger=states.CANCEL,
+        actor=actor,
+        now=now,
+        note=reason,
+        columns={"cancelled_at": now, "cancelled_by": actor.role, "cancellation_reason": reason},
+    )
+    _free_stock(session, order)
+
+
+def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
+    """This function will expire a locked order that nobody paid, and free its stock.
+
+    :raises IllegalTransitionError: it is not waiting for payment
+    """
+    move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns={"expired_at": now})
+    _free_stock(session, order)
+
+
+def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
+    """This function will have the vendor accept a paid order.
+
+    :raises NotFoundError: it is no paid order of the caller's store
+    :raises IllegalTransitionError: it was accepted already, or is over
+    """
+    order = _order_of_vendor(session, order_id=order_id, caller=caller)
+    move(
+        session,
+        order=order,
+        trigger=states.ACCEPT,
+        actor=Actor("vendor", caller.id),
+        now=now,
+        columns={"accepted_at": now},
+    )
+
+
+def ship(
+    session: Session, *, order_id: UUID, caller: Caller, tracking_note: str | None, now: datetime
+) -> None:
+    """This function will have the vendor hand an accepted order over for delivery.
+
+    :param tracking_note: shown to the buyer
+    :raises NotFoundError: it is no paid order of the caller's store
+    :raises IllegalTransitionError: it is not in processing
+    """
+    order = _order_of_vendor(session, order_id=order_id, caller=caller)
+    move(
+        session,
+        order=order,
+        trigger=states.SHIP,
+        actor=Actor("vendor", caller.id),
+        now=now,
+        note=tracking_note,
+        columns={"shipped_at": now, "tracking_note": tracking_note},
+    )
+
+
+def mark_paid(
+    session: Session,
+    *,
+    order: LockedOrder,
+    reference: str,
+    channel: str,
+    paid_at: datetime,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    """This function will move a locked order to paid, hold its escrow and take its stock out for good.
+
+    The ledger's transaction is the payments area's, which calls this in the same database transaction.
+
+    :param reference: the payment's
+    :param channel: how it was paid: card, bank_transfer, ussd, ...
+    :param paid_at: when, as the gateway says
+    :raises IllegalTransitionError: it is not waiting for payment
+    """
+    move(
+        session,
+        order=order,
+        trigger=states.PAY,
+        actor=actor,
+        now=now,
+        escrow="hold",
+        columns={
+            "paid_at": paid_at,
+            "payment_reference": reference,
+            "payment_status": "succeeded",
+            "payment_channel": channel,
+        },
+    )
+    stock.consume(session, quantities=quantities_of(session, order_id=order.id))
+
+
+def release_on_pin(
+    session: Session, *, order_id: UUID, caller: Caller, pin: str, pin_key: str, now: datetime
+) -> None:
+    """This function will release an order's escrow to its vendor, who submitted the buyer's PIN.
+
+    :param caller: the vendor
+    :param pin: six digits
+    :param pin_key: the key that PINs are derived with
+    :raises NotFoundError: it is no paid order of the caller's store
+    :raises IllegalTransitionError: it is not shipped
+    :raises PinLockedError: five wrong PINs came within the lock's time
+    :raises WrongPinError: the PIN is another; the error tells how many tries are left
+    """
+    order = _order_of_vendor(session, order_id=order_id, caller=caller)
+    states.ORDER.target(order.status, states.VERIFY_CODE)
+    _check_pin(session, order, pin=pin, pin_key=pin_key, now=now)
+    _release(session, order, trigger=states.VERIFY_CODE, actor=Actor("vendor", caller.id), now=now)
+
+
+def _check_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, now: datetime) -> None:
+    if order.pin_locked_until is not None and order.pin_locked_until > now:
+        seconds = int((order.pin_locked_until - now).total_seconds()) + 1
+        raise PinLockedError(
+            "Too many wrong PINs: verification of this order is locked for a while.",
+            retry_after_seconds=seconds,
+        )
+    if pin_matches(key=pin_key, order_id=order.id, counter=order.pin_counter, pin=pin):
+        return
+    failures = order.pin_failures + 1
+    locks = failures >= PIN_TRIES
+    _NOTE_WRONG_PIN.run(
+        session,
+        order_id=order.id,
+        failures=0 if locks else failures,
+        locked_until=now + PIN_LOCKED_FOR if locks else None,
+    )
+    raise WrongPinError("The PIN is not this order's.", extensions={"attemptsLeft": PIN_TRIES - failures})
+
+
+def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor, now: datetime) -> None:
+    """Release a locked order's escrow: items less commission and delivery to the vendor, the rest is ours."""
+    move(
+        session,
+        order=order,
+        trigger=trigger,
+        actor=actor,
+        now=now,
+        escrow="release",
+        columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
+    )
+    commission = _COMMISSION.one(session, order_id=order.id)["minor"]
+    share = release_of(order.price, commission_minor=commission)
+    shares = (
+        (accounts.vendor_payable(order.vendor_id), share.vendor_minor),
+        (accounts.PLATFORM_REVENUE, share.platform_minor),
+    )
+    post(
+        session,
+        kind="release",
+        source=f"order:{order.id}",
+        description=f"Escrow of order {order.number} released",
+        postings=[
+            Posting(accounts.ESCROW, "debit", order.total_minor, order.id),
+            *(Posting(account, "credit", minor, order.id) for account, minor in shares if minor),
+        ],
+        now=now,
+    )
+    _COUNT_COMPLETED.run(session, vendor_id=order.vendor_id)
+
+
+def _order_of_vendor(session: Session, *, order_id: UUID, caller: Caller) -> LockedOrder:
+    if _IS_VENDOR.first(session, order_id=order_id, user_id=caller.id) is None:
+        raise NotFoundError("There is no such order.")
+    return lock_order(session, order_id=order_id)
+
+
+def _party(session: Session, *, order_id: UUID, caller: Caller) -> str:
+    if _IS_BUYER.first(session, order_id=order_id, user_id=caller.id) is not None:
+        return "buyer"
+    if _IS_VENDOR.first(session, order_id=order_id, user_id=caller.id) is not None:
+        return "vendor"
+    raise NotFoundError("There is no such order.")
+
+
+def _free_stock(session: Session, order: LockedOrder) -> None:
+    if stock.free(session, quantities=quantities_of(session, order_id=order.id)):
+        drop_cached(session, tags.PRODUCTS)

@@ -1,0 +1,82 @@
+"""What an order costs and who gets what of it: pure arithmetic on kobo."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from marketplace.kernel.money import share_in_basis_points
+
+
+@dataclass(frozen=True, slots=True)
+class Fees:
+    """The platform's fees: the default commission in basis points, and amounts in kobo on an order."""
+
+    commission_bps: int
+    service_fee_minor: int
+    delivery_fee_minor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A priced line; ``commission_bps`` is frozen with it."""
+
+    unit_price_minor: int
+    quantity: int
+    commission_bps: int
+
+    @property
+    def total_minor(self) -> int:
+        """This function will give unit price times quantity."""
+        return self.unit_price_minor * self.quantity
+
+    @property
+    def commission_minor(self) -> int:
+        """This function will give the platform's commission on the line, rounded down."""
+        return share_in_basis_points(self.total_minor, self.commission_bps)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What an order costs, in kobo: total = subtotal + delivery fee + service fee - discount."""
+
+    subtotal_minor: int
+    delivery_fee_minor: int
+    service_fee_minor: int
+    discount_minor: int
+
+    @property
+    def total_minor(self) -> int:
+        """This function will give what the buyer pays."""
+        return self.subtotal_minor + self.delivery_fee_minor + self.service_fee_minor - self.discount_minor
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Who gets what when escrow is released, in kobo; together it is the order's total."""
+
+    vendor_minor: int
+    platform_minor: int
+
+
+def price_of(lines: Sequence[Line], *, fees: Fees, delivered: bool) -> Price:
+    """This function will price an order.
+
+    :param lines: at least one
+    :param fees: the platform's, as they stand when the order is placed
+    :param delivered: whether it is delivered (delivery fee) or picked up (none)
+    """
+    return Price(
+        subtotal_minor=sum(line.total_minor for line in lines),
+        delivery_fee_minor=fees.delivery_fee_minor if delivered else 0,
+        service_fee_minor=fees.service_fee_minor,
+        discount_minor=0,
+    )
+
+
+def release_of(price: Price, *, commission_minor: int) -> Release:
+    """This function will split what escrow holds: items less commission and the delivery fee are the vendor's.
+
+    :param price: the order's
+    :param commission_minor: the sum of its lines' commissions, in kobo
+    """
+    vendor = price.subtotal_minor - commission_minor + price.delivery_fee_minor
+    return Release(vendor_minor=vendor, platform_minor=price.total_minor - vendor)

@@ -1,0 +1,203 @@
+"""Orders as their buyer, their vendor and staff see them."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.money import decimal_text
+from marketplace.kernel.paging import Page, PageRequest, page_of
+from marketplace.orders import states
+from marketplace.orders.pin import delivery_pin
+
+_ORDER = """
+    SELECT o.id, o.number, o.status, s.status AS "escrowStatus", o.buyer_id, b.name AS buyer_name, o.vendor_id,
+        v.display_name, v.slug, v.user_id AS vendor_user_id, o.campus_id AS "campusId",
+        o.checkout_id AS "checkoutId", o.subtotal_minor AS "subtotalMinor",
+        o.delivery_fee_minor AS "deliveryFeeMinor", o.service_fee_minor AS "serviceFeeMinor",
+        o.discount_minor AS "discountMinor", o.total_minor AS total_amount, o.currency,
+        o.shipping_address AS "shippingAddress", o.delivery_method AS "deliveryMethod", o.note,
+        o.tracking_note AS "trackingNote", o.payment_reference, o.payment_status, o.payment_channel,
+        o.pin_counter, o.expires_at AS "expiresAt", o.created_at AS "createdAt", o.paid_at AS "paidAt",
+        o.accepted_at AS "acceptedAt", o.shipped_at AS "shippedAt", o.delivered_at AS "deliveredAt",
+        o.cancelled_at AS "cancelledAt", o.expired_at AS "expiredAt", o.cancelled_by,
+        o.cancellation_reason, o.revision
+    FROM orders o
+    JOIN escrows s ON s.order_id = o.id
+    JOIN profiles b ON b.id = o.buyer_id
+    JOIN vendor_profiles v ON v.id = o.vendor_id
+"""
+_BY_ID = Statement(text(f"{_ORDER} WHERE o.id = :order_id"))
+_OF_BUYER = Statement(
+    text(
+        f"""{_ORDER} WHERE o.buyer_id = :user_id AND (CAST(:status AS text) IS NULL OR o.status = :status)
+        AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :most"""
+    )
+)
+# Unpaid orders are none of the vendor's business yet.
+_OF_VENDOR = Statement(
+    text(
+        f"""{_ORDER} WHERE o.vendor_id = :vendor_id AND o.paid_at IS NOT NULL
+        AND (CAST(:status AS text) IS NULL OR o.status = :status)
+        AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :most"""
+    )
+)
+_ITEMS = Statement(
+    text(
+        """
+        SELECT order_id, product_id AS "productId", title, image_key, unit_price_minor AS "unitPriceMinor",
+            quantity, line_total_minor AS "lineTotalMinor", commission_bps AS "commissionBps"
+        FROM order_items WHERE order_id = ANY(:order_ids) ORDER BY order_id, position
+        """
+    )
+)
+_EVENTS = Statement(
+    text(
+        """
+        SELECT order_id AS "orderId", from_status AS "from", to_status AS "to", trigger, actor, at, note
+        FROM order_events WHERE order_id = :order_id ORDER BY id
+        """
+    )
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """What an order's view is made with: the address of pictures, and the key of delivery PINs."""
+
+    media_base_url: str
+    pin_key: str
+
+
+def order_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -> dict[str, Any]:
+    """This function will give an order as its caller sees it.
+
+    :param order_id: the order's
+    :param caller: its buyer, its vendor once it is paid, or staff (a campus rep: of their campus)
+    :param view: what views are made with
+    :raises NotFoundError: there is no such order, or the caller is none of these
+    """
+    row = _BY_ID.first(session, order_id=order_id)
+    roles = _roles(row, caller) if row else []
+    if row is None or not roles:
+        raise NotFoundError("There is no such order.")
+    return _views(session, [row], roles_of=lambda _row: roles, view=view)[0]
+
+
+def orders_of_buyer(
+    session: Session, *, caller: Caller, status: str | None, page: PageRequest, view: View
+) -> Page:
+    """This function will list what somebody has ordered, the latest first.
+
+    :param caller: the buyer
+    :param status: one status, or none for all
+    :param page: how many, and after which
+    :param view: what views are made with
+    """
+    rows = _OF_BUYER.all(session, user_id=caller.id, status=status, after=_after(page), most=page.limit + 1)
+    return _page(session, rows, page=page, role="buyer", view=view)
+
+
+def orders_of_vendor(
+    session: Session, *, vendor_id: UUID, status: str | None, page: PageRequest, view: View
+) -> Page:
+    """This function will list the paid orders of a store, the latest first.
+
+    :param vendor_id: the store's
+    :param status: one status, or none for all
+    :param page: how many, and after which
+    :param view: what views are made with
+    """
+    rows = _OF_VENDOR.all(
+        session, vendor_id=vendor_id, status=status, after=_after(page), most=page.limit + 1
+    )
+    return _page(session, rows, page=page, role="vendor", view=view)
+
+
+def items_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -> list[dict[str, Any]]:
+    """This function will list an order's items.
+
+    :raises NotFoundError: there is no such order in the caller's scope
+    """
+    items: list[dict[str, Any]] = order_for(session, order_id=order_id, caller=caller, view=view)["items"]
+    return items
+
+
+def events_for(session: Session, *, order_id: UUID, caller: Caller) -> list[dict[str, Any]]:
+    """This function will list an order's trail, the earliest first.
+
+    :raises NotFoundError: there is no such order in the caller's scope
+    """
+    row = _BY_ID.first(session, order_id=order_id)
+    if row is None or not _roles(row, caller):
+        raise NotFoundError("There is no such order.")
+    return _EVENTS.all(session, order_id=order_id)
+
+
+def _roles(row: dict[str, Any], caller: Caller) -> list[str]:
+    """Tell what the caller is to an order: several at once, one, or nothing."""
+    roles = []
+    if row["buyer_id"] == caller.id:
+        roles.append("buyer")
+    if row["vendor_user_id"] == caller.id and row["paidAt"] is not None:
+        roles.append("vendor")
+    if caller.is_staff and (caller.staff_role != "campus_rep" or caller.campus_id == row["campusId"]):
+        roles.append("staff")
+    return roles
+
+
+def _after(page: PageRequest) -> UUID | None:
+    return UUID(page.position[0]) if page.position else None
+
+
+def _page(session: Session, rows: list[dict[str, Any]], *, page: PageRequest, role: str, view: View) -> Page:
+    found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+    views = _views(session, found.items, roles_of=lambda _row: [role], view=view)
+    return Page(views, found.limit, found.next_position)
+
+
+def _views(
+    session: Session, rows: list[dict[str, Any]], *, roles_of: Any, view: View
+) -> list[dict[str, Any]]:
+    items: dict[UUID, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
+    if rows:
+        for item in _ITEMS.all(session, order_ids=list(items)):
+            key = item.pop("image_key")
+            item["imageUrl"] = f"{view.media_base_url}/{key}" if key else None
+            items[item.pop("order_id")].append(item)
+    return [_view(row, items=items[row["id"]], roles=roles_of(row), view=view) for row in rows]
+
+
+def _view(
+    row: dict[str, Any], *, items: list[dict[str, Any]], roles: list[str], view: View
+) -> dict[str, Any]:
+    """Shape a row; the total in naira is written as digits, since floats never touch money."""
+    shown = dict(row)
+    buyer_name, vendor_name, slug = shown.pop("buyer_name"), shown.pop("display_name"), shown.pop("slug")
+    shown["buyer"] = {"id": shown.pop("buyer_id"), "name": buyer_name}
+    shown["vendor"] = {"id": shown.pop("vendor_id"), "displayName": vendor_name, "slug": slug}
+    del shown["vendor_user_id"]
+    reference, status, channel = (shown.pop(f"payment_{name}") for name in ("reference", "status", "channel"))
+    shown["payment"] = (
+        {"reference": reference, "status": status, "channel": channel, "paidAt": row["paidAt"]}
+        if reference
+        else None
+    )
+    by, reason = shown.pop("cancelled_by"), shown.pop("cancellation_reason")
+    shown["cancellation"] = {"by": by, "reason": reason, "at": row["cancelledAt"]} if by else None
+    counter = shown.pop("pin_counter")
+    shows_pin = "buyer" in roles and row["status"] in states.PIN_VISIBLE
+    shown["deliveryPin"] = (
+        delivery_pin(key=view.pin_key, order_id=row["id"], counter=counter) if shows_pin else None
+    )
+    shown["deliveryStatus"] = states.DELIVERY_STATUS[row["status"]]
+    shown["total"] = orjson.Fragment(decimal_text(row["total_amount"]))
+    shown["items"] = items
+    shown["nextActions"] = states.ORDER.triggers_for(row["status"], roles)
+    return shown

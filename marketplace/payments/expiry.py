@@ -1,0 +1,132 @@
+"""The sweep of abandoned checkouts: nobody's order expires before the gateway was asked."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Database, Statement
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.orders import operations as orders
+from marketplace.orders import states as order_states
+from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments import states
+from marketplace.payments.charges import apply_charge
+from marketplace.providers.gateway import Charge, PaymentGateway
+
+_log = structlog.get_logger(__name__)
+
+_BATCH = 100
+_MAX_BATCHES = 20
+# The gateway is still at work on these: the buyer may have paid already.
+_UNDECIDED = frozenset({"pending", "ongoing", "processing", "queued"})
+
+_DUE = Statement(
+    text(
+        """
+        SELECT o.id, o.expires_at, coalesce(
+            (SELECT array_agg(i.reference ORDER BY i.id) FROM payment_allocations a
+                JOIN payment_intents i ON i.id = a.intent_id
+                WHERE a.order_id = o.id AND (i.authorization_url IS NOT NULL OR i.opening_until IS NOT NULL)),
+            '{}') AS references
+        FROM orders o
+        WHERE o.status = 'pending_payment' AND o.expires_at <= :now
+            AND o.payment_status IS DISTINCT FROM 'quarantined'
+            AND (o.expires_at, o.id) > (:after_time, :after_id)
+        ORDER BY o.expires_at, o.id LIMIT :most
+        """
+    )
+)
+_ABANDON_INTENTS = Statement(
+    text(
+        """
+        WITH given_up AS (
+            UPDATE payment_allocations SET live = false WHERE order_id = :order_id AND live RETURNING intent_id
+        )
+        UPDATE payment_intents i SET status = :status, updated_at = :now
+        FROM given_up WHERE i.id = given_up.intent_id AND i.status IN ('initialized', 'pending', 'failed')
+            AND NOT EXISTS (SELECT FROM payment_allocations a JOIN orders o ON o.id = a.order_id
+                WHERE a.intent_id = i.id AND a.order_id <> :order_id AND o.status = 'pending_payment')
+        """
+    )
+)
+
+
+@dataclass
+class Sweep:
+    """What a sweep did."""
+
+    expired: int = 0
+    paid: int = 0
+    undecided: int = 0
+    gateway_down: bool = False
+
+
+def sweep_abandoned_checkouts(
+    database: Database, gateway: PaymentGateway, *, fee_bearer: str, now: datetime
+) -> Sweep:
+    """This function will end the orders that nobody paid in time, having asked the gateway about each.
+
+    A charge that settled without our being told is applied instead. While the gateway does not answer,
+    nothing that was taken to it expires. At most 2,000 orders are looked at in one sweep.
+
+    :param fee_bearer: ``platform`` or ``customer``
+    :param now: orders whose time was over by then are due
+    :return: what was done
+    """
+    done = Sweep()
+    after = (datetime.min.replace(tzinfo=now.tzinfo), UUID(int=0))
+    for _ in range(_MAX_BATCHES):
+        with database.reading() as session:
+            due = _DUE.all(session, now=now, after_time=after[0], after_id=after[1], most=_BATCH)
+        for row in due:
+            _decide(database, gateway, done, row["id"], row["references"], fee_bearer=fee_bearer, now=now)
+        if len(due) < _BATCH:
+            return done
+        after = (due[-1]["expires_at"], due[-1]["id"])
+    return done
+
+
+def _decide(
+    database: Database,
+    gateway: PaymentGateway,
+    done: Sweep,
+    order_id: UUID,
+    references: list[str],
+    *,
+    fee_bearer: str,
+    now: datetime,
+) -> None:
+    if references and done.gateway_down:
+        return
+    try:
+        charges = [charge for reference in references if (charge := gateway.charge(reference)) is not None]
+    except ProviderUnavailableError:
+        done.gateway_down = True
+        return
+    settled = [charge for charge in charges if charge.settled]
+    if settled:
+        for charge in settled:
+            database.in_transaction(_apply, charge, fee_bearer, now)
+        done.paid += 1
+    elif any(charge.status in _UNDECIDED for charge in charges):
+        done.undecided += 1
+    elif database.in_transaction(_expire, order_id, now):
+        done.expired += 1
+
+
+def _apply(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> None:
+    outcome = apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
+    _log.info("charge found by sweep", reference=charge.reference, outcome=outcome.value)
+
+
+def _expire(session: Session, order_id: UUID, now: datetime) -> bool:
+    order = lock_order(session, order_id=order_id)
+    if order.status != order_states.PENDING_PAYMENT or order.payment_status == states.QUARANTINED:
+        return False
+    orders.expire(session, order=order, actor=SYSTEM, now=now)
+    _ABANDON_INTENTS.run(session, order_id=order_id, status=states.ABANDONED, now=now)
+    return True

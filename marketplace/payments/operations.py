@@ -1,0 +1,260 @@
+"""Payment intents: made, opened at the gateway, verified."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, NotFoundError
+from marketplace.orders import states as order_states
+from marketplace.orders.transitions import LockedOrder, lock_orders
+from marketplace.payments import states
+from marketplace.payments.charges import apply_charge
+from marketplace.providers.gateway import Charge, PaymentPage
+
+# Longer than the gateway may take to answer: a claim that ran out was left by somebody who died.
+OPENING_FOR = timedelta(seconds=45)
+
+_ORDER_OF_BUYER = Statement(text("SELECT id FROM orders WHERE id = :order_id AND buyer_id = :buyer_id"))
+_ORDERS_OF_CHECKOUT = Statement(
+    text("SELECT id FROM orders WHERE checkout_id = :checkout_id AND buyer_id = :buyer_id LIMIT 100")
+)
+_ORDERS_OF_REFERENCE = Statement(
+    text(
+        """
+        SELECT a.order_id AS id FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
+        WHERE i.reference = :reference AND i.buyer_id = :buyer_id
+        """
+    )
+)
+_INTENT = """
+    SELECT i.id, i.reference, i.buyer_id, i.checkout_id, i.amount_minor, i.status, i.authorization_url,
+        i.access_code, i.opening_until, i.callback_url
+    FROM payment_intents i
+"""
+_LIVE = Statement(
+    text(
+        f"""{_INTENT} WHERE EXISTS (
+            SELECT FROM payment_allocations a WHERE a.intent_id = i.id AND a.live AND a.order_id = ANY(:order_ids)
+        ) FOR NO KEY UPDATE"""
+    )
+)
+_BY_REFERENCE = Statement(text(f"{_INTENT} WHERE i.reference = :reference FOR NO KEY UPDATE"))
+_INSERT = Statement(
+    text(
+        """
+        WITH intent AS (
+            INSERT INTO payment_intents
+                (buyer_id, checkout_id, amount_minor, status, callback_url, created_at, updated_at)
+            VALUES (:buyer_id, :checkout_id, :amount_minor, :status, :callback_url, :now, :now)
+            RETURNING id, reference
+        ), allocated AS (
+            INSERT INTO payment_allocations (intent_id, order_id, amount_minor)
+            SELECT intent.id, a.order_id, a.amount_minor
+            FROM intent, unnest(CAST(:order_ids AS uuid[]), CAST(:amounts AS bigint[])) AS a (order_id, amount_minor)
+        ), shown AS (
+            UPDATE orders SET payment_reference = intent.reference, payment_status = :status
+            FROM intent WHERE orders.id = ANY(:order_ids)
+        )
+        SELECT id, reference FROM intent
+        """
+    )
+)
+_CLAIM = Statement(text("UPDATE payment_intents SET opening_until = :until WHERE id = :intent_id"))
+_RECORD = Statement(
+    text(
+        """
+        WITH shown AS (
+            UPDATE orders SET payment_status = 'pending' FROM payment_allocations a
+            WHERE a.intent_id = :intent_id AND a.live AND orders.id = a.order_id
+                AND orders.status = 'pending_payment'
+        )
+        UPDATE payment_intents SET status = 'pending', authorization_url = :url, access_code = :access_code,
+            opening_until = NULL, updated_at = :now
+        WHERE id = :intent_id AND status IN ('initialized', 'pending')
+        """
+    )
+)
+_GIVE_UP = Statement(
+    text(
+        """
+        WITH freed AS (UPDATE payment_allocations SET live = false WHERE intent_id = :intent_id)
+        UPDATE payment_intents SET status = :status, opening_until = NULL, updated_at = :now
+        WHERE id = :intent_id AND status IN ('initialized', 'pending', 'failed')
+        """
+    )
+)
+_STATUS = Statement(
+    text(
+        """
+        SELECT i.reference, i.status, i.amount_minor AS "amountMinor", i.currency, i.channel,
+            i.settled_at AS "paidAt",
+            (SELECT json_agg(json_build_object('id', o.id, 'number', o.number, 'status', o.status) ORDER BY o.id)
+                FROM payment_allocations a JOIN orders o ON o.id = a.order_id WHERE a.intent_id = i.id) AS orders
+        FROM payment_intents i WHERE i.reference = :reference
+        """
+    )
+)
+
+
+class NotPayableError(ConflictError):
+    """The order does not wait for payment."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be paid: an order, a checkout, or what a reference was made for."""
+
+    order_id: UUID | None = None
+    checkout_id: UUID | None = None
+    reference: str | None = None
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A live payment intent; its row was locked when it was read."""
+
+    id: UUID
+    reference: str
+    buyer_id: UUID
+    checkout_id: UUID | None
+    amount_minor: int
+    status: str
+    authorization_url: str | None
+    access_code: str | None
+    opening_until: datetime | None
+    callback_url: str | None
+    order_ids: tuple[UUID, ...]
+
+    @property
+    def page(self) -> PaymentPage | None:
+        """This function will give the payment page, if it was opened."""
+        if self.authorization_url is None or self.access_code is None:
+            return None
+        return PaymentPage(self.authorization_url, self.access_code)
+
+
+def ensure_intent(
+    session: Session, *, buyer_id: UUID, target: Target, callback_url: str | None, now: datetime
+) -> Intent:
+    """This function will give the live intent of what is to be paid, made now if there is none.
+
+    :param buyer_id: who pays
+    :param target: what for
+    :param callback_url: where the payment page sends the buyer afterwards
+    :param now: the time of the request
+    :raises NotFoundError: it is not the buyer's
+    :raises NotPayableError: it is paid, over, out of time, or its money is held back
+    """
+    payable = _payable_orders(session, buyer_id=buyer_id, target=target, now=now)
+    order_ids = tuple(order.id for order in payable)
+    live = _LIVE.first(session, order_ids=list(order_ids))
+    if live is not None:
+        if live["status"] == states.QUARANTINED:
+            raise NotPayableError("A payment for this is held back; our finance officers look into it.")
+        return Intent(**live, order_ids=order_ids)
+    _INSERT.one(
+        session,
+        buyer_id=buyer_id,
+        checkout_id=target.checkout_id,
+        amount_minor=sum(order.total_minor for order in payable),
+        status=states.INTENT.initial,
+        callback_url=callback_url,
+        order_ids=list(order_ids),
+        amounts=[order.total_minor for order in payable],
+        now=now,
+    )
+    return Intent(**_LIVE.one(session, order_ids=list(order_ids)), order_ids=order_ids)
+
+
+def claim_opening(session: Session, *, intent: Intent, now: datetime) -> bool:
+    """This function will claim the opening of an intent's page, so that one caller alone asks the gateway.
+
+    :param intent: locked in this transaction
+    :return: whether it is ours to open; otherwise somebody else is at it
+    """
+    if intent.opening_until is not None and intent.opening_until > now:
+        return False
+    _CLAIM.run(session, intent_id=intent.id, until=now + OPENING_FOR)
+    return True
+
+
+def release_opening(session: Session, *, intent_id: UUID) -> None:
+    """This function will give a claim back, the gateway not having answered."""
+    _CLAIM.run(session, intent_id=intent_id, until=None)
+
+
+def abandon(session: Session, *, intent_id: UUID, now: datetime) -> None:
+    """This function will give an intent up, so that its orders can have another."""
+    _GIVE_UP.run(session, intent_id=intent_id, status=states.ABANDONED, now=now)
+
+
+def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> dict[str, Any]:
+    """This function will keep the page that the gateway opened, and give it as clients see it."""
+    _RECORD.run(
+        session, intent_id=intent.id, url=page.authorization_url, access_code=page.access_code, now=now
+    )
+    return {
+        "reference": intent.reference,
+        "authorizationUrl": page.authorization_url,
+        "accessCode": page.access_code,
+        "amountMinor": intent.amount_minor,
+    }
+
+
+def settle(
+    session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime
+) -> dict[str, Any]:
+    """This function will apply what the gateway told of a reference, and give the payment's state.
+
+    :param reference: ours
+    :param charge: none if the gateway does not know the reference
+    :param fee_bearer: ``platform`` or ``customer``
+    :return: the payment as clients see it
+    """
+    if charge is not None and charge.settled:
+        apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
+    elif charge is not None and charge.status == "failed":
+        note_failed(session, reference=reference, now=now)
+    return _STATUS.one(session, reference=reference)
+
+
+def note_failed(session: Session, *, reference: str, now: datetime) -> None:
+    """This function will note that an attempt to pay failed; the orders can have another."""
+    intent = _BY_REFERENCE.one(session, reference=reference)
+    _GIVE_UP.run(session, intent_id=intent["id"], status=states.FAILED, now=now)
+
+
+def own_reference(session: Session, *, buyer_id: UUID, reference: str) -> str:
+    """This function will make sure that a reference is the buyer's.
+
+    :raises NotFoundError: it is not
+    """
+    if not _ORDERS_OF_REFERENCE.all(session, reference=reference, buyer_id=buyer_id):
+        raise NotFoundError("There is no such payment.")
+    return reference
+
+
+def _payable_orders(session: Session, *, buyer_id: UUID, target: Target, now: datetime) -> list[LockedOrder]:
+    if target.reference is not None:
+        rows = _ORDERS_OF_REFERENCE.all(session, reference=target.reference, buyer_id=buyer_id)
+    elif target.checkout_id is not None:
+        rows = _ORDERS_OF_CHECKOUT.all(session, checkout_id=target.checkout_id, buyer_id=buyer_id)
+    else:
+        rows = _ORDER_OF_BUYER.all(session, order_id=target.order_id, buyer_id=buyer_id)
+    if not rows:
+        raise NotFoundError("There is no such order to pay.")
+    locked = lock_orders(session, order_ids=[row["id"] for row in rows])
+    payable = [
+        order for order in locked if order.status == order_states.PENDING_PAYMENT and order.expires_at > now
+    ]
+    if not payable:
+        states_shown = ", ".join(sorted({order.status for order in locked}))
+        raise NotPayableError(
+            f"The order is {states_shown}, or its time to pay is over; paying takes pending_payment."
+        )
+    return payable

@@ -1,0 +1,1 @@
+"""Huey only: tasks take ids, open a transaction and call the domain."""

@@ -1,0 +1,51 @@
+"""The four queues, each its own Huey on Redis with its own worker process; messages are JSON, never pickles."""
+
+from datetime import datetime
+from typing import Any
+
+import orjson
+from huey import RedisHuey
+from huey.registry import Message
+from huey.serializer import Serializer
+from redis import ConnectionPool
+
+NOTIFICATIONS = "notifications"
+WEBHOOKS = "webhooks"
+ESCROW_RECONCILIATION = "escrow-reconciliation"
+AI_MODERATION = "ai-moderation"
+NAMES = (NOTIFICATIONS, WEBHOOKS, ESCROW_RECONCILIATION, AI_MODERATION)
+
+_CONNECT_TIMEOUT_SECONDS = 0.25
+# A worker waits a second for a message, so an answer may take longer than that.
+_ANSWER_TIMEOUT_SECONDS = 3.0
+_TIMES = ("eta", "expires_resolved")
+
+
+class JsonSerializer(Serializer):  # type: ignore[misc]
+    """Writes Huey's messages as JSON: what a queue holds can be read, and can't run code."""
+
+    def _serialize(self, data: Any) -> bytes:
+        return orjson.dumps(data._asdict() if isinstance(data, Message) else data)
+
+    def _deserialize(self, data: bytes) -> Any:
+        fields = orjson.loads(data)
+        if not isinstance(fields, dict) or not fields.keys() <= set(Message._fields):
+            return fields
+        for name in _TIMES:
+            if fields.get(name):
+                fields[name] = datetime.fromisoformat(fields[name])
+        return Message(**fields)
+
+
+def make_queue(name: str, redis_url: str) -> RedisHuey:
+    """This function will make a queue; nothing is connected to until it is used.
+
+    :param name: one of NAMES
+    :param redis_url: the server that holds it
+    """
+    pool = ConnectionPool.from_url(
+        redis_url,
+        socket_connect_timeout=_CONNECT_TIMEOUT_SECONDS,
+        socket_timeout=_ANSWER_TIMEOUT_SECONDS,
+    )
+    return RedisHuey(name, results=False, utc=True, serializer=JsonSerializer(), connection_pool=pool)

@@ -1,0 +1,124 @@
+"""From rows to Huey and back: nudges after commits, and what a worker does with a row.
+
+Huey hands a message out at most once. The rows make it at least once: whatever a lost message or a killed
+worker leaves behind is taken up by the sweeps, and the rows' locks and unique keys make the effect exactly
+once.
+"""
+
+import random
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import UUID
+
+import redis
+import structlog
+from huey import RedisHuey
+
+from marketplace.infra import nudges, outbox
+from marketplace.infra.outbox import Handler
+from marketplace.services import Services
+from marketplace.webhooks import operations as webhooks
+from tasks import queues
+from tasks.catalog import HANDLERS as CATALOG_HANDLERS
+
+_log = structlog.get_logger(__name__)
+
+HANDLERS: Mapping[str, Handler] = {**CATALOG_HANDLERS}
+SWEEP_BATCH = 500
+_DOWN_SECONDS = 1.0
+
+
+class Relay:
+    """The queues of one process, and the one kind of message that they carry: a row's id."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.queues: dict[str, RedisHuey] = {
+            name: queues.make_queue(name, services.settings.redis_url) for name in queues.NAMES
+        }
+        self._run = {name: queue.task(name="run_row")(self.run_row) for name, queue in self.queues.items()}
+        self._down_until = 0.0
+
+    def nudge(self, queue: str, table: str, row_id: UUID, *, delay_seconds: float = 0) -> None:
+        """This function will tell a queue that a committed row waits for it.
+
+        It never raises: while the queue's server is gone, rows wait for the sweep.
+        """
+        if time.monotonic() < self._down_until:
+            return
+        try:
+            arguments = (queue, table, str(row_id))
+            if delay_seconds:
+                self._run[queue].schedule(arguments, delay=delay_seconds)
+            else:
+                self._run[queue](*arguments)
+        except (redis.RedisError, OSError) as error:
+            self._down_until = time.monotonic() + _DOWN_SECONDS
+            _log.warning("queue not nudged", queue=queue, error=type(error).__name__)
+
+    def run_row(self, queue: str, table: str, row_id: str) -> None:
+        """This function will do what a row asks for; a worker calls it.
+
+        :param queue: the queue that the message came by
+        :param table: ``inbox`` or ``outbox``
+        :param row_id: the row's id
+        """
+        if table == nudges.INBOX:
+            self._run_inbox(queue, UUID(row_id))
+        else:
+            self._run_outbox(queue, UUID(row_id))
+
+    def sweep_inbox(self, now: datetime) -> int:
+        """This function will process the inbox rows that are due, and tell how many they were."""
+        with self._services.database.reading() as session:
+            due = webhooks.due_events(session, now=now, most=SWEEP_BATCH)
+        for row_id in due:
+            self._run_inbox(queues.WEBHOOKS, row_id)
+        return len(due)
+
+    def sweep_outbox(self, now: datetime) -> int:
+        """This function will hand the outbox rows that are due to their queues, and tell how many they were."""
+        count = 0
+        for queue in queues.NAMES:
+            with self._services.database.reading() as session:
+                due = outbox.due_events(session, queue=queue, now=now, most=SWEEP_BATCH)
+            for row_id in due:
+                self.nudge(queue, nudges.OUTBOX, row_id)
+            count += len(due)
+        return count
+
+    def _run_inbox(self, queue: str, row_id: UUID) -> None:
+        result = webhooks.process(
+            self._services.database,
+            inbox_id=row_id,
+            fee_bearer=self._services.settings.gateway_fee_bearer,
+            now=self._services.clock(),
+            random=random.random,
+        )
+        if result is not None and result.due_at is not None:
+            self._nudge_again(queue, nudges.INBOX, row_id, result.due_at)
+
+    def _run_outbox(self, queue: str, row_id: UUID) -> None:
+        database, now = self._services.database, self._services.clock()
+        try:
+            database.in_transaction(outbox.run_event, event_id=row_id, handlers=HANDLERS, now=now)
+        except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
+            _log.exception("outbox event failed", eventId=str(row_id))
+            described = type(error).__name__
+            due_at = database.in_transaction(outbox.note_failure, event_id=row_id, error=described, now=now)
+            if due_at is not None:
+                self._nudge_again(queue, nudges.OUTBOX, row_id, due_at)
+
+    def _nudge_again(self, queue: str, table: str, row_id: UUID, due_at: datetime) -> None:
+        delay = (due_at - self._services.clock()).total_seconds()
+        self.nudge(queue, table, row_id, delay_seconds=max(delay, 0) + 0.05)
+
+
+def connect_nudges(relay: Relay) -> None:
+    """This function will have this process's commits nudge the queues."""
+
+    def tell(queue: str, table: str, row_id: UUID) -> None:
+        relay.nudge(queue, table, row_id)
+
+    nudges.set_nudge(tell)

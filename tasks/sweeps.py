@@ -1,0 +1,126 @@
+"""The periodic tasks, in one table: what runs, on which queue, and when."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import structlog
+from huey import crontab
+
+from marketplace.idempotency import operations as idempotency
+from marketplace.ledger import queries as ledger
+from marketplace.payments.expiry import sweep_abandoned_checkouts
+from marketplace.services import Services
+from tasks import queues
+from tasks.relay import Relay
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class PeriodicTask:
+    """A periodic task; ``minutes`` and ``hours`` are those of a crontab."""
+
+    name: str
+    purpose: str
+    queue: str
+    run: Callable[[Services, Relay, datetime], Any]
+    minutes: str = "*"
+    hours: str = "*"
+
+
+def _expire_checkouts(services: Services, _relay: Relay, now: datetime) -> Any:
+    return sweep_abandoned_checkouts(
+        services.database, services.gateway, fee_bearer=services.settings.gateway_fee_bearer, now=now
+    )
+
+
+def _relay_inbox(_services: Services, relay: Relay, now: datetime) -> Any:
+    return relay.sweep_inbox(now)
+
+
+def _relay_outbox(_services: Services, relay: Relay, now: datetime) -> Any:
+    return relay.sweep_outbox(now)
+
+
+def _check_invariants(services: Services, _relay: Relay, _now: datetime) -> Any:
+    with services.database.reading() as session:
+        violations = ledger.verify(session)
+    for violation in violations:
+        _log.error("books broken", severity="SEV-1", rule=violation.rule, rows=violation.rows)
+    return len(violations)
+
+
+def _purge_idempotency_keys(services: Services, _relay: Relay, now: datetime) -> Any:
+    return services.database.in_transaction(idempotency.purge, now=now)
+
+
+PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
+    PeriodicTask(
+        "expire-checkouts",
+        "Ends orders that nobody paid in time, having asked the gateway first",
+        queues.ESCROW_RECONCILIATION,
+        _expire_checkouts,
+    ),
+    PeriodicTask(
+        "relay-inbox", "Processes webhooks that a lost message left behind", queues.WEBHOOKS, _relay_inbox
+    ),
+    PeriodicTask(
+        "relay-outbox",
+        "Hands on work that a lost message left behind",
+        queues.NOTIFICATIONS,
+        _relay_outbox,
+    ),
+    PeriodicTask(
+        "check-invariants",
+        "Checks that the books are whole",
+        queues.ESCROW_RECONCILIATION,
+        _check_invariants,
+        minutes="7",
+    ),
+    PeriodicTask(
+        "purge-idempotency-keys",
+        "Deletes idempotency keys after their 24 hours",
+        queues.ESCROW_RECONCILIATION,
+        _purge_idempotency_keys,
+        minutes="37",
+    ),
+)
+
+
+class UnknownPeriodicTaskError(LookupError):
+    """There is no periodic task of that name; the message names those that there are."""
+
+
+def run_now(name: str, services: Services, relay: Relay, *, now: datetime) -> Any:
+    """This function will run a periodic task once, as of a time.
+
+    :param name: of PERIODIC_TASKS
+    :param now: the time that it takes for now
+    :return: what it did
+    :raises UnknownPeriodicTaskError: there is none of that name
+    """
+    for task in PERIODIC_TASKS:
+        if task.name == name:
+            result = task.run(services, relay, now)
+            _log.info("periodic task ran", task=name, result=str(result))
+            return result
+    raise UnknownPeriodicTaskError(f"{name} is none of {', '.join(task.name for task in PERIODIC_TASKS)}")
+
+
+def schedule(queue: str, services: Services, relay: Relay) -> None:
+    """This function will have a queue's worker run the periodic tasks of that queue."""
+    for task in PERIODIC_TASKS:
+        if task.queue == queue:
+            when = crontab(minute=task.minutes, hour=task.hours, strict=True)
+            relay.queues[queue].periodic_task(when, name=task.name.replace("-", "_"))(
+                _due(task, services, relay)
+            )
+
+
+def _due(task: PeriodicTask, services: Services, relay: Relay) -> Callable[[], None]:
+    def run() -> None:
+        run_now(task.name, services, relay, now=services.clock())
+
+    return run
