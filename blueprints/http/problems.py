@@ -91,6 +91,7 @@ def register(app: Flask) -> None:
 
     @app.errorhandler(MarketplaceError)
     def _known(error: MarketplaceError) -> Response:
+        _count_if_uncounted(exchange())
         return problem_response(error)
 
     @app.errorhandler(HTTPException)
@@ -113,6 +114,7 @@ def register(app: Flask) -> None:
     @app.errorhandler(Exception)
     def _unforeseen(error: Exception) -> Response:
         sentry_sdk.capture_exception(error)
+        _count_if_uncounted(exchange())
         _log.error("unhandled error", correlationId=correlation_id(), exc_info=error)
         return problem_response(InternalError("Something went wrong on our side; it was reported."))
 
@@ -129,6 +131,12 @@ def register(app: Flask) -> None:
         return Response(
             render_template("error.html", code=code, entry=entry), content_type="text/html; charset=utf-8"
         )
+
+
+def _count_if_uncounted(current: Exchange) -> None:
+    """Count a request that failed before its limit was looked at, since its headers stand on errors too."""
+    if current.quota is None and current.contract is not None:
+        limits.note(current, contract=current.contract)
 
 
 def _translated(error: HTTPException) -> MarketplaceError:

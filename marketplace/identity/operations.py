@@ -23,7 +23,10 @@ _CREATE = Statement(
 _CAMPUS_OF_DOMAIN = Statement(
     select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == bindparam("domain"))
 )
-_LOCK_PROFILE = Statement(select(Profile.id).where(Profile.id == bindparam("user_id")).with_for_update())
+# Not FOR UPDATE: rows that refer to the profile can be written meanwhile.
+_LOCK_PROFILE = Statement(
+    select(Profile.id).where(Profile.id == bindparam("user_id")).with_for_update(key_share=True)
+)
 
 
 def create_profile(
@@ -52,6 +55,11 @@ def create_profile(
     )
 
 
+def lock_profile(session: Session, *, user_id: UUID) -> None:
+    """This function will have changes to what somebody keeps (addresses, cart) come one after the other."""
+    _LOCK_PROFILE.run(session, user_id=user_id)
+
+
 def update_profile(
     session: Session, *, user_id: UUID, changes: dict[str, Any], now: datetime
 ) -> dict[str, Any]:
@@ -77,14 +85,16 @@ def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now:
     :return: the address
     :raises ConflictError: there are as many as an address book takes
     """
-    _LOCK_PROFILE.run(session, user_id=user_id)
+    lock_profile(session, user_id=user_id)
     count = queries.count_addresses(session, user_id=user_id)
     if count >= MAX_ADDRESSES:
         raise ConflictError(f"An account has at most {MAX_ADDRESSES} addresses; remove one first.")
-    is_default = bool(fields.pop("is_default", False)) or count == 0
+    is_default = bool(fields.get("is_default")) or count == 0
     if is_default:
         _unset_default(session, user_id=user_id)
-    address = Address(**fields, user_id=user_id, is_default=is_default, created_at=now, updated_at=now)
+    # The fields are copied, not changed: a transaction that is tried again is given the same ones.
+    columns = fields | {"is_default": is_default}
+    address = Address(**columns, user_id=user_id, created_at=now, updated_at=now)
     session.add(address)
     session.flush()
     return queries.address_of(session, user_id=user_id, address_id=address.id)
@@ -118,7 +128,7 @@ def remove_address(session: Session, *, user_id: UUID, address_id: UUID, now: da
 
 
 def _own_address(session: Session, *, user_id: UUID, address_id: UUID) -> Address:
-    _LOCK_PROFILE.run(session, user_id=user_id)
+    lock_profile(session, user_id=user_id)
     address = session.scalar(
         select(Address).where(
             Address.id == address_id, Address.user_id == user_id, Address.deleted_at.is_(None)

@@ -15,6 +15,7 @@ from sqlalchemy import ARRAY, TIMESTAMP, BigInteger, Connection, MetaData, Text,
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sqlalchemy.sql.elements import ClauseElement
 
@@ -24,6 +25,8 @@ TRANSACTION_TRIES = 3
 _RETRYABLE = frozenset({"40001", "40P01"})  # serialization failure, deadlock detected
 # Connection exceptions, shutdowns and start-up: the server is away, not the statement wrong.
 _UNAVAILABLE_CLASSES = ("08", "57P", "53")
+# A lock or an answer was waited for longer than a request may wait.
+_OVERLOADED = frozenset({"55P03", "57014"})
 
 STALE_CONTENT = "drop_stale_content"  # in a session's info: what drops cached content after its commit
 
@@ -151,7 +154,11 @@ class Database:
     def _availability(self) -> Iterator[None]:
         try:
             yield
+        except PoolTimeoutError as error:
+            raise ServiceUnavailableError("The database is too busy.", retry_after_seconds=5) from error
         except (DBAPIError, psycopg2.Error) as error:
+            if sqlstate(error) in _OVERLOADED:
+                raise ServiceUnavailableError("The database is too busy.", retry_after_seconds=5) from error
             if not is_unavailable(error):
                 raise
             # What the pools keep is as dead as the connection that failed: the next caller gets a new one.

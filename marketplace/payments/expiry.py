@@ -55,11 +55,29 @@ _ABANDON_INTENTS = Statement(
 )
 
 
+# A cancelled order's page may still be open at the gateway; should it be paid, the charge is held back.
+_ABANDON_ORPHANS = Statement(
+    text(
+        """
+        WITH orphans AS (
+            UPDATE payment_allocations a SET live = false FROM orders o
+            WHERE o.id = a.order_id AND a.live AND o.status IN ('cancelled', 'expired') RETURNING a.intent_id
+        )
+        UPDATE payment_intents i SET status = :status, updated_at = :now
+        FROM orphans WHERE i.id = orphans.intent_id AND i.status IN ('initialized', 'pending', 'failed')
+            AND NOT EXISTS (SELECT FROM payment_allocations a JOIN orders o ON o.id = a.order_id
+                WHERE a.intent_id = i.id AND o.status = 'pending_payment')
+        """
+    )
+)
+
+
 @dataclass
 class Sweep:
     """What a sweep did."""
 
     expired: int = 0
+    abandoned: int = 0
     paid: int = 0
     undecided: int = 0
     gateway_down: bool = False
@@ -77,7 +95,7 @@ def sweep_abandoned_checkouts(
     :param now: orders whose time was over by then are due
     :return: what was done
     """
-    done = Sweep()
+    done = Sweep(abandoned=database.in_transaction(_abandon_orphans, now))
     after = (datetime.min.replace(tzinfo=now.tzinfo), UUID(int=0))
     for _ in range(_MAX_BATCHES):
         with database.reading() as session:
@@ -88,6 +106,10 @@ def sweep_abandoned_checkouts(
             return done
         after = (due[-1]["expires_at"], due[-1]["id"])
     return done
+
+
+def _abandon_orphans(session: Session, now: datetime) -> int:
+    return _ABANDON_ORPHANS.run(session, status=states.ABANDONED, now=now)
 
 
 def _decide(

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import AuditActor, record
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
 from marketplace.payments.charges import UnknownReferenceError, apply_charge
 from marketplace.providers.gateway import Charge, MalformedChargeError
@@ -274,9 +275,22 @@ def _identify(body: bytes) -> tuple[str | None, str | None]:
     return event.type, event.dedupe_id
 
 
-def revive(session: Session, *, inbox_id: UUID, now: datetime) -> bool:
-    """This function will make a dead event due again, with all its tries before it.
+def revive(session: Session, *, inbox_id: UUID, actor: AuditActor, now: datetime) -> bool:
+    """This function will make a dead event due again, with all its tries before it, and have that audited.
 
+    :param actor: who replays it
     :return: whether it was dead; an event that was processed stays as it is, so replaying it changes nothing
     """
-    return _REVIVE.run(session, inbox_id=inbox_id, now=now) > 0
+    if not _REVIVE.run(session, inbox_id=inbox_id, now=now):
+        return False
+    record(
+        session,
+        actor=actor,
+        action="webhook.replay",
+        target_type="webhook_inbox",
+        target_id=str(inbox_id),
+        before={"status": "dead"},
+        after={"status": "received"},
+        now=now,
+    )
+    return True

@@ -1,0 +1,34 @@
+"""Whether the audit trail is as it was written."""
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import GENESIS, hash_of
+from marketplace.infra.db import Statement
+
+_BATCH = 1000
+_ROWS = Statement(
+    text(
+        """
+        SELECT id, at, actor_id, actor, action, target_type, target_id, ip_address, user_agent, before, after,
+            previous_hash, hash
+        FROM audit_logs WHERE id > :after_id ORDER BY id LIMIT :most
+        """
+    )
+)
+
+
+def first_broken_link(session: Session) -> int | None:
+    """This function will walk the chain from its start.
+
+    :return: the id of the first row whose hash, or whose link to the row before, is not what it must be;
+        none if the chain is whole
+    """
+    previous, after_id = GENESIS, 0
+    while rows := _ROWS.all(session, after_id=after_id, most=_BATCH):
+        for row in rows:
+            if row["previous_hash"] != previous or row["hash"] != hash_of(row):
+                broken: int = row["id"]
+                return broken
+            previous, after_id = row["hash"], row["id"]
+    return None
