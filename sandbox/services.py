@@ -98,7 +98,8 @@ class Services:
 
     def waiting(self) -> Process:
         """This function will make the web process that serves what waits for others."""
-        return self._gunicorn("waiting", WORKER_CLASS="gevent", WEB_CONCURRENCY="1")
+        # One process, many requests at once: they share its connections, which none holds while it waits.
+        return self._gunicorn("waiting", WORKER_CLASS="gevent", WEB_CONCURRENCY="1", DATABASE_POOL_SIZE="10")
 
     def worker(self, queue: str) -> Process:
         """This function will make the worker of a queue."""

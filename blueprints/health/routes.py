@@ -3,7 +3,7 @@
 from flask import Response
 
 from blueprints.health.schemas import Live, Ready
-from blueprints.http.contract import UNCHECKED, Shared
+from blueprints.http.contract import UNCHECKED, Group, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.envelope import JSON_TYPE, dump
 from marketplace.health import queries
@@ -11,13 +11,23 @@ from marketplace.health import queries
 area = Area("health", "/health", "Probes")
 
 
-@area.get("/live", auth=UNCHECKED, limit=Shared.UNLIMITED, reply=Live, enveloped=False, phased=True)
+@area.get(
+    "/live", auth=UNCHECKED, limit=Shared.UNLIMITED, reply=Live, enveloped=False, phased=True, group=Group.API
+)
 def live(_ctx: Context) -> Response:
     """This function will tell that the process answers, without asking anything else."""
     return Response(b'{"status":"live"}', content_type=JSON_TYPE)
 
 
-@area.get("/ready", auth=UNCHECKED, limit=Shared.UNLIMITED, reply=Ready, enveloped=False, phased=True)
+@area.get(
+    "/ready",
+    auth=UNCHECKED,
+    limit=Shared.UNLIMITED,
+    reply=Ready,
+    enveloped=False,
+    phased=True,
+    group=Group.API,
+)
 def ready(ctx: Context) -> Response:
     """This function will tell whether the service can serve: the database and the cache answer."""
     found = queries.readiness(ctx.services.database, ctx.services.cache)

@@ -266,7 +266,7 @@ class Area(Blueprint):  # type: ignore[misc]
         phased: bool = False,
         autocommit: bool = False,
         enveloped: bool = True,
-        group: Group = Group.API,
+        group: Group | None = None,
     ) -> Callable[[View], View]:
         """This function will declare a route by its contract; ``auth`` and ``limit`` must be decided.
 
@@ -283,7 +283,7 @@ class Area(Blueprint):  # type: ignore[misc]
         :param phased: the view opens its own transactions, since it calls a provider between them
         :param autocommit: the view runs one statement, which commits by itself
         :param enveloped: whether success is wrapped in the envelope
-        :param group: which processes serve it; phased routes wait, so they are the waiting group's
+        :param group: which processes serve it; phased routes wait for a provider, unless this says otherwise
         """
 
         def decorate(view: View) -> View:
@@ -305,7 +305,7 @@ class Area(Blueprint):  # type: ignore[misc]
                 phased=phased,
                 autocommit=autocommit,
                 enveloped=enveloped,
-                group=Group.WAITING if phased else group,
+                group=group or (Group.WAITING if phased else Group.API),
             )
             self.contracts.append(contract)
             endpoint = Endpoint(contract, view)
