@@ -1,13 +1,16 @@
 """All areas, in the order of the specification."""
 
+from blueprints.cart.routes import area as cart
+from blueprints.catalog.routes import area as catalog
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
 from blueprints.http.endpoint import Area
 from blueprints.orders.routes import area as orders
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
+from blueprints.users.routes import area as users
 
-AREAS: tuple[Area, ...] = (orders, payments, transactions, health)
+AREAS: tuple[Area, ...] = (catalog, cart, orders, payments, transactions, users, health)
 
 
 def contracts() -> list[Contract]:

@@ -8,6 +8,7 @@ import marshmallow
 from marshmallow import fields, validate
 
 from marketplace.kernel.ids import parse_uuid
+from marketplace.kernel.phones import normalise_phone
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _DIGITS = re.compile(r"-?\d{1,18}")
@@ -45,6 +46,44 @@ class Text(fields.String):
         if _CONTROL.search(text):
             raise marshmallow.ValidationError("Must not hold control characters.")
         return text.strip()
+
+
+class Line(Text):
+    """A text of one line: every run of white space in it becomes one space."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
+        return " ".join(super()._deserialize(value, attr, data, **kwargs).split())
+
+
+class Distinct(fields.List[Any]):
+    """A list of bounded length that names nothing twice."""
+
+    def __init__(self, inner: fields.Field[Any], *, most: int, **kwargs: Any) -> None:
+        super().__init__(inner, validate=validate.Length(max=most), **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> list[Any]:
+        loaded = super()._deserialize(value, attr, data, **kwargs) or []
+        seen = set()
+        twice: dict[int, list[str]] = {}
+        for index, item in enumerate(loaded):
+            if item in seen:
+                twice[index] = ["Is in the list already."]
+            seen.add(item)
+        if twice:
+            raise marshmallow.ValidationError(twice)
+        return loaded
+
+
+class Phone(fields.String):
+    """A Nigerian mobile number, at home or abroad; it is loaded in the international form."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
+        number = normalise_phone(super()._deserialize(value, attr, data, **kwargs))
+        if number is None:
+            raise marshmallow.ValidationError(
+                "Is not a Nigerian mobile number, such as +2348031234567 or 08031234567."
+            )
+        return number
 
 
 class Whole(fields.Integer):
@@ -116,9 +155,28 @@ class Moment(fields.AwareDateTime):
 
 
 class Address(fields.Url):
-    """An absolute http or https address."""
+    """An absolute address, of http or https unless told otherwise."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, schemes: tuple[str, ...] = ("http", "https"), **kwargs: Any) -> None:
         super().__init__(
-            schemes={"http", "https"}, require_tld=False, validate=validate.Length(max=2000), **kwargs
+            schemes=set(schemes), require_tld=False, validate=validate.Length(max=2000), **kwargs
         )
+
+
+class Degrees(fields.Float):
+    """An angle in degrees: a JSON number, at most so far from zero."""
+
+    def __init__(self, *, most: float, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Range(min=-most, max=most), **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> float:
+        if isinstance(value, bool | str):
+            raise self.make_error("invalid", input=value)
+        return super()._deserialize(value, attr, data, **kwargs)
+
+
+class Deleted(Schema):
+    """What a DELETE answers."""
+
+    deleted = fields.Boolean(required=True)
+    id = Uuid(required=True)

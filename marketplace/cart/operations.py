@@ -1,15 +1,115 @@
-"""A cart is filled and emptied."""
+"""The cart is synchronised with what a client keeps, and cleared."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.identity import operations as identity_operations
+from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
+from marketplace.kernel.errors import InvalidParam, ValidationError
 
+MAX_LINES = 50
+MAX_QUANTITY = 1_000
+
+_WANTED = Statement(
+    text(
+        """
+        SELECT p.id, p.campus_id, p.price_minor, v.user_id,
+            p.status = 'published' AND v.status = 'active'
+                AND NOT (v.on_vacation AND coalesce(v.vacation_until > :now, true)) AS offered
+        FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
+        WHERE p.id = ANY(:ids)
+        """
+    )
+)
+_REMOVE_OTHERS = Statement(
+    text("DELETE FROM cart_items WHERE user_id = :user_id AND product_id <> ALL(CAST(:ids AS uuid[]))")
+)
+_WRITE = Statement(
+    text(
+        """
+        INSERT INTO cart_items (user_id, product_id, quantity, price_minor_seen, position, updated_at)
+        SELECT :user_id, i.product_id, i.quantity, i.price, i.position - 1, :now
+        FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[]), CAST(:prices AS bigint[]))
+            WITH ORDINALITY AS i (product_id, quantity, price, position)
+        ON CONFLICT (user_id, product_id) DO UPDATE
+        SET quantity = excluded.quantity, price_minor_seen = excluded.price_minor_seen,
+            position = excluded.position, updated_at = excluded.updated_at
+        """
+    )
+)
 _CLEAR = Statement(text("DELETE FROM cart_items WHERE user_id = :user_id"))
 
 
-def clear(session: Session, *, user_id: UUID) -> int:
-    """This function will empty somebody's cart and tell how many lines it had."""
-    return _CLEAR.run(session, user_id=user_id)
+@dataclass(frozen=True, slots=True)
+class CartLine:
+    """A product and how many of it."""
+
+    product_id: UUID
+    quantity: int
+
+
+class CartRefusedError(ValidationError):
+    """Not everything may be in this cart together; each line at fault is named."""
+
+
+def synchronise(session: Session, *, caller: Caller, lines: Sequence[CartLine], now: datetime) -> None:
+    """This function will make a cart hold these lines and nothing else.
+
+    Stock is not a reason to refuse: a cart keeps what is sold out, and says so.
+
+    :param caller: whose cart it is
+    :param lines: at most ``MAX_LINES``, no product twice
+    :param now: the time of the request
+    :raises CartRefusedError: a product is not offered, is of the caller's own store, or of another campus
+        than the caller's or, where that is not known, than the first line's
+    """
+    identity_operations.lock_profile(session, user_id=caller.id)
+    ids = [line.product_id for line in lines]
+    found = {row["id"]: row for row in _WANTED.all(session, ids=ids, now=now)} if ids else {}
+    _check(lines, found, caller=caller)
+    _REMOVE_OTHERS.run(session, user_id=caller.id, ids=ids)
+    if ids:
+        _WRITE.run(
+            session,
+            user_id=caller.id,
+            ids=ids,
+            quantities=[line.quantity for line in lines],
+            prices=[found[product_id]["price_minor"] for product_id in ids],
+            now=now,
+        )
+
+
+def clear(session: Session, *, user_id: UUID) -> None:
+    """This function will empty somebody's cart."""
+    _CLEAR.run(session, user_id=user_id)
+
+
+def _check(lines: Sequence[CartLine], found: dict[UUID, dict[str, Any]], *, caller: Caller) -> None:
+    faults = []
+    campus_id = caller.campus_id
+    seen: set[UUID] = set()
+    for index, line in enumerate(lines):
+        product = found.get(line.product_id)
+        reason = None
+        if line.product_id in seen:
+            reason = "Is in the cart already: send one line with the whole quantity."
+        elif product is None or not product["offered"]:
+            reason = "There is no such product to be had."
+        elif product["user_id"] == caller.id:
+            reason = "Is of your own store."
+        else:
+            campus_id = campus_id or product["campus_id"]
+            if product["campus_id"] != campus_id:
+                reason = "Is of another campus: a cart is of one, your own."
+        seen.add(line.product_id)
+        if reason:
+            faults.append(InvalidParam(f"items[{index}].productId", reason))
+    if faults:
+        raise CartRefusedError("Not everything can be in the cart.", invalid_params=faults)

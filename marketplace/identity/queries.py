@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from marketplace.identity.models import Address, AdminRole, Profile
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.platform.models import Campus
 
 
@@ -140,6 +141,21 @@ def profile_of(session: Session, *, user_id: UUID) -> dict[str, Any]:
 def addresses_of(session: Session, *, user_id: UUID) -> list[dict[str, Any]]:
     """This function will list a person's saved addresses, the default one first; they are few by rule."""
     return [_readable(row) for row in _ADDRESSES.all(session, user_id=user_id)]
+
+
+def addresses_page(session: Session, *, user_id: UUID, page: PageRequest) -> Page:
+    """This function will list a person's saved addresses by page, the default one first.
+
+    :param page: which; its position is whether the last address shown is the default one, and its id
+    """
+    rows = addresses_of(session, user_id=user_id)
+    if page.position is not None:
+        rows = [row for row in rows if _address_position(row) < page.position]
+    return page_of(rows, request=page, position_of=_address_position)
+
+
+def _address_position(row: dict[str, Any]) -> list[Any]:
+    return [row["isDefault"], str(row["id"])]
 
 
 def address_of(session: Session, *, user_id: UUID, address_id: UUID) -> dict[str, Any]:

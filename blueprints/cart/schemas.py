@@ -1,0 +1,72 @@
+"""What a cart is filled with, and what it looks like."""
+
+from marshmallow import fields, validate
+
+from blueprints.http.fields import Choice, Minor, Schema, Uuid, Whole
+from marketplace.cart.operations import MAX_LINES, MAX_QUANTITY
+from marketplace.cart.queries import PROBLEMS
+
+
+class CartItem(Schema):
+    """A product and how many of it."""
+
+    product_id = Uuid(required=True)
+    quantity = Whole(low=1, high=MAX_QUANTITY, required=True)
+
+
+class SynchroniseCart(Schema):
+    """The whole cart; what is not named is taken out."""
+
+    items = fields.List(fields.Nested(CartItem), required=True, validate=validate.Length(max=MAX_LINES))
+
+
+class CartVendor(Schema):
+    """A store in a cart."""
+
+    id = Uuid(required=True)
+    display_name = fields.String(required=True)
+    slug = fields.String(required=True)
+    verified = fields.Boolean(required=True)
+    rating = fields.Float(required=True, allow_none=True)
+
+
+class CartVendorTotal(CartVendor):
+    """A store with what its lines come to."""
+
+    item_count = Whole(low=0, required=True)
+    subtotal_minor = Minor(required=True)
+
+
+class CartLineView(Schema):
+    """A line of a cart, held against what is offered now."""
+
+    product_id = Uuid(required=True)
+    title = fields.String(required=True)
+    image_url = fields.String(required=True, allow_none=True)
+    condition = fields.String(required=True)
+    unit_price_minor = Minor(required=True)
+    previous_price_minor = Minor(required=True, allow_none=True)
+    quantity = Whole(low=1, required=True)
+    line_total_minor = Minor(required=True)
+    available = Whole(low=0, required=True)
+    in_stock = fields.Boolean(required=True)
+    orderable = fields.Boolean(required=True)
+    problem = Choice(
+        *PROBLEMS,
+        required=True,
+        allow_none=True,
+        metadata={"description": "`price_changed` does not stand in the way of ordering, the others do."},
+    )
+    vendor = fields.Nested(CartVendor, required=True)
+
+
+class CartView(Schema):
+    """A cart."""
+
+    items = fields.List(fields.Nested(CartLineView), required=True)
+    vendors = fields.List(fields.Nested(CartVendorTotal), required=True)
+    campus_id = Uuid(required=True, allow_none=True)
+    item_count = Whole(low=0, required=True)
+    subtotal_minor = Minor(required=True, metadata={"description": "Of the lines that can be ordered."})
+    currency = fields.String(required=True)
+    valid = fields.Boolean(required=True)

@@ -1,0 +1,1 @@
+"""The catalog: products and categories."""

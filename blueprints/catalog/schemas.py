@@ -1,0 +1,219 @@
+"""What listings are searched, made and changed with, and what they look like."""
+
+from typing import Any
+
+from marshmallow import ValidationError, fields, validates_schema
+
+from blueprints.http.fields import (
+    Choice,
+    Distinct,
+    FlagParameter,
+    Line,
+    Minor,
+    Moment,
+    Schema,
+    Text,
+    Uuid,
+    Whole,
+    WholeParameter,
+)
+from blueprints.http.paging import CursorQuery
+from marketplace.catalog import listings, screening, states
+
+_STATUSES = sorted(states.PRODUCT.states)
+
+
+class ProductQuery(CursorQuery):
+    """What a listing is narrowed to, and how it is sorted."""
+
+    campus = Text(most=100, metadata={"description": "Id or slug."})
+    category = Text(most=100, metadata={"description": "Id or slug; categories below it are included."})
+    min_price_minor = WholeParameter(
+        data_key="minPrice", low=0, high=screening.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
+    )
+    max_price_minor = WholeParameter(
+        data_key="maxPrice", low=0, high=screening.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
+    )
+    condition = Choice(*screening.CONDITIONS)
+    vendor_id = Uuid(data_key="vendor", metadata={"description": "The vendor profile's id."})
+    in_stock = FlagParameter(
+        metadata={"description": "`true` for what can be had, `false` for what is sold out."}
+    )
+    sort = Choice(*listings.SORTS, load_default=listings.DEFAULT_SORT)
+
+    @validates_schema
+    def check_prices(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will refuse a range that nothing can be in."""
+        if data.get("min_price_minor", 0) > data.get("max_price_minor", screening.MAX_PRICE_MINOR):
+            raise ValidationError("Must not be more than maxPrice.", "minPrice")
+
+
+class _Tag(Line):
+    """A tag: lower case, so that spellings meet."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
+        return super()._deserialize(value, attr, data, **kwargs).lower()
+
+
+def _title(**terms: Any) -> Line:
+    return Line(least=screening.TITLE_LENGTHS[0], most=screening.TITLE_LENGTHS[-1], **terms)
+
+
+def _description(**terms: Any) -> Text:
+    return Text(least=0, most=screening.MAX_DESCRIPTION_LENGTH, **terms)
+
+
+def _price(**terms: Any) -> Minor:
+    return Minor(low=screening.MIN_PRICE_MINOR, high=screening.MAX_PRICE_MINOR, **terms)
+
+
+def _quantity(**terms: Any) -> Whole:
+    return Whole(low=0, high=screening.MAX_QUANTITY, **terms)
+
+
+def _image_ids(**terms: Any) -> Distinct:
+    return Distinct(Uuid(), most=screening.MAX_IMAGES, **terms)
+
+
+def _tags(**terms: Any) -> Distinct:
+    return Distinct(_Tag(most=screening.MAX_TAG_LENGTH), most=screening.MAX_TAGS, **terms)
+
+
+class AddProduct(Schema):
+    """A new listing."""
+
+    title = _title(required=True)
+    description = _description(load_default="")
+    price_minor = _price(required=True)
+    category_id = Uuid(required=True)
+    condition = Choice(*screening.CONDITIONS, required=True)
+    quantity = _quantity(load_default=1)
+    image_ids = _image_ids(load_default=list)
+    tags = _tags(load_default=list)
+    status = Choice(
+        "published",
+        "draft",
+        load_default="published",
+        metadata={"description": "`published` hands it to the screening, which publishes it."},
+    )
+    vendor_id = Uuid(metadata={"description": "Staff name the vendor that the listing is for."})
+
+
+class UpdateProduct(Schema):
+    """Changes to a listing; what is left out stays as it is."""
+
+    title = _title()
+    description = _description()
+    price_minor = _price()
+    category_id = Uuid()
+    condition = Choice(*screening.CONDITIONS)
+    quantity = _quantity()
+    image_ids = _image_ids()
+    tags = _tags()
+    status = Choice("published", "paused", "draft")
+    revision = Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+
+
+class StoreSummary(Schema):
+    """A store, as a card shows it."""
+
+    id = Uuid(required=True)
+    display_name = fields.String(required=True)
+    slug = fields.String(required=True)
+    verified = fields.Boolean(required=True)
+    rating = fields.Float(required=True, allow_none=True)
+
+
+class ProductCard(Schema):
+    """A product, as listings show it."""
+
+    id = Uuid(required=True)
+    title = fields.String(required=True)
+    price_minor = Minor(required=True)
+    currency = fields.String(required=True)
+    condition = Choice(*screening.CONDITIONS, required=True)
+    image_url = fields.String(required=True, allow_none=True)
+    campus_id = Uuid(required=True)
+    category_id = Uuid(required=True)
+    vendor = fields.Nested(StoreSummary, required=True)
+    in_stock = fields.Boolean(required=True)
+    rating_average = fields.Float(required=True, allow_none=True)
+    rating_count = Whole(low=0, required=True)
+    published_at = Moment(required=True)
+
+
+class ProductImage(Schema):
+    """A picture of a product."""
+
+    id = Uuid(required=True)
+    url = fields.String(required=True)
+
+
+class NamedPlace(Schema):
+    """A campus or category, by name."""
+
+    id = Uuid(required=True)
+    name = fields.String(required=True)
+    slug = fields.String(required=True)
+
+
+class Vacation(Schema):
+    """Until when a store is away, if it says so."""
+
+    until = Moment(required=True, allow_none=True)
+    note = fields.String(required=True, allow_none=True)
+
+
+class StoreReputation(StoreSummary):
+    """A store with what speaks for it."""
+
+    rating_count = Whole(low=0, required=True)
+    completed_orders = Whole(low=0, required=True)
+    member_since = Moment(required=True)
+    vacation = fields.Nested(Vacation, required=True, allow_none=True)
+
+
+class ProductDetail(Schema):
+    """A product. The last fields are for its owner and for staff that manages products."""
+
+    id = Uuid(required=True)
+    title = fields.String(required=True)
+    description = fields.String(required=True)
+    price_minor = Minor(required=True)
+    currency = fields.String(required=True)
+    condition = Choice(*screening.CONDITIONS, required=True)
+    image_url = fields.String(required=True, allow_none=True)
+    images = fields.List(fields.Nested(ProductImage), required=True)
+    tags = fields.List(fields.String(), required=True)
+    campus_id = Uuid(required=True)
+    campus = fields.Nested(NamedPlace, required=True)
+    category_id = Uuid(required=True)
+    category = fields.Nested(NamedPlace, required=True)
+    vendor = fields.Nested(StoreReputation, required=True)
+    available = Whole(low=0, required=True)
+    in_stock = fields.Boolean(required=True)
+    orderable = fields.Boolean(required=True)
+    rating_average = fields.Float(required=True, allow_none=True)
+    rating_count = Whole(low=0, required=True)
+    published_at = Moment(required=True, allow_none=True)
+    updated_at = Moment(required=True)
+    related_items = fields.List(fields.Nested(ProductCard), required=True)
+    status = Choice(*_STATUSES)
+    status_reason = fields.String(allow_none=True)
+    quantity = Whole(low=0)
+    reserved = Whole(low=0)
+    revision = Whole(low=1)
+    created_at = Moment()
+
+
+class CategoryNode(Schema):
+    """A category with the number of active listings in and below it."""
+
+    id = Uuid(required=True)
+    name = fields.String(required=True)
+    slug = fields.String(required=True)
+    listing_count = Whole(low=0, required=True)
+    children = fields.List(
+        fields.Nested(lambda: CategoryNode()),  # noqa: PLW0108 - the name exists only later
+        required=True,
+    )

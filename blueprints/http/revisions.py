@@ -1,0 +1,29 @@
+"""Revisions in: which one a client read of what it changes, from the body or the If-Match header."""
+
+import re
+
+from flask import request
+
+from marketplace.kernel.errors import ValidationError
+
+# As we show a revision (a number), or as an entity tag, weak or strong, around it.
+_FORM = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})')
+
+
+def expected_revision(in_body: int | None) -> int | None:
+    """This function will tell which revision a client expects, if it says so.
+
+    :param in_body: the body's ``revision``, if any
+    :return: the revision, or none not to compare: nothing was said, or ``If-Match: *``
+    :raises ValidationError: the header is no revision, or says another one than the body
+    """
+    header = request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return in_body
+    found = _FORM.fullmatch(header.strip())
+    if found is None:
+        raise ValidationError.of("If-Match", "Must be one revision, such as 3.")
+    revision = int(found[1] or found[2])
+    if in_body not in (None, revision):
+        raise ValidationError.of("If-Match", "Says another revision than the body.")
+    return revision

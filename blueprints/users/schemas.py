@@ -1,0 +1,106 @@
+"""What people change of their own account, and how they see it."""
+
+from typing import Any
+
+from marshmallow import ValidationError, fields, validates_schema
+
+from blueprints.http.fields import (
+    Address,
+    Degrees,
+    Flag,
+    Line,
+    Moment,
+    Phone,
+    Schema,
+    Text,
+    Uuid,
+)
+
+
+class UpdateMe(Schema):
+    """Changes to one's own profile; what is left out stays as it is."""
+
+    name = Line(most=100)
+    phone = Phone(allow_none=True)
+    campus_id = Uuid(allow_none=True)
+    avatar_url = Address(schemes=("https",), allow_none=True)
+
+
+class MyCampus(Schema):
+    """The campus that somebody belongs to."""
+
+    id = Uuid(required=True)
+    name = fields.String(required=True)
+    slug = fields.String(required=True)
+
+
+class Me(Schema):
+    """One's own profile."""
+
+    id = Uuid(required=True)
+    email = fields.String(required=True, allow_none=True)
+    name = fields.String(required=True, allow_none=True)
+    phone = fields.String(required=True, allow_none=True)
+    avatar_url = fields.String(required=True, allow_none=True)
+    role = fields.String(required=True)
+    staff_role = fields.String(required=True, allow_none=True)
+    permissions = fields.List(fields.String(), required=True)
+    badges = fields.List(fields.String(), required=True)
+    account_status = fields.String(required=True)
+    status_reason = fields.String(required=True, allow_none=True)
+    appeal_status = fields.String(required=True, allow_none=True)
+    referral_code = fields.String(required=True)
+    campus_id = Uuid(required=True, allow_none=True)
+    campus = fields.Nested(MyCampus, required=True, allow_none=True)
+    created_at = Moment(required=True)
+    updated_at = Moment(required=True)
+
+
+class AddressFields(Schema):
+    """What an address is made of."""
+
+    label = Line(most=60, allow_none=True)
+    hostel = Line(most=120)
+    hall = Line(most=120, allow_none=True)
+    room_number = Line(most=40, allow_none=True)
+    latitude = Degrees(most=90, allow_none=True)
+    longitude = Degrees(most=180, allow_none=True)
+    instructions = Text(most=500, allow_none=True)
+    phone = Phone(allow_none=True)
+    is_default = Flag()
+
+    @validates_schema
+    def check_coordinates(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will refuse half a position."""
+        given = [data.get(name) is not None for name in ("latitude", "longitude")]
+        if any(given) and not all(given):
+            raise ValidationError(
+                "Send latitude and longitude together.", "longitude" if given[0] else "latitude"
+            )
+
+
+class AddAddress(AddressFields):
+    """A new delivery address."""
+
+    hostel = Line(most=120, required=True)
+
+
+class UpdateAddress(AddressFields):
+    """Changes to an address; what is left out stays as it is."""
+
+
+class AddressView(Schema):
+    """A saved delivery address."""
+
+    id = Uuid(required=True)
+    label = fields.String(required=True, allow_none=True)
+    hostel = fields.String(required=True)
+    hall = fields.String(required=True, allow_none=True)
+    room_number = fields.String(required=True, allow_none=True)
+    latitude = fields.Float(required=True, allow_none=True)
+    longitude = fields.Float(required=True, allow_none=True)
+    instructions = fields.String(required=True, allow_none=True)
+    phone = fields.String(required=True, allow_none=True)
+    is_default = fields.Boolean(required=True)
+    created_at = Moment(required=True)
+    updated_at = Moment(required=True)

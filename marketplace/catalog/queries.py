@@ -1,0 +1,231 @@
+"""One product, what is like it, and the tree of categories."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, bindparam, cast, func, literal_column, select, text, union_all
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ClauseElement
+
+from marketplace.catalog import cards
+from marketplace.catalog.models import Product
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.ratings import average_rating
+from marketplace.vendors.models import VendorProfile
+from marketplace.vendors.queries import OPEN
+
+RELATED = 8
+_MANAGES_PRODUCTS = "canManageProducts"
+
+_DETAIL = Prepared(
+    text(
+        """
+        SELECT p.id, p.title, p.description, p.price_minor, p.condition, p.quantity, p.reserved, p.available,
+            p.tags, p.cover_key, p.status, p.status_reason, p.rating_sum, p.rating_count, p.revision,
+            p.published_at, p.created_at, p.updated_at, p.campus_id, p.category_id, p.vendor_id,
+            k.name AS campus_name, k.slug AS campus_slug, c.name AS category_name, c.slug AS category_slug,
+            v.user_id, v.display_name, v.slug AS vendor_slug, v.verified, v.status AS vendor_status,
+            v.on_vacation, v.vacation_until, v.vacation_note, v.completed_orders,
+            v.rating_sum AS vendor_rating_sum, v.rating_count AS vendor_rating_count,
+            v.created_at AS vendor_since,
+            ARRAY(
+                SELECT ARRAY[CAST(i.id AS text), i.key] FROM product_images n JOIN images i ON i.id = n.image_id
+                WHERE n.product_id = p.id ORDER BY n.position
+            ) AS images
+        FROM products p
+            JOIN vendor_profiles v ON v.id = p.vendor_id
+            JOIN campuses k ON k.id = p.campus_id
+            JOIN categories c ON c.id = p.category_id
+        WHERE p.id = :product_id
+        """
+    )
+)
+
+_CATEGORIES = Statement(
+    text(
+        """
+        SELECT CAST(c.id AS text) AS id, CAST(c.parent_id AS text) AS parent_id, c.name, c.slug,
+            coalesce(n.listings, 0) AS listings
+        FROM categories c
+            LEFT JOIN (
+                SELECT p.category_id, count(*) AS listings
+                FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
+                WHERE p.status = 'published' AND v.status = 'active'
+                    AND NOT (v.on_vacation AND coalesce(v.vacation_until > :now, true))
+                GROUP BY p.category_id
+            ) n ON n.category_id = c.id
+        ORDER BY c.position, c.name, c.id
+        """
+    )
+)
+
+
+def _neighbours(*, dearer: bool) -> Any:
+    """Select the cards next in price to a product, on one side of it, by the index of category and price."""
+    price: ColumnElement[int] = Product.price_minor.expression
+    near = price >= bindparam("price_minor") if dearer else price < bindparam("price_minor")
+    order = (price, Product.id) if dearer else (price.desc(), Product.id.desc())
+    return (
+        select(*cards.COLUMNS)
+        .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+        .where(
+            Product.status == literal_column("'published'"),
+            Product.category_id == bindparam("category_id"),
+            Product.campus_id == bindparam("campus_id"),
+            Product.id != bindparam("product_id"),
+            near,
+            OPEN,
+        )
+        .order_by(*order)
+        .limit(RELATED)
+    )
+
+
+def _related_clause() -> ClauseElement:
+    sides = union_all(
+        _neighbours(dearer=True).subquery().select(), _neighbours(dearer=False).subquery().select()
+    ).subquery()
+    distance = func.abs(sides.c.price_minor - cast(bindparam("price_minor"), Product.price_minor.type))
+    return select(sides).order_by(distance, sides.c.id).limit(RELATED)
+
+
+_RELATED = Prepared(_related_clause())
+
+
+def product_detail(
+    session: Session, *, product_id: UUID, caller: Caller | None, now: datetime, media_base_url: str
+) -> dict[str, Any]:
+    """This function will give a product with its vendor's reputation and related items, in two queries.
+
+    Its owner, and staff that may manage products, see it in any state and with its private fields; all
+    others see it while it is published and its store is active. A store on vacation still shows its
+    products, as not orderable.
+
+    :param product_id: which
+    :param caller: who looks, or none
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    :raises NotFoundError: there is none, or it is not the caller's to see
+    """
+    row = _DETAIL.first(session, product_id=product_id)
+    if row is None:
+        raise NotFoundError("There is no such product.")
+    private = _sees_private(caller, row)
+    public = row["status"] == "published" and row["vendor_status"] == "active"
+    if not (public or private):
+        raise NotFoundError("There is no such product.")
+    view = _public_view(row, now=now, media_base_url=media_base_url, orderable=public)
+    if private:
+        view |= _private_fields(row)
+    view["relatedItems"] = [
+        cards.card(related)
+        for related in _RELATED.tuples(
+            session,
+            product_id=row["id"],
+            category_id=row["category_id"],
+            campus_id=row["campus_id"],
+            price_minor=row["price_minor"],
+            now=now,
+            media_base_url=media_base_url,
+        )
+    ]
+    return view
+
+
+def _sees_private(caller: Caller | None, row: dict[str, Any]) -> bool:
+    if caller is None:
+        return False
+    if caller.has_permission(_MANAGES_PRODUCTS):
+        return True
+    return bool(caller.id == row["user_id"] and row["status"] != "deleted")
+
+
+def _public_view(
+    row: dict[str, Any], *, now: datetime, media_base_url: str, orderable: bool
+) -> dict[str, Any]:
+    until = row["vacation_until"]
+    away = row["on_vacation"] and (until is None or until > now)
+    images = [{"id": image_id, "url": f"{media_base_url}/{key}"} for image_id, key in row["images"]]
+    cover = row["cover_key"]
+    return {
+        "id": row["id"],
+        "title": row["title"],
+        "description": row["description"],
+        "priceMinor": row["price_minor"],
+        "currency": CURRENCY,
+        "condition": row["condition"],
+        "imageUrl": f"{media_base_url}/{cover}" if cover else None,
+        "images": images,
+        "tags": row["tags"],
+        "campusId": row["campus_id"],
+        "campus": {"id": row["campus_id"], "name": row["campus_name"], "slug": row["campus_slug"]},
+        "categoryId": row["category_id"],
+        "category": {"id": row["category_id"], "name": row["category_name"], "slug": row["category_slug"]},
+        "vendor": {
+            "id": row["vendor_id"],
+            "displayName": row["display_name"],
+            "slug": row["vendor_slug"],
+            "verified": row["verified"],
+            "rating": average_rating(row["vendor_rating_sum"], row["vendor_rating_count"]),
+            "ratingCount": row["vendor_rating_count"],
+            "completedOrders": row["completed_orders"],
+            "memberSince": row["vendor_since"],
+            "vacation": {"until": until, "note": row["vacation_note"]} if away else None,
+        },
+        "available": row["available"],
+        "inStock": row["available"] > 0,
+        "orderable": orderable and not away and row["available"] > 0,
+        "ratingAverage": average_rating(row["rating_sum"], row["rating_count"]),
+        "ratingCount": row["rating_count"],
+        "publishedAt": row["published_at"],
+        "updatedAt": row["updated_at"],
+    }
+
+
+def _private_fields(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "status": row["status"],
+        "statusReason": row["status_reason"],
+        "quantity": row["quantity"],
+        "reserved": row["reserved"],
+        "revision": row["revision"],
+        "createdAt": row["created_at"],
+    }
+
+
+def category_tree(session: Session, *, now: datetime) -> list[dict[str, Any]]:
+    """This function will give the tree of categories, each with the number of listings in and below it.
+
+    :param now: the time of the request; products of stores on vacation are not counted
+    :return: the roots, their children in ``children``
+    """
+    nodes: dict[str, dict[str, Any]] = {}
+    parents: dict[str, str | None] = {}
+    for row in _CATEGORIES.all(session, now=now):
+        parents[row["id"]] = row["parent_id"]
+        nodes[row["id"]] = {
+            "id": row["id"],
+            "name": row["name"],
+            "slug": row["slug"],
+            "listingCount": row["listings"],
+            "children": [],
+        }
+    roots: list[dict[str, Any]] = []
+    for node_id, node in nodes.items():
+        parent = parents[node_id]
+        (roots if parent is None else nodes[parent]["children"]).append(node)
+    for root in roots:
+        _add_up(root)
+    return roots
+
+
+def _add_up(node: dict[str, Any]) -> int:
+    """Add the counts of what is below a category to its own; the tree is as deep as its lineages are long."""
+    node["listingCount"] += sum(_add_up(child) for child in node["children"])
+    total: int = node["listingCount"]
+    return total

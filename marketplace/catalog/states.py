@@ -1,0 +1,52 @@
+"""The states of a listing.
+
+``published`` is what the public sees. A listing gets there through ``in_review`` alone, except that one which
+was paused comes back by itself, as long as its content is still what was screened.
+"""
+
+from marketplace.kernel.errors import ConflictError
+from marketplace.kernel.states import StateMachine, Transition
+
+OWNER = "owner"
+STAFF = "staff"
+
+PRODUCT = StateMachine(
+    name="listing",
+    initial="draft",
+    transitions=(
+        Transition("submit", ("draft", "rejected", "paused"), "in_review", (OWNER,)),
+        Transition("revise", ("published",), "in_review", (OWNER,)),
+        Transition("approve", ("in_review",), "published", (STAFF,)),
+        Transition("reject", ("in_review",), "rejected", (STAFF,)),
+        Transition("pause", ("published",), "paused", (OWNER,)),
+        Transition("resume", ("paused",), "published", (OWNER,)),
+        Transition("take_down", ("in_review", "published", "rejected", "paused"), "removed", (STAFF,)),
+        Transition(
+            "delete",
+            ("draft", "in_review", "published", "rejected", "paused", "removed"),
+            "deleted",
+            (OWNER,),
+        ),
+    ),
+)
+
+
+def trigger_for(status: str, *, wanted: str | None, material: bool, screened: bool) -> str | None:
+    """This function will tell which trigger brings a listing to the status that its vendor wants.
+
+    :param status: the current one
+    :param wanted: ``published``, ``paused``, ``draft``, or none to leave it
+    :param material: whether anything changes that was screened
+    :param screened: whether the content, after the change, is still what was screened
+    :return: the trigger, or none if the status stays
+    :raises ConflictError: there is no way back to a draft
+    """
+    if wanted is None or wanted == status:
+        return "revise" if status == "published" and material else None
+    if wanted == "paused":
+        return "pause"
+    if wanted == "draft":
+        raise ConflictError(f"The listing is {status}; it can't be a draft again. Pause it to hide it.")
+    if status == "in_review":
+        return None
+    return "resume" if status == "paused" and screened else "submit"
