@@ -1,5 +1,6 @@
 """Response caching: content shared by all processes, one of them recomputing at a time, with entity tags."""
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable
@@ -9,9 +10,8 @@ from flask import Response, request
 
 from blueprints.http.envelope import JSON_TYPE, envelope
 from blueprints.http.tracing import Exchange
-from marketplace.infra.cache import CacheDownError, Lookup
+from marketplace.infra.cache import Cache, CacheDownError, Lookup
 
-_RECOMPUTE_SECONDS = 5.0  # a process that died over it holds the others up for no longer
 _WAIT_SECONDS = 2.0
 _POLL_SECONDS = 0.02
 _SEPARATOR = b"\n"  # JSON as we write it holds no line breaks
@@ -47,22 +47,38 @@ def cached_content(
     if found.content is not None:
         return found.content
     cache = exchange.services.cache
-    try:
-        if not cache.claim(content_key=key, version=found.version, seconds=_RECOMPUTE_SECONDS):
-            deadline = time.monotonic() + _WAIT_SECONDS
-            while time.monotonic() < deadline:
-                time.sleep(_POLL_SECONDS)
-                waited_for = cache.fetch(content_key=key, version=found.version)
-                if waited_for is not None:
-                    return waited_for
-    except CacheDownError:
-        return _content(*compute())
-    content = _content(*compute())
-    try:
+    waited_for = None if found.claimed else _wait_for(cache, key, found.version)
+    if waited_for is not None:
+        return waited_for
+    content = _content(*_computed(cache, key, found, compute))
+    with contextlib.suppress(CacheDownError):
         cache.store(content_key=key, version=found.version, content=content, ttl_seconds=ttl_seconds)
-    except CacheDownError:
-        return content
     return content
+
+
+def _wait_for(cache: Cache, key: str, version: str) -> bytes | None:
+    """Wait while another process computes; none if it failed, or takes too long, or the cache is gone."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    with contextlib.suppress(CacheDownError):
+        while time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            content, awaited = cache.poll(content_key=key, version=version)
+            if content is not None or not awaited:
+                return content
+    return None
+
+
+def _computed(
+    cache: Cache, key: str, found: Lookup, compute: Callable[[], tuple[bytes, bytes]]
+) -> tuple[bytes, bytes]:
+    """Compute, and let others try at once if it fails: parameters that are refused are not worth a wait."""
+    try:
+        return compute()
+    except Exception:
+        if found.claimed:
+            with contextlib.suppress(CacheDownError):
+                cache.release(content_key=key, version=found.version)
+        raise
 
 
 def cached_response(exchange: Exchange, *, content: bytes, ttl_seconds: int) -> Response:

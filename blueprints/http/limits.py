@@ -114,7 +114,8 @@ def _count_in_memory(window: Window) -> Lookup:
     item = type(parse("1/second"))(window.limit, window.period_seconds)
     allowed = _memory.hit(item, window.key)
     stats = _memory.get_window_stats(item, window.key)
-    return Lookup(allowed, window.limit - stats.remaining, max(stats.reset_time - time.time(), 0), "", None)
+    seconds = max(stats.reset_time - time.time(), 0)
+    return Lookup(allowed, window.limit - stats.remaining, seconds, "", None, claimed=False)
 
 
 def _apply(exchange: Exchange, window: Window, counted: Lookup) -> None:

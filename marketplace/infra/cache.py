@@ -16,8 +16,9 @@ from marketplace.infra.outbox import after_commit
 _log = structlog.get_logger(__name__)
 
 # Changing what a window or a content entry looks like must change this, or old entries are misread.
-_PREFIX = "m1:"
+_PREFIX = "m2:"
 _DOWN_SECONDS = 1.0  # after a failure, requests go without the cache for so long instead of each waiting
+_CLAIM_MILLISECONDS = 5_000  # a process that died over computing holds the others up for no longer
 _CONNECT_TIMEOUT_SECONDS = 0.25
 _ANSWER_TIMEOUT_SECONDS = 0.5
 _SCRIPT = (Path(__file__).parent / "edge.lua").read_text(encoding="utf-8")
@@ -38,13 +39,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What one round trip told."""
+    """What one round trip told; ``claimed`` says that the caller is the one to compute what is missing."""
 
     allowed: bool
     used: int
     frees_in_seconds: float
     version: str
     content: bytes | None
+    claimed: bool
 
 
 class Cache:
@@ -65,6 +67,9 @@ class Cache:
     ) -> Lookup:
         """This function will count a request and fetch cached content in one round trip.
 
+        Content that is missing is claimed on the way, so that one process alone computes it. A claim that
+        comes to nothing is given back by ``release``, or ends by itself.
+
         :param window: the rate limit's window, or none not to count
         :param counts: whether the request is counted; otherwise the window is only looked at
         :param content_key: the content wanted, or empty
@@ -79,10 +84,11 @@ class Cache:
         ]
         limit, period = (window.limit, window.period_seconds * 1000) if window else (0, 0)
         with self._guard():
-            allowed, used, frees_in, version, content = self._script(
-                keys=keys, args=[limit, period, 1 if counts else 0]
+            allowed, used, frees_in, version, content, claimed = self._script(
+                keys=keys, args=[limit, period, 1 if counts else 0, _CLAIM_MILLISECONDS]
             )
-        return Lookup(bool(allowed), used, max(frees_in, 0) / 1000, version.decode(), content)
+        seconds = max(frees_in, 0) / 1000
+        return Lookup(bool(allowed), used, seconds, version.decode(), content, bool(claimed))
 
     def store(self, *, content_key: str, version: str, content: bytes, ttl_seconds: int) -> None:
         """This function will keep content under the version of its tags that its look-up told.
@@ -94,24 +100,24 @@ class Cache:
         with self._guard():
             self._client.set(f"{_PREFIX}c:{content_key}{version}", content, ex=ttl_seconds)
 
-    def fetch(self, *, content_key: str, version: str) -> bytes | None:
-        """This function will fetch content of one version of its tags.
+    def poll(self, *, content_key: str, version: str) -> tuple[bytes | None, bool]:
+        """This function will look for content of one version of its tags that somebody else computes.
+
+        :return: the content, if it is there by now, and whether it may still be waited for
+        :raises CacheDownError: the cache is not to be had
+        """
+        key = f"{_PREFIX}c:{content_key}{version}"
+        with self._guard():
+            content, claim = self._client.mget(key, f"{key}:claim")
+        return content, claim is not None
+
+    def release(self, *, content_key: str, version: str) -> None:
+        """This function will give back a claim whose content could not be computed.
 
         :raises CacheDownError: the cache is not to be had
         """
         with self._guard():
-            content = self._client.get(f"{_PREFIX}c:{content_key}{version}")
-        return content if isinstance(content, bytes) else None
-
-    def claim(self, *, content_key: str, version: str, seconds: float) -> bool:
-        """This function will claim the recomputing of content, so that one process alone does it.
-
-        :raises CacheDownError: the cache is not to be had
-        """
-        with self._guard():
-            return bool(
-                self._client.set(f"{_PREFIX}l:{content_key}{version}", b"1", nx=True, px=int(seconds * 1000))
-            )
+            self._client.delete(f"{_PREFIX}c:{content_key}{version}:claim")
 
     def drop(self, *tags: str) -> None:
         """This function will make everything that depends on any of these tags unfindable, at once.
