@@ -9,6 +9,7 @@ from swagger_ui_bundle import swagger_ui_path
 
 from blueprints.http import auth, limits
 from blueprints.http.envelope import VERSION, dump
+from blueprints.http.problems import PROBLEM_TYPE
 from blueprints.http.tracing import exchange
 
 _INTRODUCTION = """
@@ -44,6 +45,13 @@ class DocumentedApi(Api):  # type: ignore[misc]
     """flask-smorest's Api for its documentation alone: errors are answered by ``problems``."""
 
     ERROR_SCHEMA = ProblemSchema
+
+    def _register_responses(self) -> None:
+        """Describe errors as what they are: problem details."""
+        for name in ("UNPROCESSABLE_ENTITY", "UNPROCESSABLE_CONTENT", self.DEFAULT_ERROR_RESPONSE_NAME):
+            content = {PROBLEM_TYPE: {"schema": self.ERROR_SCHEMA}}
+            response = {"description": "Problem details", "content": content}
+            self.spec.components.response(name, response, lazy=True)
 
     def _register_error_handlers(self) -> None:
         """Leave errors to the edge."""

@@ -1,6 +1,7 @@
 """Fields and schemas that fit JSON: camelCase on the wire, no silent conversions, no unknown fields."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -151,7 +152,13 @@ class Minor(Whole):
 
 
 class Moment(fields.AwareDateTime):
-    """A time in ISO 8601 with its zone."""
+    """A time in ISO 8601 with its zone; loaded in UTC, whatever its zone was."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> datetime:
+        try:
+            return super()._deserialize(value, attr, data, **kwargs).astimezone(UTC)
+        except OverflowError as error:
+            raise self.make_error("invalid", input=value, obj_type=self.OBJ_TYPE) from error
 
 
 class Address(fields.Url):
