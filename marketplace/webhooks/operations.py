@@ -1,5 +1,6 @@
 """The inbox: events are stored as they come, processed with their effect in one transaction, retried, buried."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +25,8 @@ _log = structlog.get_logger(__name__)
 RETRY_DELAYS_SECONDS = (1, 5, 25, 125, 600)
 JITTER = 0.2
 _MAX_ID_LENGTH = 255
+# PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 _RECEIVE = Statement(
     insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
@@ -163,7 +166,7 @@ def process(
 
     def attempt() -> Result | None:
         with database.transaction() as session:
-            return _process(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
+            return process_row(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
 
     try:
         return retrying(attempt)
@@ -184,7 +187,7 @@ def parse(body: bytes) -> Event:
     :raises HopelessEventError: it is not JSON, or lacks its type, data or any id
     """
     try:
-        payload = orjson.loads(body)
+        payload = orjson.loads(_NUL.sub(rb"\1", body))
     except orjson.JSONDecodeError as error:
         raise HopelessEventError("the body is not JSON") from error
     if not isinstance(payload, dict):
@@ -199,12 +202,19 @@ def parse(body: bytes) -> Event:
         dedupe_id = f"{event_type}:{data['reference']}"
     else:
         raise HopelessEventError("data has neither id nor reference")
-    if len(dedupe_id) > _MAX_ID_LENGTH or b"\\u0000" in body:
-        raise HopelessEventError("an id is too long, or the body holds NUL characters")
+    if len(dedupe_id) > _MAX_ID_LENGTH:
+        raise HopelessEventError("the id is too long")
     return Event(event_type, dedupe_id, data, payload)
 
 
-def _process(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Result | None:
+def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Result | None:
+    """This function will process an inbox row in the caller's transaction; ``process`` is what workers call.
+
+    :return: what became of it; none if it is not due, or somebody else has it
+    :raises HopelessEventError: the event can never be processed
+    :raises MalformedChargeError: likewise, its charge being no charge
+    :raises UnknownReferenceError: no payment of ours has its reference, at least not yet
+    """
     row = _TAKE.first(session, inbox_id=inbox_id, now=now)
     if row is None:
         return None

@@ -1,0 +1,32 @@
+"""Checks of the audit trail."""
+
+import click
+
+from commands.database import reading
+from commands.failures import CommandFailedError
+from marketplace.audit.queries import first_broken_link
+
+
+@click.group(help="Check that the audit trail is as it was written.")
+def audit() -> None:
+    """This function will group the commands."""
+
+
+@audit.command(
+    help="""Walk the audit trail's chain of hashes from its start.
+
+    Ends with status 1 and names the first row that was changed, or that follows one that is missing.
+
+    \b
+    Example:
+      marketplace audit verify"""
+)
+def verify() -> None:
+    """This function will verify the audit trail."""
+    with reading() as session:
+        broken = first_broken_link(session)
+    if broken is not None:
+        raise CommandFailedError(
+            f"The audit trail is broken at row {broken} of audit_logs: it was changed, or a row before it is gone."
+        )
+    click.echo("The audit trail is whole.")

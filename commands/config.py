@@ -1,0 +1,73 @@
+"""The settings in force, secrets masked."""
+
+import dataclasses
+import difflib
+from typing import Any
+
+import click
+
+from commands.environment import settings
+from commands.failures import CommandFailedError
+from commands.output import table
+from marketplace.infra.settings import Settings, variable_name
+
+_MASK = "********"
+
+
+@click.group(help="Show the settings that are in force, as the processes of the service read them.")
+def config() -> None:
+    """This function will group the commands."""
+
+
+@config.command(
+    help="""Show every setting with its value and what it is for; secrets are masked.
+
+    \b
+    Examples:
+      marketplace config show
+      marketplace config show | grep GATEWAY"""
+)
+def show() -> None:
+    """This function will print all settings."""
+    current = settings()
+    rows = [
+        (variable_name(item.name), _shown(item, getattr(current, item.name)), item.metadata["doc"])
+        for item in dataclasses.fields(Settings)
+    ]
+    table(("Setting", "Value", "What it is"), rows, wide=("Value", "What it is"))
+
+
+@config.command(
+    help="""Print the value of the setting NAME, alone and clear.
+
+    Secrets are printed in the embedded stack alone, whose secrets protect nothing but a demo.
+
+    \b
+    Examples:
+      marketplace config get PUBLIC_BASE_URL
+      psql "$(marketplace config get DATABASE_URL)\""""
+)
+@click.argument("name")
+def get(name: str) -> None:
+    """This function will print one setting."""
+    known = {variable_name(item.name): item for item in dataclasses.fields(Settings)}
+    item = known.get(name.upper())
+    if item is None:
+        near = difflib.get_close_matches(name.upper(), known, n=3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "`marketplace config show` lists them all."
+        raise click.BadParameter(f"there is no setting {name}. {hint}", param_hint="NAME")
+    current = settings()
+    if item.metadata["secret"] and current.environment != "embedded":
+        raise CommandFailedError(
+            f"{variable_name(item.name)} is a secret, and ENVIRONMENT is {current.environment}: secrets are"
+            " printed in the embedded stack alone. Ask where the installation's secrets are kept."
+        )
+    click.echo(_text(getattr(current, item.name)))
+
+
+def _shown(item: "dataclasses.Field[Any]", value: Any) -> str:
+    return _MASK if value and item.metadata["secret"] else _text(value)
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,181 @@
+"""The database's schema: upgrade it, and check that database, migrations and models agree."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import alembic.command
+import click
+from alembic.autogenerate import produce_migrations
+from alembic.config import Config
+from alembic.operations.ops import OpContainer
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, pool, text
+
+import migrations
+from commands.environment import settings
+from commands.failures import CommandFailedError
+from marketplace.models import metadata
+
+# Any number, the same in every process: whoever upgrades holds this advisory lock.
+_UPGRADE_LOCK = 7_269_011
+_LOCK_TIMEOUT = "120s"
+_SHOWN_NAMES = 3
+
+
+@click.group(help="Bring the database's schema up to date, and check it.")
+def db() -> None:
+    """This function will group the commands."""
+
+
+@db.command(
+    help="""Bring the database's schema to the latest revision.
+
+    It may be run again, and by several hosts at once: they take turns. Run it before the new version of the
+    service starts.
+
+    \b
+    Example:
+      marketplace db upgrade"""
+)
+def upgrade() -> None:
+    """This function will upgrade the database, and tell each step."""
+    url = settings().database_url
+    steps = upgrade_database(url)
+    for step in steps:
+        click.echo(f"applied {step}")
+    click.echo(f"The database is at {head()}{'' if steps else ' already'}.")
+
+
+@db.command(
+    help="""Check that the database is at the latest revision and has exactly the tables of the models.
+
+    Ends with status 1 and tells what differs; nothing is changed.
+
+    \b
+    Example:
+      marketplace db check"""
+)
+@click.pass_context
+def check(ctx: click.Context) -> None:
+    """This function will check the schema."""
+    url = settings().database_url
+    found = current_revision(url)
+    if found != head():
+        raise CommandFailedError(
+            f"The database is at {found or 'no revision'}, the latest is {head()}."
+            " Run `marketplace db upgrade`."
+        )
+    differing = differences(url)
+    if differing:
+        click.secho("The database differs from the models; a migration is missing for:", err=True, fg="red")
+        for line in differing:
+            click.echo(f"  {line}")
+        ctx.exit(1)
+    click.echo(f"The database is at {head()}, and agrees with the models.")
+
+
+@db.command(help="Print the revision that the database is at, and the latest one.")
+def current() -> None:
+    """This function will print the revisions."""
+    click.echo(f"database\t{current_revision(settings().database_url) or 'none'}")
+    click.echo(f"latest\t{head()}")
+
+
+def alembic_config(url: str) -> Config:
+    """This function will make Alembic's configuration.
+
+    :param url: the database, as DATABASE_URL names it
+    """
+    config = Config()
+    folder = str(Path(migrations.__file__).parent)
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.attributes["database_url"] = url
+    return config
+
+
+def head() -> str:
+    """This function will give the latest revision.
+
+    :raises LookupError: there is none, or more than one
+    """
+    found = ScriptDirectory.from_config(alembic_config("")).get_current_head()
+    if found is None:
+        raise LookupError("there are no migrations")
+    return found
+
+
+def current_revision(url: str) -> str | None:
+    """This function will give the revision that a database is at, or none for a database without our tables."""
+    with _connection(url) as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def upgrade_database(url: str) -> list[str]:
+    """This function will bring a database to the latest revision; of several callers one works at a time.
+
+    :param url: the database, as DATABASE_URL names it
+    :return: the steps taken, each a revision and its summary
+    :raises CommandFailedError: the database is at a revision that this version does not know
+    """
+    config = alembic_config(url)
+    scripts = ScriptDirectory.from_config(config)
+    with _connection(url) as lock:
+        lock.execute(text(f"SET lock_timeout = '{_LOCK_TIMEOUT}'"))
+        lock.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _UPGRADE_LOCK})
+        before = MigrationContext.configure(lock).get_current_revision()
+        if before is not None and before not in {script.revision for script in scripts.walk_revisions()}:
+            raise CommandFailedError(
+                f"The database is at revision {before}, which this version does not know: a newer version has"
+                " upgraded it. Deploy that version."
+            )
+        alembic.command.upgrade(config, "head")
+    steps = list(scripts.iterate_revisions("head", before or "base"))
+    return [f"{step.revision}: {step.doc}" for step in reversed(steps)]
+
+
+def differences(url: str) -> list[str]:
+    """This function will compare a database with the models.
+
+    :param url: the database, as DATABASE_URL names it
+    :return: what a migration would have to do, one line each; none if they agree
+    """
+    with _connection(url) as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        operations = produce_migrations(context, metadata).upgrade_ops
+    return [] if operations is None else list(_lines(operations))
+
+
+def _lines(container: OpContainer) -> Iterator[str]:
+    for operation in container.ops:
+        if isinstance(operation, OpContainer):
+            yield from _lines(operation)
+        else:
+            yield _line(operation.to_diff_tuple())
+
+
+def _line(diff: Any) -> str:
+    """Write one of Alembic's differences, such as ('add_column', None, 'products', Column(...))."""
+    if isinstance(diff, list):
+        return "; ".join(_line(part) for part in diff)
+    kind, *details = diff
+    names = [str(getattr(part, "name", None) or part) for part in details if part is not None]
+    return f"{kind.replace('_', ' ')}: {' '.join(names[:_SHOWN_NAMES])}"
+
+
+@contextmanager
+def _connection(url: str) -> Iterator[Connection]:
+    """Open a connection in autocommit, so that no lock of ours outlives its statement."""
+    engine = create_engine(
+        url.replace("postgresql://", "postgresql+psycopg2://", 1),
+        poolclass=pool.NullPool,
+        isolation_level="AUTOCOMMIT",
+        connect_args={"connect_timeout": 5, "application_name": "marketplace db"},
+    )
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()

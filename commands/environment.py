@@ -1,0 +1,52 @@
+"""Where a command finds its settings, and the database behind them."""
+
+import functools
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from commands.failures import CommandFailedError
+from marketplace.infra.settings import (
+    EMBEDDED_ENVIRONMENT_FILE,
+    Settings,
+    load_settings,
+    read_embedded_environment,
+)
+
+_PROJECT = Path(__file__).resolve().parents[1]
+
+
+def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This function will give the variables that settings are read from.
+
+    :param environ: variables; none means the process's own
+    :return: these, with the embedded stack's for all that is not given, unless DATABASE_URL is
+    :raises CommandFailedError: there is neither
+    """
+    given = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
+    # As the stack itself: its directory does not depend on where the command is called.
+    directory = given.get("DATA_DIR") or str(_PROJECT / ".data")
+    embedded = read_embedded_environment({**given, "DATA_DIR": directory})
+    if not embedded and "DATABASE_URL" not in given:
+        raise CommandFailedError(
+            f"There are no settings: DATABASE_URL is not set, and no embedded stack has left its own in"
+            f" {Path(directory) / EMBEDDED_ENVIRONMENT_FILE}.\n"
+            "Start one with `make run` (DATA_DIR names another directory), or set the variables."
+        )
+    return embedded | given
+
+
+@functools.cache
+def settings() -> Settings:
+    """This function will read the settings, once.
+
+    :raises CommandFailedError: there are none
+    :raises SettingsError: some can't be used
+    """
+    return load_settings(environment())
+
+
+def program() -> str:
+    """This function will name the command as it was called, for messages that tell what to call next."""
+    return Path(sys.argv[0]).name or "marketplace"

@@ -1,0 +1,101 @@
+"""The entry of ``marketplace``. A command's module is imported when it is called, so that each starts fast."""
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from commands.failures import CommandFailedError, explained
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command: the module and attribute where it is, and what it does in a few words."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+ENTRIES = {
+    "db": Entry("commands.db", "db", "Bring the database's schema up to date, and check it."),
+    "seed": Entry("commands.seed", "seed", "Fill the database with demo data, or with many products."),
+    "token": Entry("commands.token", "token", "Print an access token of a demo persona."),
+    "config": Entry("commands.config", "config", "Show the settings that are in force."),
+    "webhooks": Entry("commands.webhooks", "webhooks", "List, inspect and replay webhooks that came in."),
+    "ledger": Entry("commands.ledger", "ledger", "Check that the books are whole."),
+    "audit": Entry("commands.audit", "audit", "Check that the audit trail is as it was written."),
+    "periodic": Entry("commands.periodic", "periodic", "List periodic tasks, and run one now."),
+    "proxy": Entry("commands.proxy", "proxy", "Write the reverse proxy's configuration."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, not to be listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """This function will name the commands."""
+        return list(ENTRIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """This function will import a command."""
+        entry = ENTRIES.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """This function will find the command that is called, suggesting one for a slip of the pen."""
+        if args and args[0] not in ENTRIES and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], ENTRIES, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(ENTRIES)}."
+            ctx.fail(f"There is no command {args[0]}. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """This function will list the commands in the help."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in ENTRIES.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """This function will run a command; an expected failure becomes a message instead of a trace.
+
+        :raises CommandFailedError: what failed, in words
+        """
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            message = explained(error)
+            if message is None:
+                raise
+            raise CommandFailedError(message) from error
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="""Operate the campus marketplace.
+
+    Settings come from environment variables. Where DATABASE_URL is not set, those of the embedded stack
+    (`make run`) are used; DATA_DIR names its directory if that is not .data.
+
+    \b
+    Examples:
+      marketplace db upgrade               bring the schema up to date
+      marketplace token buyer              a token for curl, while `make run` runs
+      marketplace config get GATEWAY_URL   one setting, clear
+      marketplace ledger verify            are the books whole?
+
+    `marketplace COMMAND --help` tells more.""",
+)
+def main() -> None:
+    """This function will be the entry of the console script; click calls the command that is named."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What commands print: tables on a terminal, lines of tab-separated fields in a pipe."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_ABSENT = "-"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: Sequence[str] = ()) -> None:
+    """This function will print a table; in a pipe one line for each row, after one with the columns' names.
+
+    :param columns: the headings
+    :param rows: as many values each as there are columns
+    :param wide: columns that are broken over lines rather than cut
+    """
+    if not sys.stdout.isatty():
+        for row in (columns, *rows):
+            click.echo("\t".join(_plain(value) for value in row))
+        return
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        shown.add_column(column, overflow="fold", no_wrap=column not in wide)
+    for row in rows:
+        shown.add_row(*(Text(shown_value(value)) for value in row))
+    Console().print(shown)
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> None:
+    """This function will print names and values, one pair a line."""
+    for name, value in pairs:
+        click.echo(
+            f"{name}\t{_plain(value)}" if not sys.stdout.isatty() else f"{name:<16} {shown_value(value)}"
+        )
+
+
+def shown_value(value: Any) -> str:
+    """This function will write a value for people: times to the second in UTC, nothing as a dash."""
+    if value is None or value == "":
+        return _ABSENT
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return str(value)
+
+
+def _plain(value: Any) -> str:
+    """A field of a line: neither a tab nor a line break may be inside."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return "" if value is None else " ".join(str(value).split())

@@ -1,0 +1,39 @@
+"""How long work goes: a bar on a terminal, a line for each finished stage elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+class Stages:
+    """Stages of work, one after the other."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+
+    @contextmanager
+    def stage(self, title: str, *, total: int) -> Iterator[Callable[[int], None]]:
+        """This function will show a stage while it runs, and what it took when it is done.
+
+        :param title: what is done
+        :param total: of how many steps
+        :return: takes how many more steps are done
+        """
+        started = time.monotonic()
+        if self._terminal:
+            columns = (
+                TextColumn("{task.description:<24}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
+            with Progress(*columns) as progress:
+                task = progress.add_task(title, total=total)
+                yield lambda steps: progress.advance(task, steps)
+        else:
+            yield lambda _steps: None
+            click.echo(f"{title}: {total} ({time.monotonic() - started:.1f} s)")

@@ -1,0 +1,150 @@
+"""The reverse proxy's configuration, made from the routes' contracts."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+import click
+
+from blueprints.areas import contracts
+from blueprints.http.contract import Contract, Group
+
+_TEMPLATE = """\
+# The reverse proxy before the two groups of web processes.
+#
+# Made by `marketplace proxy caddyfile > deploy/Caddyfile` from the contracts of the routes; a test holds it
+# against them. To change anything else, change the template in commands/proxy.py.
+#
+# SITE_ADDRESS      where it listens: http://:8000, or a host name, for which it then obtains a certificate
+# BIND_ADDRESS      the interface that it listens on; all of them when not given
+# API_UPSTREAM      host:port of the sync workers, which serve what computes
+# WAITING_UPSTREAM  host:port of the gevent workers, which serve what waits for others
+# MEDIA_UPSTREAM    host:port of the object storage
+# MEDIA_BUCKET      its public bucket
+{
+	admin off
+	persist_config off
+	skip_install_trust
+	default_bind {$BIND_ADDRESS:0.0.0.0}
+	grace_period 5s
+	log default {
+		output stderr
+		format json
+		level WARN
+	}
+	servers {
+		timeouts {
+			read_header 10s
+			read_body 2m
+			idle 2m
+		}
+		max_header_size 32KB
+	}
+}
+
+(waiting) {
+	reverse_proxy {$WAITING_UPSTREAM} {
+		lb_try_duration 5s
+		lb_try_interval 100ms
+	}
+}
+
+{$SITE_ADDRESS} {
+	header -Server
+
+	# Pictures of products: one object at a time is read, nothing is listed or written. Neither the query nor
+	# credentials reach the storage, so no other operation of its interface can be asked for.
+	handle_path /media/* {
+		@writing not method GET HEAD
+		respond @writing 405
+		rewrite * /{$MEDIA_BUCKET:marketplace-public}{path}?
+		reverse_proxy {$MEDIA_UPSTREAM} {
+			header_up Host {upstream_hostport}
+			header_up -Authorization
+			header_up -Cookie
+			header_down -Server
+			header_down -X-Amz-*
+			header_down -Seaweed-*
+			header_down X-Content-Type-Options nosniff
+			header_down Content-Security-Policy "default-src 'none'; sandbox"
+		}
+	}
+
+	# What waits for a provider, a browser or a slow upload: a gevent worker holds many of these at once.
+#WAITING#
+	handle {
+		reverse_proxy {$API_UPSTREAM} {
+			# A sync worker gets a request only when its body is here, so a slow client can't hold it.
+			request_buffers 2MB
+			lb_try_duration 5s
+			lb_try_interval 100ms
+		}
+	}
+
+	# No web process can be reached: the answer has the form of all other problems.
+	handle_errors 502 503 504 {
+		header Content-Type application/problem+json
+		header Cache-Control no-store
+		header Retry-After 5
+		respond `{"type":"about:blank","title":"Service Unavailable","status":503,"code":"SERVICE_UNAVAILABLE","detail":"The service is starting or stopping. Try again in a few seconds.","requestId":"{http.request.uuid}"}` 503
+	}
+}
+"""  # noqa: E501 - the problem's body is one line
+_MATCHER = """\
+	@waiting_{name} {{
+		method {methods}
+		path_regexp ^({paths})/?$
+	}}
+	handle @waiting_{name} {{
+		import waiting
+	}}
+"""
+_PARAMETER = re.compile(r"<(?:[^:<>]+:)?[^<>]+>")
+_API = "/api/"
+
+
+@click.group(help="Write the reverse proxy's configuration.")
+def proxy() -> None:
+    """This function will group the commands."""
+
+
+@proxy.command(
+    name="caddyfile",
+    help="""Print the Caddyfile: which requests go to the processes that wait is taken from the routes.
+
+    It names its upstreams by variables, so that one file serves everywhere.
+
+    \b
+    Example, after adding a route:
+      marketplace proxy caddyfile > deploy/Caddyfile""",
+)
+def print_caddyfile() -> None:
+    """This function will print the configuration."""
+    click.echo(caddyfile(contracts()), nl=False)
+
+
+def caddyfile(routes: Iterable[Contract]) -> str:
+    """This function will write the Caddyfile.
+
+    :param routes: the contracts of all routes
+    """
+    waiting: dict[str, set[str]] = defaultdict(set)
+    for route in routes:
+        if route.group is Group.WAITING:
+            waiting[route.method].add(_pattern(route.path))
+    blocks = [
+        _MATCHER.format(
+            name=method.lower(),
+            methods="GET HEAD" if method == "GET" else method,
+            paths="|".join(sorted(waiting[method])),
+        )
+        for method in sorted(waiting)
+    ]
+    return _TEMPLATE.replace("#WAITING#\n", "\n".join([*blocks, ""]))
+
+
+def _pattern(path: str) -> str:
+    """Write a route's path as a regular expression, of both spellings where it is the API's."""
+    literal = [re.escape(part).replace(r"\-", "-") for part in _PARAMETER.split(path.rstrip("/"))]
+    pattern = "[^/]+".join(literal)
+    return f"/api(/v1)?/{pattern.removeprefix(_API)}" if pattern.startswith(_API) else pattern

@@ -1,0 +1,164 @@
+"""Demo data, and many products for load tests."""
+
+import time
+from datetime import datetime
+from enum import Enum
+from uuid import UUID
+
+import click
+from sqlalchemy import bindparam, func, select
+from sqlalchemy.orm import Session
+
+from commands.database import services as make_services
+from commands.failures import CommandFailedError
+from commands.progress import Stages
+from commands.seeding import orders, people, pictures, products
+from commands.seeding.categories import load_categories
+from commands.seeding.ids import Kind, seeded_id
+from commands.seeding.loading import Progress
+from commands.seeding.places import campus_id, load_places
+from marketplace.catalog import tags
+from marketplace.catalog.models import Image
+from marketplace.infra.cache import drop_cached
+from marketplace.infra.db import Statement, driver_cursor
+from marketplace.infra.settings import Settings
+from marketplace.models import metadata
+from marketplace.platform.models import Campus
+from marketplace.providers.storage import S3ObjectStorage
+from marketplace.services import Services
+from sandbox.personas import MAIN_CAMPUS
+
+_CAMPUSES = Statement(select(Campus.id))
+_KEYS = Statement(select(Image.id, Image.key).where(Image.id == func.any(bindparam("ids"))))
+
+
+class State(Enum):
+    """What a database holds."""
+
+    EMPTY = "empty"
+    BEGUN = "some demo data"
+    SEEDED = "the demo data"
+    FOREIGN = "other data"
+
+
+@click.command(
+    help=f"""Fill the database with demo data: two campuses, stores, {products.DEMO_PRODUCTS} products with
+    pictures, the personas, and orders in each state.
+
+    It is the same data each time. What is there already is left as it is, so it may be run again, also to
+    add products for a load test. ENVIRONMENT=production refuses it.
+
+    \b
+    Examples:
+      marketplace seed                    complete the demo data
+      marketplace seed --if-empty         only on a fresh database
+      marketplace seed --products 50000   for load tests, with {people.LOAD_VENDORS} stores"""
+)
+@click.option(
+    "--products",
+    "count",
+    type=click.IntRange(products.DEMO_PRODUCTS, products.MAX_PRODUCTS),
+    default=products.DEMO_PRODUCTS,
+    show_default=True,
+    help="How many products there shall be.",
+)
+@click.option("--if-empty", is_flag=True, help="Do nothing if there are data.")
+def seed(count: int, *, if_empty: bool) -> None:
+    """This function will fill the database."""
+    services = make_services()
+    refuse_production(services.settings)
+    state = find_state(services)
+    if if_empty and state in (State.SEEDED, State.FOREIGN):
+        click.echo(f"The database has {state.value} already: nothing was done.")
+        return
+    if state is State.FOREIGN:
+        raise CommandFailedError(
+            "The database has campuses that are not the demo's. Demo data would mix with them: use an empty"
+            " database (DATABASE_URL)."
+        )
+    started = time.monotonic()
+    summary = fill(services, count=count, now=services.clock(), stages=Stages())
+    click.echo(f"{summary} ({time.monotonic() - started:.1f} s)")
+
+
+def refuse_production(settings: Settings) -> None:
+    """This function will refuse to put demo data where real people are.
+
+    :raises CommandFailedError: this is production
+    """
+    if settings.environment == "production":
+        raise CommandFailedError(
+            "ENVIRONMENT is production: demo data, with accounts that anybody can sign in to, do not belong there."
+        )
+
+
+def find_state(services: Services) -> State:
+    """This function will tell what the database holds."""
+    with services.database.reading() as session:
+        campuses = {row["id"] for row in _CAMPUSES.all(session)}
+        if not campuses:
+            return State.EMPTY
+        if campus_id(MAIN_CAMPUS) not in campuses:
+            return State.FOREIGN
+        return State.SEEDED if orders.scenes_are_played(session) else State.BEGUN
+
+
+def fill(services: Services, *, count: int, now: datetime, stages: Stages) -> str:
+    """This function will add whatever of the demo's data is not there.
+
+    :param count: up to which number there shall be products
+    :param now: the present, that everything is dated back from
+    :param stages: shows how long it goes
+    :return: what was done, in a sentence
+    :raises ProviderUnavailableError: the object storage does not take pictures; nothing was added
+    """
+    keys = _store_missing_pictures(services, stages)
+    with stages.stage("products", total=count) as progress:
+        added = services.database.in_transaction(_load, count, keys, now, progress)
+    checkout: orders.SandboxCheckout | None = orders.SandboxCheckout(services)
+    if checkout is not None and not checkout.wait_until_ready():
+        click.echo(
+            "GATEWAY_URL is no running sandbox gateway: orders that take a payment are left out.", err=True
+        )
+        checkout = None
+    with stages.stage("orders", total=len(orders.SCENES)) as progress:
+        placed = orders.play(services, checkout=checkout, now=now, progress=progress)
+    analyze(services)
+    return f"Added {added} products and {placed} orders; there are {count} products of the seed."
+
+
+def analyze(services: Services) -> None:
+    """This function will have the database look at its new content: plans made for empty tables are slow."""
+    names = ", ".join(metadata.tables)
+    with services.database.reading() as session, driver_cursor(session) as cursor:
+        cursor.execute(f"ANALYZE {names}")
+
+
+def _load(session: Session, count: int, keys: dict[int, str], now: datetime, progress: Progress) -> int:
+    """Everything but orders, in one transaction: an interrupted run leaves all of it or nothing."""
+    load_places(session, now=now)
+    load_categories(session)
+    people.load_people(session, vendors=products.stores_for(count), now=now)
+    added = products.load_products(session, count=count, keys=keys, now=now, progress=progress)
+    drop_cached(session, tags.PRODUCTS, tags.CATEGORIES)
+    return added
+
+
+def _store_missing_pictures(services: Services, stages: Stages) -> dict[int, str]:
+    """Give the key of each picture, those that the database does not know drawn and stored first."""
+    numbers: dict[UUID, int] = {
+        seeded_id(Kind.IMAGE, number): number for number in products.picture_numbers()
+    }
+    with services.database.reading() as session:
+        known = {numbers[row["id"]]: row["key"] for row in _KEYS.all(session, ids=list(numbers))}
+    missing = [number for number in numbers.values() if number not in known]
+    if not missing:
+        return known
+    with stages.stage("pictures", total=len(missing)) as progress:
+        stored = pictures.store_pictures(
+            S3ObjectStorage(services.settings),
+            bucket=services.settings.s3_public_bucket,
+            numbers=missing,
+            progress=progress,
+        )
+    return known | stored

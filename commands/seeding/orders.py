@@ -1,0 +1,300 @@
+"""Orders in each state, made by the domain's own operations with a moved time, so that books and trails are true."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import requests
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from commands.seeding.ids import Kind, seeded_id
+from commands.seeding.loading import Progress
+from commands.seeding.people import STORES, student_id
+from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, product
+from marketplace.identity.queries import Caller, find_caller
+from marketplace.infra.db import Statement
+from marketplace.orders import operations, states
+from marketplace.orders.pin import delivery_pin
+from marketplace.orders.placing import PAYABLE_FOR, Delivery, Wish, place_order
+from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments import operations as payments
+from marketplace.payments.operations import Target
+from marketplace.payments.pages import open_page
+from marketplace.providers.gateway import PaymentGateway, customer_email
+from marketplace.services import Services
+from sandbox.personas import persona_named
+
+_PAY_TIMEOUT_SECONDS = 10.0
+_GATEWAY_WAIT_SECONDS = 15.0
+_POLL_SECONDS = 0.25
+_CHANNELS = ("card", "bank_transfer", "ussd")
+
+_PLACED = Statement(
+    text(
+        """
+        SELECT o.id, o.status, o.pin_counter FROM orders o JOIN order_items i ON i.order_id = o.id
+        WHERE o.buyer_id = :buyer_id AND i.product_id = :product_id ORDER BY o.id LIMIT 1
+        """
+    )
+)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An order that the demo has: who bought which of a store's products how long ago, and how far it came."""
+
+    buyer_id: UUID
+    store: int
+    nth_product: int
+    status: str
+    ago: timedelta
+    quantity: int = 1
+    picked_up: bool = False
+
+    @property
+    def product(self) -> SeededProduct:
+        """This function will find the product that was bought."""
+        vendor_id = STORES[self.store - 1].id
+        found = [item for item in map(product, range(1, DEMO_PRODUCTS + 1)) if item.store.id == vendor_id]
+        return found[self.nth_product]
+
+
+_BUYER = persona_named("buyer").user_id
+_BUYER_2 = persona_named("buyer2").user_id
+
+# In the order of their times, as ids and numbers are. Personas have no unpaid orders, which they may have
+# only a few of; the last one is unpaid, so that it is there whether or not a gateway took payments.
+SCENES: tuple[Scene, ...] = (
+    Scene(_BUYER, 1, 0, states.DELIVERED, timedelta(days=20)),
+    Scene(student_id(1), 2, 1, states.DELIVERED, timedelta(days=18), quantity=2),
+    Scene(_BUYER_2, 2, 2, states.DELIVERED, timedelta(days=15), picked_up=True),
+    Scene(student_id(2), 1, 3, states.DELIVERED, timedelta(days=12)),
+    Scene(student_id(2), 1, 4, states.EXPIRED, timedelta(days=11)),
+    Scene(student_id(3), 3, 0, states.DELIVERED, timedelta(days=9), quantity=2),
+    Scene(_BUYER, 2, 3, states.CANCELLED, timedelta(days=7)),
+    Scene(student_id(1), 1, 5, states.CANCELLED, timedelta(days=6)),
+    Scene(_BUYER_2, 1, 6, states.EXPIRED, timedelta(days=5)),
+    Scene(student_id(4), 2, 4, states.SHIPPED, timedelta(days=1, hours=4)),
+    Scene(_BUYER, 1, 7, states.SHIPPED, timedelta(hours=26), quantity=2),
+    Scene(student_id(5), 2, 5, states.PROCESSING, timedelta(hours=9), picked_up=True),
+    Scene(_BUYER_2, 1, 8, states.PROCESSING, timedelta(hours=7)),
+    Scene(student_id(5), 1, 9, states.PAID_ESCROW, timedelta(hours=3)),
+    Scene(student_id(6), 2, 6, states.PAID_ESCROW, timedelta(hours=2), quantity=3),
+    Scene(student_id(3), 1, 10, states.PENDING_PAYMENT, timedelta(minutes=2)),
+    Scene(student_id(4), 2, 7, states.PENDING_PAYMENT, timedelta(minutes=1)),
+)
+_PAID = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED)
+
+
+class SandboxCheckout:
+    """Pays at the sandbox gateway, so that what it holds and what the books say agree."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def wait_until_ready(self, *, sleep: Callable[[float], None] = time.sleep) -> bool:
+        """This function will tell whether the gateway is the sandbox, waiting a while for it to start."""
+        address = self._services.settings.gateway_url
+        for _ in range(int(_GATEWAY_WAIT_SECONDS / _POLL_SECONDS) if address else 0):
+            try:
+                answer = self._session.get(
+                    f"{address}/sandbox/calls", params={"reference": "seed"}, timeout=_PAY_TIMEOUT_SECONDS
+                )
+            except requests.ConnectionError:
+                sleep(_POLL_SECONDS)
+            else:
+                return answer.status_code == 200
+        return False
+
+    def pay(self, *, buyer: Caller, order_id: UUID, channel: str, now: datetime) -> None:
+        """This function will pay an order as its buyer would, and apply the payment.
+
+        :param channel: how it is paid
+        :param now: the time that it is paid at for our books; the gateway has its own
+        """
+        services = self._services
+        fee_bearer = services.settings.gateway_fee_bearer
+        gateway: PaymentGateway = services.gateway
+        intent, page = open_page(
+            services.database,
+            gateway,
+            buyer_id=buyer.id,
+            email=customer_email(buyer.email, buyer.id),
+            target=Target(order_id=order_id),
+            callback_url=None,
+            clock=lambda: now,
+        )
+        services.database.in_transaction(payments.record_page, intent=intent, page=page, now=now)
+        address = f"{services.settings.gateway_url}/sandbox/pay/{intent.reference}"
+        self._session.post(
+            address, json={"channel": channel}, timeout=_PAY_TIMEOUT_SECONDS
+        ).raise_for_status()
+        charge = gateway.charge(intent.reference)
+        if charge is not None and charge.paid_at is not None:
+            charge = replace(charge, paid_at=now)
+        services.database.in_transaction(
+            payments.settle, reference=intent.reference, charge=charge, fee_bearer=fee_bearer, now=now
+        )
+
+
+def scenes_are_played(session: Session) -> bool:
+    """This function will tell whether the last of the scenes was played."""
+    return _find(session, SCENES[-1]) is not None
+
+
+def play(services: Services, *, checkout: SandboxCheckout | None, now: datetime, progress: Progress) -> int:
+    """This function will play the scenes, going on where an earlier run was interrupted.
+
+    :param checkout: who pays; without one, scenes that take a payment are left out
+    :param now: the present, that the scenes are in the past of
+    :param progress: is told of each scene that is over
+    :return: how many orders were placed
+    """
+    placed = 0
+    for number, scene in enumerate(SCENES):
+        if scene.status not in _PAID or checkout is not None:
+            placed += _play(services, scene, number=number, checkout=checkout, now=now)
+        progress(1)
+    return placed
+
+
+def _play(
+    services: Services, scene: Scene, *, number: int, checkout: SandboxCheckout | None, now: datetime
+) -> bool:
+    database, at = services.database, now - scene.ago
+    with database.reading() as session:
+        buyer = _caller(session, scene.buyer_id)
+        vendor = _caller(session, STORES[scene.store - 1].user_id)
+        found = _find(session, scene)
+    if found is None:
+        database.in_transaction(_place, scene, buyer, at)
+        with database.reading() as session:
+            order = _find(session, scene) or {}
+    else:
+        order = found
+    order_id: UUID = order["id"]
+    status: str = order["status"]
+    if status == states.PENDING_PAYMENT and scene.status in _PAID and checkout is not None:
+        checkout.pay(
+            buyer=buyer, order_id=order_id, channel=_CHANNELS[number % 3], now=at + timedelta(minutes=4)
+        )
+        status = states.PAID_ESCROW
+    pin = delivery_pin(
+        key=services.settings.delivery_pin_key, order_id=order_id, counter=order["pin_counter"]
+    )
+    for step in _STEPS:
+        if status == step.source and scene.status in step.targets:
+            database.in_transaction(
+                step.take, _Stage(order_id, buyer, vendor, pin, services, at + step.after)
+            )
+            status = step.leads_to
+    return found is None
+
+
+def _find(session: Session, scene: Scene) -> dict[str, Any] | None:
+    return _PLACED.first(session, buyer_id=scene.buyer_id, product_id=scene.product.id)
+
+
+def _caller(session: Session, user_id: UUID) -> Caller:
+    found = find_caller(session, user_id=user_id, aal="aal1")
+    if found is None:
+        raise LookupError(f"the seeded person {user_id} is not there")
+    return found
+
+
+def _place(session: Session, scene: Scene, buyer: Caller, at: datetime) -> UUID:
+    buyers = [_BUYER, _BUYER_2, *(student_id(number) for number in range(1, 7))]
+    delivery = (
+        Delivery(method="pickup", hub_id=seeded_id(Kind.HUB, 1))
+        if scene.picked_up
+        else Delivery(method="delivery", address_id=seeded_id(Kind.ADDRESS, buyers.index(scene.buyer_id) + 1))
+    )
+    return place_order(
+        session,
+        buyer=buyer,
+        wishes=[Wish(scene.product.id, scene.quantity)],
+        delivery=delivery,
+        note=None,
+        expected_total_minor=None,
+        now=at,
+    )
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What a step of a scene is given."""
+
+    order_id: UUID
+    buyer: Caller
+    vendor: Caller
+    pin: str
+    services: Services
+    at: datetime
+
+
+def _cancel(session: Session, stage: _Stage) -> None:
+    operations.cancel_unpaid(
+        session, order_id=stage.order_id, caller=stage.buyer, reason="Found it in my hall", now=stage.at
+    )
+
+
+def _expire(session: Session, stage: _Stage) -> None:
+    order = lock_order(session, order_id=stage.order_id)
+    operations.expire(session, order=order, actor=SYSTEM, now=stage.at)
+
+
+def _accept(session: Session, stage: _Stage) -> None:
+    operations.accept(session, order_id=stage.order_id, caller=stage.vendor, now=stage.at)
+
+
+def _ship(session: Session, stage: _Stage) -> None:
+    operations.ship(
+        session,
+        order_id=stage.order_id,
+        caller=stage.vendor,
+        tracking_note="With our rider, on a red bicycle",
+        now=stage.at,
+    )
+
+
+def _deliver(session: Session, stage: _Stage) -> None:
+    operations.release_on_pin(
+        session,
+        order_id=stage.order_id,
+        caller=stage.vendor,
+        pin=stage.pin,
+        pin_key=stage.services.settings.delivery_pin_key,
+        now=stage.at,
+    )
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step from one status to the next, for scenes that go there or further."""
+
+    source: str
+    leads_to: str
+    targets: tuple[str, ...]
+    after: timedelta
+    take: Callable[[Session, _Stage], None]
+
+
+_STEPS = (
+    _Step(states.PENDING_PAYMENT, states.CANCELLED, (states.CANCELLED,), timedelta(minutes=10), _cancel),
+    _Step(
+        states.PENDING_PAYMENT,
+        states.EXPIRED,
+        (states.EXPIRED,),
+        PAYABLE_FOR + timedelta(minutes=1),
+        _expire,
+    ),
+    _Step(states.PAID_ESCROW, states.PROCESSING, _PAID[1:], timedelta(minutes=40), _accept),
+    _Step(states.PROCESSING, states.SHIPPED, _PAID[2:], timedelta(hours=5), _ship),
+    _Step(states.SHIPPED, states.DELIVERED, _PAID[3:], timedelta(hours=24), _deliver),
+)

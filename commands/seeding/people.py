@@ -1,0 +1,196 @@
+"""The personas, other students, and the stores."""
+
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from commands.seeding.ids import Kind, seeded_id
+from commands.seeding.loading import load
+from commands.seeding.places import HOSTELS, campus_id
+from commands.seeding.wares import TREE
+from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, persona_named
+
+DEMO_VENDORS = 12
+LOAD_VENDORS = 200
+STUDENTS = 6
+# A bank account's change holds payouts for a day: the demo's are long past that.
+_BANK_ACCOUNT_AGE = timedelta(days=90)
+_MEMBER_FOR = timedelta(days=120)
+_STATUS_REASONS = {"restricted": "Under review by support", "suspended": "Repeated counterfeit listings"}
+_BADGES = {"buyer": ["verified_student"], "vendor": ["verified_student", "verified_vendor"], "staff": []}
+
+_FIRST_NAMES = (
+    *("Aisha", "Bayo", "Chiamaka", "Dele", "Efe", "Funmi", "Gbenga", "Hauwa", "Ifeoma", "Jide", "Kehinde"),
+    *("Lola", "Musa", "Nneka", "Obinna", "Pelumi", "Ruth", "Segun", "Tobi", "Uju", "Victor", "Wale", "Zara"),
+)
+_LAST_NAMES = (
+    *("Adewale", "Bassey", "Chukwu", "Dauda", "Ekanem", "Fagbenle", "Garba", "Hassan", "Igwe", "Johnson"),
+    *("Kalu", "Lawson", "Mohammed", "Nnamdi", "Ogunleye", "Peters", "Salami", "Taiwo", "Umeh", "Yakubu"),
+)
+# Name of the store, campus, and the roots of the category tree that it sells from; the personas' come first.
+_STORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("Ngozi Books & Gadgets", MAIN_CAMPUS, ("Books & Study", "Electronics")),
+    ("Ibro Styles", MAIN_CAMPUS, ("Fashion", "Beauty & Care")),
+    ("Room 12 Essentials", MAIN_CAMPUS, ("Room & Hostel",)),
+    ("Mama Tee Kitchen", MAIN_CAMPUS, ("Food & Drinks",)),
+    ("Volt Campus Tech", MAIN_CAMPUS, ("Electronics",)),
+    ("Faculty Helpdesk", MAIN_CAMPUS, ("Services", "Books & Study")),
+    ("Pitch Side Sports", MAIN_CAMPUS, ("Sports & Leisure",)),
+    ("Thrift by Lola", MAIN_CAMPUS, ("Fashion",)),
+    ("South Side Scholars", SECOND_CAMPUS, ("Books & Study", "Electronics")),
+    ("Chop Time South", SECOND_CAMPUS, ("Food & Drinks",)),
+    ("Queen Hall Living", SECOND_CAMPUS, ("Room & Hostel", "Fashion")),
+    ("Glow & Go", SECOND_CAMPUS, ("Beauty & Care", "Sports & Leisure", "Services")),
+)
+# Codes of Nigerian banks that the sandbox gateway knows too.
+_BANKS = ("058", "044", "057", "033", "011", "999992")
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store: ``roots`` are the positions of the roots of the category tree that it sells from."""
+
+    number: int
+    id: UUID
+    user_id: UUID
+    owner: str
+    name: str
+    slug: str
+    campus: str
+    roots: frozenset[int]
+
+
+def _name(number: int) -> str:
+    # The lists' lengths have no common divisor, so that 460 numbers have 460 names.
+    return f"{_FIRST_NAMES[number % len(_FIRST_NAMES)]} {_LAST_NAMES[number % len(_LAST_NAMES)]}"
+
+
+def _store(number: int) -> Store:
+    """Describe a store; those beyond the demo's are for load tests and sell everything."""
+    personas = {1: persona_named("vendor"), 2: persona_named("vendor2")}
+    roots = [root.name for root in TREE]
+    if number <= DEMO_VENDORS:
+        name, campus, sells = _STORES[number - 1]
+    else:
+        name, sells = f"{_name(number)} Store {number}", tuple(roots)
+        campus = MAIN_CAMPUS if number % 3 else SECOND_CAMPUS
+    persona = personas.get(number)
+    return Store(
+        number=number,
+        id=seeded_id(Kind.VENDOR, number),
+        user_id=persona.user_id if persona else seeded_id(Kind.PERSON, 1_000 + number),
+        owner=persona.full_name if persona else _name(number),
+        name=name,
+        slug="-".join("".join(c if c.isalnum() else " " for c in name.lower()).split()),
+        campus=campus,
+        roots=frozenset(roots.index(root) for root in sells),
+    )
+
+
+STORES: tuple[Store, ...] = tuple(_store(number) for number in range(1, LOAD_VENDORS + 1))
+
+
+def student_id(number: int) -> UUID:
+    """This function will give the id of one of the further students, from 1 to STUDENTS."""
+    return seeded_id(Kind.PERSON, number)
+
+
+def load_people(session: Session, *, vendors: int, now: datetime) -> None:
+    """This function will add the personas that have profiles, students, vendors' people and stores.
+
+    :param vendors: how many stores
+    :param now: the time that ages are counted back from
+    """
+    _load_profiles(session, vendors=vendors, now=now)
+    _load_stores(session, vendors=vendors, now=now)
+    _load_addresses(session, now=now)
+
+
+def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
+    since = now - _MEMBER_FOR
+    north = campus_id(MAIN_CAMPUS)
+    rows: list[tuple[object, ...]] = [
+        (
+            *(persona.user_id, persona.email, persona.full_name, persona.phone, campus_id(persona.campus)),
+            *(persona.role, persona.staff_role, persona.account_status),
+            *(_STATUS_REASONS.get(persona.account_status), _BADGES[persona.role], since, since),
+        )
+        for persona in PERSONAS
+        if persona.has_profile
+    ]
+    students = [
+        (student_id(number), f"student{number}", _name(number), "buyer", north)
+        for number in range(1, STUDENTS + 1)
+    ]
+    owners = [
+        (store.user_id, f"store{store.number}", store.owner, "vendor", campus_id(store.campus))
+        for store in STORES[2:vendors]
+    ]
+    rows += [
+        (
+            *(user_id, f"{mailbox}@{EMAIL_DOMAIN}", name, f"+234701{index:07d}", campus),
+            *(role, None, "active", None, _BADGES[role], since, since),
+        )
+        for index, (user_id, mailbox, name, role, campus) in enumerate([*students, *owners], 1)
+    ]
+    load(
+        session,
+        "profiles",
+        (
+            *("id", "email", "name", "phone", "campus_id", "role", "staff_role", "account_status"),
+            *("status_reason", "badges", "created_at", "updated_at"),
+        ),
+        rows,
+    )
+
+
+def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
+    since = now - _MEMBER_FOR
+    rows = []
+    for store in STORES[:vendors]:
+        chance = random.Random(f"store:{store.number}")  # noqa: S311 - the same in every run is the point
+        rows.append(
+            (
+                *(store.id, store.user_id, campus_id(store.campus), store.name, store.slug),
+                f"{store.owner} sells on {store.campus.title()} Campus. Orders before noon go out the same day.",
+                *(True, "active", chance.choice(_BANKS), f"{chance.randrange(10**9, 10**10)}"),
+                *(store.owner.upper(), now - _BANK_ACCOUNT_AGE, since, since),
+            )
+        )
+    load(
+        session,
+        "vendor_profiles",
+        (
+            *("id", "user_id", "campus_id", "display_name", "slug", "description", "verified", "status"),
+            *("bank_code", "bank_account_number", "bank_account_name", "bank_account_changed_at"),
+            *("created_at", "updated_at"),
+        ),
+        rows,
+    )
+
+
+def _load_addresses(session: Session, *, now: datetime) -> None:
+    since = now - _MEMBER_FOR
+    halls = HOSTELS[MAIN_CAMPUS]
+    people = [persona_named("buyer"), persona_named("buyer2")]
+    homes = [(person.user_id, person.phone) for person in people]
+    homes += [(student_id(number), f"+234701{number:07d}") for number in range(1, STUDENTS + 1)]
+    load(
+        session,
+        "addresses",
+        (
+            *("id", "user_id", "label", "hostel", "hall", "room_number", "instructions", "phone"),
+            *("is_default", "created_at", "updated_at"),
+        ),
+        [
+            (
+                *(seeded_id(Kind.ADDRESS, number), user_id, "My room", halls[number % len(halls)]),
+                *("Block " + "ABCD"[number % 4], f"{100 + 7 * number}", "Call at the porter's lodge"),
+                *(phone, True, since, since),
+            )
+            for number, (user_id, phone) in enumerate(homes, 1)
+        ],
+    )

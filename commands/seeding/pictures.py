@@ -1,0 +1,129 @@
+"""Pictures of products: drawn here, the same for the same number, stored under their content's hash."""
+
+import colorsys
+import functools
+import hashlib
+import io
+import random
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from commands.seeding.loading import Progress
+from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, product
+from commands.seeding.wares import TREE
+from marketplace.providers.storage import IMMUTABLE, ObjectStorage
+
+_SIZE = (480, 360)
+_QUALITY = 72
+_EFFORT = 2  # WebP's slower methods save some kilobytes that a demo need not save
+_UPLOADS_AT_ONCE = 8
+_INK = (255, 255, 255, 235)
+_LINE_CHARACTERS = 30
+# A simple shape for each root of the category tree, on a field of 100 by 100: polygons and ellipses, and
+# windows (polygons) and cuts (ellipses) through them.
+_SHAPES: tuple[tuple[tuple[str, tuple[int, ...]], ...], ...] = (
+    (("polygon", (10, 20, 48, 30, 48, 90, 10, 80)), ("polygon", (90, 20, 52, 30, 52, 90, 90, 80))),
+    (("polygon", (28, 5, 72, 5, 72, 95, 28, 95)), ("window", (33, 14, 67, 14, 67, 82, 33, 82))),
+    (
+        ("polygon", (5, 55, 95, 55, 95, 75, 5, 75)),
+        ("polygon", (5, 30, 14, 30, 14, 95, 5, 95)),
+        ("ellipse", (18, 38, 44, 56)),
+    ),
+    (("polygon", (30, 10, 70, 10, 98, 36, 82, 52, 74, 44, 74, 95, 26, 95, 26, 44, 18, 52, 2, 36)),),
+    (("ellipse", (10, 30, 90, 95)), ("cut", (6, 20, 94, 55)), ("polygon", (6, 55, 94, 55, 90, 64, 10, 64))),
+    (("polygon", (35, 35, 65, 35, 72, 95, 28, 95)), ("polygon", (42, 10, 58, 10, 58, 30, 42, 30))),
+    (("ellipse", (10, 10, 90, 90)), ("cut", (38, 38, 62, 62))),
+    (("polygon", (15, 5, 40, 30, 30, 40, 5, 15)), ("polygon", (38, 32, 95, 85, 85, 95, 32, 38))),
+)
+
+
+@functools.cache
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
+def draw(number: int) -> bytes:
+    """This function will draw a picture.
+
+    :param number: of the picture; beyond the demo's products it is a second view of a product
+    :return: a WebP file
+    """
+    item = product((number - 1) % DEMO_PRODUCTS + 1)
+    chance = random.Random(f"picture:{number}")  # noqa: S311 - the same in every run is the point
+    hue = (item.category.root / len(TREE) + chance.uniform(-0.04, 0.04)) % 1
+    picture = _background(hue, chance).convert("RGBA")
+    layer = Image.new("RGBA", _SIZE)
+    pencil = ImageDraw.Draw(layer)
+    for _ in range(7):
+        x, y, radius = chance.randint(0, 480), chance.randint(0, 360), chance.randint(15, 110)
+        pencil.ellipse((x - radius, y - radius, x + radius, y + radius), fill=(255, 255, 255, 22))
+    picture.alpha_composite(layer)
+    picture.alpha_composite(_shape(item, second=number > DEMO_PRODUCTS, tilt=chance.uniform(-9, 9)))
+    _caption(picture, item)
+    out = io.BytesIO()
+    picture.convert("RGB").save(out, "WEBP", quality=_QUALITY, method=_EFFORT)
+    return out.getvalue()
+
+
+def _background(hue: float, chance: random.Random) -> Image.Image:
+    dark, light = (
+        tuple(round(255 * part) for part in colorsys.hsv_to_rgb(hue, saturation, value))
+        for saturation, value in ((0.72, chance.uniform(0.38, 0.5)), (0.5, chance.uniform(0.75, 0.88)))
+    )
+    gradient = Image.linear_gradient("L").rotate(chance.choice((0, 90, 180)))
+    return ImageOps.colorize(gradient.resize(_SIZE), dark, light)
+
+
+def _shape(item: SeededProduct, *, second: bool, tilt: float) -> Image.Image:
+    layer = Image.new("RGBA", _SIZE)
+    pencil = ImageDraw.Draw(layer)
+    scale, left, top = (1.7, 155, 60) if second else (2.0, 140, 40)
+    for kind, points in _SHAPES[item.category.root]:
+        placed = [value * scale + (left if index % 2 == 0 else top) for index, value in enumerate(points)]
+        paint = pencil.polygon if kind in ("polygon", "window") else pencil.ellipse
+        paint(placed, fill=_INK if kind in ("polygon", "ellipse") else (0, 0, 0, 0))
+    return layer.rotate(tilt + (18 if second else 0), Image.Resampling.BICUBIC, center=(240, 150))
+
+
+def _caption(picture: Image.Image, item: SeededProduct) -> None:
+    title = item.title
+    if len(title) > _LINE_CHARACTERS:
+        title = title[: _LINE_CHARACTERS - 1].rstrip(" ,(") + "…"
+    pencil = ImageDraw.Draw(picture)
+    pencil.rectangle((0, 292, 480, 360), fill=(20, 20, 28, 255))
+    pencil.text((20, 300), title, font=_font(24), fill=(255, 255, 255, 255))
+    pencil.text((20, 332), item.category.name, font=_font(16), fill=(200, 200, 210, 255))
+
+
+def store_pictures(
+    storage: ObjectStorage, *, bucket: str, numbers: Iterable[int], progress: Progress
+) -> dict[int, str]:
+    """This function will draw pictures and put them into object storage.
+
+    :param bucket: the public one
+    :param numbers: of the pictures
+    :param progress: is told of each that is there
+    :return: each picture's key by its number
+    :raises ProviderUnavailableError: the storage does not take them
+    """
+
+    def store(number: int) -> tuple[int, str]:
+        content = draw(number)
+        key = f"products/{hashlib.sha256(content).hexdigest()}.webp"
+        storage.put(
+            bucket=bucket, key=key, content=content, content_type="image/webp", cache_control=IMMUTABLE
+        )
+        return number, key
+
+    keys: dict[int, str] = {}
+    with ThreadPoolExecutor(_UPLOADS_AT_ONCE) as pool:
+        try:
+            for number, key in pool.map(store, numbers):
+                keys[number] = key
+                progress(1)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return keys

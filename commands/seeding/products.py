@@ -1,0 +1,175 @@
+"""Products by number: the same number is the same product, however many there are."""
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from commands.seeding.categories import LEAVES, Category
+from commands.seeding.ids import Kind, seeded_id
+from commands.seeding.loading import Progress, load
+from commands.seeding.people import DEMO_VENDORS, LOAD_VENDORS, STORES, Store
+from commands.seeding.places import campus_id
+
+# Products of the demo; each has pictures of its own, which the products of load tests use again.
+DEMO_PRODUCTS = 300
+MAX_PRODUCTS = 200_000
+# From so many on, products are spread over the stores of load tests.
+_FEW_STORES_UP_TO = 3_000
+_SECOND_PICTURE_EVERY = 5
+_PRICE_STEP_NAIRA = 50
+_PRICE_SHARES = {"new": 1.0, "like_new": 0.85, "good": 0.7, "fair": 0.5}
+_CONDITION_TEXTS = {
+    "new": "Brand new, never used.",
+    "like_new": "Used for a few weeks only; looks like new.",
+    "good": "Used with care for a session and works well.",
+    "fair": "Shows its age but does its job; the price says so.",
+}
+_REASONS = (
+    "Selling because I am graduating.",
+    "I have two and need only one.",
+    "Restocked every week.",
+    "Bought for a course that I dropped.",
+    "Popular in my hall; message me for more than one.",
+    "My roommate has the same one.",
+)
+_HANDOVERS = (
+    "Pick up at the hub or have it delivered to your hall.",
+    "Delivery on campus within a day.",
+    "Meet me at the library, or choose delivery.",
+    "Available on weekdays after lectures.",
+)
+
+
+@dataclass(frozen=True)
+class SeededProduct:
+    """A product. ``pictures`` are the numbers of its pictures; the price is kobo."""
+
+    number: int
+    id: UUID
+    store: Store
+    category: Category
+    title: str
+    description: str
+    price_minor: int
+    condition: str
+    quantity: int
+    tags: tuple[str, ...]
+    popularity: int
+    age: timedelta
+    pictures: tuple[int, ...]
+
+
+def stores_for(products: int) -> int:
+    """This function will tell how many stores so many products need."""
+    return DEMO_VENDORS if products <= _FEW_STORES_UP_TO else LOAD_VENDORS
+
+
+def product(number: int) -> SeededProduct:
+    """This function will describe the product of a number, from 1."""
+    chance = random.Random(f"product:{number}")  # noqa: S311 - the same in every run is the point
+    # The pattern of categories repeats with the demo's pictures, so that a picture always fits.
+    base = (number - 1) % DEMO_PRODUCTS
+    category, leaf = LEAVES[base % len(LEAVES)]
+    turn = (number - 1) // len(LEAVES)
+    thing, usual_naira = leaf.things[turn % len(leaf.things)]
+    # Every thing comes in every variant before a title is used again.
+    variant = leaf.variants[(turn // len(leaf.things) + turn % len(leaf.things)) % len(leaf.variants)]
+    condition = chance.choice(leaf.conditions)
+    naira = usual_naira * _PRICE_SHARES[condition] * chance.uniform(0.9, 1.15)
+    price = max(round(naira / _PRICE_STEP_NAIRA), 1) * _PRICE_STEP_NAIRA
+    store = _store_for(number, category)
+    pictures = (base + 1, base + 1 + DEMO_PRODUCTS) if base % _SECOND_PICTURE_EVERY == 0 else (base + 1,)
+    return SeededProduct(
+        number=number,
+        id=seeded_id(Kind.PRODUCT, number),
+        store=store,
+        category=category,
+        title=f"{thing}, {variant}",
+        description=f"{thing} ({variant}). {_CONDITION_TEXTS[condition]} {chance.choice(_REASONS)}"
+        f" {chance.choice(_HANDOVERS)}",
+        price_minor=price * 100,
+        condition=condition,
+        quantity=chance.randint(10, 60),
+        tags=(*leaf.tags, store.campus),
+        popularity=chance.randint(0, 120),
+        age=timedelta(minutes=chance.randint(90, 60 * 24 * 60)),
+        pictures=pictures,
+    )
+
+
+def _store_for(number: int, category: Category) -> Store:
+    if number > _FEW_STORES_UP_TO:
+        return STORES[number % LOAD_VENDORS]
+    sellers = [store for store in STORES[:DEMO_VENDORS] if category.root in store.roots]
+    return sellers[number // len(LEAVES) % len(sellers)]
+
+
+def picture_numbers() -> list[int]:
+    """This function will give the numbers of all pictures."""
+    return sorted({picture for number in range(1, DEMO_PRODUCTS + 1) for picture in product(number).pictures})
+
+
+def load_products(
+    session: Session,
+    *,
+    count: int,
+    keys: Mapping[int, str],
+    now: datetime,
+    progress: Progress,
+) -> int:
+    """This function will add products and their pictures.
+
+    :param count: up to which number
+    :param keys: the key of each picture in object storage, by the picture's number
+    :param now: the time that ages are counted back from
+    :param progress: is told how many more products were read
+    :return: how many products were new
+    """
+    demo = map(product, range(1, min(count, DEMO_PRODUCTS) + 1))
+    owners = {picture: item for item in demo for picture in item.pictures}
+    load(
+        session,
+        "images",
+        ("id", "owner_id", "key", "created_at"),
+        [
+            (seeded_id(Kind.IMAGE, picture), owner.store.user_id, keys[picture], now - owner.age)
+            for picture, owner in owners.items()
+        ],
+    )
+    added = load(
+        session,
+        "products",
+        (
+            *("id", "vendor_id", "campus_id", "category_id", "title", "description", "price_minor"),
+            *("condition", "quantity", "tags", "cover_key", "status", "popularity"),
+            *("screened_at", "published_at", "created_at", "updated_at"),
+        ),
+        _product_rows(count, keys=keys, now=now),
+        progress=progress,
+    )
+    load(session, "product_images", ("product_id", "position", "image_id"), _picture_rows(count))
+    return added
+
+
+def _product_rows(count: int, *, keys: Mapping[int, str], now: datetime) -> Iterator[tuple[object, ...]]:
+    for number in range(1, count + 1):
+        item = product(number)
+        published = now - item.age
+        yield (
+            *(item.id, item.store.id, campus_id(item.store.campus), item.category.id, item.title),
+            *(item.description, item.price_minor, item.condition, item.quantity, item.tags),
+            *(keys[item.pictures[0]], "published", item.popularity),
+            *(published, published, published, published),
+        )
+
+
+def _picture_rows(count: int) -> Iterator[tuple[object, ...]]:
+    for number in range(1, count + 1):
+        base = (number - 1) % DEMO_PRODUCTS
+        yield seeded_id(Kind.PRODUCT, number), 0, seeded_id(Kind.IMAGE, base + 1)
+        if base % _SECOND_PICTURE_EVERY == 0:
+            yield seeded_id(Kind.PRODUCT, number), 1, seeded_id(Kind.IMAGE, base + 1 + DEMO_PRODUCTS)

@@ -1,0 +1,129 @@
+"""Object storage: what the domain asks of it, and the adapter of the S3 interface."""
+
+import time
+from typing import Any, Protocol
+
+import boto3
+import structlog
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError
+
+_log = structlog.get_logger(__name__)
+_CONNECT_TIMEOUT_SECONDS = 3
+_ANSWER_TIMEOUT_SECONDS = 15
+_TRIES = 3  # every call here may be repeated: the same key gets the same content
+_MAX_LINK_SECONDS = 3600
+# The key is made of the content, so what was read once never changes.
+IMMUTABLE = "public, max-age=31536000, immutable"
+
+
+class ObjectStorage(Protocol):
+    """What the domain asks of object storage. A bucket is one of the settings' two."""
+
+    def put(
+        self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
+    ) -> None:
+        """This function will store an object, replacing what was there under its key."""
+        ...
+
+    def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
+        """This function will give an address under which anybody may read one object for a while."""
+        ...
+
+    def delete(self, *, bucket: str, key: str) -> None:
+        """This function will delete an object; that there is none is no error."""
+        ...
+
+
+class S3ObjectStorage:
+    """The S3 interface, of AWS or of anything that speaks it. Safe to use from several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client: Any = boto3.session.Session().client(
+            "s3",
+            endpoint_url=settings.s3_endpoint_url or None,
+            region_name=settings.s3_region,
+            aws_access_key_id=settings.s3_access_key_id,
+            aws_secret_access_key=settings.s3_secret_access_key,
+            config=Config(
+                signature_version="s3v4",
+                connect_timeout=_CONNECT_TIMEOUT_SECONDS,
+                read_timeout=_ANSWER_TIMEOUT_SECONDS,
+                retries={"total_max_attempts": _TRIES, "mode": "standard"},
+                max_pool_connections=16,
+                # Buckets as host names would need a name for each at whatever stands in for AWS.
+                s3={"addressing_style": "path" if settings.s3_endpoint_url else "auto"},
+                # Checksums beyond those that S3 demands are not understood by all that speak its interface.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+                # A proxy of the environment would see what is private.
+                proxies={},
+            ),
+        )
+
+    def put(
+        self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
+    ) -> None:
+        """This function will store an object, replacing what was there under its key.
+
+        :param bucket: the public or the private one
+        :param key: the object's name in it
+        :param content: all of it
+        :param content_type: as browsers shall be told
+        :param cache_control: how long they may keep it
+        :raises ProviderUnavailableError: it was not stored
+        """
+        more = {"CacheControl": cache_control} if cache_control else {}
+        self._call("put_object", Bucket=bucket, Key=key, Body=content, ContentType=content_type, **more)
+
+    def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
+        """This function will give an address under which anybody may read one object for a while.
+
+        It is made without asking the storage, whether or not there is such an object.
+
+        :param seconds: how long, at most an hour
+        :param download_name: the name that a browser saves it under; none shows it
+        :raises ValueError: it would be good for too long
+        """
+        if not 1 <= seconds <= _MAX_LINK_SECONDS:
+            raise ValueError(f"a signed link is good for 1 to {_MAX_LINK_SECONDS} seconds")
+        parameters = {"Bucket": bucket, "Key": key}
+        if download_name is not None:
+            safe = "".join(c for c in download_name if c.isascii() and (c.isalnum() or c in "._-"))
+            parameters["ResponseContentDisposition"] = f'attachment; filename="{safe or "download"}"'
+        link: str = self._client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=seconds)
+        return link
+
+    def delete(self, *, bucket: str, key: str) -> None:
+        """This function will delete an object; that there is none is no error.
+
+        :raises ProviderUnavailableError: whether it was deleted is unknown
+        """
+        self._call("delete_object", Bucket=bucket, Key=key)
+
+    def _call(self, operation: str, **arguments: Any) -> None:
+        started = time.perf_counter()
+        failure: str | None = None
+        try:
+            getattr(self._client, operation)(**arguments)
+        except ClientError as error:
+            failure = str(error.response.get("Error", {}).get("Code", "unknown"))
+            raise self._unavailable(operation, failure) from error
+        except BotoCoreError as error:
+            failure = type(error).__name__
+            raise self._unavailable(operation, failure) from error
+        finally:
+            _log.debug(
+                "storage called",
+                operation=operation,
+                key=arguments["Key"],
+                failure=failure,
+                durationMs=round((time.perf_counter() - started) * 1000, 1),
+            )
+
+    def _unavailable(self, operation: str, reason: str) -> ProviderUnavailableError:
+        _log.warning("storage unavailable", operation=operation, reason=reason)
+        return ProviderUnavailableError("The object storage did not answer as it should. Try again.")
