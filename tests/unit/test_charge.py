@@ -1,0 +1,168 @@
+"""Charges off the wire, and signatures: what may be taken for money, and what may not."""
+
+import hashlib
+import hmac
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketplace.providers.gateway import (
+    Charge,
+    MalformedChargeError,
+    customer_email,
+    signature_matches,
+)
+
+WIRE: dict[str, Any] = {
+    "id": 4_099_260_516,
+    "status": "success",
+    "reference": "checkout-0123456789abcdef0123456789abcdef",
+    "amount": 560_100,
+    "fees": 8_402,
+    "currency": "NGN",
+    "channel": "card",
+    "paid_at": "2026-11-21T10:00:00.000Z",
+}
+SECRET = "sk_test_unit"
+BODY = b'{"event":"charge.success"}'
+
+
+def test_a_charge_is_read_as_it_is() -> None:
+    assert Charge.from_wire(WIRE) == Charge(
+        id="4099260516",
+        reference=WIRE["reference"],
+        status="success",
+        amount_minor=560_100,
+        fees_minor=8_402,
+        currency="NGN",
+        channel="card",
+        paid_at=datetime(2026, 11, 21, 10, tzinfo=UTC),
+    )
+
+
+@pytest.mark.parametrize("amount", [0, 1, 10**15])
+def test_an_integer_amount_in_range_is_taken(amount: int) -> None:
+    assert Charge.from_wire(WIRE | {"amount": amount}).amount_minor == amount
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [5601.0, 560_100.5, "560100", "", True, False, None, -1, 10**15 + 1, 2**63, 1e300, [560_100], {"NGN": 1}],
+    ids=repr,
+)
+@pytest.mark.parametrize("field", ["amount", "fees"])
+def test_anything_else_is_no_amount(field: str, amount: Any) -> None:
+    if (field, amount) == ("fees", None):
+        assert Charge.from_wire(WIRE | {"fees": None}).fees_minor == 0
+        return
+    with pytest.raises(MalformedChargeError, match=f"data.{field} is"):
+        Charge.from_wire(WIRE | {field: amount})
+
+
+@pytest.mark.parametrize("field", ["id", "reference", "status", "amount", "currency"])
+def test_a_field_that_is_missing_is_named(field: str) -> None:
+    with pytest.raises(MalformedChargeError, match=f"data.{field} is not"):
+        Charge.from_wire({name: value for name, value in WIRE.items() if name != field})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"id": "4099260516"}, {"id": 1.5}, {"id": True}, {"reference": 7}, {"status": None}, {"currency": 566}],
+    ids=repr,
+)
+def test_a_field_of_another_type_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(MalformedChargeError):
+        Charge.from_wire(WIRE | wrong)
+
+
+@pytest.mark.parametrize("data", [None, [], "charge", 7, [WIRE]], ids=repr)
+def test_what_is_no_object_is_no_charge(data: Any) -> None:
+    with pytest.raises(MalformedChargeError, match="not an object"):
+        Charge.from_wire(data)
+
+
+@pytest.mark.parametrize("channel", [None, 7, ["card"]], ids=repr)
+def test_a_strange_channel_does_not_cost_the_charge(channel: Any) -> None:
+    assert Charge.from_wire(WIRE | {"channel": channel}).channel == "unknown"
+
+
+@pytest.mark.parametrize("paid_at", [None, 1_700_000_000, "2026-11-21T10:00:00"], ids=repr)
+def test_a_time_without_zone_is_none(paid_at: Any) -> None:
+    assert Charge.from_wire(WIRE | {"paid_at": paid_at}).paid_at is None
+
+
+def test_a_text_that_is_no_time_is_refused() -> None:
+    with pytest.raises(MalformedChargeError, match="paid_at"):
+        Charge.from_wire(WIRE | {"paid_at": "yesterday"})
+
+
+@pytest.mark.parametrize(
+    ("status", "settled", "failed"),
+    [
+        ("success", True, False),
+        ("failed", False, True),
+        ("abandoned", False, True),
+        ("reversed", False, True),
+        ("pending", False, False),
+        ("SUCCESS", False, False),
+    ],
+)
+def test_only_success_is_money(status: str, settled: bool, failed: bool) -> None:
+    charge = Charge.from_wire(WIRE | {"status": status})
+
+    assert (charge.settled, charge.failed) == (settled, failed)
+
+
+@given(
+    data=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted(WIRE)), inner),
+        max_leaves=12,
+    )
+)
+def test_whatever_comes_it_is_a_charge_or_is_refused(data: Any) -> None:
+    try:
+        charge = Charge.from_wire(data)
+    except MalformedChargeError:
+        return
+    assert 0 <= charge.amount_minor <= 10**15
+    assert 0 <= charge.fees_minor <= 10**15
+
+
+def signed(body: bytes) -> str:
+    return hmac.digest(SECRET.encode(), body, hashlib.sha512).hex()
+
+
+def test_the_right_signature_matches() -> None:
+    assert signature_matches(secret=SECRET, body=BODY, signature=signed(BODY))
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "",
+        signed(BODY)[:-1],
+        signed(BODY) + "0",
+        signed(BODY).upper(),
+        signed(BODY + b" "),
+        hmac.digest(SECRET.encode(), BODY, hashlib.sha256).hex(),
+        "z" * 128,
+        "\u0661" * 128,
+        f" {signed(BODY)}",
+    ],
+    ids=["none", "short", "long", "upper", "other body", "sha256", "not hex", "not ascii", "padded"],
+)
+def test_no_other_does(signature: str) -> None:
+    assert not signature_matches(secret=SECRET, body=BODY, signature=signature)
+    assert not signature_matches(secret="sk_test_other", body=BODY, signature=signed(BODY))
+
+
+def test_a_person_without_email_has_one_for_providers() -> None:
+    user_id = UUID(int=7)
+
+    assert customer_email("ada@example.com", user_id) == "ada@example.com"
+    assert customer_email(None, user_id) == f"{user_id}@users.invalid"

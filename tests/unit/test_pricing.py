@@ -1,0 +1,94 @@
+"""What orders cost and who gets what of it: whatever the numbers, not a kobo is made or lost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketplace.kernel.money import BASIS_POINTS, decimal_text, share_in_basis_points, split
+from marketplace.orders.pricing import Fees, Line, price_of, release_of
+
+AMOUNTS = st.integers(min_value=0, max_value=10**13)
+LINES = st.lists(
+    st.builds(
+        Line,
+        unit_price_minor=st.integers(100, 10**10),
+        quantity=st.integers(1, 1000),
+        commission_bps=st.integers(0, BASIS_POINTS),
+    ),
+    min_size=1,
+    max_size=50,
+)
+FEES = st.builds(
+    Fees,
+    commission_bps=st.integers(0, BASIS_POINTS),
+    service_fee_minor=st.integers(0, 10**6),
+    delivery_fee_minor=st.integers(0, 10**6),
+)
+
+
+@given(lines=LINES, fees=FEES, delivered=st.booleans())
+def test_a_price_is_the_sum_of_its_parts(lines: list[Line], fees: Fees, delivered: bool) -> None:
+    price = price_of(lines, fees=fees, delivered=delivered)
+
+    assert price.subtotal_minor == sum(line.unit_price_minor * line.quantity for line in lines)
+    assert price.delivery_fee_minor == (fees.delivery_fee_minor if delivered else 0)
+    assert price.total_minor == (
+        price.subtotal_minor + price.delivery_fee_minor + price.service_fee_minor - price.discount_minor
+    )
+    parts = (
+        price.subtotal_minor,
+        price.delivery_fee_minor,
+        price.service_fee_minor,
+        price.discount_minor,
+    )
+    assert min(parts) >= 0
+    assert price.total_minor > 0
+
+
+@given(lines=LINES, fees=FEES, delivered=st.booleans())
+def test_a_release_gives_away_what_was_paid_and_takes_no_more_than_the_rate(
+    lines: list[Line], fees: Fees, delivered: bool
+) -> None:
+    price = price_of(lines, fees=fees, delivered=delivered)
+    commission = sum(line.commission_minor for line in lines)
+
+    release = release_of(price, commission_minor=commission)
+
+    assert release.vendor_minor + release.platform_minor == price.total_minor
+    assert release.vendor_minor == price.subtotal_minor - commission + price.delivery_fee_minor
+    assert release.platform_minor == commission + price.service_fee_minor
+    assert release.vendor_minor >= 0
+    assert release.platform_minor >= 0
+    for line in lines:
+        assert line.commission_minor * BASIS_POINTS <= line.total_minor * line.commission_bps
+        assert (line.commission_minor + 1) * BASIS_POINTS > line.total_minor * line.commission_bps
+
+
+@given(amount=AMOUNTS, weights=st.lists(st.integers(0, 10**9), min_size=1, max_size=50).filter(any))
+def test_a_split_adds_up_and_is_fair_to_a_kobo(amount: int, weights: list[int]) -> None:
+    parts = split(amount, weights)
+
+    assert sum(parts) == amount
+    for part, weight in zip(parts, weights, strict=True):
+        exact, remainder = divmod(amount * weight, sum(weights))
+        assert part - exact in ((0, 1) if remainder else (0,))
+
+
+@given(amount=AMOUNTS)
+def test_naira_are_written_without_rounding(amount: int) -> None:
+    whole, _, fraction = decimal_text(amount).partition(".")
+
+    assert len(fraction) <= 2
+    assert int(whole) * 100 + int(fraction.ljust(2, "0") or 0) == amount
+
+
+@pytest.mark.parametrize(("amount", "rate"), [(-1, 500), (100, -1), (100, BASIS_POINTS + 1)])
+def test_a_share_of_nonsense_is_refused(amount: int, rate: int) -> None:
+    with pytest.raises(ValueError, match="a share needs"):
+        share_in_basis_points(amount, rate)
+
+
+@pytest.mark.parametrize(("amount", "weights"), [(-1, [1]), (1, []), (1, [0, 0]), (1, [2, -1])])
+def test_a_split_of_nonsense_is_refused(amount: int, weights: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"a split needs|iterable argument is empty"):
+        split(amount, weights)

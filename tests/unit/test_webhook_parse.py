@@ -1,0 +1,91 @@
+"""Webhook bodies: parsed into an event with a name of its own, or hopeless."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketplace.webhooks.operations import HopelessEventError, parse
+
+
+def body(event: object = "charge.success", data: object = None) -> bytes:
+    return orjson.dumps({"event": event, "data": {"id": 7, "reference": "r"} if data is None else data})
+
+
+def test_the_id_of_the_data_names_an_event() -> None:
+    event = parse(body())
+
+    assert (event.type, event.dedupe_id) == ("charge.success", "charge.success:7")
+    assert event.data == {"id": 7, "reference": "r"}
+    assert event.payload["event"] == "charge.success"
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ({"id": "TRF_1"}, "TRF_1"),
+        ({"reference": "payout-1"}, "payout-1"),
+        ({"id": None, "reference": "r"}, "r"),
+        ({"id": "", "reference": "r"}, "r"),
+        ({"id": True, "reference": "r"}, "r"),
+        ({"id": 0, "reference": "r"}, "0"),
+    ],
+    ids=repr,
+)
+def test_the_reference_names_it_where_there_is_no_id(data: dict[str, object], name: str) -> None:
+    assert parse(body(data=data)).dedupe_id == f"charge.success:{name}"
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b'{"event":"\\ud800","data":{"id":1}}', "not JSON"),
+        (b"[" * 5_000 + b"]" * 5_000, "not JSON"),
+        (b"[]", "not an object"),
+        (b"null", "not an object"),
+        (b"{}", "missing"),
+        (b'{"event":"charge.success"}', "missing"),
+        (body(event=None), "missing"),
+        (body(event=""), "missing"),
+        (body(event=7), "missing"),
+        (body(data=[]), "missing"),
+        (body(data="x"), "missing"),
+        (body(data={"amount": 1}), "neither id nor reference"),
+        (body(data={"id": 1.5}), "neither id nor reference"),
+        (body(data={"id": [1], "reference": 7}), "neither id nor reference"),
+        (body(data={"id": "x" * 300}), "too long"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_what_can_never_be_processed_is_hopeless(raw: bytes, reason: str) -> None:
+    with pytest.raises(HopelessEventError, match=reason):
+        parse(raw)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (rb"Ada\u0000", "Ada"),
+        (rb"\u0000\u0000", ""),
+        (rb"\\u0000", "\\u0000"),
+        (rb"\\\u0000", "\\"),
+        (rb"\\\\u0000", "\\\\u0000"),
+    ],
+)
+def test_a_nul_in_a_customers_name_is_left_out(written: bytes, read: str) -> None:
+    """The database keeps none, and it must not cost a payment; the six characters alone are no NUL."""
+    event = parse(b'{"event":"charge.success","data":{"id":1,"name":"' + written + b'"}}')
+
+    assert event.data["name"] == read
+
+
+@given(raw=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_whatever_comes_it_is_an_event_or_hopeless(raw: bytes) -> None:
+    try:
+        event = parse(raw)
+    except HopelessEventError:
+        return
+    assert event.dedupe_id.startswith(f"{event.type}:")
