@@ -54,7 +54,8 @@ _MARK_QUARANTINED = Statement(
     text(
         """
         WITH intent AS (
-            UPDATE payment_intents SET status = 'quarantined', updated_at = :now WHERE id = :intent_id
+            UPDATE payment_intents SET status = 'quarantined', updated_at = :now
+            WHERE id = :intent_id AND status <> 'succeeded'
         )
         UPDATE orders SET payment_status = 'quarantined', payment_reference = :reference, updated_at = :now
         WHERE id = ANY(:order_ids) AND status = 'pending_payment'

@@ -43,7 +43,11 @@ _LIVE = Statement(
         ) FOR NO KEY UPDATE"""
     )
 )
-_BY_REFERENCE = Statement(text(f"{_INTENT} WHERE i.reference = :reference FOR NO KEY UPDATE"))
+_BY_REFERENCE = Statement(text("SELECT id FROM payment_intents WHERE reference = :reference"))
+_ORDERS_OF_INTENT = Statement(
+    text("SELECT order_id AS id FROM payment_allocations WHERE intent_id = :intent_id")
+)
+_LOCK = Statement(text("SELECT status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"))
 _INSERT = Statement(
     text(
         """
@@ -75,7 +79,7 @@ _RECORD = Statement(
         )
         UPDATE payment_intents SET status = 'pending', authorization_url = :url, access_code = :access_code,
             opening_until = NULL, updated_at = :now
-        WHERE id = :intent_id AND status IN ('initialized', 'pending')
+        WHERE id = :intent_id
         """
     )
 )
@@ -84,7 +88,7 @@ _GIVE_UP = Statement(
         """
         WITH freed AS (UPDATE payment_allocations SET live = false WHERE intent_id = :intent_id)
         UPDATE payment_intents SET status = :status, opening_until = NULL, updated_at = :now
-        WHERE id = :intent_id AND status IN ('initialized', 'pending', 'failed')
+        WHERE id = :intent_id
         """
     )
 )
@@ -152,10 +156,10 @@ def ensure_intent(
     """
     payable = _payable_orders(session, buyer_id=buyer_id, target=target, now=now)
     order_ids = tuple(order.id for order in payable)
+    if any(order.payment_status == states.QUARANTINED for order in payable):
+        raise NotPayableError("A payment for this is held back; our finance officers look into it.")
     live = _LIVE.first(session, order_ids=list(order_ids))
     if live is not None:
-        if live["status"] == states.QUARANTINED:
-            raise NotPayableError("A payment for this is held back; our finance officers look into it.")
         return Intent(**live, order_ids=order_ids)
     _INSERT.one(
         session,
@@ -190,11 +194,23 @@ def release_opening(session: Session, *, intent_id: UUID) -> None:
 
 def abandon(session: Session, *, intent_id: UUID, now: datetime) -> None:
     """This function will give an intent up, so that its orders can have another."""
-    _GIVE_UP.run(session, intent_id=intent_id, status=states.ABANDONED, now=now)
+    _give_up(session, intent_id=intent_id, trigger="abandon", now=now)
 
 
 def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> dict[str, Any]:
-    """This function will keep the page that the gateway opened, and give it as clients see it."""
+    """This function will keep the page that the gateway opened, and give it as clients see it.
+
+    :raises NotPayableError: the order was paid, cancelled or given up while the gateway was asked: whoever
+        paid on that page would pay for nothing
+    """
+    status, orders = _lock(session, intent_id=intent.id)
+    waiting = [
+        order
+        for order in orders
+        if order.status == order_states.PENDING_PAYMENT and order.payment_status != states.QUARANTINED
+    ]
+    if not waiting or not states.INTENT.allows(status, "open"):
+        raise NotPayableError(f"The payment is {status} by now, or its order no longer waits for it.")
     _RECORD.run(
         session, intent_id=intent.id, url=page.authorization_url, access_code=page.access_code, now=now
     )
@@ -226,7 +242,7 @@ def settle(
 def note_failed(session: Session, *, reference: str, now: datetime) -> None:
     """This function will note that an attempt to pay failed; the orders can have another."""
     intent = _BY_REFERENCE.one(session, reference=reference)
-    _GIVE_UP.run(session, intent_id=intent["id"], status=states.FAILED, now=now)
+    _give_up(session, intent_id=intent["id"], trigger="fail", now=now)
 
 
 def own_reference(session: Session, *, buyer_id: UUID, reference: str) -> str:
@@ -237,6 +253,21 @@ def own_reference(session: Session, *, buyer_id: UUID, reference: str) -> str:
     if not _ORDERS_OF_REFERENCE.all(session, reference=reference, buyer_id=buyer_id):
         raise NotFoundError("There is no such payment.")
     return reference
+
+
+def _give_up(session: Session, *, intent_id: UUID, trigger: str, now: datetime) -> None:
+    """Free the orders of an intent, unless money came for it meanwhile: what we were told is old news then."""
+    status, _ = _lock(session, intent_id=intent_id)
+    if states.INTENT.allows(status, trigger):
+        target = states.INTENT.target(status, trigger)
+        _GIVE_UP.run(session, intent_id=intent_id, status=target, now=now)
+
+
+def _lock(session: Session, *, intent_id: UUID) -> tuple[str, list[LockedOrder]]:
+    """Lock an intent in the order that all keep to: its orders first. Give its status, and them."""
+    rows = _ORDERS_OF_INTENT.all(session, intent_id=intent_id)
+    orders = lock_orders(session, order_ids=[row["id"] for row in rows])
+    return _LOCK.one(session, intent_id=intent_id)["status"], orders
 
 
 def _payable_orders(session: Session, *, buyer_id: UUID, target: Target, now: datetime) -> list[LockedOrder]:

@@ -16,8 +16,9 @@ INTENT = StateMachine(
         Transition("open", (INITIALIZED, PENDING), PENDING),
         Transition("fail", (INITIALIZED, PENDING), FAILED),
         Transition("abandon", (INITIALIZED, PENDING, FAILED), ABANDONED),
-        # Money may arrive for an attempt that we had given up: it is applied or held back, never ignored.
-        Transition("settle", (INITIALIZED, PENDING, FAILED, ABANDONED), SUCCEEDED),
-        Transition("quarantine", (INITIALIZED, PENDING, FAILED, ABANDONED), QUARANTINED),
+        # Money may arrive for an attempt that we had given up, and again where some is held back: it is
+        # applied or held back, never ignored.
+        Transition("settle", (INITIALIZED, PENDING, FAILED, ABANDONED, QUARANTINED), SUCCEEDED),
+        Transition("quarantine", (INITIALIZED, PENDING, FAILED, ABANDONED, QUARANTINED), QUARANTINED),
     ),
 )
