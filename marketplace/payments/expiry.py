@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
-from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.transitions import SYSTEM, lock_order
@@ -80,6 +80,7 @@ class Sweep:
     abandoned: int = 0
     paid: int = 0
     undecided: int = 0
+    failed: int = 0
     gateway_down: bool = False
 
 
@@ -101,7 +102,13 @@ def sweep_abandoned_checkouts(
         with database.reading() as session:
             due = _DUE.all(session, now=now, after_time=after[0], after_id=after[1], most=_BATCH)
         for row in due:
-            _decide(database, gateway, done, row["id"], row["references"], fee_bearer=fee_bearer, now=now)
+            try:
+                _decide(database, gateway, done, row["id"], row["references"], fee_bearer=fee_bearer, now=now)
+            except ServiceUnavailableError:
+                raise
+            except Exception:  # noqa: BLE001 - logged with its trace; one order must not hold up those behind it
+                _log.exception("abandoned checkout not decided", orderId=str(row["id"]))
+                done.failed += 1
         if len(due) < _BATCH:
             return done
         after = (due[-1]["expires_at"], due[-1]["id"])

@@ -181,11 +181,14 @@ class HttpPaymentGateway:
                 return None
             raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
         try:
-            return Charge.from_wire(answer.get("data") if isinstance(answer, dict) else None)
+            charge = Charge.from_wire(answer.get("data") if isinstance(answer, dict) else None)
         except MalformedChargeError as error:
             raise ProviderUnavailableError(
                 "The payment gateway did not answer as it should. Try again."
             ) from error
+        if charge.reference != reference:
+            raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
+        return charge
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:
