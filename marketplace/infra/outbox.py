@@ -81,7 +81,7 @@ _FAILED = Statement(
         UPDATE outbox_events SET attempts = attempts + 1, last_error = :error,
             due_at = :now + least(:longest, :first * power(2, attempts)),
             failed_at = CASE WHEN attempts + 1 >= :most THEN CAST(:now AS timestamptz) END
-        WHERE id = :event_id AND done_at IS NULL
+        WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
         RETURNING topic, attempts, due_at, failed_at
         """
     )
@@ -118,7 +118,7 @@ def run_event(session: Session, *, event_id: UUID, handlers: Mapping[str, Handle
 
 
 def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime) -> datetime | None:
-    """This function will note that an event's work failed.
+    """This function will note that an event's work failed; a try that two workers failed at counts once.
 
     :param error: what is known of it, without personal data
     :return: when it is due again; none when it was given up

@@ -56,7 +56,7 @@ _LOCK_FAILED = Statement(
     text(
         """
         SELECT id, provider, body, attempts FROM webhook_inbox
-        WHERE id = :inbox_id AND status IN ('received', 'retrying') FOR NO KEY UPDATE
+        WHERE id = :inbox_id AND status IN ('received', 'retrying') AND due_at <= :now FOR NO KEY UPDATE
         """
     )
 )
@@ -251,7 +251,8 @@ def _note_failure(
     session: Session, inbox_id: UUID, error: str, now: datetime, random: Callable[[], float] | None
 ) -> Result | None:
     """Note a failed try: due again after the next delay, or dead after the fifth retry or when hopeless."""
-    row = _LOCK_FAILED.first(session, inbox_id=inbox_id)
+    # Two workers may have failed at the same try: the second finds it put off already, and counts it not again.
+    row = _LOCK_FAILED.first(session, inbox_id=inbox_id, now=now)
     if row is None:
         return None
     attempts = row["attempts"] + 1
