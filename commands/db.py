@@ -18,6 +18,7 @@ import migrations
 from commands.environment import settings
 from commands.failures import CommandFailedError
 from marketplace.models import metadata
+from migrations.comparing import default_text, drop_equal_defaults
 
 # Any number, the same in every process: whoever upgrades holds this advisory lock.
 _UPGRADE_LOCK = 7_269_011
@@ -146,8 +147,9 @@ def differences(url: str) -> list[str]:
         context = MigrationContext.configure(
             connection, opts={"compare_type": True, "compare_server_default": True}
         )
-        operations = produce_migrations(context, metadata).upgrade_ops
-    return [] if operations is None else list(_lines(operations))
+        script = produce_migrations(context, metadata)
+    drop_equal_defaults(None, None, [script])
+    return [] if script.upgrade_ops is None else list(_lines(script.upgrade_ops))
 
 
 def _lines(container: OpContainer) -> Iterator[str]:
@@ -163,8 +165,16 @@ def _line(diff: Any) -> str:
     if isinstance(diff, list):
         return "; ".join(_line(part) for part in diff)
     kind, *details = diff
+    if kind.startswith("modify_"):
+        _schema, table, column, _existing, before, after = details
+        change = f"the database has {_value(before)}, the model {_value(after)}"
+        return f"{kind.replace('_', ' ')} of {table}.{column}: {change}"
     names = [str(getattr(part, "name", None) or part) for part in details if part is not None]
     return f"{kind.replace('_', ' ')}: {' '.join(names[:_SHOWN_NAMES])}"
+
+
+def _value(value: Any) -> str:
+    return default_text(value) or str(value)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from alembic import context
 from sqlalchemy import create_engine, pool
 
 from marketplace.models import metadata
+from migrations.comparing import drop_equal_defaults
 
 
 def run_migrations() -> None:
@@ -19,6 +20,7 @@ def run_migrations() -> None:
             transaction_per_migration=True,
             compare_type=True,
             compare_server_default=True,
+            process_revision_directives=drop_equal_defaults,
         )
         with context.begin_transaction():
             context.run_migrations()

@@ -19,7 +19,8 @@ _SIZE = (480, 360)
 _QUALITY = 72
 _EFFORT = 2  # WebP's slower methods save some kilobytes that a demo need not save
 _UPLOADS_AT_ONCE = 8
-_INK = (255, 255, 255, 235)
+_SHAPE_SIZE = (260, 260)
+_INK = 240
 _LINE_CHARACTERS = 30
 # A simple shape for each root of the category tree, on a field of 100 by 100: polygons and ellipses, and
 # windows (polygons) and cuts (ellipses) through them.
@@ -60,7 +61,8 @@ def draw(number: int) -> bytes:
         x, y, radius = chance.randint(0, 480), chance.randint(0, 360), chance.randint(15, 110)
         pencil.ellipse((x - radius, y - radius, x + radius, y + radius), fill=(255, 255, 255, 22))
     picture.alpha_composite(layer)
-    picture.alpha_composite(_shape(item, second=number > DEMO_PRODUCTS, tilt=chance.uniform(-9, 9)))
+    shape = _shape(item, second=number > DEMO_PRODUCTS, tilt=chance.uniform(-9, 9))
+    picture.paste((255, 255, 255, 255), (110, 10), shape)
     _caption(picture, item)
     out = io.BytesIO()
     picture.convert("RGB").save(out, "WEBP", quality=_QUALITY, method=_EFFORT)
@@ -77,14 +79,17 @@ def _background(hue: float, chance: random.Random) -> Image.Image:
 
 
 def _shape(item: SeededProduct, *, second: bool, tilt: float) -> Image.Image:
-    layer = Image.new("RGBA", _SIZE)
-    pencil = ImageDraw.Draw(layer)
-    scale, left, top = (1.7, 155, 60) if second else (2.0, 140, 40)
+    """Draw the shape of an item's root category, as a mask."""
+    mask = Image.new("L", _SHAPE_SIZE)
+    pencil = ImageDraw.Draw(mask)
+    scale = 1.7 if second else 2.0
+    margin = (_SHAPE_SIZE[0] - 100 * scale) / 2
     for kind, points in _SHAPES[item.category.root]:
-        placed = [value * scale + (left if index % 2 == 0 else top) for index, value in enumerate(points)]
         paint = pencil.polygon if kind in ("polygon", "window") else pencil.ellipse
-        paint(placed, fill=_INK if kind in ("polygon", "ellipse") else (0, 0, 0, 0))
-    return layer.rotate(tilt + (18 if second else 0), Image.Resampling.BICUBIC, center=(240, 150))
+        paint(
+            [value * scale + margin for value in points], fill=_INK if kind in ("polygon", "ellipse") else 0
+        )
+    return mask.rotate(tilt + (18 if second else 0), Image.Resampling.BICUBIC)
 
 
 def _caption(picture: Image.Image, item: SeededProduct) -> None:

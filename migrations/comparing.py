@@ -1,0 +1,66 @@
+"""How defaults of models and of the database are compared, where Alembic's own way can't tell."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from alembic.operations.ops import AlterColumnOp, MigrationScript, ModifyTableOps, OpContainer
+from sqlalchemy import DefaultClause
+
+# PostgreSQL shows an expression with casts and parentheses of its own.
+_CAST = re.compile(r"::(character varying|timestamp with(out)? time zone|\w+(\[\])?)")
+_NOISE = re.compile(r"[\s()]+")
+# Evaluated twice they differ, and evaluating both is how Alembic compares.
+_VOLATILE = re.compile(r"nextval|random|uuid", re.IGNORECASE)
+
+
+def drop_equal_defaults(_context: Any, _revision: Any, scripts: Iterable[MigrationScript]) -> None:
+    """This function will take out changes of defaults that are only written another way.
+
+    It is one of Alembic's ``process_revision_directives``. A comparing function of ours, the other way that
+    Alembic offers, fails on identity columns.
+
+    :param scripts: what the autogeneration found; changed in place
+    """
+    for script in scripts:
+        if script.upgrade_ops is not None:
+            _clean(script.upgrade_ops)
+        if script.downgrade_ops is not None:
+            _clean(script.downgrade_ops)
+
+
+def _clean(container: OpContainer) -> None:
+    for operation in container.ops:
+        if isinstance(operation, OpContainer):
+            _clean(operation)
+        elif isinstance(operation, AlterColumnOp) and _equal(
+            operation.existing_server_default, operation.modify_server_default
+        ):
+            operation.modify_server_default = False
+    container.ops[:] = [operation for operation in container.ops if not _is_idle(operation)]
+
+
+def _is_idle(operation: Any) -> bool:
+    if isinstance(operation, ModifyTableOps):
+        return not operation.ops
+    return isinstance(operation, AlterColumnOp) and not operation.has_changes()
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Tell whether both are expressions that give another value each time, and the same ones."""
+    texts = [default_text(default) for default in (one, other)]
+    if not all(text and _VOLATILE.search(text) for text in texts):
+        return False
+    return _bare(texts[0]) == _bare(texts[1])
+
+
+def default_text(default: Any) -> str:
+    """This function will write a column's default as SQL, or empty where it is no expression or none."""
+    if not isinstance(default, DefaultClause):
+        return ""
+    argument = default.arg
+    return argument if isinstance(argument, str) else str(argument)
+
+
+def _bare(expression: str) -> str:
+    return _NOISE.sub("", _CAST.sub("", expression)).lower()
