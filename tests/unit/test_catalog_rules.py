@@ -1,0 +1,108 @@
+"""The rules of a listing that need no database: its states, and what the screening looks at."""
+
+from dataclasses import replace
+
+import pytest
+
+from marketplace.catalog.screening import Content, reasons_to_reject
+from marketplace.catalog.states import PRODUCT, trigger_for
+from marketplace.kernel.errors import ConflictError
+from marketplace.kernel.ratings import average_rating
+
+FIT = Content(
+    title="Reading lamp",
+    description="Hardly used.",
+    price_minor=50_000,
+    condition="good",
+    tags=["lamp"],
+    image_count=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted", "material", "screened", "trigger"),
+    [
+        ("draft", "published", False, False, "submit"),
+        ("draft", None, True, False, None),
+        ("draft", "draft", True, False, None),
+        ("rejected", "published", True, False, "submit"),
+        ("rejected", None, True, False, None),
+        ("published", None, True, False, "revise"),
+        ("published", "published", True, False, "revise"),
+        ("published", None, False, True, None),
+        ("published", "paused", True, False, "pause"),
+        ("paused", "published", False, True, "resume"),
+        ("paused", "published", True, False, "submit"),
+        ("paused", None, True, False, None),
+        ("in_review", "published", True, False, None),
+        ("in_review", None, True, False, None),
+    ],
+)
+def test_a_wish_becomes_a_trigger(
+    status: str, wanted: str | None, material: bool, screened: bool, trigger: str | None
+) -> None:
+    assert trigger_for(status, wanted=wanted, material=material, screened=screened) == trigger
+    if trigger:
+        assert PRODUCT.allows(status, trigger)
+
+
+@pytest.mark.parametrize("status", ["in_review", "published", "paused", "rejected"])
+def test_nothing_becomes_a_draft_again(status: str) -> None:
+    with pytest.raises(ConflictError, match=status):
+        trigger_for(status, wanted="draft", material=False, screened=False)
+
+
+def test_changed_content_never_reaches_the_public_unscreened() -> None:
+    into_public = {row.trigger for row in PRODUCT.transitions if row.target == "published"}
+    for status in PRODUCT.states:
+        for wanted in (None, "published"):
+            trigger = trigger_for(status, wanted=wanted, material=True, screened=False)
+            assert trigger not in into_public
+            assert status != "published" or trigger == "revise"
+
+
+def test_deleted_is_the_only_end() -> None:
+    assert PRODUCT.final_states == {"deleted"}
+
+
+def test_a_fit_listing_is_not_rejected() -> None:
+    assert reasons_to_reject(FIT) == []
+
+
+@pytest.mark.parametrize("title", ["LG TV", "3D printer", "Ìwé kíkà", "A 1000000 N note holder"])
+def test_ordinary_titles_pass(title: str) -> None:
+    assert reasons_to_reject(replace(FIT, title=title)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"title": "ab"}, "3 to 140"),
+        ({"title": "x" + "yz" * 70}, "3 to 140"),
+        ({"title": "12345"}, "in words"),
+        ({"title": "!!! ???"}, "in words"),
+        ({"title": "Saaaaaaale now"}, "repeats"),
+        ({"description": "x" * 5_001}, "description"),
+        ({"price_minor": 99}, "price"),
+        ({"price_minor": 10_000_000_001}, "price"),
+        ({"condition": "mint"}, "condition"),
+        ({"tags": ["tag"] * 11}, "tags"),
+        ({"tags": ["t" * 31]}, "tags"),
+        ({"image_count": 9}, "pictures"),
+    ],
+)
+def test_each_fault_is_named(change: dict[str, object], word: str) -> None:
+    reasons = reasons_to_reject(replace(FIT, **change))  # type: ignore[arg-type]
+    assert len(reasons) == 1
+    assert word in reasons[0]
+
+
+def test_all_faults_are_named_together() -> None:
+    assert len(reasons_to_reject(replace(FIT, title="?!?", price_minor=1, image_count=99))) == 3
+
+
+@pytest.mark.parametrize(
+    ("total", "count", "average"), [(0, 0, None), (5, 1, 5.0), (13, 3, 4.33), (14, 3, 4.67)]
+)
+def test_ratings_are_averaged_to_two_decimals(total: int, count: int, average: float | None) -> None:
+    assert average_rating(total, count) == average
