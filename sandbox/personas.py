@@ -14,6 +14,8 @@ AccountStatus = Literal["active", "restricted", "suspended"]
 EMAIL_DOMAIN = "north.example.edu"
 MAIN_CAMPUS = "north"
 SECOND_CAMPUS = "south"
+# The stores of the personas who are vendors, as the seed names them.
+STORE_NAMES = {"vendor": "Ngozi Books & Gadgets", "vendor2": "Ibro Styles"}
 
 
 class UnknownPersonaError(LookupError):

@@ -11,7 +11,7 @@ from commands.seeding.ids import Kind, seeded_id
 from commands.seeding.loading import load
 from commands.seeding.places import HOSTELS, campus_id
 from commands.seeding.wares import TREE
-from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, persona_named
+from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
 
 DEMO_VENDORS = 12
 LOAD_VENDORS = 200
@@ -32,8 +32,8 @@ _LAST_NAMES = (
 )
 # Name of the store, campus, and the roots of the category tree that it sells from; the personas' come first.
 _STORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("Ngozi Books & Gadgets", MAIN_CAMPUS, ("Books & Study", "Electronics")),
-    ("Ibro Styles", MAIN_CAMPUS, ("Fashion", "Beauty & Care")),
+    (STORE_NAMES["vendor"], MAIN_CAMPUS, ("Books & Study", "Electronics")),
+    (STORE_NAMES["vendor2"], MAIN_CAMPUS, ("Fashion", "Beauty & Care")),
     ("Room 12 Essentials", MAIN_CAMPUS, ("Room & Hostel",)),
     ("Mama Tee Kitchen", MAIN_CAMPUS, ("Food & Drinks",)),
     ("Volt Campus Tech", MAIN_CAMPUS, ("Electronics",)),

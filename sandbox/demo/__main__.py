@@ -1,0 +1,34 @@
+"""``make demo``: exit status 0 when every step came out as expected."""
+
+import os
+import sys
+
+from sandbox.configuration import StackError
+from sandbox.demo.narrator import DemoFailedError, Narrator
+from sandbox.demo.purchase import play
+from sandbox.demo.target import found_or_started
+
+_INTERRUPTED_STATUS = 130  # as shells do
+
+
+def main() -> int:
+    """This function will play the demo.
+
+    :return: the exit status
+    """
+    narrator = Narrator()
+    try:
+        with found_or_started(os.environ, narrator) as target:
+            narrator.say(f"One purchase at {target.api}, from browsing to money released.")
+            play(target, narrator)
+    except (DemoFailedError, StackError) as error:
+        narrator.failed(str(error))
+        return 1
+    except KeyboardInterrupt:
+        narrator.failed("Interrupted.")
+        return _INTERRUPTED_STATUS
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

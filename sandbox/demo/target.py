@@ -1,0 +1,113 @@
+"""The stack that the demo is played on: the one that runs, or one started for it."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sandbox.configuration import PROJECT, Layout, read_layout, read_port
+from sandbox.demo.narrator import DemoFailedError, Narrator
+from sandbox.lock import is_locked
+from sandbox.process import Process, wait_until
+from sandbox.servers import http_status
+
+_START_SECONDS = 300.0
+_STOP_SECONDS = 30.0
+_POLL_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the API, the sandbox gateway and the identity provider are."""
+
+    api: str
+    gateway: str
+    issuer: str
+
+
+@contextmanager
+def found_or_started(environ: Mapping[str, str], narrator: Narrator) -> Iterator[Target]:
+    """This function will find the stack to play on, and start one if none runs; that one is stopped again.
+
+    :raises DemoFailedError: there is none to be had
+    """
+    layout = read_layout(environ)
+    if environ.get("PUBLIC_BASE_URL"):
+        yield _target(environ, layout)
+    elif is_locked(layout.lock):
+        _wait_until_ready(layout, None)
+        yield _target(environ, layout)
+    else:
+        layout.make()
+        process = Process(
+            "stack",
+            [sys.executable, "-m", "sandbox.stack", "up"],
+            log_path=layout.logs / "demo-stack.log",
+            directory=PROJECT,
+            environment={**os.environ, **environ},
+        )
+        narrator.say(
+            f"No stack runs on {layout.root}: starting one for the demo (the first time fills its database)."
+        )
+        started = time.monotonic()
+        process.launch()
+        try:
+            _wait_until_ready(layout, process)
+            narrator.say(f"It is ready after {time.monotonic() - started:.1f} s.")
+            yield _target(environ, layout)
+        finally:
+            narrator.say("\nStopping the stack; `make run` keeps one running.")
+            process.stop(_STOP_SECONDS)
+
+
+def _target(environ: Mapping[str, str], layout: Layout) -> Target:
+    """Take each address from the environment, or else from what the stack left."""
+    left: dict[str, str] = {}
+    if layout.environment.is_file():
+        lines = layout.environment.read_text(encoding="utf-8").splitlines()
+        left = dict(line.split("=", 1) for line in lines if "=" in line)
+    given = {name: value for name, value in environ.items() if value}
+    try:
+        api, gateway, issuer = (
+            (given.get(name) or left[name]).rstrip("/")
+            for name in ("PUBLIC_BASE_URL", "GATEWAY_URL", "IDENTITY_ISSUER")
+        )
+    except KeyError as error:
+        raise DemoFailedError(
+            f"{error.args[0]} is not known: set it beside PUBLIC_BASE_URL, or DATA_DIR to the stack's directory."
+        ) from error
+    return Target(api, gateway, issuer)
+
+
+def _wait_until_ready(layout: Layout, process: Process | None) -> None:
+    """Wait until the stack is ready.
+
+    :param process: the stack, where it is ours
+    """
+
+    def is_ready() -> bool:
+        return layout.state.is_file() and http_status(_port(layout), "/health/ready") == 200
+
+    def is_over() -> bool:
+        return process is not None and not process.running
+
+    ready = wait_until(
+        lambda: is_over() or is_ready(),
+        timeout_seconds=_START_SECONDS,
+        pause=lambda _seconds: time.sleep(_POLL_SECONDS),
+    )
+    if process is not None and (is_over() or not ready):
+        raise DemoFailedError(str(process.failure("could not be started")))
+    if not ready:
+        raise DemoFailedError(f"The stack on {layout.root} is not ready; `make status` tells more.")
+
+
+def _port(layout: Layout) -> int:
+    try:
+        port = json.loads(layout.state.read_text(encoding="utf-8"))["port"]
+    except (OSError, ValueError, KeyError):
+        return read_port(os.environ)  # it is being written, or removed, at this moment
+    return int(port)
