@@ -1,0 +1,142 @@
+"""Writes the parts of the documentation that the code knows best: ``python docs/generate.py``.
+
+A part stands between ``<!-- generated:NAME -->`` and ``<!-- /generated -->``; a test holds each against the code.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any
+
+from blueprints.areas import contracts
+from blueprints.http.contract import Contract, Idempotency, RouteLimit, Shared, Tier
+from blueprints.http.fields import camel_case
+from marketplace.infra.settings import Settings, variable_name
+from marketplace.kernel.errors import CATALOG
+from marketplace.kernel.states import StateMachine
+from marketplace.orders import states as order_states
+from marketplace.payments import states as payment_states
+from tasks.sweeps import PERIODIC_TASKS
+
+PROJECT = Path(__file__).resolve().parents[1]
+PART = re.compile(r"(<!-- generated:([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
+
+# Settings of what is outside, and can be replaced by the embedded stack.
+_OUTSIDE = ("database_url", "redis_url", "s3_", "gateway_", "identity_")
+
+
+def documents() -> list[Path]:
+    """This function will list all documents of the project."""
+    return sorted(
+        [PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md"), *(PROJECT / "deploy").rglob("*.md")]
+    )
+
+
+def generated(text: str) -> str:
+    """This function will give a document with its generated parts as the code would have them now.
+
+    :param text: the document
+    :raises KeyError: it asks for a part that there is none of
+    """
+    return PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}\n{found[4]}", text)
+
+
+def _diagram(machine: StateMachine) -> str:
+    return f"```mermaid\n{machine.diagram()}\n```"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _settings(asked_for: "Callable[[Field[Any]], bool]") -> str:
+    rows = []
+    for item in fields(Settings):
+        if asked_for(item):
+            default = ",".join(item.default) if isinstance(item.default, tuple) else str(item.default)
+            doc = item.metadata["doc"] + (" Secret." if item.metadata["secret"] else "")
+            rows.append((f"`{variable_name(item.name)}`", doc, f"`{default}`" if default else ""))
+    return _table(("Variable", "What it is", "Default"), rows)
+
+
+def _periodic_tasks() -> str:
+    return _table(
+        ("Task", "What it does", "Queue", "When"),
+        (
+            (f"`{task.name}`", task.purpose, f"`{task.queue}`", _when(task.minutes, task.hours))
+            for task in PERIODIC_TASKS
+        ),
+    )
+
+
+def _when(minutes: str, hours: str) -> str:
+    if hours != "*":
+        return f"minute {minutes}, hour {hours}"
+    return "every minute" if minutes == "*" else f"at minute {minutes}"
+
+
+def _errors() -> str:
+    return _table(
+        ("Code", "Status", "What it means"),
+        ((f"`{code}`", str(entry.status), entry.meaning) for code, entry in CATALOG.items()),
+    )
+
+
+def _routes() -> str:
+    return _table(
+        ("Route", "Who", "Limit", "Kept for", "Idempotency-Key"),
+        (
+            (
+                f"`{contract.method} {_path(contract)}`",
+                contract.access.name,
+                _limit(contract),
+                f"{contract.cache_seconds} s" if contract.cache_seconds else "",
+                "" if contract.idempotency is Idempotency.NONE else contract.idempotency.value,
+            )
+            for contract in contracts()
+        ),
+    )
+
+
+def _path(contract: Contract) -> str:
+    return re.sub(r"<(?:\w+:)?(\w+)>", lambda found: f":{camel_case(found[1])}", contract.path)
+
+
+def _limit(contract: Contract) -> str:
+    if isinstance(contract.limit, RouteLimit):
+        return contract.limit.quota
+    if contract.limit is Shared.VENDOR:
+        return f"merchant tier, {Tier.MERCHANT.value}"
+    tier: str = contract.limit.value
+    return tier
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "order-states": lambda: _diagram(order_states.ORDER),
+    "escrow-states": lambda: _diagram(order_states.ESCROW),
+    "intent-states": lambda: _diagram(payment_states.INTENT),
+    "outside-settings": lambda: _settings(lambda item: item.name.startswith(_OUTSIDE)),
+    "required-settings": lambda: _settings(lambda item: item.metadata["required"]),
+    "further-settings": lambda: _settings(lambda item: not item.metadata["required"]),
+    "periodic-tasks": _periodic_tasks,
+    "errors": _errors,
+    "routes": _routes,
+}
+
+
+def main() -> int:
+    """This function will bring all documents up to date, and name those that it changed."""
+    for path in documents():
+        text = path.read_text(encoding="utf-8")
+        wanted = generated(text)
+        if wanted != text:
+            path.write_text(wanted, encoding="utf-8")
+            sys.stdout.write(f"{path.relative_to(PROJECT)} brought up to date\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
