@@ -162,9 +162,13 @@ class Database:
             if not is_unavailable(error):
                 raise
             # What the pools keep is as dead as the connection that failed: the next caller gets a new one.
-            self.engine.dispose()
-            self._reading_engine.dispose()
+            self.close()
             raise ServiceUnavailableError("The database can't be reached.", retry_after_seconds=5) from error
+
+    def close(self) -> None:
+        """This function will close all idle connections: the process has no more use for the database."""
+        self.engine.dispose()
+        self._reading_engine.dispose()
 
     def dispose(self) -> None:
         """This function will close all idle connections; a forked process calls it before its first query."""

@@ -1,0 +1,184 @@
+"""Fixtures for all tests: real servers, a database for each worker process, tokens, and the application."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import jwt
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from blueprints.areas import AREAS
+from blueprints.http.application import build_app
+from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings, load_settings
+from marketplace.services import Services
+from tests.support.servers import Addresses, Servers, create_database, drop_database
+
+SHARED_SECRET = "of-the-tests-only-0123456789abcdef"
+ISSUER = "http://identity.test"
+AUDIENCE = "campus-marketplace"
+
+hypothesis_settings.register_profile(
+    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+hypothesis_settings.load_profile("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the servers once: in the process that hands tests out, or in the only one."""
+    # Nothing that a developer's shell holds may reach a test.
+    for name in ("DATABASE_URL", "REDIS_URL", "GATEWAY_URL", "DATA_DIR", "PORT"):
+        os.environ.pop(name, None)
+    if not hasattr(config, "workerinput"):
+        config.stash[_SERVERS] = Servers()
+        config.stash[_ADDRESSES] = config.stash[_SERVERS].start()
+    else:
+        config.stash[_ADDRESSES] = Addresses.load(config.workerinput["addresses"])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the servers that this process started."""
+    if _SERVERS in config.stash:
+        config.stash[_SERVERS].stop()
+
+
+class _Distribution:
+    """Tells each worker process of pytest-xdist where the servers are."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["addresses"] = node.config.stash[_ADDRESSES].dump()
+
+
+def pytest_plugin_registered(plugin: object, manager: pytest.PytestPluginManager) -> None:
+    """Add the hook once the plugin manager is there."""
+    if not manager.has_plugin("distribution"):
+        manager.register(_Distribution(), "distribution")
+
+
+_SERVERS = pytest.StashKey[Servers]()
+_ADDRESSES = pytest.StashKey[Addresses]()
+
+
+@pytest.fixture(scope="session")
+def addresses(pytestconfig: pytest.Config) -> Addresses:
+    """Where the servers are."""
+    return pytestconfig.stash[_ADDRESSES]
+
+
+@pytest.fixture(scope="session")
+def worker_number(request: pytest.FixtureRequest) -> int:
+    """The number of this worker process, from 1."""
+    name = getattr(request.config, "workerinput", {}).get("workerid", "gw0")
+    return int(name.removeprefix("gw")) + 1
+
+
+@pytest.fixture(scope="session")
+def database_url(addresses: Addresses, worker_number: int) -> Iterator[str]:
+    """The database of this worker process; tests share it, so each makes rows of its own."""
+    name = f"worker_{worker_number}"
+    yield create_database(addresses, name)
+    drop_database(addresses, name)
+
+
+@pytest.fixture(scope="session")
+def environment(database_url: str, addresses: Addresses, worker_number: int) -> dict[str, str]:
+    """The variables that the application runs with under test."""
+    return {
+        "ENVIRONMENT": "test",
+        "PUBLIC_BASE_URL": "http://127.0.0.1:8000",
+        "DATABASE_URL": database_url,
+        "DATABASE_POOL_SIZE": "10",
+        "REDIS_URL": addresses.redis(worker_number % 16),
+        "GATEWAY_URL": "http://127.0.0.1:9/gateway",
+        "GATEWAY_SECRET_KEY": "sk_test_of_the_tests_only",
+        "IDENTITY_ISSUER": ISSUER,
+        "IDENTITY_AUDIENCE": AUDIENCE,
+        "IDENTITY_ALGORITHMS": "HS256",
+        "IDENTITY_SHARED_SECRET": SHARED_SECRET,
+        "DELIVERY_PIN_KEY": "of-these-tests-only-0123456789abcdef",
+        "CURSOR_KEY": "of-the-tests-only-0123456789abcdef",
+        "RATE_LIMIT_SCALE": "100000",
+        "LOG_LEVEL": "ERROR",
+    }
+
+
+@pytest.fixture(scope="session")
+def settings(environment: dict[str, str]) -> Settings:
+    """The settings of the application under test."""
+    return load_settings(environment)
+
+
+@pytest.fixture(scope="session")
+def services(settings: Settings) -> Iterator[Services]:
+    """What the application under test shares."""
+    made = Services.from_settings(settings, application_name="tests")
+    yield made
+    made.database.close()
+
+
+@pytest.fixture
+def database(services: Services) -> Database:
+    """The database, with real commits."""
+    return services.database
+
+
+@pytest.fixture
+def session(database: Database) -> Iterator[Session]:
+    """A session in a transaction that is rolled back; deferred constraints are checked before that."""
+    with database.engine.connect() as connection:
+        outer = connection.begin()
+        with Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as one:
+            yield one
+            if outer.is_active:
+                one.flush()
+                one.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+        outer.rollback()
+
+
+@pytest.fixture(scope="session")
+def committed_database(addresses: Addresses, worker_number: int) -> Iterator[Database]:
+    """A database of its own for tests that commit from many threads at once."""
+    name = f"committed_{worker_number}"
+    database = Database(create_database(addresses, name), pool_size=25, application_name="tests")
+    yield database
+    database.close()
+    drop_database(addresses, name)
+
+
+@pytest.fixture(scope="session")
+def app(services: Services) -> Flask:
+    """The application, with all its areas."""
+    return build_app(services, AREAS)
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    """A client of the application."""
+    return app.test_client()
+
+
+@pytest.fixture(scope="session")
+def bearer() -> Callable[..., dict[str, str]]:
+    """Makes the header of somebody's access token."""
+
+    def make(user_id: UUID, aal: str = "aal1", **claims: Any) -> dict[str, str]:
+        given = {
+            "iss": ISSUER,
+            "aud": AUDIENCE,
+            "sub": str(user_id),
+            "exp": time.time() + 600,
+            "aal": aal,
+        } | claims
+        token = jwt.encode(given, SHARED_SECRET, algorithm="HS256")
+        return {"Authorization": f"Bearer {token}"}
+
+    return make

@@ -1,0 +1,111 @@
+"""The real servers of a test run: PostgreSQL and Valkey, started once and shared by all worker processes."""
+
+import json
+import shutil
+import socket
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+import psycopg2
+from alembic import command
+from alembic.config import Config
+
+from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
+
+PROJECT = Path(__file__).parents[2]
+TEMPLATE = "template_marketplace"
+_PASSWORD = "of-the-tests-only"
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the servers are; ``database_url`` is that of the template."""
+
+    database_url: str
+    redis_url: str
+
+    def database(self, name: str) -> str:
+        """Give the address of another database of the server."""
+        return f"{self.database_url.rsplit('/', 1)[0]}/{name}"
+
+    def redis(self, number: int) -> str:
+        """Give the address of another database of the cache server."""
+        return f"{self.redis_url.rsplit('/', 1)[0]}/{number}"
+
+    def dump(self) -> str:
+        """Write the addresses for a worker process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def load(cls, text: str) -> Self:
+        """Read what ``dump`` wrote."""
+        return cls(**json.loads(text))
+
+
+class Servers:
+    """Starts both, migrates a template database, and stops both. Their parent's death stops them too."""
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="marketplace-tests-"))
+        # Others may pass through, as PostgreSQL's user must when root starts it.
+        self._directory.chmod(0o711)
+        self._postgres = EmbeddedPostgres(
+            self._directory / "postgresql",
+            _free_port(),
+            password=_PASSWORD,
+            database=TEMPLATE,
+            durable=False,
+            settings={"max_connections": "300"},
+        )
+        self._valkey = EmbeddedValkey(self._directory / "valkey", _free_port(), durable=False)
+
+    def start(self) -> Addresses:
+        """Start both servers and give their addresses."""
+        self._valkey.start()
+        self._postgres.start()
+        addresses = Addresses(self._postgres.url, self._valkey.url)
+        migrate(addresses.database_url)
+        return addresses
+
+    def stop(self) -> None:
+        """Stop both servers and remove what they kept."""
+        self._postgres.stop()
+        self._valkey.stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def migrate(database_url: str, revision: str = "head") -> None:
+    """Bring a database up to a revision."""
+    config = Config(PROJECT / "migrations" / "alembic.ini")
+    config.attributes["database_url"] = database_url
+    command.upgrade(config, revision)
+
+
+def create_database(addresses: Addresses, name: str, *, template: str = TEMPLATE) -> str:
+    """Make a database, a copy of the template unless told otherwise, and give its address."""
+    _administer(addresses, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    return addresses.database(name)
+
+
+def drop_database(addresses: Addresses, name: str) -> None:
+    """Remove a database, whoever is still connected to it."""
+    _administer(addresses, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+def _administer(addresses: Addresses, statement: str) -> None:
+    connection = psycopg2.connect(addresses.database("postgres"))
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+    finally:
+        connection.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
