@@ -1,0 +1,245 @@
+"""Posting: balanced, once for each cause, never into the red; and what the database itself refuses."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Database, violated_constraint
+from marketplace.ledger import accounts
+from marketplace.ledger.accounts import Account
+from marketplace.ledger.operations import (
+    AlreadyPostedError,
+    InsufficientFundsError,
+    Posting,
+    post,
+)
+from tests.support.purchases import NOW, assert_books_are_whole, row_of
+
+RESTRICT_VIOLATION, CHECK_VIOLATION = "23001", "23514"
+
+
+def put(session: Session, *postings: Posting, source: str | None = None, kind: str = "test") -> UUID:
+    return post(
+        session,
+        kind=kind,
+        source=source or uuid4().hex,
+        description="Of a test",
+        postings=postings,
+        now=NOW,
+    )
+
+
+def fill(session: Session, account: Account, minor: int) -> UUID:
+    return put(
+        session,
+        Posting(accounts.GATEWAY_CLEARING, "debit", minor),
+        Posting(account, "credit", minor),
+    )
+
+
+def refused(session: Session, sql: str, **parameters: object) -> DBAPIError:
+    """Run what the database must refuse, at once or at the end of the transaction, and give its error."""
+    session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+    with pytest.raises(DBAPIError) as error, session.begin_nested():
+        session.execute(text(sql), parameters)
+    return error.value
+
+
+def sqlstate_of(error: DBAPIError) -> str | None:
+    state: str | None = getattr(error.orig, "pgcode", None)
+    return state
+
+
+def test_a_balanced_transaction_moves_the_balances_of_owners(session: Session) -> None:
+    wallet, order_id = accounts.wallet(uuid4()), uuid4()
+
+    transaction_id = put(
+        session,
+        Posting(accounts.GATEWAY_CLEARING, "debit", 700),
+        Posting(wallet, "credit", 700),
+        Posting(wallet, "debit", 600, order_id),
+        Posting(accounts.ESCROW, "credit", 600, order_id),
+    )
+
+    entries = session.execute(
+        text(
+            "SELECT account_id, direction, amount_minor, balance_after_minor, order_id FROM ledger_entries"
+            " WHERE transaction_id = :id ORDER BY id"
+        ),
+        {"id": transaction_id},
+    ).all()
+    assert [tuple(entry) for entry in entries] == [
+        (accounts.GATEWAY_CLEARING.id, "debit", 700, None, None),
+        (wallet.id, "credit", 700, 700, None),
+        (wallet.id, "debit", 600, 100, order_id),
+        (accounts.ESCROW.id, "credit", 600, None, order_id),
+    ]
+    assert row_of(session, "ledger_accounts", id=wallet.id)["balance_minor"] == 100
+
+
+@pytest.mark.parametrize(
+    "postings",
+    [
+        (),
+        (Posting(accounts.ESCROW, "debit", 5),),
+        (Posting(accounts.ESCROW, "debit", 5), Posting(accounts.QUARANTINE, "credit", 4)),
+        (Posting(accounts.ESCROW, "debit", 0), Posting(accounts.QUARANTINE, "credit", 0)),
+        (Posting(accounts.ESCROW, "debit", -5), Posting(accounts.QUARANTINE, "credit", -5)),
+    ],
+    ids=["none", "one side", "unequal", "zero", "negative"],
+)
+def test_what_does_not_balance_is_the_callers_fault(session: Session, postings: tuple[Posting, ...]) -> None:
+    with pytest.raises(ValueError, match=r"balance|at least 1 kobo"):
+        put(session, *postings)
+
+
+def test_an_owner_can_not_go_below_zero(session: Session) -> None:
+    wallet = accounts.wallet(uuid4())
+    fill(session, wallet, 100)
+
+    with pytest.raises(InsufficientFundsError, match="wallet"):
+        put(session, Posting(wallet, "debit", 101), Posting(accounts.ESCROW, "credit", 101))
+
+    assert row_of(session, "ledger_accounts", id=wallet.id)["balance_minor"] == 100
+
+
+def test_an_owner_can_not_go_below_zero_on_the_way_either(session: Session) -> None:
+    wallet = accounts.wallet(uuid4())
+
+    with pytest.raises(InsufficientFundsError):
+        put(
+            session,
+            Posting(wallet, "debit", 100),
+            Posting(accounts.ESCROW, "credit", 100),
+            Posting(accounts.GATEWAY_CLEARING, "debit", 100),
+            Posting(wallet, "credit", 100),
+        )
+
+
+def test_a_cause_is_posted_once_under_a_kind(session: Session) -> None:
+    wallet, source = accounts.wallet(uuid4()), uuid4().hex
+    sides = (Posting(accounts.GATEWAY_CLEARING, "debit", 10), Posting(wallet, "credit", 10))
+    put(session, *sides, source=source)
+
+    with pytest.raises(AlreadyPostedError):
+        put(session, *sides, source=source)
+    put(session, *sides, source=source, kind="another")
+
+    assert row_of(session, "ledger_accounts", id=wallet.id)["balance_minor"] == 20
+    assert_books_are_whole(session)
+
+
+def test_the_database_refuses_a_negative_balance(session: Session) -> None:
+    wallet = accounts.wallet(uuid4())
+    fill(session, wallet, 100)
+
+    error = refused(session, "UPDATE ledger_accounts SET balance_minor = -1 WHERE id = :id", id=wallet.id)
+
+    assert violated_constraint(error) == "ck_ledger_accounts_balance_not_negative"
+
+
+def test_the_database_refuses_an_unbalanced_transaction(session: Session) -> None:
+    error = refused(
+        session,
+        """
+        WITH posted AS (
+            INSERT INTO ledger_transactions (kind, source, description) VALUES ('test', 'x', 'x') RETURNING id
+        )
+        INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor)
+        SELECT posted.id, side.account, side.direction, side.minor FROM posted, (VALUES
+            (CAST(:one AS uuid), 'debit', 5), (CAST(:two AS uuid), 'credit', 4)) AS side (account, direction, minor)
+        """,
+        one=accounts.ESCROW.id,
+        two=accounts.QUARANTINE.id,
+    )
+
+    assert sqlstate_of(error) == CHECK_VIOLATION
+    assert "does not balance" in str(error)
+
+
+def test_the_database_refuses_a_transaction_without_entries(session: Session) -> None:
+    error = refused(
+        session, "INSERT INTO ledger_transactions (kind, source, description) VALUES ('test', 'empty', 'x')"
+    )
+
+    assert sqlstate_of(error) == CHECK_VIOLATION
+    assert "has no entries" in str(error)
+
+
+@pytest.mark.parametrize("minor", [0, -5])
+def test_the_database_refuses_an_entry_of_nothing(session: Session, minor: int) -> None:
+    transaction_id = fill(session, accounts.wallet(uuid4()), 10)
+
+    error = refused(
+        session,
+        "INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor)"
+        " VALUES (:id, :account, 'debit', :minor)",
+        id=transaction_id,
+        account=accounts.ESCROW.id,
+        minor=minor,
+    )
+
+    assert violated_constraint(error) == "ck_ledger_entries_amount_positive"
+
+
+@pytest.mark.parametrize("table", ["ledger_entries", "ledger_transactions"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE {0} SET created_at = now()",
+        "UPDATE {0} SET created_at = now() WHERE false",
+        "DELETE FROM {0}",
+        "TRUNCATE {0} CASCADE",
+    ],
+)
+def test_the_database_refuses_to_change_what_is_posted(session: Session, table: str, change: str) -> None:
+    fill(session, accounts.wallet(uuid4()), 10)
+
+    error = refused(session, change.format(table))
+
+    assert sqlstate_of(error) == RESTRICT_VIOLATION
+    assert "only grows" in str(error)
+
+
+def test_the_database_refuses_entries_that_come_later(committed_database: Database) -> None:
+    with committed_database.transaction() as session:
+        transaction_id = fill(session, accounts.wallet(uuid4()), 10)
+
+    with committed_database.transaction() as session:
+        error = refused(
+            session,
+            """
+            INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor)
+            VALUES (:id, :one, 'debit', 5), (:id, :two, 'credit', 5)
+            """,
+            id=transaction_id,
+            one=accounts.ESCROW.id,
+            two=accounts.QUARANTINE.id,
+        )
+
+    assert sqlstate_of(error) == RESTRICT_VIOLATION
+    assert "takes no further entries" in str(error)
+
+
+def test_an_account_has_one_id_and_one_name() -> None:
+    owner = UUID(int=7)
+
+    assert accounts.wallet(owner).name == f"wallet:{owner}"
+    assert accounts.ESCROW.name == "escrow"
+    assert accounts.wallet(owner).id == accounts.wallet(owner).id
+    assert len({accounts.wallet(owner).id, accounts.vendor_payable(owner).id, accounts.ESCROW.id}) == 3
+
+
+def test_the_systems_accounts_in_the_database_are_the_codes_own(session: Session) -> None:
+    rows = session.execute(
+        text("SELECT id, kind, normal_side FROM ledger_accounts WHERE owner_id IS NULL")
+    ).all()
+
+    assert {(row.id, row.kind, row.normal_side) for row in rows} == {
+        (Account(kind).id, kind, side)
+        for kind, side in accounts.NORMAL_SIDES.items()
+        if kind not in accounts.OWNED_KINDS
+    }

@@ -1,0 +1,337 @@
+"""The life of an order after placing: stock, the vendor's steps, the PIN, and what the trail tells."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.paging import PageRequest
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.orders import operations, queries
+from marketplace.orders.operations import PIN_LOCKED_FOR, PIN_TRIES, PinLockedError, WrongPinError
+from tests.support.purchases import (
+    COMMISSION_BPS,
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PIN_KEY,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    assert_books_are_whole,
+    balances_of_order,
+    later,
+    make_person,
+    make_product,
+    make_shop,
+    paid_order,
+    pay,
+    pin_of,
+    place,
+    release,
+    row_of,
+    shipped_order,
+    status_of,
+    stock_of,
+    trail_of,
+    with_buyer,
+    wrong_pin_of,
+)
+
+VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY)
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+def cancel(session: Session, order_id: UUID, caller: Caller, reason: str | None = None) -> None:
+    operations.cancel_unpaid(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
+
+
+def see(session: Session, order_id: UUID, caller: Caller) -> dict[str, object]:
+    return queries.order_for(session, order_id=order_id, caller=caller, view=VIEW)
+
+
+class TestStock:
+    def test_it_is_reserved_then_consumed(self, session: Session, shop: Shop) -> None:
+        product_id = make_product(session, shop, quantity=3)
+
+        order_id = place(session, shop, product_id, quantity=2)
+        assert stock_of(session, product_id) == (3, 2)
+
+        pay(session, shop, order_id)
+        assert stock_of(session, product_id) == (1, 0)
+        assert row_of(session, "products", id=product_id)["popularity"] == 2
+
+    def test_a_cancelled_order_frees_it(self, session: Session, shop: Shop) -> None:
+        product_id = make_product(session, shop, quantity=3)
+        order_id = place(session, shop, product_id, quantity=3)
+
+        cancel(session, order_id, shop.buyer)
+
+        assert stock_of(session, product_id) == (3, 0)
+        place(session, shop, product_id, quantity=3)
+
+    def test_a_paid_order_takes_it_though_the_listing_is_gone(self, session: Session, shop: Shop) -> None:
+        product_id = make_product(session, shop, quantity=1)
+        order_id = place(session, shop, product_id)
+        session.execute(text("UPDATE products SET status = 'deleted' WHERE id = :id"), {"id": product_id})
+
+        pay(session, shop, order_id)
+
+        assert stock_of(session, product_id) == (0, 0)
+
+
+class TestCancelling:
+    def test_the_buyer_cancels_what_is_unpaid(self, session: Session, shop: Shop) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+
+        cancel(session, order_id, shop.buyer, "Found it cheaper")
+
+        order = row_of(session, "orders", id=order_id)
+        assert (order["status"], order["cancelled_by"]) == ("cancelled", "buyer")
+        assert (order["cancelled_at"], order["cancellation_reason"]) == (NOW, "Found it cheaper")
+        assert trail_of(session, order_id)[-1] == ("pending_payment", "cancelled", "cancel", "buyer")
+        assert_books_are_whole(session)
+
+    def test_a_vendor_does_not_know_of_unpaid_orders(self, session: Session, shop: Shop) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+
+        for stranger in (shop.vendor, make_person(session)):
+            with pytest.raises(NotFoundError):
+                cancel(session, order_id, stranger)
+            with pytest.raises(NotFoundError):
+                see(session, order_id, stranger)
+        with pytest.raises(NotFoundError):
+            operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+
+    def test_a_second_time_is_refused_naming_the_state(self, session: Session, shop: Shop) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        cancel(session, order_id, shop.buyer)
+
+        with pytest.raises(IllegalTransitionError, match="The order is cancelled; cancel takes one"):
+            cancel(session, order_id, shop.buyer)
+
+    def test_what_is_shipped_is_not_cancelled(self, session: Session, shop: Shop) -> None:
+        order_id = shipped_order(session, shop)
+
+        for party in (shop.buyer, shop.vendor):
+            with pytest.raises(IllegalTransitionError, match="The order is shipped"):
+                cancel(session, order_id, party)
+
+
+class TestTheVendorsSteps:
+    def test_from_paid_to_released(self, session: Session, shop: Shop) -> None:
+        order_id = shipped_order(session, shop, quantity=2)
+        release(session, shop, order_id)
+
+        subtotal = 2 * PRICE_MINOR
+        commission = subtotal * COMMISSION_BPS // 10_000
+        assert balances_of_order(session, order_id) == {
+            "wallet": -(subtotal + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR),
+            "vendor_payable": subtotal - commission + DELIVERY_FEE_MINOR,
+            "platform_revenue": commission + SERVICE_FEE_MINOR,
+        }
+        escrow = row_of(session, "escrows", order_id=order_id)
+        assert (escrow["status"], escrow["released_minor"]) == ("released", escrow["amount_minor"])
+        assert row_of(session, "vendor_profiles", id=shop.store_id)["completed_orders"] == 1
+        order = row_of(session, "orders", id=order_id)
+        times = [order[f"{step}_at"] for step in ("paid", "accepted", "shipped", "delivered")]
+        assert times == [NOW] * 4
+        assert order["revision"] == 5
+        assert [step[1:] for step in trail_of(session, order_id)] == [
+            ("pending_payment", "place", "buyer"),
+            ("paid_escrow", "pay", "gateway"),
+            ("processing", "accept", "vendor"),
+            ("shipped", "ship", "vendor"),
+            ("delivered", "verify-code", "vendor"),
+        ]
+        assert_books_are_whole(session)
+
+    def test_they_keep_to_their_order(self, session: Session, shop: Shop) -> None:
+        order_id = paid_order(session, shop)
+
+        with pytest.raises(IllegalTransitionError, match="is paid_escrow; ship takes one that is processing"):
+            operations.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+        with pytest.raises(IllegalTransitionError, match="is paid_escrow; verify-code takes"):
+            release(session, shop, order_id)
+        operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        with pytest.raises(IllegalTransitionError, match="is processing; accept takes"):
+            operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+
+    def test_another_vendor_has_no_part_in_it(self, session: Session, shop: Shop) -> None:
+        order_id, other = shipped_order(session, shop), make_shop(session)
+
+        for step in (
+            lambda: operations.accept(session, order_id=order_id, caller=other.vendor, now=NOW),
+            lambda: operations.ship(
+                session, order_id=order_id, caller=other.vendor, tracking_note=None, now=NOW
+            ),
+            lambda: release(session, other, order_id),
+        ):
+            with pytest.raises(NotFoundError):
+                step()
+
+    def test_an_unknown_order_is_not_found(self, session: Session, shop: Shop) -> None:
+        for caller in (shop.buyer, shop.vendor):
+            with pytest.raises(NotFoundError):
+                see(session, uuid4(), caller)
+        with pytest.raises(NotFoundError):
+            operations.accept(session, order_id=uuid4(), caller=shop.vendor, now=NOW)
+
+    def test_commission_is_rounded_down_line_by_line(self, session: Session) -> None:
+        shop = make_shop(session, commission_bps=333)
+        order_id = place(session, shop, make_product(session, shop, price_minor=101, quantity=9), quantity=3)
+        pay(session, shop, order_id)
+        operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        operations.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+
+        release(session, shop, order_id)
+
+        assert balances_of_order(session, order_id)["platform_revenue"] == 10 + SERVICE_FEE_MINOR
+
+
+class TestThePin:
+    def test_a_wrong_one_is_counted_and_tells_how_many_are_left(self, session: Session, shop: Shop) -> None:
+        order_id = shipped_order(session, shop)
+
+        for left in (4, 3, 2, 1, 0):
+            with pytest.raises(WrongPinError) as refused:
+                release(session, shop, order_id, wrong_pin_of(order_id))
+            assert refused.value.status == 400
+            assert refused.value.extensions == {"attemptsLeft": left}
+            assert refused.value.keeps_changes
+
+        assert status_of(session, order_id) == "shipped"
+        assert row_of(session, "escrows", order_id=order_id)["status"] == "held"
+
+    def test_five_lock_it_for_a_quarter_of_an_hour_even_for_the_right_one(
+        self, session: Session, shop: Shop
+    ) -> None:
+        order_id = shipped_order(session, shop)
+        for _ in range(PIN_TRIES):
+            with pytest.raises(WrongPinError):
+                release(session, shop, order_id, wrong_pin_of(order_id))
+
+        for seconds, rest in ((0, 901), (1, 900), (899.5, 1)):
+            with pytest.raises(PinLockedError) as locked:
+                release(session, shop, order_id, now=later(seconds=seconds))
+            assert locked.value.status == 429
+            assert locked.value.retry_after_seconds == rest
+
+        release(session, shop, order_id, now=NOW + PIN_LOCKED_FOR)
+        assert status_of(session, order_id) == "delivered"
+
+    def test_a_lock_that_ran_out_gives_five_more_tries(self, session: Session, shop: Shop) -> None:
+        order_id, after = shipped_order(session, shop), NOW + PIN_LOCKED_FOR
+        for _ in range(PIN_TRIES):
+            with pytest.raises(WrongPinError):
+                release(session, shop, order_id, wrong_pin_of(order_id))
+
+        for left in (4, 3, 2, 1, 0):
+            with pytest.raises(WrongPinError) as refused:
+                release(session, shop, order_id, wrong_pin_of(order_id), now=after)
+            assert refused.value.extensions == {"attemptsLeft": left}
+        with pytest.raises(PinLockedError):
+            release(session, shop, order_id, now=after)
+
+    def test_tries_are_each_orders_own(self, session: Session, shop: Shop) -> None:
+        one, two = shipped_order(session, shop), shipped_order(session, shop)
+        for _ in range(PIN_TRIES):
+            with pytest.raises(WrongPinError):
+                release(session, shop, one, wrong_pin_of(one))
+
+        release(session, shop, two)
+        assert status_of(session, two) == "delivered"
+
+    def test_the_pin_of_another_order_is_wrong(self, session: Session, shop: Shop) -> None:
+        one, two = shipped_order(session, shop), shipped_order(session, shop)
+        assert pin_of(one) != pin_of(two)
+
+        with pytest.raises(WrongPinError):
+            release(session, shop, one, pin_of(two))
+
+    def test_what_is_released_stays_released(self, session: Session, shop: Shop) -> None:
+        order_id = shipped_order(session, shop)
+        release(session, shop, order_id)
+
+        with pytest.raises(IllegalTransitionError, match="The order is delivered"):
+            release(session, shop, order_id)
+        assert_books_are_whole(session)
+
+
+class TestWhoSeesWhat:
+    def test_the_pin_is_its_buyers_alone_and_only_while_it_is_of_use(
+        self, session: Session, shop: Shop
+    ) -> None:
+        unpaid = place(session, shop, make_product(session, shop))
+        assert see(session, unpaid, shop.buyer)["deliveryPin"] is None
+
+        order_id = paid_order(session, shop)
+        officer = make_person(session, role="staff", staff_role="orders")
+        assert see(session, order_id, shop.buyer)["deliveryPin"] == pin_of(order_id)
+        assert see(session, order_id, shop.vendor)["deliveryPin"] is None
+        assert see(session, order_id, officer)["deliveryPin"] is None
+
+        operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        operations.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+        assert see(session, order_id, shop.buyer)["deliveryPin"] == pin_of(order_id)
+        release(session, shop, order_id)
+        assert see(session, order_id, shop.buyer)["deliveryPin"] is None
+
+    def test_a_campus_representative_sees_the_own_campus(self, session: Session, shop: Shop) -> None:
+        order_id = paid_order(session, shop)
+        representative = make_person(session, role="staff", staff_role="campus_rep")
+
+        with pytest.raises(NotFoundError):
+            see(session, order_id, representative)
+        of_campus = Caller(**{**_fields(representative), "campus_id": shop.campus_id})
+        assert see(session, order_id, of_campus)["nextActions"] == []
+
+    def test_each_party_is_told_what_it_may_do(self, session: Session, shop: Shop) -> None:
+        unpaid, paid = place(session, shop, make_product(session, shop)), paid_order(session, shop)
+
+        assert see(session, unpaid, shop.buyer)["nextActions"] == ["pay", "cancel"]
+        assert see(session, paid, shop.buyer)["nextActions"] == []
+        assert see(session, paid, shop.vendor)["nextActions"] == ["accept"]
+
+    def test_lists_hold_what_is_the_callers(self, session: Session, shop: Shop) -> None:
+        unpaid = place(session, shop, make_product(session, shop))
+        paid = paid_order(session, shop)
+        others = paid_order(session, with_buyer(session, shop))
+        page = PageRequest(10)
+
+        own = queries.orders_of_buyer(session, caller=shop.buyer, status=None, page=page, view=VIEW)
+        assert [order["id"] for order in own.items] == [paid, unpaid]
+        inbound = queries.orders_of_vendor(
+            session, vendor_id=shop.store_id, status=None, page=page, view=VIEW
+        )
+        assert [order["id"] for order in inbound.items] == [others, paid]
+        assert {order["deliveryPin"] for order in inbound.items} == {None}
+        waiting = queries.orders_of_buyer(
+            session, caller=shop.buyer, status="pending_payment", page=page, view=VIEW
+        )
+        assert [order["id"] for order in waiting.items] == [unpaid]
+
+    def test_pages_join_without_gap_or_overlap(self, session: Session, shop: Shop) -> None:
+        placed = [paid_order(session, shop) for _ in range(5)]
+        seen, position = [], None
+        for _ in range(4):
+            page = queries.orders_of_buyer(
+                session, caller=shop.buyer, status=None, page=PageRequest(2, position), view=VIEW
+            )
+            seen += [order["id"] for order in page.items]
+            position = page.next_position
+            if position is None:
+                break
+            paid_order(session, with_buyer(session, shop))
+
+        assert seen == placed[::-1]
+
+
+def _fields(caller: Caller) -> dict[str, object]:
+    return {name: getattr(caller, name) for name in Caller.__dataclass_fields__}

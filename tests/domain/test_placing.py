@@ -1,0 +1,401 @@
+"""Placing: what an order costs, what it takes out of stock, and everything that it is refused for."""
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text, update
+from sqlalchemy.orm import Session
+
+from marketplace.cart.models import CartItem
+from marketplace.catalog.models import Product
+from marketplace.identity.models import Address
+from marketplace.kernel.errors import ValidationError
+from marketplace.orders import operations
+from marketplace.orders.placing import (
+    MAX_UNPAID_ORDERS,
+    PAYABLE_FOR,
+    Delivery,
+    OutOfStockError,
+    PriceChangedError,
+    TooManyUnpaidOrdersError,
+    Wish,
+)
+from marketplace.platform.models import Hub
+from tests.support.purchases import (
+    ADDRESS,
+    COMMISSION_BPS,
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    assert_books_are_whole,
+    later,
+    make_campus,
+    make_category,
+    make_product,
+    make_shop,
+    make_store,
+    pay,
+    place,
+    row_of,
+    stock_of,
+    trail_of,
+)
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+def make_hub(session: Session, campus_id: UUID, *, active: bool = True) -> UUID:
+    hub = Hub(campus_id=campus_id, name="Main gate", address="Gate 1", opening_hours="8-18", active=active)
+    session.add(hub)
+    session.flush()
+    return hub.id
+
+
+def make_address(session: Session, user_id: UUID, *, hostel: str = "Jaja", is_default: bool = False) -> UUID:
+    address = Address(user_id=user_id, hostel=hostel, room_number="7", is_default=is_default)
+    session.add(address)
+    session.flush()
+    return address.id
+
+
+def put_into_cart(session: Session, user_id: UUID, *lines: tuple[UUID, int]) -> None:
+    for position, (product_id, quantity) in enumerate(lines):
+        session.add(
+            CartItem(
+                user_id=user_id,
+                product_id=product_id,
+                quantity=quantity,
+                price_minor_seen=1,
+                position=position,
+            )
+        )
+    session.flush()
+
+
+def refused_params(refused: pytest.ExceptionInfo[ValidationError]) -> list[str]:
+    assert refused.value.status == 422
+    return [param.name for param in refused.value.invalid_params]
+
+
+def test_an_order_is_priced_reserved_and_waits_for_payment(session: Session, shop: Shop) -> None:
+    product_id = make_product(session, shop, quantity=5, cover_key="lamp.webp")
+
+    order_id = place(session, shop, product_id, quantity=2)
+
+    order = row_of(session, "orders", id=order_id)
+    total = 2 * PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+    expected = {
+        "buyer_id": shop.buyer.id,
+        "vendor_id": shop.store_id,
+        "campus_id": shop.campus_id,
+        "status": "pending_payment",
+        "subtotal_minor": 2 * PRICE_MINOR,
+        "delivery_fee_minor": DELIVERY_FEE_MINOR,
+        "service_fee_minor": SERVICE_FEE_MINOR,
+        "discount_minor": 0,
+        "total_minor": total,
+        "currency": "NGN",
+        "shipping_address": ADDRESS,
+        "expires_at": NOW + PAYABLE_FOR,
+        "paid_at": None,
+        "payment_reference": None,
+    }
+    assert {name: order[name] for name in expected} == expected
+    item = row_of(session, "order_items", order_id=order_id)
+    assert (item["title"], item["image_key"]) == ("Reading lamp", "lamp.webp")
+    assert (item["unit_price_minor"], item["quantity"]) == (PRICE_MINOR, 2)
+    assert item["commission_bps"] == COMMISSION_BPS
+    escrow = row_of(session, "escrows", order_id=order_id)
+    assert (escrow["status"], escrow["amount_minor"]) == ("pending", total)
+    assert trail_of(session, order_id) == [(None, "pending_payment", "place", "buyer")]
+    assert stock_of(session, product_id) == (5, 2)
+    assert_books_are_whole(session)
+
+
+def test_a_category_may_have_a_rate_of_its_own(session: Session) -> None:
+    shop = make_shop(session, commission_bps=0)
+    free = make_product(session, shop)
+    session.execute(
+        update(Product)
+        .where(Product.id == make_product(session, shop))
+        .values(category_id=make_category(session, commission_bps=1_250))
+    )
+    dear = session.execute(text("SELECT id FROM products ORDER BY id DESC LIMIT 1")).scalar_one()
+
+    order_id = place(session, shop, wishes=[Wish(free, 1), Wish(dear, 1)])
+
+    rates = session.execute(
+        text("SELECT commission_bps FROM order_items WHERE order_id = :id ORDER BY position"),
+        {"id": order_id},
+    ).scalars()
+    assert list(rates) == [0, 1_250]
+
+
+def test_what_was_frozen_does_not_follow_the_product(session: Session, shop: Shop) -> None:
+    product_id = make_product(session, shop)
+    order_id = place(session, shop, product_id)
+
+    session.execute(
+        update(Product)
+        .where(Product.id == product_id)
+        .values(price_minor=999, title="Other", status="paused")
+    )
+    session.execute(text("UPDATE platform_settings SET value = '0' WHERE key = 'service_fee_minor'"))
+    pay(session, shop, order_id)
+
+    item = row_of(session, "order_items", order_id=order_id)
+    assert (item["title"], item["unit_price_minor"]) == ("Reading lamp", PRICE_MINOR)
+    assert row_of(session, "orders", id=order_id)["service_fee_minor"] == SERVICE_FEE_MINOR
+
+
+def test_the_total_that_the_client_showed_must_be_the_total(session: Session, shop: Shop) -> None:
+    product_id = make_product(session, shop)
+    total = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+
+    with pytest.raises(PriceChangedError, match=str(total)) as refused:
+        place(session, shop, product_id, expected_total_minor=total - 1)
+
+    assert refused.value.status == 409
+    assert [param.name for param in refused.value.invalid_params] == ["expectedTotalMinor"]
+    assert stock_of(session, product_id) == (5, 0)
+    place(session, shop, product_id, expected_total_minor=total)
+
+
+def test_there_must_be_enough_of_each(session: Session, shop: Shop) -> None:
+    enough, short = make_product(session, shop, quantity=5), make_product(session, shop, quantity=2)
+    place(session, shop, short)
+
+    with pytest.raises(OutOfStockError) as refused:
+        place(session, shop, wishes=[Wish(enough, 5), Wish(short, 2)])
+
+    assert refused.value.status == 409
+    assert [(param.name, param.reason) for param in refused.value.invalid_params] == [
+        ("items[1].quantity", "1 are left.")
+    ]
+    assert stock_of(session, enough) == (5, 0)
+
+
+@pytest.mark.parametrize("status", ["draft", "in_review", "rejected", "paused", "removed", "deleted"])
+def test_what_is_not_published_is_not_to_be_had(session: Session, shop: Shop, status: str) -> None:
+    good, hidden = make_product(session, shop), make_product(session, shop, status=status)
+
+    with pytest.raises(ValidationError) as refused:
+        place(session, shop, wishes=[Wish(good, 1), Wish(hidden, 1), Wish(uuid4(), 1)])
+
+    assert refused_params(refused) == ["items[1].productId", "items[2].productId"]
+
+
+def test_an_order_is_of_one_vendor(session: Session, shop: Shop) -> None:
+    other_store, other_vendor = make_store(session, campus_id=shop.campus_id)
+    other = Shop(shop.campus_id, shop.category_id, other_store, other_vendor, shop.buyer)
+
+    with pytest.raises(ValidationError, match="several vendors") as refused:
+        place(
+            session,
+            shop,
+            wishes=[Wish(make_product(session, shop), 1), Wish(make_product(session, other), 1)],
+        )
+
+    assert refused_params(refused) == ["items"]
+
+
+def test_nobody_buys_from_the_own_store(session: Session, shop: Shop) -> None:
+    product_id = make_product(session, shop)
+    themselves = Shop(shop.campus_id, shop.category_id, shop.store_id, shop.vendor, buyer=shop.vendor)
+
+    with pytest.raises(ValidationError, match="own store") as refused:
+        place(session, themselves, product_id)
+
+    assert refused_params(refused) == ["items"]
+    assert stock_of(session, product_id) == (5, 0)
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        {"status": "closed"},
+        {"status": "suspended"},
+        {"on_vacation": True},
+        {"on_vacation": True, "vacation_until": NOW + timedelta(seconds=1)},
+    ],
+    ids=repr,
+)
+def test_a_store_that_is_shut_takes_no_orders(session: Session, store: dict[str, object]) -> None:
+    shop = make_shop(session, **store)
+
+    with pytest.raises(ValidationError, match="takes no orders"):
+        place(session, shop, make_product(session, shop))
+
+
+def test_a_vacation_ends_by_itself(session: Session) -> None:
+    shop = make_shop(session, on_vacation=True, vacation_until=NOW)
+
+    place(session, shop, make_product(session, shop))
+
+
+def test_five_orders_may_wait_for_payment(session: Session, shop: Shop) -> None:
+    product_id = make_product(session, shop, quantity=10)
+    waiting = [place(session, shop, product_id) for _ in range(MAX_UNPAID_ORDERS)]
+
+    with pytest.raises(TooManyUnpaidOrdersError, match="5 orders wait"):
+        place(session, shop, product_id)
+
+    pay(session, shop, waiting[0])
+    place(session, shop, product_id)
+    with pytest.raises(TooManyUnpaidOrdersError):
+        place(session, shop, product_id)
+    operations.cancel_unpaid(session, order_id=waiting[1], caller=shop.buyer, reason=None, now=NOW)
+    place(session, shop, product_id)
+
+
+class TestFromTheCart:
+    def test_the_cart_is_ordered_and_emptied(self, session: Session, shop: Shop) -> None:
+        one, two = make_product(session, shop), make_product(session, shop)
+        put_into_cart(session, shop.buyer.id, (two, 2), (one, 1))
+
+        order_id = place(session, shop)
+
+        rows = session.execute(
+            text("SELECT product_id, quantity FROM order_items WHERE order_id = :id ORDER BY position"),
+            {"id": order_id},
+        ).all()
+        assert [tuple(row) for row in rows] == [(two, 2), (one, 1)]
+        # The price is the product's, not the one that was seen in the cart.
+        assert row_of(session, "orders", id=order_id)["subtotal_minor"] == 3 * PRICE_MINOR
+        assert session.query(CartItem).filter_by(user_id=shop.buyer.id).count() == 0
+
+    def test_named_items_leave_the_cart_alone(self, session: Session, shop: Shop) -> None:
+        product_id = make_product(session, shop)
+        put_into_cart(session, shop.buyer.id, (product_id, 2))
+
+        place(session, shop, product_id)
+
+        assert session.query(CartItem).filter_by(user_id=shop.buyer.id).count() == 1
+
+    def test_an_empty_cart_orders_nothing(self, session: Session, shop: Shop) -> None:
+        with pytest.raises(ValidationError, match="cart is empty") as refused:
+            place(session, shop)
+
+        assert refused_params(refused) == ["items"]
+
+
+class TestWhereItGoes:
+    def test_a_saved_address_is_copied(self, session: Session, shop: Shop) -> None:
+        address_id = make_address(session, shop.buyer.id, hostel="Jaja")
+        order_id = place(
+            session,
+            shop,
+            make_product(session, shop),
+            delivery=Delivery("delivery", address_id=address_id),
+        )
+
+        session.execute(update(Address).values(hostel="Moved away"))
+
+        order = row_of(session, "orders", id=order_id)
+        assert order["shipping_address"] == {"hostel": "Jaja", "roomNumber": "7"}
+
+    def test_the_default_address_serves_where_none_is_named(self, session: Session, shop: Shop) -> None:
+        make_address(session, shop.buyer.id, hostel="Jaja")
+        make_address(session, shop.buyer.id, hostel="Moremi", is_default=True)
+
+        order_id = place(session, shop, make_product(session, shop), delivery=Delivery("delivery"))
+
+        assert row_of(session, "orders", id=order_id)["shipping_address"]["hostel"] == "Moremi"
+
+    def test_without_any_address_nothing_is_delivered(self, session: Session, shop: Shop) -> None:
+        make_address(session, shop.buyer.id)
+
+        with pytest.raises(ValidationError) as refused:
+            place(session, shop, make_product(session, shop), delivery=Delivery("delivery"))
+
+        assert refused_params(refused) == ["addressId"]
+
+    def test_somebody_elses_address_is_none(self, session: Session, shop: Shop) -> None:
+        theirs = make_address(session, shop.vendor.id)
+
+        with pytest.raises(ValidationError) as refused:
+            place(
+                session,
+                shop,
+                make_product(session, shop),
+                delivery=Delivery("delivery", address_id=theirs),
+            )
+
+        assert refused_params(refused) == ["addressId"]
+
+    def test_a_deleted_address_is_none(self, session: Session, shop: Shop) -> None:
+        address_id = make_address(session, shop.buyer.id)
+        session.execute(update(Address).values(deleted_at=NOW))
+
+        with pytest.raises(ValidationError):
+            place(
+                session,
+                shop,
+                make_product(session, shop),
+                delivery=Delivery("delivery", address_id=address_id),
+            )
+
+    def test_a_pickup_is_at_a_hub_and_costs_no_delivery(self, session: Session, shop: Shop) -> None:
+        hub_id = make_hub(session, shop.campus_id)
+
+        order_id = place(
+            session, shop, make_product(session, shop), delivery=Delivery("pickup", hub_id=hub_id)
+        )
+
+        order = row_of(session, "orders", id=order_id)
+        assert order["shipping_address"] == {"hubId": str(hub_id), "hub": "Main gate", "address": "Gate 1"}
+        assert (order["delivery_method"], order["delivery_fee_minor"]) == ("pickup", 0)
+        assert order["total_minor"] == PRICE_MINOR + SERVICE_FEE_MINOR
+
+    @pytest.mark.parametrize("which", ["none", "unknown", "of another campus", "closed"])
+    def test_any_other_place_is_no_hub(self, session: Session, shop: Shop, which: str) -> None:
+        hub_id = {
+            "none": None,
+            "unknown": uuid4(),
+            "of another campus": make_hub(session, make_campus(session)),
+            "closed": make_hub(session, shop.campus_id, active=False),
+        }[which]
+
+        with pytest.raises(ValidationError) as refused:
+            place(session, shop, make_product(session, shop), delivery=Delivery("pickup", hub_id=hub_id))
+
+        assert refused_params(refused) == ["hubId"]
+
+
+@pytest.mark.parametrize(
+    ("table", "values", "constraint"),
+    [
+        ("orders", "total_minor = total_minor + 1", "total"),
+        ("orders", "discount_minor = -1, total_minor = total_minor + 1", "amounts_not_negative"),
+        ("order_items", "quantity = quantity + 1", "line_total"),
+        ("order_items", "commission_bps = 10001", "commission_bps"),
+        ("escrows", "refunded_minor = amount_minor, released_minor = 1", "within_amount"),
+    ],
+)
+def test_the_database_holds_the_sums_too(
+    session: Session, shop: Shop, table: str, values: str, constraint: str
+) -> None:
+    order_id = place(session, shop, make_product(session, shop))
+    key = "id" if table == "orders" else "order_id"
+
+    with pytest.raises(Exception, match=f"ck_{table}_{constraint}"), session.begin_nested():
+        session.execute(text(f"UPDATE {table} SET {values} WHERE {key} = :id"), {"id": order_id})  # noqa: S608
+
+
+def test_stock_can_not_be_oversold_in_the_database_either(session: Session, shop: Shop) -> None:
+    product_id = make_product(session, shop, quantity=1)
+
+    with pytest.raises(Exception, match="ck_products_reserved"), session.begin_nested():
+        session.execute(update(Product).where(Product.id == product_id).values(reserved=2))
+
+
+def test_an_order_may_be_paid_for_half_an_hour(session: Session, shop: Shop) -> None:
+    order_id = place(session, shop, make_product(session, shop), now=later(hours=2))
+
+    assert row_of(session, "orders", id=order_id)["expires_at"] == later(hours=2, minutes=30)

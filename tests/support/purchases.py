@@ -1,0 +1,314 @@
+"""Purchases for tests: a shop, its buyer, and each step from placing to release, by the domain's own hands."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog.models import Category, Product
+from marketplace.identity.models import Profile
+from marketplace.identity.queries import Caller
+from marketplace.ledger.queries import balances_by_kind, verify
+from marketplace.orders import operations as orders
+from marketplace.orders.pin import delivery_pin
+from marketplace.orders.placing import Delivery, Wish, place_order
+from marketplace.payments import operations as payments
+from marketplace.payments.charges import Outcome, apply_charge
+from marketplace.payments.operations import Intent, Target
+from marketplace.platform.models import Campus
+from marketplace.providers.gateway import Charge
+from marketplace.vendors.models import VendorProfile
+
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+PIN_KEY = "of-these-tests-only-0123456789abcdef"
+ADDRESS = {"hostel": "Moremi Hall", "roomNumber": "B12"}
+DELIVERY = Delivery("delivery", address=ADDRESS)
+DELIVERY_FEE_MINOR = 50_000
+SERVICE_FEE_MINOR = 10_000
+COMMISSION_BPS = 500
+PRICE_MINOR = 250_050
+
+_charge_ids = count(uuid4().int % 10**9 * 10**4)
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A campus with one store of one vendor, a category, and somebody who buys."""
+
+    campus_id: UUID
+    category_id: UUID
+    store_id: UUID
+    vendor: Caller
+    buyer: Caller
+
+
+def make_person(session: Session, *, role: str = "buyer", staff_role: str | None = None) -> Caller:
+    """Make somebody's profile."""
+    user_id = uuid4()
+    session.add(Profile(id=user_id, role=role, staff_role=staff_role, name=role.title()))
+    session.flush()
+    return Caller(
+        id=user_id,
+        email=None,
+        role=role,
+        staff_role=staff_role,
+        permissions=frozenset(),
+        account_status="active",
+        campus_id=None,
+        aal="aal1",
+    )
+
+
+def make_store(session: Session, *, campus_id: UUID, **values: Any) -> tuple[UUID, Caller]:
+    """Make a vendor with a store, and give the store's id and the vendor."""
+    vendor = make_person(session, role="vendor")
+    store = VendorProfile(
+        user_id=vendor.id,
+        campus_id=campus_id,
+        display_name="Ngozi's Lamps",
+        slug=f"lamps-{vendor.id.hex[:12]}",
+        **values,
+    )
+    session.add(store)
+    session.flush()
+    return store.id, vendor
+
+
+def make_campus(session: Session) -> UUID:
+    """Make a campus."""
+    campus = Campus(name="North", slug=f"north-{uuid4().hex[:12]}")
+    session.add(campus)
+    session.flush()
+    return campus.id
+
+
+def make_category(session: Session, *, commission_bps: int | None = None) -> UUID:
+    """Make a category; without a rate of its own it has the platform's."""
+    category_id = uuid4()
+    session.add(
+        Category(
+            id=category_id,
+            name="Lamps",
+            slug=f"lamps-{category_id.hex[:12]}",
+            lineage=[category_id],
+            commission_bps=commission_bps,
+        )
+    )
+    session.flush()
+    return category_id
+
+
+def make_shop(session: Session, *, commission_bps: int | None = None, **store: Any) -> Shop:
+    """Make a shop; ``store`` are columns of its vendor profile."""
+    campus_id = make_campus(session)
+    store_id, vendor = make_store(session, campus_id=campus_id, **store)
+    return Shop(
+        campus_id=campus_id,
+        category_id=make_category(session, commission_bps=commission_bps),
+        store_id=store_id,
+        vendor=vendor,
+        buyer=make_person(session),
+    )
+
+
+def with_buyer(session: Session, shop: Shop) -> Shop:
+    """Give the same shop with another buyer."""
+    return replace(shop, buyer=make_person(session))
+
+
+def make_product(
+    session: Session,
+    shop: Shop,
+    *,
+    price_minor: int = PRICE_MINOR,
+    quantity: int = 5,
+    status: str = "published",
+    **values: Any,
+) -> UUID:
+    """Make a product of a shop."""
+    product = Product(
+        vendor_id=shop.store_id,
+        campus_id=shop.campus_id,
+        category_id=shop.category_id,
+        title="Reading lamp",
+        price_minor=price_minor,
+        condition="new",
+        quantity=quantity,
+        status=status,
+        published_at=NOW if status == "published" else None,
+        **values,
+    )
+    session.add(product)
+    session.flush()
+    return product.id
+
+
+def place(
+    session: Session,
+    shop: Shop,
+    product_id: UUID | None = None,
+    *,
+    quantity: int = 1,
+    wishes: list[Wish] | None = None,
+    delivery: Delivery = DELIVERY,
+    expected_total_minor: int | None = None,
+    now: datetime = NOW,
+) -> UUID:
+    """Place an order: of one product, or of wishes."""
+    wanted = [Wish(product_id, quantity)] if product_id else wishes
+    return place_order(
+        session,
+        buyer=shop.buyer,
+        wishes=wanted,
+        delivery=delivery,
+        note=None,
+        expected_total_minor=expected_total_minor,
+        now=now,
+    )
+
+
+def make_intent(session: Session, shop: Shop, order_id: UUID, *, now: datetime = NOW) -> Intent:
+    """Make, or find, an order's live payment intent."""
+    return payments.ensure_intent(
+        session, buyer_id=shop.buyer.id, target=Target(order_id=order_id), callback_url=None, now=now
+    )
+
+
+def make_charge(intent: Intent, *, amount_minor: int | None = None, **values: Any) -> Charge:
+    """Make a settled charge of an intent, as the gateway would tell of it, with an id of its own."""
+    given: dict[str, Any] = {
+        "id": str(next(_charge_ids)),
+        "reference": intent.reference,
+        "status": "success",
+        "amount_minor": intent.amount_minor if amount_minor is None else amount_minor,
+        "fees_minor": 0,
+        "currency": "NGN",
+        "channel": "card",
+        "paid_at": NOW,
+    }
+    return Charge(**given | values)
+
+
+def apply(session: Session, charge: Charge, *, fee_bearer: str = "platform", now: datetime = NOW) -> Outcome:
+    """Apply a charge."""
+    return apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
+
+
+def pay(session: Session, shop: Shop, order_id: UUID, **charge: Any) -> Charge:
+    """Pay an order with one charge of the right amount, unless told otherwise."""
+    settled = make_charge(make_intent(session, shop, order_id), **charge)
+    apply(session, settled)
+    return settled
+
+
+def paid_order(session: Session, shop: Shop, *, quantity: int = 1, stock: int = 5) -> UUID:
+    """Make an order that is paid."""
+    order_id = place(session, shop, make_product(session, shop, quantity=stock), quantity=quantity)
+    pay(session, shop, order_id)
+    return order_id
+
+
+def shipped_order(session: Session, shop: Shop, **order: Any) -> UUID:
+    """Make an order that is shipped."""
+    order_id = paid_order(session, shop, **order)
+    orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+    orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+    return order_id
+
+
+def pin_of(order_id: UUID) -> str:
+    """Give an order's PIN, as its buyer sees it."""
+    return delivery_pin(key=PIN_KEY, order_id=order_id, counter=0)
+
+
+def wrong_pin_of(order_id: UUID, *, step: int = 1) -> str:
+    """Give a PIN that is not the order's."""
+    return f"{(int(pin_of(order_id)) + step) % 10**6:06d}"
+
+
+def release(
+    session: Session, shop: Shop, order_id: UUID, pin: str | None = None, *, now: datetime = NOW
+) -> None:
+    """Have the vendor submit a PIN: the right one, unless told otherwise."""
+    orders.release_on_pin(
+        session,
+        order_id=order_id,
+        caller=shop.vendor,
+        pin=pin_of(order_id) if pin is None else pin,
+        pin_key=PIN_KEY,
+        now=now,
+    )
+
+
+def row_of(session: Session, table: str, **key: Any) -> dict[str, Any]:
+    """Give the one row of a table with these values."""
+    where = " AND ".join(f"{name} = :{name}" for name in key)
+    found = session.execute(text(f"SELECT * FROM {table} WHERE {where}"), key).mappings().all()  # noqa: S608
+    assert len(found) == 1, f"{len(found)} rows of {table} with {key}"
+    return dict(found[0])
+
+
+def status_of(session: Session, order_id: UUID) -> str:
+    """Give an order's status."""
+    status: str = row_of(session, "orders", id=order_id)["status"]
+    return status
+
+
+def stock_of(session: Session, product_id: UUID) -> tuple[int, int]:
+    """Give a product's quantity, and how much of it is reserved."""
+    row = row_of(session, "products", id=product_id)
+    return row["quantity"], row["reserved"]
+
+
+def balances_of_order(session: Session, order_id: UUID) -> dict[str, int]:
+    """Sum an order's entries by kind of account, on each kind's normal side; those that come to zero left out."""
+    rows = session.execute(
+        text(
+            """
+            SELECT a.kind, sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)
+            FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
+            WHERE e.order_id = :order_id GROUP BY a.kind
+            """
+        ),
+        {"order_id": order_id},
+    )
+    return {kind: int(minor) for kind, minor in rows if minor}
+
+
+def trail_of(session: Session, order_id: UUID) -> list[tuple[str | None, str, str, str]]:
+    """Give an order's trail: from, to, trigger and actor of each step."""
+    rows = session.execute(
+        text(
+            "SELECT from_status, to_status, trigger, actor FROM order_events WHERE order_id = :id ORDER BY id"
+        ),
+        {"id": order_id},
+    )
+    return [tuple(row) for row in rows]
+
+
+def assert_books_are_whole(session: Session) -> None:
+    """Hold the books to their rules: no violation, and assets and costs equal what is owed and earned."""
+    assert verify(session) == []
+    balances = balances_by_kind(session)
+    debits = {"gateway_clearing", "bank", "gateway_fees", "vendor_receivable"}
+    left = sum(minor for kind, minor in balances.items() if kind in debits)
+    assert left == sum(minor for kind, minor in balances.items() if kind not in debits), balances
+    torn = session.execute(
+        text(
+            """
+            SELECT p.id FROM products p WHERE p.reserved <> coalesce((
+                SELECT sum(i.quantity) FROM order_items i JOIN orders o ON o.id = i.order_id
+                WHERE i.product_id = p.id AND o.status = 'pending_payment'), 0)
+            """
+        )
+    ).all()
+    assert torn == [], "what is reserved of a product is not what unpaid orders hold"
+
+
+def later(**delta: float) -> datetime:
+    """Give a time after NOW."""
+    return NOW + timedelta(**delta)
