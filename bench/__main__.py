@@ -1,0 +1,173 @@
+"""``python -m bench``: measures, and prints a table."""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from bench import data, floors, reads, report
+from bench.load import LoadError
+from bench.parts import Part, measure
+from bench.pgbench import PgbenchError
+from bench.reads import AnswerError, Reads
+from bench.stand import Stand
+from bench.statements import read_recorded
+from bench.writes import Writes
+from sandbox.process import ProcessFailedError
+
+_NAMES = (
+    *("reference", "listing-cached", "listing-page", "listing-filtered", "detail"),
+    *("placing", "ingest", "pin", "initialise"),
+)
+_MAX_PAGES = 2_500
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="""Measure how fast the service is on this machine, beside the floors it is compared with.
+
+    It starts PostgreSQL, Valkey, gunicorn with the application and gunicorn with the floors, all on the loopback
+    address and with data in a temporary directory, loads the products, and puts each figure and its floors
+    under load in turns. Rate limits (scaled up) and logs (to a file) are on. Nothing else should run meanwhile.
+
+    \b
+    Parts:
+      reference         a bare WSGI constant, and an empty Flask route
+      listing-cached    the product listing out of the cache; floor: the same bytes, bare
+      listing-page      any page of it, never in the cache; floor: the same SQL and JSON, bare
+      listing-filtered  with a category and a band of prices, never in the cache; floor: likewise
+      detail            a product; floor: one row, bare
+      placing           an order; floors: the same SQL by bare HTTP, and by pgbench
+      ingest            a webhook; floor: HMAC, INSERT and enqueue, bare
+      pin               escrow released on the buyer's PIN; floors: the same SQL by bare HTTP, and by pgbench
+      initialise        a payment opened at the sandbox gateway; our own time beyond the gateway's answer
+
+    \b
+    Examples:
+      python -m bench                                  everything, in about four minutes
+      python -m bench --part detail --seconds 3        one part, in a hurry
+      python -m bench --json /tmp/figures.json         for later comparison""",
+)
+@click.option(
+    "--part", "names", multiple=True, type=click.Choice(_NAMES), help="Only this part; may be repeated."
+)
+@click.option(
+    "--products",
+    default=50_000,
+    show_default=True,
+    type=click.IntRange(1_000, 1_000_000),
+    help="Rows in the catalog.",
+)
+@click.option(
+    "--seconds",
+    default=6.0,
+    show_default=True,
+    type=click.FloatRange(0.5, 60),
+    help="Load on each figure and each floor, all rounds together.",
+)
+@click.option(
+    "--rounds",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1, 20),
+    help="Spells that this is split into; a figure and its floors take turns.",
+)
+@click.option(
+    "--clients",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Requests under way at any time.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Also write all figures to this file.",
+)
+@click.option("--keep", is_flag=True, help="Leave the directory with data and logs behind.")
+def main(
+    *,
+    names: Sequence[str],
+    products: int,
+    seconds: float,
+    rounds: int,
+    clients: int,
+    json_file: Path | None,
+    keep: bool,
+) -> None:
+    """This function will measure the parts that were asked for."""
+    started = time.monotonic()
+
+    def tell(line: str) -> None:
+        click.echo(f"[{time.monotonic() - started:5.1f} s] {line}", err=True)
+
+    directory = Path(tempfile.mkdtemp(prefix="marketplace-bench-"))
+    sizes = data.Sizes.lasting(products, seconds=seconds)
+    try:
+        with Stand(directory, tell=tell) as stand:
+            prepared = _prepare(
+                stand, directory, sizes=sizes, clients=clients, names=names or _NAMES, tell=tell
+            )
+            measured = [measure(part, seconds=seconds, rounds=rounds, tell=tell) for part in prepared]
+            rows = [row for one in measured for row in report.rows_of(one)]
+    except (ProcessFailedError, LoadError, PgbenchError, AnswerError) as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        if keep:
+            click.echo(f"Data and logs are in {directory}.", err=True)
+        else:
+            shutil.rmtree(directory)
+    machine = report.machine() | {"products": products, "clients": clients, "seconds": seconds}
+    click.echo(", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
+    click.echo(report.table(rows))
+    if json_file:
+        json_file.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2), encoding="utf-8")
+
+
+def _prepare(
+    stand: Stand,
+    directory: Path,
+    *,
+    sizes: data.Sizes,
+    clients: int,
+    names: Sequence[str],
+    tell: Callable[[str], None],
+) -> list[Part]:
+    """Load the data, have the application's SQL recorded for the floors, and start what is to be measured."""
+    tell(f"loading {sizes.products} products and {sizes.shipped + sizes.payable} orders")
+    stand.migrate()
+    data.load(stand.database, sizes)
+    tell("recording the application's SQL for the floors")
+    # Without statements, for the identity provider's keys: it is started again with them.
+    stand.start_floors(floors.describe(statements={}, published_keys=stand.identity.published_keys()))
+    stand.start_web()
+    pages = reads.walk_listing(stand, most=_MAX_PAGES)
+    writes = Writes(stand, directory=directory, clients=clients, sizes=sizes)
+    # What was paged through is in the cache: found there, it would send no SQL.
+    stand.empty_cache()
+    calls = reads.recorded_calls(pages[0], pages[1]) | writes.recorded_calls()
+    recorded = read_recorded(stand.record(json.dumps(calls)))
+    place, release = writes.place_floor(recorded["place"]), writes.release_floor(recorded["release"])
+    described = {
+        "page": reads.page_floor(recorded["page"], pages[0]).described(shape="cards"),
+        "filtered": reads.filtered_floor(recorded["filtered"]).described(shape="cards"),
+        "place": place.described(shape="rows"),
+        "release": release.described(shape="rows"),
+    }
+    stand.start_floors(floors.describe(statements=described, published_keys=stand.identity.published_keys()))
+    if "initialise" in names:
+        stand.start_waiting()
+    made = [
+        *Reads(stand, clients=clients, products=sizes.products, pages=pages).parts(),
+        *writes.parts(place=place, release=release),
+    ]
+    return [part for part in made if part.name in names]
+
+
+if __name__ == "__main__":
+    main()

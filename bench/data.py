@@ -1,0 +1,172 @@
+"""What is measured on: products, stores, buyers and orders, made by the database itself, ids by number."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg2
+
+from marketplace.ledger.accounts import vendor_payable
+from sandbox.servers import EmbeddedPostgres
+
+CAMPUSES = 2
+CATEGORIES = 40
+STORES = 200
+# Escrow is released to so many stores: enough that requests seldom wait for each other's balance.
+RELEASING_STORES = 32
+IMAGES = 500
+SOLD_OUT_EVERY = 20  # of the products
+_KINDS = {
+    name: number
+    for number, name in enumerate(
+        ("campus", "category", "buyer", "merchant", "store", "product", "image", "shipped", "payable"),
+        start=1,
+    )
+}
+# Ids end in a number of twelve digits, so that pgbench's integers can stand for their ends.
+FIRST_NUMBER = 100_000_000_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many rows there are.
+
+    :param products: published ones
+    :param buyers: each with a saved address
+    :param shipped: orders that wait for their PIN
+    :param payable: orders that wait for payment
+    """
+
+    products: int
+    buyers: int
+    shipped: int
+    payable: int
+
+    @classmethod
+    def lasting(cls, products: int, *, seconds: float) -> "Sizes":
+        """This function will make enough orders and buyers for so many seconds of load on each side."""
+        return cls(
+            products,
+            buyers=int(4_000 + 2_500 * seconds),
+            shipped=int(10_000 + 6_000 * seconds),
+            payable=int(500 + 300 * seconds),
+        )
+
+
+def row_id(kind: str, number: int) -> str:
+    """This function will give the id of a row.
+
+    :param kind: campus, category, buyer, merchant, store, product, image, shipped or payable
+    :param number: from 0
+    """
+    return f"00000000-0000-7{_KINDS[kind]:03d}-8000-{FIRST_NUMBER + number}"
+
+
+def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
+    """This function will fill a migrated database, in one transaction, and have it analysed.
+
+    :param server: runs
+    :param sizes: how many rows there are
+    """
+    connection = psycopg2.connect(server.url, connect_timeout=5)
+    try:
+        with connection, connection.cursor() as cursor:
+            for kind, digits in _KINDS.items():
+                cursor.execute(
+                    f"CREATE FUNCTION pg_temp.{kind}(n bigint) RETURNS uuid IMMUTABLE LANGUAGE sql AS"
+                    f" $$ SELECT ('00000000-0000-7{digits:03d}-8000-' || ({FIRST_NUMBER} + n))::uuid $$"
+                )
+            parameters = vars(sizes) | {
+                "campuses": CAMPUSES,
+                "categories": CATEGORIES,
+                "stores": STORES,
+                "releasing": RELEASING_STORES,
+                "images": IMAGES,
+                "sold_out": SOLD_OUT_EVERY,
+            }
+            for statement in _STATEMENTS:
+                cursor.execute(statement, parameters)
+            for number in range(RELEASING_STORES):
+                store = UUID(row_id("store", number))
+                cursor.execute(_OPEN_ACCOUNT, (str(vendor_payable(store).id), str(store)))
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM ANALYZE")
+            cursor.execute("CHECKPOINT")
+    finally:
+        connection.close()
+
+
+_OPEN_ACCOUNT = """INSERT INTO ledger_accounts (id, kind, owner_id, normal_side, balance_minor)
+    VALUES (%s, 'vendor_payable', %s, 'credit', 0)"""
+_STATEMENTS = (
+    """INSERT INTO campuses (id, name, slug)
+    SELECT pg_temp.campus(n), 'Campus ' || n, 'campus-' || n FROM generate_series(0, %(campuses)s - 1) n""",
+    # Every eighth is a root; the seven after it are its children.
+    """INSERT INTO categories (id, parent_id, name, slug, position, lineage)
+    SELECT pg_temp.category(n), CASE WHEN n %% 8 > 0 THEN pg_temp.category(n - n %% 8) END, 'Category ' || n,
+        'category-' || n, n, array_remove(ARRAY[pg_temp.category(n - n %% 8),
+            CASE WHEN n %% 8 > 0 THEN pg_temp.category(n) END], NULL)
+    FROM generate_series(0, %(categories)s - 1) n""",
+    """INSERT INTO profiles (id, email, name, campus_id, role)
+    SELECT pg_temp.buyer(n), 'buyer' || n || '@example.edu', 'Buyer ' || n, pg_temp.campus(n %% %(campuses)s),
+        'buyer' FROM generate_series(0, %(buyers)s - 1) n
+    UNION ALL
+    SELECT pg_temp.merchant(n), 'merchant' || n || '@example.edu', 'Merchant ' || n,
+        pg_temp.campus(n %% %(campuses)s), 'vendor' FROM generate_series(0, %(stores)s - 1) n""",
+    """INSERT INTO addresses (user_id, label, hostel, hall, room_number, phone, is_default)
+    SELECT pg_temp.buyer(n), 'Room', 'Unity Hostel', 'Block C', 'C' || n, '+2347000000000', true
+    FROM generate_series(0, %(buyers)s - 1) n""",
+    """INSERT INTO vendor_profiles (id, user_id, campus_id, display_name, slug, verified, rating_sum, rating_count,
+        completed_orders)
+    SELECT pg_temp.store(n), pg_temp.merchant(n), pg_temp.campus(n %% %(campuses)s), 'Store number ' || n,
+        'store-' || n, n %% 3 = 0, n * 17 %% 400, n * 17 %% 400 / 4 + 1, n
+    FROM generate_series(0, %(stores)s - 1) n""",
+    """INSERT INTO images (id, owner_id, key)
+    SELECT pg_temp.image(n), pg_temp.merchant(n %% %(stores)s), 'products/' || md5(n::text) || '-medium.webp'
+    FROM generate_series(0, %(images)s - 1) n""",
+    """INSERT INTO products (id, vendor_id, campus_id, category_id, title, description, price_minor, condition,
+        quantity, tags, cover_key, status, popularity, rating_sum, rating_count, screened_at, published_at,
+        created_at, updated_at)
+    SELECT pg_temp.product(n), pg_temp.store(n %% %(stores)s), pg_temp.campus(n %% %(stores)s %% %(campuses)s),
+        pg_temp.category(n * 7 %% %(categories)s), 'Scientific calculator, model ' || n,
+        repeat('Used for two semesters, works well, comes with its cover and a manual. ', 5),
+        10000 + n::bigint * 7919 %% 5000000, (ARRAY['new', 'like_new', 'good', 'fair'])[n %% 4 + 1],
+        CASE WHEN n %% %(sold_out)s = 0 THEN 0 ELSE 100000 END, ARRAY['campus', 'used'],
+        'products/' || md5((n %% %(images)s)::text) || '-medium.webp', 'published', n * 31 %% 997,
+        n * 13 %% 90, n * 13 %% 90 / 4 + 1, now(), made, made, made
+    FROM (SELECT n, now() - n::bigint * 7001 %% 50000000 * interval '1 second' AS made
+        FROM generate_series(0, %(products)s - 1) n) numbers""",
+    """INSERT INTO product_images (product_id, position, image_id)
+    SELECT pg_temp.product(n), p, pg_temp.image((n + p) %% %(images)s)
+    FROM generate_series(0, %(products)s - 1) n, generate_series(0, 1) p""",
+    """INSERT INTO orders (id, buyer_id, vendor_id, campus_id, status, subtotal_minor, delivery_fee_minor,
+        service_fee_minor, discount_minor, total_minor, delivery_method, shipping_address, payment_reference,
+        payment_status, payment_channel, expires_at, created_at, updated_at, paid_at, accepted_at, shipped_at)
+    SELECT pg_temp.shipped(n), pg_temp.buyer(n %% %(buyers)s), pg_temp.store(n %% %(releasing)s),
+        pg_temp.campus(n %% %(releasing)s %% %(campuses)s), 'shipped', 250000, 50000, 10000, 0, 310000, 'delivery',
+        '{"hostel": "Unity Hostel", "roomNumber": "C7"}', 'checkout-' || md5(n::text), 'succeeded', 'card',
+        now(), now(), now(), now(), now(), now()
+    FROM generate_series(0, %(shipped)s - 1) n""",
+    """INSERT INTO orders (id, buyer_id, vendor_id, campus_id, status, subtotal_minor, delivery_fee_minor,
+        service_fee_minor, discount_minor, total_minor, delivery_method, shipping_address, expires_at, created_at,
+        updated_at)
+    SELECT pg_temp.payable(n), pg_temp.buyer(n %% %(buyers)s), pg_temp.store(n %% %(stores)s),
+        pg_temp.campus(n %% %(stores)s %% %(campuses)s), 'pending_payment', 250000, 50000, 10000, 0, 310000, 'delivery',
+        '{"hostel": "Unity Hostel", "roomNumber": "C7"}', now() + interval '1 day', now(), now()
+    FROM generate_series(0, %(payable)s - 1) n""",
+    """INSERT INTO order_items (order_id, position, product_id, title, unit_price_minor, quantity,
+        line_total_minor, commission_bps)
+    SELECT id, 0, pg_temp.product(1), 'Scientific calculator', 250000, 1, 250000, 500 FROM orders""",
+    """INSERT INTO escrows (order_id, status, amount_minor)
+    SELECT id, CASE WHEN paid_at IS NULL THEN 'pending' ELSE 'held' END, total_minor FROM orders""",
+    """INSERT INTO order_events (order_id, to_status, trigger, actor, actor_id, at)
+    SELECT id, 'pending_payment', 'place', 'buyer', buyer_id, created_at FROM orders""",
+    """INSERT INTO order_events (order_id, from_status, to_status, trigger, actor, at)
+    SELECT id, 'pending_payment', 'paid_escrow', 'pay', 'gateway', paid_at FROM orders WHERE paid_at IS NOT NULL""",
+    # As the payments left it: without rows here, the first releases would be planned for empty tables.
+    """INSERT INTO ledger_transactions (kind, source, description)
+    SELECT 'payment', 'charge:' || id, 'Payment received' FROM orders WHERE paid_at IS NOT NULL""",
+    """INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor, order_id)
+    SELECT t.id, a.id, a.normal_side, 310000, substr(t.source, 8)::uuid
+    FROM ledger_transactions t, ledger_accounts a WHERE a.kind IN ('gateway_clearing', 'escrow')""",
+)

@@ -1,0 +1,134 @@
+"""The arithmetic of the measurements: percentiles, costs per request, shares of a floor, targets."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """Processor time, user and system together, in seconds: of the web processes, PostgreSQL and Valkey."""
+
+    web: float = 0.0
+    database: float = 0.0
+    cache: float = 0.0
+
+    def __add__(self, other: "Cpu") -> "Cpu":
+        return Cpu(self.web + other.web, self.database + other.database, self.cache + other.cache)
+
+    def __sub__(self, other: "Cpu") -> "Cpu":
+        return Cpu(self.web - other.web, self.database - other.database, self.cache - other.cache)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one or more spells of load gave.
+
+    :param seconds: how long they lasted
+    :param timings: each request's key and its time in seconds, in the order of their answers
+    :param statuses: how often each status was answered
+    :param cpu: what the servers spent on it
+    """
+
+    seconds: float = 0.0
+    timings: Sequence[tuple[str, float]] = ()
+    statuses: Counter[int] = field(default_factory=Counter)
+    cpu: Cpu = field(default_factory=Cpu)
+
+    def __add__(self, other: "Run") -> "Run":
+        return Run(
+            self.seconds + other.seconds,
+            [*self.timings, *other.timings],
+            self.statuses + other.statuses,
+            self.cpu + other.cpu,
+        )
+
+    @property
+    def requests(self) -> int:
+        """This function will give the number of requests that were answered."""
+        return len(self.timings)
+
+    @property
+    def per_second(self) -> float:
+        """This function will give the requests per second."""
+        return self.requests / self.seconds if self.seconds else 0.0
+
+    @property
+    def failures(self) -> dict[int, int]:
+        """This function will give the statuses other than success, with their counts."""
+        return {status: count for status, count in self.statuses.items() if not 200 <= status < 300}
+
+    def percentile_ms(self, percent: float) -> float:
+        """This function will give a percentile of the times, in milliseconds."""
+        return percentile([seconds for _, seconds in self.timings], percent) * 1000
+
+    def cpu_ms(self, seconds: float) -> float:
+        """This function will spread processor time over the requests, in milliseconds each."""
+        return seconds / self.requests * 1000 if self.requests else 0.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a figure is held against.
+
+    :param share: the least share of its floor
+    :param better: a share that is better than that
+    :param p99_ms: the longest 99th percentile, in milliseconds
+    :param own_p95_ms: the longest 95th percentile of our own time beyond a provider's, in milliseconds
+    """
+
+    share: float | None = None
+    better: float | None = None
+    p99_ms: float | None = None
+    own_p95_ms: float | None = None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.share is not None:
+            parts.append(f">= {self.share:.2f}" + (f" (better {self.better:.2f})" if self.better else ""))
+        if self.p99_ms is not None:
+            parts.append(f"p99 <= {self.p99_ms:.0f} ms")
+        if self.own_p95_ms is not None:
+            parts.append(f"own p95 <= {self.own_p95_ms:.0f} ms")
+        return ", ".join(parts)
+
+    def met(self, *, share: float | None, p99_ms: float, own_p95_ms: float | None) -> bool:
+        """This function will tell whether a figure meets every part of the target."""
+        return (
+            _at_least(share, self.share)
+            and _at_most(p99_ms, self.p99_ms)
+            and _at_most(own_p95_ms, self.own_p95_ms)
+        )
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """This function will give a percentile by the nearest rank: the least value that so many don't exceed.
+
+    :param values: in any order; without any the answer is 0
+    :param percent: above 0, at most 100
+    """
+    if not 0 < percent <= 100:
+        raise ValueError(f"a percentile is above 0 and at most 100, not {percent}")
+    if not values:
+        return 0.0
+    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
+
+
+def share(figure: Run, floor: Run) -> float:
+    """This function will give what share of its floor's requests per second a figure reaches."""
+    return figure.per_second / floor.per_second if floor.per_second else 0.0
+
+
+def cpu_share(figure: Run, floor: Run) -> float:
+    """This function will give the floor's processor time per request over the figure's, all servers together."""
+    spent = [run.cpu_ms(run.cpu.web + run.cpu.database + run.cpu.cache) for run in (floor, figure)]
+    return spent[0] / spent[1] if spent[1] else 0.0
+
+
+def _at_least(value: float | None, least: float | None) -> bool:
+    return least is None or (value is not None and value >= least)
+
+
+def _at_most(value: float | None, most: float | None) -> bool:
+    return most is None or (value is not None and value <= most)

@@ -1,0 +1,46 @@
+"""Processor time of servers and all their children, read from /proc."""
+
+import os
+from pathlib import Path
+
+from bench.figures import Cpu
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+# Fields of /proc/<pid>/stat after the name in parentheses, counted from 0.
+_PARENT, _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 1, 11, 12, 13, 14
+
+
+def processor_seconds(process_id: int) -> float:
+    """This function will give the user and system time of a process and its children, dead ones included.
+
+    :param process_id: of a server's first process
+    """
+    ticks = 0
+    for fields in _family(process_id):
+        ticks += sum(int(fields[index]) for index in (_USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM))
+    return ticks / _TICKS
+
+
+def snapshot(*, web: int, database: int, cache: int) -> Cpu:
+    """This function will read the processor time of all servers, each named by its first process."""
+    return Cpu(processor_seconds(web), processor_seconds(database), processor_seconds(cache))
+
+
+def _family(process_id: int) -> list[list[str]]:
+    first = _stat(process_id)
+    found = [] if first is None else [first]
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            if fields is not None and int(fields[_PARENT]) == process_id:
+                found.append(fields)
+    return found
+
+
+def _stat(process_id: int) -> list[str] | None:
+    try:
+        content = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None  # it ended meanwhile; its parent has its time
+    # The name may hold blanks and parentheses; what follows its last one holds none.
+    return content.rpartition(")")[2].split()

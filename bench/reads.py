@@ -1,0 +1,211 @@
+"""Parts that read: listings and the detail of a product."""
+
+import http.client
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import redis
+
+from bench import floors
+from bench.data import row_id
+from bench.figures import Target
+from bench.load import Call, request
+from bench.parts import Part, Side, http_side
+from bench.recording import Recorded
+from bench.stand import Stand
+from bench.statements import Floor, floor_of
+from sandbox.ports import HOST
+
+LISTING = "/api/products"
+# Numbers that stand nowhere else in the recorded SQL.
+_RECORDED_PRICES = (1_234_567, 2_234_567)
+_CATEGORY = "category-8"
+_PRICE_BAND = 1_000_000
+_SEED = 5
+_ANSWER_SECONDS = 10
+
+
+class AnswerError(Exception):
+    """The application answered something else than was asked for."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the listing: its cursor, and the sort value and id of the row before it."""
+
+    cursor: str
+    value: str
+    last_id: str
+
+
+def walk_listing(stand: Stand, *, most: int) -> list[Page]:
+    """This function will page through the listing as clients do, and note each page's position."""
+    pages: list[Page] = []
+    cursor = ""
+    while len(pages) < most:
+        answer = json.loads(
+            _fetch(stand, f"{LISTING}?{urlencode({'cursor': cursor})}" if cursor else LISTING)
+        )
+        cursor = answer["meta"]["next_cursor"]
+        if cursor is None:
+            break
+        last = answer["data"][-1]
+        pages.append(Page(cursor, last["publishedAt"], last["id"]))
+    random.Random(_SEED).shuffle(pages)
+    return pages
+
+
+def _fetch(stand: Stand, target: str) -> bytes:
+    """This function will ask the application for something, and give the body that it answered.
+
+    :raises AnswerError: the answer is not 200
+    """
+    connection = http.client.HTTPConnection(HOST, stand.ports["web"], timeout=_ANSWER_SECONDS)
+    try:
+        connection.request("GET", target)
+        answer = connection.getresponse()
+        body = answer.read()
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise AnswerError(f"{target} answered {answer.status}: {body[:500]!r}")
+    return body
+
+
+def recorded_calls(page: Page, other: Page) -> dict[str, list[tuple[str, str, dict[str, str], str]]]:
+    """This function will give the calls whose SQL the floors of listings run, in pairs.
+
+    :param page: of the listing
+    :param other: another one
+    """
+    low, high = _RECORDED_PRICES
+    return {
+        "page": [("GET", f"{LISTING}?cursor={one.cursor}", {}, "") for one in (other, page)],
+        "filtered": [("GET", _filtered(low + step, high + step), {}, "") for step in (1, 0)],
+    }
+
+
+def page_floor(recorded: Recorded, page: Page) -> Floor:
+    """This function will make the floor of pages from what was recorded for one of them."""
+    # The time is written by the driver as it was given: the position's text.
+    return floor_of(recorded, {page.value: "value", page.last_id: "last_id"})
+
+
+def filtered_floor(recorded: Recorded) -> Floor:
+    """This function will make the floor of filtered listings from what was recorded for one of them."""
+    low, high = _RECORDED_PRICES
+    return floor_of(recorded, {str(low): "low", str(high): "high"})
+
+
+def _filtered(low: int, high: int) -> str:
+    return f"{LISTING}?{urlencode({'category': _CATEGORY, 'minPrice': low, 'maxPrice': high})}"
+
+
+class Reads:
+    """Makes the parts that read."""
+
+    def __init__(self, stand: Stand, *, clients: int, products: int, pages: list[Page]) -> None:
+        self._stand = stand
+        self._clients = clients
+        self._products = products
+        self._pages = pages
+
+    def parts(self) -> list[Part]:
+        """This function will make all of them."""
+        return [self._reference(), self._cached(), self._page(), self._filtered(), self._detail()]
+
+    def _side(self, title: str, server: str, calls: Callable[[], Iterator[Call]]) -> Side:
+        return http_side(self._stand, title, server=server, calls=calls, clients=self._clients)
+
+    def _same(self, title: str, server: str, target: str) -> Side:
+        call = Call("", request("GET", target))
+        return self._side(title, server, lambda: itertools.repeat(call))
+
+    def _reference(self) -> Part:
+        return Part(
+            "reference",
+            None,
+            (
+                self._same("bare WSGI constant", "floors", "/constant"),
+                self._same("empty Flask route", "floors", "/flask"),
+            ),
+        )
+
+    def _cached(self) -> Part:
+        content = _fetch(self._stand, LISTING)
+
+        def floor() -> Iterator[Call]:
+            # Each time, since other parts empty the cache.
+            with redis.Redis.from_url(self._stand.cache.url, socket_timeout=5) as client:
+                client.set(floors.CONTENT_KEY, content)
+            return itertools.repeat(Call("", request("GET", "/cache")))
+
+        return Part(
+            "listing-cached",
+            self._same("listing, cached", "web", LISTING),
+            (self._side("the same bytes from the cache", "floors", floor),),
+            Target(share=0.5, better=0.6),
+        )
+
+    def _page(self) -> Part:
+        def figure() -> Iterator[Call]:
+            # Each page once, and then the cache is emptied: none is ever found in it.
+            while True:
+                self._stand.empty_cache()
+                for page in self._pages:
+                    yield Call("", request("GET", f"{LISTING}?cursor={page.cursor}"))
+
+        def floor() -> Iterator[Call]:
+            for page in itertools.cycle(self._pages):
+                target = f"/statements?page&value={page.value}&last_id={page.last_id}"
+                yield Call("", request("GET", target))
+
+        return Part(
+            "listing-page",
+            self._side("listing, any page, uncached", "web", figure),
+            (self._side("the same SQL and JSON, bare", "floors", floor),),
+            Target(share=0.40, better=0.45),
+        )
+
+    def _filtered(self) -> Part:
+        def bands(seed: int) -> Iterator[tuple[int, int]]:
+            numbers = random.Random(seed)
+            while True:
+                low = numbers.randrange(10_000, 4_000_000)
+                yield low, low + _PRICE_BAND
+
+        # Another seed for each spell: what one has left in the cache, the next does not ask for.
+        seeds = itertools.count(_SEED)
+
+        def figure() -> Iterator[Call]:
+            for low, high in bands(next(seeds)):
+                yield Call("", request("GET", _filtered(low, high)))
+
+        def floor() -> Iterator[Call]:
+            for low, high in bands(_SEED):
+                yield Call("", request("GET", f"/statements?filtered&low={low}&high={high}"))
+
+        return Part(
+            "listing-filtered",
+            self._side("listing, category and prices, uncached", "web", figure),
+            (self._side("the same SQL and JSON, bare", "floors", floor),),
+            Target(share=0.40, better=0.45),
+        )
+
+    def _detail(self) -> Part:
+        def targets(form: str) -> Iterator[Call]:
+            numbers = random.Random(_SEED)
+            while True:
+                product = row_id("product", numbers.randrange(self._products))
+                yield Call("", request("GET", form.format(product)))
+
+        return Part(
+            "detail",
+            self._side("product detail", "web", lambda: targets(LISTING + "/{}")),
+            (self._side("one row, bare", "floors", lambda: targets("/row?{}")),),
+            Target(share=0.3),
+        )

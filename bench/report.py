@@ -1,0 +1,129 @@
+"""What was measured, as a table for people and as JSON for programs."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.figures import Run, cpu_share, percentile, share
+from bench.parts import Measured
+
+_COLUMNS = ("", "req/s", "p50", "p95", "p99", "web", "pg", "valkey", "share", "by CPU", "target", "")
+_EXPLANATION = """\
+req/s, p50, p95, p99 (ms): as the clients see them. web, pg, valkey: CPU ms per request, user and system.
+share: of the requests per second of the floor, which stands above; by CPU: the same by CPU time per request."""
+
+
+def machine() -> dict[str, Any]:
+    """This function will describe the machine and what was measured on it."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        if line.startswith("model name")
+    ]
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processor": models[0] if models else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "revision": _revision(),
+    }
+
+
+def rows_of(measured: Measured) -> list[dict[str, Any]]:
+    """This function will give a part's rows: its floors, then its figure."""
+    part, floors = measured.part, measured.floors
+    rows = [_row(side.title, run) | {"floor": True} for side, run in zip(part.floors, floors, strict=True)]
+    if part.figure is None or measured.figure is None:
+        return rows
+    figure = measured.figure
+    row = _row(part.figure.title, figure) | {"floor": False}
+    reached = share(figure, floors[0]) if floors else None
+    if floors:
+        row |= {"share": reached, "cpu_share": cpu_share(figure, floors[0])}
+        row["shares"] = {
+            side.title: share(figure, run) for side, run in zip(part.floors, floors, strict=True)
+        }
+    own_p95_ms = None
+    if measured.own_seconds is not None:
+        own_p95_ms = percentile(measured.own_seconds, 95) * 1000
+        row |= {
+            "own_p50_ms": percentile(measured.own_seconds, 50) * 1000,
+            "own_p95_ms": own_p95_ms,
+            "own_p99_ms": percentile(measured.own_seconds, 99) * 1000,
+        }
+    if part.target is not None:
+        row |= {
+            "target": str(part.target),
+            "met": not figure.failures
+            and part.target.met(share=reached, p99_ms=figure.percentile_ms(99), own_p95_ms=own_p95_ms),
+        }
+    return [*rows, row]
+
+
+def _row(title: str, run: Run) -> dict[str, Any]:
+    return {
+        "title": title,
+        "requests": run.requests,
+        "failures": run.failures,
+        "requests_per_second": run.per_second,
+        "p50_ms": run.percentile_ms(50),
+        "p95_ms": run.percentile_ms(95),
+        "p99_ms": run.percentile_ms(99),
+        "web_cpu_ms": run.cpu_ms(run.cpu.web),
+        "database_cpu_ms": run.cpu_ms(run.cpu.database),
+        "cache_cpu_ms": run.cpu_ms(run.cpu.cache),
+    }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """This function will write rows as a table; floors are indented, each figure stands below its own."""
+    cells = [_COLUMNS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(_COLUMNS))]
+    lines = []
+    for line in cells:
+        first = line[0].ljust(widths[0])
+        middle = [text.rjust(width) for text, width in zip(line[1:10], widths[1:10], strict=True)]
+        lines.append("  ".join([first, *middle, line[10].ljust(widths[10]), line[11]]).rstrip())
+    lines.insert(1, "-" * max(len(line) for line in lines))
+    return "\n".join([*lines, "", _EXPLANATION])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    def number(name: str, form: str) -> str:
+        return format(row[name], form) if row.get(name) is not None else ""
+
+    target = row.get("target", "")
+    if row.get("own_p95_ms") is not None:
+        target += f": {row['own_p95_ms']:.1f}"
+    if row["failures"]:
+        target += f" FAILURES {row['failures']}"
+    return (
+        f"  {row['title']}" if row["floor"] else row["title"],
+        number("requests_per_second", ",.0f"),
+        *(number(f"p{percent}_ms", ".1f") for percent in (50, 95, 99)),
+        *(number(f"{server}_cpu_ms", ".2f") for server in ("web", "database", "cache")),
+        number("share", ".2f"),
+        number("cpu_share", ".2f"),
+        target,
+        {True: "met", False: "MISSED", None: ""}[row.get("met")],
+    )
+
+
+def _revision() -> str:
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"

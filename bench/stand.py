@@ -1,0 +1,199 @@
+"""The test stand: the embedded servers, the application and the floors, each under gunicorn, in one directory."""
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import redis
+
+from bench import identity, processes
+from bench.figures import Cpu
+from sandbox.ports import HOST, reserve_ports
+from sandbox.process import Process, ProcessFailedError, wait_until
+from sandbox.servers import EmbeddedPostgres, EmbeddedValkey, http_status
+
+PROJECT = Path(__file__).resolve().parents[1]
+_FIRST_PORT = 18_500
+_READY_SECONDS = 30.0
+# The largest scale there is: the limiter counts every request, and refuses none.
+_LIMIT_SCALE = "1000000"
+
+
+class Stand:
+    """Everything that runs during the measurements; it is stopped at the end of the ``with``."""
+
+    def __init__(self, directory: Path, *, tell: Callable[[str], None]) -> None:
+        """This function will describe the servers; entering the context starts them.
+
+        :param directory: for data and logs; must be empty
+        :param tell: takes lines of progress
+        """
+        self._directory = directory
+        self._tell = tell
+        self._stack = ExitStack()
+        self.identity = identity.Identity()
+        self.pin_key = secrets.token_hex(24)
+        self.cursor_key = secrets.token_hex(24)
+        self.gateway_secret = f"sk_test_{secrets.token_hex(20)}"
+        self._floors_file = directory / "floors.json"
+        names = ("database", "cache", "web", "waiting", "floors", "providers")
+        reservation = reserve_ports(names, first=_FIRST_PORT, remembered={})
+        self.ports = reservation.ports
+        reservation.close()
+        # Durable, as in the stack: what an answer promises is on the disk.
+        self.database = EmbeddedPostgres(
+            directory / "postgresql", self.ports["database"], password=secrets.token_hex(16)
+        )
+        self.cache = EmbeddedValkey(directory / "valkey", self.ports["cache"], password=secrets.token_hex(16))
+        self._processes: dict[str, Process] = {}
+
+    def __enter__(self) -> "Stand":
+        # PostgreSQL runs as another user when root starts it, who must be able to pass through.
+        self._directory.chmod(0o711)
+        try:
+            self._tell("starting PostgreSQL and Valkey")
+            for server in (self.database, self.cache):
+                self._stack.callback(server.stop)
+                server.start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """This function will give the environment of the application's processes."""
+        return {
+            **{name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")},
+            "ENVIRONMENT": "embedded",
+            "PUBLIC_BASE_URL": "http://marketplace.example",
+            "DATABASE_URL": self.database.url,
+            "REDIS_URL": self.cache.url,
+            "GATEWAY_URL": f"http://{HOST}:{self.ports['providers']}/gateway",
+            "GATEWAY_SECRET_KEY": self.gateway_secret,
+            "IDENTITY_ISSUER": identity.ISSUER,
+            "IDENTITY_AUDIENCE": identity.AUDIENCE,
+            "IDENTITY_ALGORITHMS": "ES256",
+            "IDENTITY_JWKS_URL": f"http://{HOST}:{self.ports['floors']}/keys",
+            "DELIVERY_PIN_KEY": self.pin_key,
+            "CURSOR_KEY": self.cursor_key,
+            "TRUSTED_PROXY_HOPS": "1",
+            "RATE_LIMIT_SCALE": _LIMIT_SCALE,
+            "LOG_LEVEL": "INFO",
+            "BENCH_FLOORS_FILE": str(self._floors_file),
+        }
+
+    def migrate(self) -> None:
+        """This function will make the tables."""
+        self._run("migrate", "-c", "from commands.main import main; main(['db', 'upgrade'])")
+
+    def record(self, calls: str) -> str:
+        """This function will have the application serve calls in a process of its own, and note its SQL.
+
+        :param calls: JSON, as ``bench.recording`` takes it
+        :return: JSON, as it gives it
+        """
+        given, taken = self._directory / "calls.json", self._directory / "recorded.json"
+        given.write_text(calls, encoding="utf-8")
+        self._run("recording", "-m", "bench.recording", str(given), str(taken))
+        return taken.read_text(encoding="utf-8")
+
+    def empty_cache(self) -> None:
+        """This function will have the cache forget everything."""
+        with redis.Redis.from_url(self.cache.url, socket_timeout=5) as client:
+            client.flushdb()
+
+    def start_web(self) -> None:
+        """This function will start the application's sync workers."""
+        self._serve("web", "gunicorn.conf.py", "wsgi:app", WORKER_CLASS="sync")
+
+    def start_waiting(self) -> None:
+        """This function will start the application's gevent worker, and the gateway that it waits for."""
+        data = self._directory / "providers"
+        data.mkdir(exist_ok=True)
+        port = str(self.ports["providers"])
+        self._launch(
+            "providers", "-m", "sandbox.providers", "--host", HOST, "--port", port, "--data", str(data)
+        )
+        self._serve("waiting", "gunicorn.conf.py", "wsgi:app", WORKER_CLASS="gevent", WEB_CONCURRENCY="1")
+
+    def start_floors(self, description: str) -> None:
+        """This function will start the floors under the same gunicorn as the application's sync workers.
+
+        :param description: JSON, as ``bench.floors`` takes it; another one takes effect by another start
+        """
+        self._floors_file.write_text(description, encoding="utf-8")
+        running = self._processes.pop("floors", None)
+        if running is not None:
+            running.stop()
+        self._serve("floors", "bench/gunicorn_floors.py", "bench.floors:app", WORKER_CLASS="sync")
+
+    def process_id(self, name: str) -> int:
+        """This function will give the first process of web, waiting or floors.
+
+        :raises ProcessFailedError: it does not run
+        """
+        process = self._processes[name]
+        if not process.running or process.process_id is None:
+            raise process.failure("ended")
+        return process.process_id
+
+    def log(self, name: str) -> Path:
+        """This function will give the log file of web, waiting or floors."""
+        return self._directory / f"{name}.log"
+
+    def cpu(self, name: str) -> Cpu:
+        """This function will read the processor time that a web server and the servers behind it have spent."""
+        database, cache = self.database.process, self.cache.process
+        if database is None or cache is None or database.process_id is None or cache.process_id is None:
+            raise ProcessFailedError("the servers do not run")
+        return processes.snapshot(
+            web=self.process_id(name), database=database.process_id, cache=cache.process_id
+        )
+
+    def _serve(self, name: str, configuration: str, application: str, **more: str) -> None:
+        self._launch(
+            name,
+            *("-m", "gunicorn", "-c", str(PROJECT / configuration), application),
+            WEB_BIND=f"{HOST}:{self.ports[name]}",
+            **more,
+        )
+        process, port = self._processes[name], self.ports[name]
+        path = "/flask" if name == "floors" else "/health/live"
+        ready = wait_until(
+            lambda: not process.running or http_status(port, path) == 200,
+            timeout_seconds=_READY_SECONDS,
+            pause=time.sleep,
+        )
+        if not ready or not process.running:
+            raise process.failure("did not start")
+
+    def _launch(self, name: str, *arguments: str, **more: str) -> None:
+        self._processes[name] = self._python(name, arguments, more)
+        self._stack.callback(self._processes[name].stop)
+        self._processes[name].launch()
+
+    def _run(self, name: str, *arguments: str) -> None:
+        process = self._python(name, arguments, {})
+        self._stack.callback(process.stop)
+        process.launch()
+        if not wait_until(lambda: not process.running, timeout_seconds=120.0):
+            process.stop()
+        if process.exit_status != 0:
+            raise process.failure("failed")
+
+    def _python(self, name: str, arguments: tuple[str, ...], more: Mapping[str, str]) -> Process:
+        return Process(
+            name,
+            [sys.executable, *arguments],
+            log_path=self.log(name),
+            directory=PROJECT,
+            environment=self.variables | dict(more),
+        )

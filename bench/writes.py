@@ -1,0 +1,329 @@
+"""Parts that write: orders placed, escrow released on a PIN, webhooks taken in, payments opened."""
+
+import hashlib
+import hmac
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import orjson
+
+from bench import pgbench
+from bench.data import FIRST_NUMBER, RELEASING_STORES, SOLD_OUT_EVERY, Sizes, row_id
+from bench.figures import Run, Target
+from bench.load import Call, request
+from bench.parts import Part, Side, http_side
+from bench.recording import Recorded
+from bench.stand import Stand
+from bench.statements import Floor, floor_of
+from marketplace.ledger.accounts import vendor_payable
+from marketplace.orders.pin import delivery_pin
+
+Exchanges = dict[str, list[tuple[str, str, dict[str, str], str]]]
+"""By name, a pair of requests: method, target, headers and body each."""
+
+_ORDERS_OF_BUYER = 5
+# No account may have more unpaid orders than that. Of all buyers so many place the application's orders, the rest
+# those of the floors, which know no such limit.
+_APPLICATION_SHARE = 0.4
+_PROBE_TRANSACTIONS = 25
+
+
+class Writes:
+    """Makes the parts that write. Orders are used once: their numbers are counted up over all spells."""
+
+    def __init__(self, stand: Stand, *, directory: Path, clients: int, sizes: Sizes) -> None:
+        """This function will make the tokens of everybody who writes.
+
+        :param directory: for the files of pgbench
+        :param clients: how many calls are under way at any time
+        :param sizes: how many rows there are
+        """
+        self._stand = stand
+        self._directory = directory
+        self._clients = clients
+        self._sizes = sizes
+        self._shipped = 0
+        self._placed = 0
+        self._payable = itertools.count()
+        self._application_buyers = int(sizes.buyers * _APPLICATION_SHARE)
+        self._merchant_tokens = [self._token("merchant", number) for number in range(RELEASING_STORES)]
+        self._payer_tokens = [
+            self._token("buyer", number) for number in range(min(sizes.payable, sizes.buyers))
+        ]
+        self._buyer_tokens = [self._token("buyer", number) for number in range(self._application_buyers)]
+
+    def _token(self, kind: str, number: int) -> str:
+        return self._stand.identity.token(row_id(kind, number))
+
+    # What the floors run is recorded from the last orders and by the last buyer, whom nobody else uses.
+
+    def recorded_calls(self) -> Exchanges:
+        """This function will give the calls whose SQL the floors run, in pairs of one store's or buyer's."""
+        last, buyer = self._sizes.shipped - 1, self._sizes.buyers - 1
+        headers = {"Authorization": f"Bearer {self._token('buyer', buyer)}"}
+        return {
+            "release": [self._release(number) for number in (last - RELEASING_STORES, last)],
+            "place": [("POST", "/api/orders", headers, self._wish(product)) for product in (1, 2)],
+        }
+
+    def release_floor(self, recorded: Recorded) -> Floor:
+        """This function will make the floor of PIN verification of what was recorded for one order."""
+        order = self._sizes.shipped - 1
+        store = order % RELEASING_STORES
+        return floor_of(
+            recorded,
+            {
+                row_id("shipped", order): "order",
+                row_id("store", store): "store",
+                row_id("merchant", store): "merchant",
+                _account(store): "account",
+            },
+        )
+
+    def place_floor(self, recorded: Recorded) -> Floor:
+        """This function will make the floor of order placing of what was recorded for one order."""
+        return floor_of(
+            recorded,
+            {row_id("buyer", self._sizes.buyers - 1): "buyer", row_id("product", 2): "product"},
+            creates="INSERT INTO orders",
+            new_id=recorded.answer["id"],
+        )
+
+    def parts(self, *, place: Floor, release: Floor) -> list[Part]:
+        """This function will make all parts that write.
+
+        :param place: the SQL of order placing
+        :param release: the SQL of PIN verification
+        """
+        return [self._placing(place), self._ingest(), self._releasing(release), self._initialisation()]
+
+    def _side(self, title: str, server: str, calls: Callable[[], Iterator[Call]]) -> Side:
+        return http_side(self._stand, title, server=server, calls=calls, clients=self._clients)
+
+    def _placing(self, floor: Floor) -> Part:
+        def figure() -> Iterator[Call]:
+            for number in self._numbers("_placed"):
+                token = self._buyer_tokens[number % self._application_buyers]
+                headers = {"Authorization": f"Bearer {token}"}
+                body = self._wish(self._product(number)).encode()
+                yield Call("", request("POST", "/api/orders", body=body, headers=headers))
+
+        def bare() -> Iterator[Call]:
+            for number in self._numbers("_placed"):
+                buyer, product = self._floor_buyer(number), self._product(number)
+                query = f"place&buyer={row_id('buyer', buyer)}&product={row_id('product', product)}"
+                yield Call("", request("GET", f"/statements?{query}"))
+
+        others = self._sizes.buyers - self._application_buyers
+        settings = [
+            r"\set n :first + :i * :clients + :client_id",
+            rf"\set buyer {FIRST_NUMBER + self._application_buyers} + :n % {others}",
+            rf"\set p (:n * 37) % {self._sizes.products}",
+            rf"\set product {FIRST_NUMBER} + :p + (CASE WHEN :p % {SOLD_OUT_EVERY} = 0 THEN 1 ELSE 0 END)",
+        ]
+        values = {"buyer": _textual("buyer"), "product": _textual("product")}
+        return Part(
+            "placing",
+            self._side("order placing", "web", figure),
+            (
+                self._side("the same SQL, bare HTTP", "floors", bare),
+                self._pgbench(floor, settings, values, "_placed"),
+            ),
+        )
+
+    def _releasing(self, floor: Floor) -> Part:
+        def figure() -> Iterator[Call]:
+            for number in self._numbers("_shipped"):
+                method, target, headers, body = self._release(number)
+                yield Call("", request(method, target, body=body.encode(), headers=headers))
+
+        def bare() -> Iterator[Call]:
+            for number in self._numbers("_shipped"):
+                store = number % RELEASING_STORES
+                values = {
+                    "order": row_id("shipped", number),
+                    "store": row_id("store", store),
+                    "merchant": row_id("merchant", store),
+                    "account": _account(store),
+                }
+                query = "&".join(f"{name}={value}" for name, value in values.items())
+                yield Call("", request("GET", f"/statements?release&{query}"))
+
+        settings = [
+            r"\set n :first + :i * :clients + :client_id",
+            rf"\set s :n % {RELEASING_STORES}",
+            rf"\set order {FIRST_NUMBER} + :n",
+            *(rf"\set {name} {FIRST_NUMBER} + :s" for name in ("store", "merchant")),
+        ]
+        accounts = ", ".join(_account(store) for store in range(RELEASING_STORES))
+        values = {
+            "order": _textual("shipped", "order"),
+            "store": _textual("store"),
+            "merchant": _textual("merchant"),
+            "account": f"(ARRAY[{accounts}])[:s + 1]",
+        }
+        return Part(
+            "pin",
+            self._side("PIN verification", "web", figure),
+            (
+                self._side("the same SQL, bare HTTP", "floors", bare),
+                self._pgbench(floor, settings, values, "_shipped"),
+            ),
+            Target(share=0.5),
+        )
+
+    def _ingest(self) -> Part:
+        secret = self._stand.gateway_secret.encode()
+        numbers = itertools.count(1_000_000_000)
+
+        def calls(target: str) -> Iterator[Call]:
+            for number in numbers:
+                body = _event(number)
+                headers = {"x-gateway-signature": hmac.digest(secret, body, hashlib.sha512).hex()}
+                yield Call("", request("POST", target, body=body, headers=headers))
+
+        return Part(
+            "ingest",
+            self._side("webhook ingest", "web", lambda: calls("/api/payments/webhook")),
+            (self._side("HMAC, INSERT, enqueue, bare", "floors", lambda: calls("/ingest")),),
+            Target(share=0.6, p99_ms=20),
+        )
+
+    def _initialisation(self) -> Part:
+        def calls() -> Iterator[Call]:
+            for number in itertools.islice(self._payable, self._sizes.payable):
+                key = str(uuid4())
+                headers = {
+                    "Authorization": f"Bearer {self._payer_tokens[number % self._sizes.buyers]}",
+                    "Idempotency-Key": str(uuid4()),
+                    "X-Request-ID": key,
+                }
+                body = orjson.dumps({"orderId": row_id("payable", number)})
+                yield Call(key, request("POST", "/api/payments/initialize", body=body, headers=headers))
+
+        def own_seconds(run: Run) -> list[float]:
+            asked = _gateway_seconds(self._stand.log("waiting"))
+            return [seconds - asked[key] for key, seconds in run.timings if key in asked]
+
+        return Part(
+            "initialise",
+            self._side("payment initialisation (gevent)", "waiting", calls),
+            target=Target(own_p95_ms=25),
+            own_seconds=own_seconds,
+        )
+
+    def _pgbench(self, floor: Floor, settings: list[str], values: dict[str, str], counter: str) -> Side:
+        content = pgbench.script(
+            settings=settings,
+            prepared=floor.prepared,
+            statements=floor.statements,
+            values=values,
+            captures=floor.captures,
+        )
+        rate = 0.0
+
+        def load(seconds: float) -> Run:
+            nonlocal rate
+            # It stops after a number of transactions, not after a time: what the last spell did tells how many.
+            wanted = int(rate * seconds / self._clients) or _PROBE_TRANSACTIONS
+            wanted = min(wanted, (self._most(counter) - getattr(self, counter)) // self._clients)
+            if wanted <= 0:
+                return Run()
+            first = getattr(self, counter)
+            setattr(self, counter, first + wanted * self._clients)
+            run = pgbench.run(
+                self._stand.database,
+                self._directory,
+                content,
+                clients=self._clients,
+                transactions=wanted,
+                first=first,
+                cpu=lambda: self._stand.cpu("web").database,
+            )
+            rate = run.per_second
+            return run
+
+        return Side("the same SQL, pgbench", load)
+
+    def _numbers(self, counter: str) -> Iterator[int]:
+        """Count on from where the last spell stopped, until the rows are used up."""
+        while getattr(self, counter) < self._most(counter):
+            number: int = getattr(self, counter)
+            setattr(self, counter, number + 1)
+            yield number
+
+    def _most(self, counter: str) -> int:
+        """Tell how many rows there are to be used; the last shipped orders are those that are recorded."""
+        if counter == "_shipped":
+            return self._sizes.shipped - 2 * RELEASING_STORES
+        return self._application_buyers * _ORDERS_OF_BUYER
+
+    def _release(self, number: int) -> tuple[str, str, dict[str, str], str]:
+        order = row_id("shipped", number)
+        pin = delivery_pin(key=self._stand.pin_key, order_id=UUID(order), counter=0)
+        token = self._merchant_tokens[number % RELEASING_STORES]
+        headers = {"Authorization": f"Bearer {token}"}
+        return "POST", f"/api/orders/{order}/verify-code", headers, json.dumps({"pin": pin})
+
+    def _floor_buyer(self, number: int) -> int:
+        return self._application_buyers + number % (self._sizes.buyers - self._application_buyers)
+
+    def _product(self, number: int) -> int:
+        """Spread orders over the products, the sold out ones left out."""
+        product = number * 37 % self._sizes.products
+        return product + 1 if product % SOLD_OUT_EVERY == 0 else product
+
+    @staticmethod
+    def _wish(product: int) -> str:
+        return json.dumps({"items": [{"productId": row_id("product", product), "quantity": 1}]})
+
+
+def _textual(kind: str, variable: str = "") -> str:
+    """Write an id for pgbench, which puts its variables' values in wherever they stand."""
+    return row_id(kind, 0).removesuffix(str(FIRST_NUMBER)) + f":{variable or kind}"
+
+
+def _account(store: int) -> str:
+    return f"'{vendor_payable(UUID(row_id('store', store))).id}'::uuid"
+
+
+def _event(number: int) -> bytes:
+    """Write a gateway's event of the usual size."""
+    reference = f"checkout-{number:032x}"
+    return orjson.dumps(
+        {
+            "event": "charge.success",
+            "data": {
+                "id": number,
+                "domain": "test",
+                "status": "success",
+                "reference": reference,
+                "amount": 310_000,
+                "message": None,
+                "gateway_response": "Successful",
+                "paid_at": "2026-01-05T10:00:00.000Z",
+                "created_at": "2026-01-05T09:58:00.000Z",
+                "channel": "card",
+                "currency": "NGN",
+                "ip_address": "203.0.113.7",
+                "metadata": {"orderId": row_id("payable", 0), "settlement": "platform_escrow"},
+                "fees": 4_650,
+                "customer": {"id": number, "email": "buyer@example.edu", "customer_code": "CUS_x"},
+                "authorization": {"bank": "Test Bank", "card_type": "visa", "channel": "card"},
+            },
+        }
+    )
+
+
+def _gateway_seconds(log: Path) -> dict[str, float]:
+    """Read how long the gateway took, by request id, from the application's own log."""
+    found: dict[str, float] = {}
+    with log.open("rb") as lines:
+        for line in lines:
+            if b'"provider called"' in line:
+                fields = orjson.loads(line)
+                found[fields["requestId"]] = fields["durationMs"] / 1000
+    return found
