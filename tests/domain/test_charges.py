@@ -1,0 +1,319 @@
+"""Charges: applied once, or held back with a reason; what comes of each kobo."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.ledger.queries import balances_by_kind
+from marketplace.orders import operations as orders
+from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments import operations
+from marketplace.payments.charges import Outcome, UnknownReferenceError
+from marketplace.payments.operations import Intent, Target, ensure_intent
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    balances_of_order,
+    later,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+    status_of,
+    stock_of,
+)
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+@pytest.fixture
+def order_id(session: Session, shop: Shop) -> UUID:
+    return place(session, shop, make_product(session, shop))
+
+
+@pytest.fixture
+def intent(session: Session, shop: Shop, order_id: UUID) -> Intent:
+    return make_intent(session, shop, order_id)
+
+
+def changed(session: Session, before: dict[str, int]) -> dict[str, int]:
+    after = balances_by_kind(session)
+    return {
+        kind: minor - before.get(kind, 0) for kind, minor in after.items() if minor != before.get(kind, 0)
+    }
+
+
+def held_back(session: Session, intent: Intent) -> list[dict[str, object]]:
+    rows = session.execute(
+        text("SELECT * FROM quarantined_charges WHERE intent_id = :id ORDER BY id"), {"id": intent.id}
+    )
+    return [dict(row) for row in rows.mappings()]
+
+
+def test_the_right_amount_goes_through_the_wallet_to_escrow(
+    session: Session, order_id: UUID, intent: Intent
+) -> None:
+    before, total = balances_by_kind(session), intent.amount_minor
+
+    outcome = apply(
+        session, make_charge(intent, channel="ussd", paid_at=later(minutes=3)), now=later(minutes=4)
+    )
+
+    assert outcome is Outcome.APPLIED
+    assert changed(session, before) == {"gateway_clearing": total, "escrow": total}
+    assert balances_of_order(session, order_id) == {"wallet": -total, "escrow": total}
+    order = row_of(session, "orders", id=order_id)
+    assert (order["status"], order["paid_at"]) == ("paid_escrow", later(minutes=3))
+    assert (order["payment_reference"], order["payment_channel"]) == (intent.reference, "ussd")
+    assert order["payment_status"] == "succeeded"
+    assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
+    assert row_of(session, "escrows", order_id=order_id)["status"] == "held"
+    assert_books_are_whole(session)
+
+
+def test_a_charge_without_a_time_was_paid_when_we_learnt_of_it(
+    session: Session, order_id: UUID, intent: Intent
+) -> None:
+    apply(session, make_charge(intent, paid_at=None), now=later(minutes=4))
+
+    assert row_of(session, "orders", id=order_id)["paid_at"] == later(minutes=4)
+
+
+def test_the_same_charge_again_changes_nothing(session: Session, order_id: UUID, intent: Intent) -> None:
+    charge = make_charge(intent)
+    apply(session, charge)
+    before, revision = balances_by_kind(session), row_of(session, "orders", id=order_id)["revision"]
+
+    assert [apply(session, charge, now=later(days=1)) for _ in range(3)] == [Outcome.REPEATED] * 3
+
+    assert changed(session, before) == {}
+    assert row_of(session, "orders", id=order_id)["revision"] == revision
+
+
+def test_what_is_above_the_total_stays_in_the_wallet(session: Session, shop: Shop, intent: Intent) -> None:
+    before = balances_by_kind(session)
+
+    outcome = apply(session, make_charge(intent, amount_minor=intent.amount_minor + 700))
+
+    assert outcome is Outcome.APPLIED
+    assert changed(session, before) == {
+        "gateway_clearing": intent.amount_minor + 700,
+        "escrow": intent.amount_minor,
+        "wallet": 700,
+    }
+    wallet = row_of(session, "ledger_accounts", kind="wallet", owner_id=shop.buyer.id)
+    assert wallet["balance_minor"] == 700
+    assert_books_are_whole(session)
+
+
+class TestFees:
+    def test_the_platform_bears_them_as_a_cost(self, session: Session, intent: Intent) -> None:
+        before, total = balances_by_kind(session), intent.amount_minor
+
+        apply(session, make_charge(intent, fees_minor=1_500))
+
+        assert changed(session, before) == {
+            "gateway_clearing": total - 1_500,
+            "gateway_fees": 1_500,
+            "escrow": total,
+        }
+        assert_books_are_whole(session)
+
+    def test_the_customer_pays_them_on_top(self, session: Session, intent: Intent) -> None:
+        before, total = balances_by_kind(session), intent.amount_minor
+
+        outcome = apply(
+            session,
+            make_charge(intent, amount_minor=total + 1_500, fees_minor=1_500),
+            fee_bearer="customer",
+        )
+
+        assert outcome is Outcome.APPLIED
+        assert changed(session, before) == {"gateway_clearing": total, "escrow": total}
+        assert_books_are_whole(session)
+
+    def test_a_customer_who_did_not_pay_them_paid_too_little(self, session: Session, intent: Intent) -> None:
+        before, total = balances_by_kind(session), intent.amount_minor
+
+        outcome = apply(session, make_charge(intent, fees_minor=1_500), fee_bearer="customer")
+
+        assert outcome is Outcome.QUARANTINED
+        assert changed(session, before) == {"gateway_clearing": total - 1_500, "quarantine": total - 1_500}
+        assert_books_are_whole(session)
+
+    def test_those_of_a_charge_held_back_are_booked_too(self, session: Session, intent: Intent) -> None:
+        before = balances_by_kind(session)
+
+        apply(session, make_charge(intent, amount_minor=5_000, fees_minor=75))
+
+        assert changed(session, before) == {
+            "gateway_clearing": 4_925,
+            "gateway_fees": 75,
+            "quarantine": 5_000,
+        }
+        assert_books_are_whole(session)
+
+
+class TestHeldBack:
+    @pytest.mark.parametrize("missing", [1, 100_000])
+    def test_less_than_the_total(
+        self, session: Session, order_id: UUID, intent: Intent, missing: int
+    ) -> None:
+        before, short = balances_by_kind(session), intent.amount_minor - missing
+        charge = make_charge(intent, amount_minor=short)
+
+        assert apply(session, charge) is Outcome.QUARANTINED
+        assert apply(session, charge) is Outcome.REPEATED
+
+        assert changed(session, before) == {"gateway_clearing": short, "quarantine": short}
+        [row] = held_back(session, intent)
+        assert (row["reason"], row["amount_minor"], row["status"]) == ("amount_below_total", short, "open")
+        assert row["ledger_transaction_id"] is not None
+        assert row["details"]["expectedMinor"] == intent.amount_minor  # type: ignore[index]
+        order = row_of(session, "orders", id=order_id)
+        assert (order["status"], order["payment_status"]) == ("pending_payment", "quarantined")
+        assert row_of(session, "payment_intents", id=intent.id)["status"] == "quarantined"
+        assert_books_are_whole(session)
+
+    def test_nothing_at_all_is_shown_and_not_booked(self, session: Session, intent: Intent) -> None:
+        before = balances_by_kind(session)
+
+        assert apply(session, make_charge(intent, amount_minor=0)) is Outcome.QUARANTINED
+
+        assert changed(session, before) == {}
+        [row] = held_back(session, intent)
+        assert (row["amount_minor"], row["ledger_transaction_id"]) == (0, None)
+
+    def test_another_currency_is_shown_and_not_booked(
+        self, session: Session, order_id: UUID, intent: Intent
+    ) -> None:
+        before = balances_by_kind(session)
+
+        assert apply(session, make_charge(intent, currency="USD")) is Outcome.QUARANTINED
+
+        assert changed(session, before) == {}
+        [row] = held_back(session, intent)
+        assert (row["reason"], row["currency"], row["ledger_transaction_id"]) == ("currency", "USD", None)
+        assert status_of(session, order_id) == "pending_payment"
+
+    def test_the_rest_after_too_little_pays_when_it_is_the_whole(
+        self, session: Session, order_id: UUID, intent: Intent
+    ) -> None:
+        apply(session, make_charge(intent, amount_minor=100))
+
+        assert apply(session, make_charge(intent)) is Outcome.APPLIED
+
+        assert status_of(session, order_id) == "paid_escrow"
+        assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
+        assert [row["status"] for row in held_back(session, intent)] == ["open"]
+        assert_books_are_whole(session)
+
+    def test_a_second_charge_of_what_is_paid(self, session: Session, order_id: UUID, intent: Intent) -> None:
+        apply(session, make_charge(intent))
+        before = balances_by_kind(session)
+
+        assert apply(session, make_charge(intent)) is Outcome.QUARANTINED
+
+        assert changed(session, before) == {
+            "gateway_clearing": intent.amount_minor,
+            "quarantine": intent.amount_minor,
+        }
+        assert [row["reason"] for row in held_back(session, intent)] == ["already_paid"]
+        order = row_of(session, "orders", id=order_id)
+        assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
+        assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
+        assert_books_are_whole(session)
+
+    def test_a_second_charge_in_another_currency_leaves_the_payment_a_success(
+        self, session: Session, order_id: UUID, intent: Intent
+    ) -> None:
+        apply(session, make_charge(intent))
+
+        assert apply(session, make_charge(intent, currency="USD")) is Outcome.QUARANTINED
+
+        assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
+        assert row_of(session, "orders", id=order_id)["payment_status"] == "succeeded"
+
+    @pytest.mark.parametrize("end", ["cancelled", "expired"])
+    def test_one_that_came_too_late(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent, end: str
+    ) -> None:
+        if end == "cancelled":
+            orders.cancel_unpaid(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        else:
+            orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+        before = balances_by_kind(session)
+
+        assert apply(session, make_charge(intent)) is Outcome.QUARANTINED
+
+        assert changed(session, before) == {
+            "gateway_clearing": intent.amount_minor,
+            "quarantine": intent.amount_minor,
+        }
+        [row] = held_back(session, intent)
+        assert (row["reason"], row["details"]["orders"][0]["status"]) == ("order_not_payable", end)  # type: ignore[index]
+        assert status_of(session, order_id) == end
+        assert row_of(session, "escrows", order_id=order_id)["status"] == "pending"
+        assert_books_are_whole(session)
+
+    def test_one_past_its_time_but_not_yet_expired_is_applied(
+        self, session: Session, order_id: UUID, intent: Intent
+    ) -> None:
+        assert apply(session, make_charge(intent), now=later(hours=2)) is Outcome.APPLIED
+        assert status_of(session, order_id) == "paid_escrow"
+
+
+def test_an_unknown_reference_is_worth_another_try(session: Session, intent: Intent) -> None:
+    charge = make_charge(intent, reference=f"checkout-{'0' * 32}")
+
+    with pytest.raises(UnknownReferenceError):
+        apply(session, charge)
+
+
+def test_money_for_an_attempt_given_up_pays_its_order(
+    session: Session, shop: Shop, order_id: UUID, intent: Intent
+) -> None:
+    operations.abandon(session, intent_id=intent.id, now=NOW)
+    fresh = make_intent(session, shop, order_id)
+    assert fresh.reference != intent.reference
+
+    assert apply(session, make_charge(intent)) is Outcome.APPLIED
+    assert apply(session, make_charge(fresh)) is Outcome.QUARANTINED
+
+    assert status_of(session, order_id) == "paid_escrow"
+    assert row_of(session, "orders", id=order_id)["payment_reference"] == intent.reference
+    assert [row["reason"] for row in held_back(session, fresh)] == ["already_paid"]
+    assert_books_are_whole(session)
+
+
+def test_one_charge_pays_several_orders_of_a_checkout(session: Session, shop: Shop) -> None:
+    products = [make_product(session, shop, quantity=3) for _ in range(3)]
+    placed, checkout_id = [place(session, shop, product) for product in products], uuid4()
+    session.execute(
+        text("UPDATE orders SET checkout_id = :checkout WHERE id = ANY(:ids)"),
+        {"checkout": checkout_id, "ids": placed},
+    )
+    intent = ensure_intent(
+        session,
+        buyer_id=shop.buyer.id,
+        target=Target(checkout_id=checkout_id),
+        callback_url=None,
+        now=NOW,
+    )
+    before = balances_by_kind(session)
+
+    assert apply(session, make_charge(intent, amount_minor=intent.amount_minor + 9)) is Outcome.APPLIED
+
+    assert changed(session, before)["escrow"] == intent.amount_minor
+    assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
+    assert [stock_of(session, product) for product in products] == [(2, 0)] * 3
+    assert_books_are_whole(session)

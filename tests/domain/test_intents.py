@@ -1,0 +1,236 @@
+"""Payment intents: one live one for an order, given up and made anew, never undone by old news."""
+
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.kernel.errors import NotFoundError
+from marketplace.orders import operations as orders
+from marketplace.payments import operations
+from marketplace.payments.operations import OPENING_FOR, Intent, NotPayableError, Target
+from marketplace.providers.gateway import PaymentPage
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    later,
+    make_charge,
+    make_intent,
+    make_person,
+    make_product,
+    make_shop,
+    pay,
+    place,
+    row_of,
+)
+
+PAGE = PaymentPage("https://pay.example/abc", "abc")
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+@pytest.fixture
+def order_id(session: Session, shop: Shop) -> UUID:
+    return place(session, shop, make_product(session, shop))
+
+
+@pytest.fixture
+def intent(session: Session, shop: Shop, order_id: UUID) -> Intent:
+    return make_intent(session, shop, order_id)
+
+
+def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
+    orders.cancel_unpaid(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+
+
+def test_an_order_has_one_live_intent(session: Session, shop: Shop, order_id: UUID, intent: Intent) -> None:
+    order = row_of(session, "orders", id=order_id)
+
+    assert intent.amount_minor == order["total_minor"]
+    assert intent.order_ids == (order_id,)
+    assert (intent.status, order["payment_status"]) == ("initialized", "initialized")
+    assert order["payment_reference"] == intent.reference
+    for target in (Target(order_id=order_id), Target(reference=intent.reference)):
+        again = operations.ensure_intent(
+            session, buyer_id=shop.buyer.id, target=target, callback_url=None, now=NOW
+        )
+        assert again == intent
+
+
+@pytest.mark.parametrize("target", ["order", "reference", "checkout", "unknown"])
+def test_nobody_pays_what_is_not_theirs(
+    session: Session, order_id: UUID, intent: Intent, target: str
+) -> None:
+    targets = {
+        "order": Target(order_id=order_id),
+        "reference": Target(reference=intent.reference),
+        "checkout": Target(checkout_id=uuid4()),
+        "unknown": Target(order_id=uuid4()),
+    }
+    with pytest.raises(NotFoundError):
+        operations.ensure_intent(
+            session, buyer_id=make_person(session).id, target=targets[target], callback_url=None, now=NOW
+        )
+
+
+def test_an_order_is_payable_until_its_time_is_over(session: Session, shop: Shop, order_id: UUID) -> None:
+    make_intent(session, shop, order_id, now=later(minutes=29, seconds=59))
+
+    with pytest.raises(NotPayableError, match="its time to pay is over"):
+        make_intent(session, shop, order_id, now=later(minutes=30))
+
+
+@pytest.mark.parametrize("end", ["cancelled", "paid_escrow"])
+def test_what_is_over_or_paid_is_not_payable(session: Session, shop: Shop, order_id: UUID, end: str) -> None:
+    if end == "cancelled":
+        cancel(session, shop, order_id)
+    else:
+        pay(session, shop, order_id)
+
+    with pytest.raises(NotPayableError, match=f"The order is {end}") as refused:
+        make_intent(session, shop, order_id)
+    assert refused.value.status == 409
+
+
+class TestOpening:
+    def test_one_caller_has_it_until_it_runs_out(self, session: Session, intent: Intent) -> None:
+        def claim(seconds: float) -> bool:
+            until = row_of(session, "payment_intents", id=intent.id)["opening_until"]
+            fresh = replace(intent, opening_until=until)
+            return operations.claim_opening(session, intent=fresh, now=later(seconds=seconds))
+
+        assert claim(0)
+        assert not claim(1)
+        assert not claim(OPENING_FOR / timedelta(seconds=1) - 0.001)
+        assert claim(OPENING_FOR / timedelta(seconds=1))
+        operations.release_opening(session, intent_id=intent.id)
+        assert claim(46)
+
+    def test_the_page_is_kept(self, session: Session, shop: Shop, order_id: UUID, intent: Intent) -> None:
+        answer = operations.record_page(session, intent=intent, page=PAGE, now=NOW)
+
+        assert answer == {
+            "reference": intent.reference,
+            "authorizationUrl": PAGE.authorization_url,
+            "accessCode": PAGE.access_code,
+            "amountMinor": intent.amount_minor,
+        }
+        found = make_intent(session, shop, order_id)
+        assert (found.status, found.page) == ("pending", PAGE)
+        assert row_of(session, "orders", id=order_id)["payment_status"] == "pending"
+
+    def test_nobody_is_sent_to_pay_what_was_cancelled_meanwhile(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent
+    ) -> None:
+        cancel(session, shop, order_id)
+
+        with pytest.raises(NotPayableError):
+            operations.record_page(session, intent=intent, page=PAGE, now=NOW)
+
+    def test_nobody_is_sent_to_pay_what_was_paid_meanwhile(self, session: Session, intent: Intent) -> None:
+        apply(session, make_charge(intent))
+
+        with pytest.raises(NotPayableError, match="is succeeded by now"):
+            operations.record_page(session, intent=intent, page=PAGE, now=NOW)
+        assert row_of(session, "payment_intents", id=intent.id)["authorization_url"] is None
+
+
+class TestGivingUp:
+    def test_a_failed_attempt_makes_room_for_another(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent
+    ) -> None:
+        operations.note_failed(session, reference=intent.reference, now=NOW)
+
+        assert row_of(session, "payment_intents", id=intent.id)["status"] == "failed"
+        assert make_intent(session, shop, order_id).reference != intent.reference
+
+    def test_a_late_word_of_failure_does_not_undo_a_success(self, session: Session, intent: Intent) -> None:
+        apply(session, make_charge(intent))
+
+        operations.note_failed(session, reference=intent.reference, now=NOW)
+        operations.abandon(session, intent_id=intent.id, now=NOW)
+
+        assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
+
+    def test_a_late_word_of_failure_does_not_free_what_is_held_back(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent
+    ) -> None:
+        apply(session, make_charge(intent, amount_minor=100))
+
+        operations.note_failed(session, reference=intent.reference, now=NOW)
+
+        assert row_of(session, "payment_intents", id=intent.id)["status"] == "quarantined"
+        assert row_of(session, "payment_allocations", intent_id=intent.id)["live"]
+        with pytest.raises(NotPayableError, match="held back"):
+            make_intent(session, shop, order_id)
+
+    def test_too_little_for_an_older_attempt_holds_the_order_back_too(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent
+    ) -> None:
+        operations.note_failed(session, reference=intent.reference, now=NOW)
+        fresh = make_intent(session, shop, order_id)
+        apply(session, make_charge(intent, amount_minor=100))
+
+        with pytest.raises(NotPayableError, match="held back"):
+            make_intent(session, shop, order_id)
+        with pytest.raises(NotPayableError):
+            operations.record_page(session, intent=fresh, page=PAGE, now=NOW)
+
+        assert row_of(session, "orders", id=order_id)["payment_status"] == "quarantined"
+
+
+class TestSettling:
+    def settle(self, session: Session, intent: Intent, **charge: object) -> dict[str, object]:
+        given = make_charge(intent, **charge) if charge else None
+        return operations.settle(
+            session, reference=intent.reference, charge=given, fee_bearer="platform", now=NOW
+        )
+
+    def test_a_success_is_applied_and_shown(self, session: Session, order_id: UUID, intent: Intent) -> None:
+        shown = self.settle(session, intent, channel="bank_transfer")
+
+        assert (shown["status"], shown["channel"], shown["paidAt"]) == ("succeeded", "bank_transfer", NOW)
+        number = row_of(session, "orders", id=order_id)["number"]
+        assert shown["orders"] == [{"id": str(order_id), "number": number, "status": "paid_escrow"}]
+
+    @pytest.mark.parametrize(
+        ("status", "shown"),
+        [("failed", "failed"), ("pending", "initialized"), ("abandoned", "initialized")],
+    )
+    def test_anything_else_moves_no_money(
+        self, session: Session, order_id: UUID, intent: Intent, status: str, shown: str
+    ) -> None:
+        assert self.settle(session, intent, status=status)["status"] == shown
+        assert row_of(session, "orders", id=order_id)["status"] == "pending_payment"
+
+    def test_a_reference_unknown_to_the_gateway_changes_nothing(
+        self, session: Session, intent: Intent
+    ) -> None:
+        assert self.settle(session, intent)["status"] == "initialized"
+
+
+def test_the_database_allows_one_live_intent_for_an_order(
+    session: Session, order_id: UUID, intent: Intent
+) -> None:
+    with pytest.raises(Exception, match="uq_payment_allocations_live"), session.begin_nested():
+        session.execute(
+            text(
+                """
+                WITH another AS (
+                    INSERT INTO payment_intents (buyer_id, amount_minor, status)
+                    SELECT buyer_id, amount_minor, 'initialized' FROM payment_intents WHERE id = :intent
+                    RETURNING id
+                )
+                INSERT INTO payment_allocations (intent_id, order_id, amount_minor)
+                SELECT another.id, :order, 5 FROM another
+                """
+            ),
+            {"intent": intent.id, "order": order_id},
+        )

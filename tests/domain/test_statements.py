@@ -1,0 +1,133 @@
+"""Statements: a person's own entries, by page, by period, by kind."""
+
+from datetime import datetime
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy.orm import Session
+
+from marketplace.kernel.paging import PageRequest
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.queries import EntryFilter, statement_of
+from tests.support.purchases import NOW, Shop, later, make_shop, paid_order, release, shipped_order
+
+
+def credit(session: Session, owner: UUID, minor: int, *, now: datetime = NOW, kind: str = "gift") -> None:
+    post(
+        session,
+        kind=kind,
+        source=uuid4().hex,
+        description="Of a test",
+        postings=[
+            Posting(accounts.GATEWAY_CLEARING, "debit", minor),
+            Posting(accounts.wallet(owner), "credit", minor),
+        ],
+        now=now,
+    )
+
+
+def amounts(
+    session: Session, owner: UUID, *, limit: int = 100, **wanted: datetime | str
+) -> list[tuple[str, int, int]]:
+    page = statement_of(
+        session,
+        owners=[owner],
+        wanted=EntryFilter(**wanted),
+        page=PageRequest(limit),  # type: ignore[arg-type]
+    )
+    return [(entry["direction"], entry["amountMinor"], entry["balanceAfterMinor"]) for entry in page.items]
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Shop) -> None:
+    order_id = paid_order(session, shop)
+
+    [spent, received] = statement_of(
+        session, owners=[shop.buyer.id], wanted=EntryFilter(), page=PageRequest(10)
+    ).items
+
+    assert received["direction"] == "credit"
+    assert received["orderId"] is None
+    assert {name: spent[name] for name in ("account", "kind", "direction", "orderId", "createdAt")} == {
+        "account": f"wallet:{shop.buyer.id}",
+        "kind": "payment",
+        "direction": "debit",
+        "orderId": order_id,
+        "createdAt": NOW,
+    }
+    assert (spent["amountMinor"], spent["balanceAfterMinor"]) == (received["amountMinor"], 0)
+    assert spent["transactionId"] == received["transactionId"]
+    assert spent["description"].startswith("Payment for CM-")
+
+
+def test_a_vendor_sees_what_was_released(session: Session, shop: Shop) -> None:
+    order_id = shipped_order(session, shop)
+    release(session, shop, order_id)
+
+    [entry] = statement_of(
+        session, owners=[shop.vendor.id, shop.store_id], wanted=EntryFilter(), page=PageRequest(10)
+    ).items
+
+    assert (entry["account"], entry["kind"]) == (f"vendor_payable:{shop.store_id}", "release")
+    assert (entry["direction"], entry["orderId"]) == ("credit", order_id)
+
+
+def test_strangers_and_the_platforms_own_accounts_are_not_in_it(session: Session, shop: Shop) -> None:
+    paid_order(session, shop)
+
+    assert amounts(session, uuid4()) == []
+    assert len(amounts(session, shop.buyer.id)) == 2
+
+
+def test_the_balance_runs_from_entry_to_entry(session: Session) -> None:
+    owner = uuid4()
+    for minor in (5, 7, 11):
+        credit(session, owner, minor)
+
+    assert amounts(session, owner) == [("credit", 11, 23), ("credit", 7, 12), ("credit", 5, 5)]
+
+
+def test_a_period_takes_its_start_in_and_its_end_out(session: Session) -> None:
+    owner = uuid4()
+    for minute in range(4):
+        credit(session, owner, minute + 1, now=later(minutes=minute))
+
+    def minors(**wanted: datetime) -> list[int]:
+        return [minor for _, minor, _ in amounts(session, owner, **wanted)]
+
+    assert minors(starts=later(minutes=1), ends=later(minutes=3)) == [3, 2]
+    assert minors(starts=later(minutes=3)) == [4]
+    assert minors(ends=NOW) == []
+    assert minors(starts=later(minutes=3), ends=later(minutes=1)) == []
+
+
+def test_a_kind_is_a_filter(session: Session) -> None:
+    owner = uuid4()
+    credit(session, owner, 5, kind="gift")
+    credit(session, owner, 7, kind="prize")
+
+    assert [minor for _, minor, _ in amounts(session, owner, kind="prize")] == [7]
+    assert amounts(session, owner, kind="none") == []
+
+
+def test_pages_join_without_gap_or_overlap_while_entries_come(session: Session) -> None:
+    owner = uuid4()
+    for minor in range(1, 8):
+        credit(session, owner, minor)
+
+    seen: list[int] = []
+    position = None
+    for _ in range(10):
+        page = statement_of(session, owners=[owner], wanted=EntryFilter(), page=PageRequest(3, position))
+        seen += [entry["amountMinor"] for entry in page.items]
+        position = page.next_position
+        credit(session, owner, 100)
+        if position is None:
+            break
+
+    assert seen == [7, 6, 5, 4, 3, 2, 1]
