@@ -1,0 +1,289 @@
+"""One's own account and addresses over HTTP."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask.testing import FlaskClient
+
+from blueprints.users.schemas import AddressView, Me
+from marketplace.identity.operations import MAX_ADDRESSES
+from tests.support.listings import faults_of
+from tests.support.market import Bearer, Market
+
+ME = "/api/users/me"
+ADDRESSES = "/api/users/me/addresses"
+
+
+@pytest.fixture
+def user(market: Market) -> UUID:
+    return market.person(name="Amara", email="amara@example.edu")
+
+
+@pytest.fixture
+def headers(user: UUID, bearer: Bearer) -> dict[str, str]:
+    return bearer(user)
+
+
+def add(client: FlaskClient, headers: dict[str, str], **fields: Any) -> Any:
+    response = client.post(ADDRESSES, json={"hostel": "Moremi Hall"} | fields, headers=headers)
+    assert response.status_code == 201, response.json
+    assert not AddressView().validate(response.json["data"])
+    return response.json["data"]
+
+
+def saved(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
+    response = client.get(ADDRESSES, headers=headers, query_string=query)
+    assert response.status_code == 200
+    assert not AddressView(many=True).validate(response.json["data"])
+    return response.json
+
+
+# The account
+
+
+def test_the_account_is_shown_to_its_owner(
+    client: FlaskClient, market: Market, user: UUID, headers: dict[str, str]
+) -> None:
+    response = client.get(ME, headers=headers)
+
+    assert response.status_code == 200
+    assert response.headers["Cache-Control"] == "no-store"
+    data = response.json["data"]
+    assert not Me().validate(data)
+    assert (data["id"], data["name"], data["role"]) == (str(user), "Amara", "buyer")
+    assert data["campus"]["id"] == data["campusId"] == str(market.campus_id)
+    assert (data["permissions"], data["badges"]) == ([], [])
+
+
+def test_somebody_without_a_profile_gets_one_at_once(client: FlaskClient, bearer: Bearer) -> None:
+    stranger = uuid4()
+    data = client.get(ME, headers=bearer(stranger)).json["data"]
+    assert not Me().validate(data)
+    assert (data["id"], data["role"], data["accountStatus"]) == (str(stranger), "buyer", "active")
+
+
+def test_staff_see_their_permissions(client: FlaskClient, market: Market, bearer: Bearer) -> None:
+    data = client.get(ME, headers=bearer(market.staff("support"))).json["data"]
+    assert data["staffRole"] == "support"
+    assert set(data["permissions"]) == {"canManageSupport", "canManageDisputes"}
+
+
+@pytest.mark.parametrize("status", ["restricted", "suspended"])
+def test_a_barred_account_sees_itself_and_changes_nothing(
+    client: FlaskClient, market: Market, bearer: Bearer, status: str
+) -> None:
+    barred = bearer(market.person(account_status=status, status_reason="Why."))
+
+    shown = client.get(ME, headers=barred)
+    assert shown.status_code == 200
+    assert (shown.json["data"]["accountStatus"], shown.json["data"]["statusReason"]) == (status, "Why.")
+    for method, path in (("put", ME), ("get", ADDRESSES), ("post", ADDRESSES)):
+        refused = getattr(client, method)(path, headers=barred)
+        assert (refused.status_code, refused.json["code"]) == (403, "AUTH_FORBIDDEN")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("get", ME),
+        ("put", ME),
+        ("get", ADDRESSES),
+        ("post", ADDRESSES),
+        ("put", f"{ADDRESSES}/{uuid4()}"),
+        ("delete", f"{ADDRESSES}/{uuid4()}"),
+    ],
+)
+def test_everything_takes_a_token(client: FlaskClient, method: str, path: str) -> None:
+    response = getattr(client, method)(path)
+    assert (response.status_code, response.json["code"]) == (401, "AUTH_UNAUTHORIZED")
+
+
+def test_the_account_is_changed_field_by_field(
+    client: FlaskClient, market: Market, headers: dict[str, str]
+) -> None:
+    campus_id = str(market.campus())
+
+    for change, expected in (
+        ({"name": "  Amara \t Okafor "}, {"name": "Amara Okafor"}),
+        ({"phone": "0803 123 4567"}, {"phone": "+2348031234567"}),
+        ({"campusId": campus_id}, {"campusId": campus_id}),
+        ({"avatarUrl": "https://pictures.example/a.png"}, {"avatarUrl": "https://pictures.example/a.png"}),
+        ({"phone": None, "avatarUrl": None}, {"phone": None, "avatarUrl": None}),
+    ):
+        before = client.get(ME, headers=headers).json["data"]
+        response = client.put(ME, json=change, headers=headers)
+        assert response.status_code == 200
+        data = response.json["data"]
+        assert not Me().validate(data)
+        moving = {"updatedAt", "campus"}
+        assert {name: data[name] for name in data.keys() - moving} == {
+            name: value for name, value in (before | expected).items() if name not in moving
+        }
+        assert client.get(ME, headers=headers).json["data"] == data
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": None}, "name"),
+        ({"name": "x" * 101}, "name"),
+        ({"phone": "12345"}, "phone"),
+        ({"phone": "+14155550100"}, "phone"),
+        ({"phone": 8031234567}, "phone"),
+        ({"campusId": "north"}, "campusId"),
+        ({"campusId": "00000000-0000-4000-8000-000000000000"}, "campusId"),
+        ({"avatarUrl": "http://pictures.example/a.png"}, "avatarUrl"),
+        ({"avatarUrl": "javascript:alert(1)"}, "avatarUrl"),
+        ({"avatarUrl": "https://"}, "avatarUrl"),
+        ({"role": "staff"}, "role"),
+        ({"accountStatus": "active"}, "accountStatus"),
+        ({"email": "a@example.edu"}, "email"),
+    ],
+)
+def test_bad_changes_of_the_account_are_named(
+    client: FlaskClient, headers: dict[str, str], body: dict[str, Any], fault: str
+) -> None:
+    response = client.put(ME, json=body, headers=headers)
+    assert response.status_code == 422
+    assert faults_of(response) == [fault]
+
+
+# Addresses
+
+
+def test_an_address_is_saved_as_it_was_sent(client: FlaskClient, headers: dict[str, str]) -> None:
+    sent = {
+        "label": "Room",
+        "hostel": "Moremi Hall",
+        "hall": "Block B",
+        "roomNumber": "12",
+        "latitude": 6.515,
+        "longitude": 3.398,
+        "instructions": "Second floor,\nleft.",
+        "phone": "+2348031234567",
+    }
+
+    data = add(client, headers, **sent | {"phone": "08031234567"})
+
+    assert {name: data[name] for name in sent} == sent
+    assert data["isDefault"] is True
+    assert saved(client, headers)["data"] == [data]
+
+
+def test_one_address_is_the_default(client: FlaskClient, headers: dict[str, str]) -> None:
+    first, second = add(client, headers), add(client, headers)
+    assert (first["isDefault"], second["isDefault"]) == (True, False)
+
+    third = add(client, headers, isDefault=True)
+    assert [row["id"] for row in saved(client, headers)["data"]] == [third["id"], second["id"], first["id"]]
+    changed = client.put(f"{ADDRESSES}/{first['id']}", json={"isDefault": True}, headers=headers)
+
+    assert changed.json["data"]["isDefault"] is True
+    defaults = [row["id"] for row in saved(client, headers)["data"] if row["isDefault"]]
+    assert defaults == [first["id"]]
+
+
+def test_addresses_are_paged(
+    client: FlaskClient, headers: dict[str, str], bearer: Bearer, market: Market
+) -> None:
+    made = [add(client, headers)["id"] for _ in range(5)]
+    expected = [made[0], *reversed(made[1:])]
+
+    first = saved(client, headers, limit=2)
+    second = saved(client, headers, limit=2, cursor=first["meta"]["next_cursor"])
+    third = saved(client, headers, limit=2, cursor=second["meta"]["next_cursor"])
+
+    seen = [row["id"] for page in (first, second, third) for row in page["data"]]
+    assert seen == expected
+    assert [page["meta"]["has_more"] for page in (first, second, third)] == [True, True, False]
+    stolen = client.get(
+        ADDRESSES,
+        query_string={"cursor": first["meta"]["next_cursor"]},
+        headers=bearer(market.person()),
+    )
+    assert (stolen.status_code, faults_of(stolen)) == (422, ["cursor"])
+
+
+def test_a_change_leaves_out_what_it_leaves_out(client: FlaskClient, headers: dict[str, str]) -> None:
+    made = add(client, headers, hall="Block B", latitude=6.5, longitude=3.3)
+
+    response = client.put(
+        f"{ADDRESSES}/{made['id']}", json={"roomNumber": "14", "hall": None}, headers=headers
+    )
+
+    assert response.status_code == 200
+    assert not AddressView().validate(response.json["data"])
+    expected = made | {"roomNumber": "14", "hall": None, "updatedAt": response.json["data"]["updatedAt"]}
+    assert response.json["data"] == expected
+
+
+def test_an_address_is_removed(client: FlaskClient, headers: dict[str, str]) -> None:
+    made = add(client, headers)
+    path = f"{ADDRESSES}/{made['id']}"
+
+    response = client.delete(path, headers=headers)
+
+    assert response.status_code == 200
+    assert response.json["data"] == {"deleted": True, "id": made["id"]}
+    assert saved(client, headers)["data"] == []
+    assert client.delete(path, headers=headers).status_code == 404
+    assert client.put(path, json={"hall": "C"}, headers=headers).status_code == 404
+    assert add(client, headers)["isDefault"] is True
+
+
+def test_somebody_elses_address_is_not_found(
+    client: FlaskClient, market: Market, headers: dict[str, str], bearer: Bearer
+) -> None:
+    made = add(client, headers)
+    path, other = f"{ADDRESSES}/{made['id']}", bearer(market.person())
+
+    assert client.put(path, json={"hall": "C"}, headers=other).status_code == 404
+    assert client.delete(path, headers=other).status_code == 404
+    assert saved(client, other)["data"] == []
+    assert saved(client, headers)["data"] == [made]
+
+
+def test_an_address_book_has_a_bound(client: FlaskClient, headers: dict[str, str]) -> None:
+    for _ in range(MAX_ADDRESSES):
+        made = add(client, headers)
+
+    response = client.post(ADDRESSES, json={"hostel": "One more"}, headers=headers)
+
+    assert (response.status_code, response.json["code"]) == (409, "CONCURRENCY_CONFLICT")
+    client.delete(f"{ADDRESSES}/{made['id']}", headers=headers)
+    add(client, headers)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"hostel": ""}, "hostel"),
+        ({"hostel": None}, "hostel"),
+        ({"hostel": "x" * 121}, "hostel"),
+        ({"latitude": 91, "longitude": 0}, "latitude"),
+        ({"latitude": 0, "longitude": -180.5}, "longitude"),
+        ({"latitude": "6.5", "longitude": 3.3}, "latitude"),
+        ({"latitude": True, "longitude": 3.3}, "latitude"),
+        ({"latitude": 6.5}, "longitude"),
+        ({"longitude": 6.5}, "latitude"),
+        ({"phone": "call me"}, "phone"),
+        ({"instructions": "x" * 501}, "instructions"),
+        ({"isDefault": "yes"}, "isDefault"),
+        ({"userId": str(uuid4())}, "userId"),
+    ],
+)
+def test_bad_addresses_are_named(
+    client: FlaskClient, headers: dict[str, str], change: dict[str, Any], fault: str
+) -> None:
+    created = client.post(ADDRESSES, json={"hostel": "Moremi Hall"} | change, headers=headers)
+    assert (created.status_code, faults_of(created)) == (422, [fault])
+    made = add(client, headers)
+    changed = client.put(f"{ADDRESSES}/{made['id']}", json=change, headers=headers)
+    assert (changed.status_code, faults_of(changed)) == (422, [fault])
+
+
+def test_a_hostel_is_needed(client: FlaskClient, headers: dict[str, str]) -> None:
+    response = client.post(ADDRESSES, json={}, headers=headers)
+    assert (response.status_code, faults_of(response)) == (422, ["hostel"])

@@ -1,0 +1,39 @@
+"""Counting what a request asks of the database, at the driver, where prepared statements pass too."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg2.extensions
+from sqlalchemy import event
+
+from marketplace.infra.db import Database
+
+
+@contextmanager
+def counted_statements(database: Database) -> Iterator[list[str]]:
+    """This function will collect every statement that is run on the database's pools meanwhile."""
+    seen: list[str] = []
+
+    class Counting(psycopg2.extensions.cursor):
+        def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - the driver's name
+            seen.append(str(query))
+            super().execute(query, vars)
+
+    def count(connection: Any, _record: Any, _proxy: Any) -> None:
+        connection.cursor_factory = Counting
+
+    def stop(connection: Any, _record: Any) -> None:
+        if connection is not None:
+            connection.cursor_factory = psycopg2.extensions.cursor
+
+    engines = (database.engine, database._reading_engine)
+    for engine in engines:
+        event.listen(engine, "checkout", count)
+        event.listen(engine, "checkin", stop)
+    try:
+        yield seen
+    finally:
+        for engine in engines:
+            event.remove(engine, "checkout", count)
+            event.remove(engine, "checkin", stop)
