@@ -109,7 +109,7 @@ class Cache:
         key = f"{_PREFIX}c:{content_key}{version}"
         with self._guard():
             content, claim = self._client.mget(key, f"{key}:claim")
-        return content, claim is not None
+        return content if isinstance(content, bytes) else None, claim is not None
 
     def release(self, *, content_key: str, version: str) -> None:
         """This function will give back a claim whose content could not be computed.

@@ -1,0 +1,82 @@
+"""The cache: one asker computes what is missing, a dropped tag hides what depends on it, and it may be down."""
+
+import time
+from uuid import uuid4
+
+import pytest
+
+from marketplace.infra.cache import Cache, CacheDownError, Window
+from marketplace.services import Services
+
+
+@pytest.fixture
+def cache(services: Services) -> Cache:
+    return services.cache
+
+
+@pytest.fixture
+def key() -> str:
+    return f"content-{uuid4()}"
+
+
+def test_what_is_missing_is_claimed_once(cache: Cache, key: str) -> None:
+    first = cache.look_up(window=None, content_key=key)
+    second = cache.look_up(window=None, content_key=key)
+
+    assert (first.content, first.claimed) == (None, True)
+    assert (second.content, second.claimed) == (None, False)
+    assert cache.poll(content_key=key, version=first.version) == (None, True)
+
+
+def test_what_was_computed_is_found_and_not_claimed(cache: Cache, key: str) -> None:
+    missed = cache.look_up(window=None, content_key=key)
+    cache.store(content_key=key, version=missed.version, content=b"content", ttl_seconds=60)
+
+    found = cache.look_up(window=None, content_key=key)
+
+    assert (found.content, found.claimed) == (b"content", False)
+    assert cache.poll(content_key=key, version=missed.version)[0] == b"content"
+
+
+def test_a_claim_that_came_to_nothing_is_given_back(cache: Cache, key: str) -> None:
+    missed = cache.look_up(window=None, content_key=key)
+
+    cache.release(content_key=key, version=missed.version)
+
+    assert cache.poll(content_key=key, version=missed.version) == (None, False)
+    assert cache.look_up(window=None, content_key=key).claimed is True
+
+
+def test_a_dropped_tag_hides_content_even_if_it_is_stored_afterwards(cache: Cache, key: str) -> None:
+    tags = [f"tag-{uuid4()}", f"tag-{uuid4()}"]
+    before = cache.look_up(window=None, content_key=key, tags=tags)
+
+    cache.drop(tags[1])
+    cache.store(content_key=key, version=before.version, content=b"stale", ttl_seconds=60)
+
+    after = cache.look_up(window=None, content_key=key, tags=tags)
+    assert (after.content, after.claimed) == (None, True)
+    assert after.version != before.version
+
+
+def test_a_refused_request_claims_nothing(cache: Cache, key: str) -> None:
+    window = Window(key=f"window-{uuid4()}", limit=1, period_seconds=60)
+    assert cache.look_up(window=window).allowed is True
+
+    refused = cache.look_up(window=window, content_key=key)
+
+    assert (refused.allowed, refused.claimed) == (False, False)
+    assert cache.look_up(window=None, content_key=key).claimed is True
+
+
+def test_a_cache_that_is_down_is_told_and_not_waited_for() -> None:
+    down = Cache("redis://127.0.0.1:1/0")
+    with pytest.raises(CacheDownError):
+        down.ping()
+
+    started = time.perf_counter()
+    for _ in range(100):
+        with pytest.raises(CacheDownError):
+            down.look_up(window=None, content_key="any")
+    down.drop_committed(["products"])
+    assert time.perf_counter() - started < 0.25  # less than one connection attempt may take
