@@ -51,13 +51,13 @@ def fetch_token(
     :param claims: set over the usual ones; none drops a claim
     :raises CommandFailedError: it does not answer, or is not the embedded one
     """
+    if not issuer:
+        raise CommandFailedError("IDENTITY_ISSUER is not set, so nobody signs tokens.")
     body = {"persona": persona, "aal2": aal2, "expired": expired, "claims": claims}
     with requests.Session() as session:
         session.trust_env = False  # no proxy of the environment stands before this machine's own server
         try:
             answer = session.post(f"{issuer}/sandbox/token", json=body, timeout=_TIMEOUT_SECONDS)
-        except requests.exceptions.InvalidURL as error:
-            raise CommandFailedError("IDENTITY_ISSUER is not set, so nobody signs tokens.") from error
         except requests.RequestException as error:
             raise CommandFailedError(
                 f"The identity provider at {issuer} does not answer. Is the stack running? `make run` starts it."

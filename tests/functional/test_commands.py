@@ -1,0 +1,372 @@
+"""``marketplace``: what each command does, says and ends with."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import jwt
+import pytest
+
+from blueprints.areas import contracts
+from blueprints.http.contract import Group
+from commands.proxy import caddyfile
+from marketplace.infra.db import Database
+from marketplace.kernel.clock import system_clock
+from marketplace.webhooks import operations as webhooks
+from sandbox.personas import persona_named, persona_names
+from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
+
+COMMANDS = ("db", "seed", "token", "config", "webhooks", "ledger", "audit", "periodic", "proxy")
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with installed(tmp_path_factory.mktemp("installation")) as one:
+        one.ok("db", "upgrade")
+        one.ok("seed")
+        yield one
+
+
+@pytest.fixture
+def database(installation: Installation) -> Iterator[Database]:
+    one = Database(installation.postgres.url, pool_size=1, application_name="tests")
+    yield one
+    one.engine.dispose()
+
+
+def fails(done: subprocess.CompletedProcess[str], *said: str, status: int = 1) -> None:
+    assert done.returncode == status, done.stderr
+    assert done.stdout == "" or status == 1
+    assert "Traceback" not in done.stderr
+    for text in said:
+        assert text in done.stderr
+
+
+# --- The command line itself
+
+
+def test_help_names_every_command_with_an_example(installation: Installation) -> None:
+    shown = installation.ok("--help")
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +[A-Z]", shown, re.MULTILINE), name
+    for command in (["seed"], ["token"], ["db", "upgrade"], ["config", "get"], ["webhooks", "replay"]):
+        assert "Example" in installation.ok(*command, "--help")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["token", "--help"], ["config", "--help"]])
+def test_what_is_called_often_imports_little(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom commands.main import main\n"
+        f"main({arguments!r}, standalone_mode=False)\n"
+        "sys.exit(', '.join({'sqlalchemy', 'boto3', 'alembic', 'flask', 'huey'} & sys.modules.keys()) or None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_slip_of_the_pen_gets_a_suggestion(installation: Installation) -> None:
+    fails(installation.run("tokn"), "Did you mean token?", status=2)
+    fails(installation.run("frobnicate"), "There are db, seed", status=2)
+
+
+def test_without_settings_it_says_how_to_get_some(tmp_path: Path) -> None:
+    done = marketplace("ledger", "verify", environment={"DATA_DIR": str(tmp_path)})
+    fails(done, "DATABASE_URL is not set", "make run", str(tmp_path / "stack.env"))
+
+
+def test_bad_settings_are_named(installation: Installation) -> None:
+    done = installation.run("config", "show", LOG_LEVEL="LOUD", CURSOR_KEY="short")
+    fails(done, "LOG_LEVEL must be one of")
+
+
+def test_the_embedded_stacks_settings_are_found(installation: Installation, tmp_path: Path) -> None:
+    lines = (f"{name}={value}\n" for name, value in installation.environment.items())
+    (tmp_path / "stack.env").write_text("".join(lines), encoding="utf-8")
+    done = marketplace("config", "get", "GATEWAY_URL", environment={"DATA_DIR": str(tmp_path)})
+    assert done.stdout.strip() == installation.providers.gateway_url
+    given = {"DATA_DIR": str(tmp_path), "GATEWAY_URL": "https://gateway.example.com"}
+    done = marketplace("config", "get", "GATEWAY_URL", environment=given)
+    assert done.stdout.strip() == "https://gateway.example.com"
+
+
+def test_a_database_that_is_away_is_no_trace(installation: Installation) -> None:
+    away = "postgresql://marketplace@127.0.0.1:1/marketplace"
+    for command in (["ledger", "verify"], ["db", "check"], ["db", "upgrade"], ["seed"], ["webhooks", "list"]):
+        fails(installation.run(*command, DATABASE_URL=away), "can't be reached")
+
+
+# --- config
+
+
+def test_config_masks_secrets(installation: Installation) -> None:
+    shown = dict(
+        line.split("\t")[:2] for line in installation.ok("config", "show").splitlines() if "\t" in line
+    )
+    assert shown["GATEWAY_URL"] == installation.providers.gateway_url
+    assert shown["GATEWAY_SECRET_KEY"] == shown["DATABASE_URL"] == shown["CURSOR_KEY"] == "********"
+    assert shown["SENTRY_DSN"] == ""
+    for name, value in installation.environment.items():
+        if name.endswith(("_KEY", "_SECRET_ACCESS_KEY")):
+            assert value not in shown.values()
+
+
+def test_config_get_tells_secrets_of_the_embedded_stack_alone(installation: Installation) -> None:
+    assert installation.ok("config", "get", "GATEWAY_SECRET_KEY") == f"{GATEWAY_KEY}\n"
+    assert installation.ok("config", "get", "identity_algorithms") == "ES256\n"
+    fails(installation.run("config", "get", "GATEWAY_SECRET_KEY", ENVIRONMENT="test"), "is a secret")
+    assert installation.ok("config", "get", "GATEWAY_NAME", ENVIRONMENT="test") == "gateway\n"
+    fails(installation.run("config", "get", "GATEWAY_SECRET"), "Did you mean GATEWAY_SECRET_KEY", status=2)
+
+
+# --- token
+
+
+def claims_of(installation: Installation, *arguments: str) -> dict[str, Any]:
+    output = installation.ok("token", *arguments)
+    assert output.count("\n") == 1
+    claims: dict[str, Any] = jwt.decode(output.strip(), options={"verify_signature": False})
+    return claims
+
+
+def test_token_prints_a_personas_token(installation: Installation) -> None:
+    claims = claims_of(installation, "vendor2")
+    assert claims["sub"] == str(persona_named("vendor2").user_id)
+    assert claims["aal"] == "aal1"
+    assert claims_of(installation, "finance", "--aal2")["aal"] == "aal2"
+    assert claims_of(installation, "buyer", "--expired")["exp"] < claims["iat"]
+    changed = claims_of(installation, "buyer", "--claims", '{"email": null, "aud": "elsewhere"}')
+    assert "email" not in changed
+    assert changed["aud"] == "elsewhere"
+
+
+def test_token_refuses_what_it_can_not_do(installation: Installation) -> None:
+    fails(installation.run("token", "bob"), *persona_names(), status=2)
+    fails(installation.run("token", "buyer", "--claims", "[1]"), "must be an object", status=2)
+    fails(installation.run("token", "buyer", "--claims", "{"), "not JSON", status=2)
+    fails(installation.run("token", "buyer", IDENTITY_ISSUER="http://127.0.0.1:1/identity"), "make run")
+    elsewhere = installation.providers.url
+    fails(
+        installation.run("token", "buyer", IDENTITY_ISSUER=elsewhere), "is not the embedded identity provider"
+    )
+    fails(installation.run("token", "buyer", IDENTITY_ISSUER=""), "IDENTITY_ISSUER is not set")
+
+
+# --- db
+
+
+def test_db_upgrade_may_be_run_again_and_by_two_at_once(installation: Installation) -> None:
+    url = installation.create_database("fresh")
+    command = [sys.executable, "-m", "commands.main", "db", "upgrade"]
+    environment = {**installation.environment, "DATABASE_URL": url}
+    processes = [
+        subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert sorted("applied" in output for output in outputs) == [False, True]
+    assert "already" in installation.ok("db", "upgrade", DATABASE_URL=url)
+    lines = dict(line.split("\t") for line in installation.ok("db", "current", DATABASE_URL=url).splitlines())
+    assert lines["database"] == lines["latest"]
+
+
+def test_db_check_tells_what_differs(installation: Installation) -> None:
+    assert "agrees with the models" in installation.ok("db", "check")
+    url = installation.create_database("drifted")
+    fails(installation.run("db", "check", DATABASE_URL=url), "no revision", "marketplace db upgrade")
+    installation.ok("db", "upgrade", DATABASE_URL=url)
+    query(
+        url,
+        "ALTER TABLE hubs ADD COLUMN extra int; DROP INDEX ix_orders_buyer; ALTER TABLE orders ALTER number"
+        " SET DEFAULT 'X-' || nextval('order_number')::text",
+    )
+    done = installation.run("db", "check", DATABASE_URL=url)
+    fails(done, "differs from the models")
+    assert "remove column: hubs extra" in done.stdout
+    assert "add index: ix_orders_buyer" in done.stdout
+    assert "modify default of orders.number: the database has ('X-'" in done.stdout
+    query(url, "UPDATE alembic_version SET version_num = '9999'")
+    fails(installation.run("db", "upgrade", DATABASE_URL=url), "does not know")
+
+
+# --- ledger, audit
+
+
+def test_ledger_verify_names_the_rows_that_are_wrong(installation: Installation) -> None:
+    assert installation.ok("ledger", "verify").endswith("The books are whole.\n")
+    url = installation.create_database("cooked")
+    installation.ok("db", "upgrade", DATABASE_URL=url)
+    transaction = str(uuid4())
+    query(
+        url,
+        "ALTER TABLE ledger_entries DISABLE TRIGGER USER; ALTER TABLE ledger_transactions DISABLE TRIGGER USER;"
+        "INSERT INTO ledger_transactions (id, kind, source, description) VALUES (%s, 'test', '1', 'Cooked');"
+        "INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor)"
+        " SELECT %s, id, 'debit', 777 FROM ledger_accounts WHERE kind = 'bank'",
+        transaction,
+        transaction,
+    )
+    done = installation.run("ledger", "verify", DATABASE_URL=url)
+    fails(done, "The books are not whole")
+    assert transaction in done.stdout
+    assert "777" in done.stdout
+
+
+def test_audit_verify_finds_a_changed_row(installation: Installation) -> None:
+    assert installation.ok("audit", "verify") == "The audit trail is whole.\n"
+    url = installation.create_database("forged")
+    installation.ok("db", "upgrade", DATABASE_URL=url)
+    query(
+        url,
+        "INSERT INTO audit_logs (at, actor, action, target_type, target_id, previous_hash, hash)"
+        " VALUES (now(), 'x', 'x', 'x', 'x', 'x', 'x')",
+    )
+    fails(installation.run("audit", "verify", DATABASE_URL=url), "broken at row 1 ")
+
+
+# --- webhooks
+
+
+def receive(database: Database, body: bytes) -> UUID:
+    with database.transaction() as session:
+        return webhooks.receive(session, provider="gateway", body=body, now=system_clock())
+
+
+def kill(installation: Installation, inbox_id: UUID) -> None:
+    """Have an event be as dead as five failed retries leave it."""
+    query(
+        installation.postgres.url,
+        "WITH dead AS (UPDATE webhook_inbox SET status = 'dead', attempts = 6, last_error = 'it failed',"
+        " event_type = 'charge.success' WHERE id = %s RETURNING *)"
+        " INSERT INTO dead_letter_webhooks (inbox_id, provider, event_type, body, attempts, error, died_at)"
+        " SELECT id, provider, event_type, body, attempts, last_error, now() FROM dead",
+        str(inbox_id),
+    )
+
+
+def charge_for(installation: Installation, order_number: str) -> bytes:
+    """Make the event of an unpaid order's payment, with the intent that it is for."""
+    [(reference, total)] = query(
+        installation.postgres.url,
+        "WITH o AS (SELECT * FROM orders WHERE number = %s), i AS (INSERT INTO payment_intents"
+        " (buyer_id, amount_minor, status) SELECT buyer_id, total_minor, 'pending' FROM o RETURNING *),"
+        " a AS (INSERT INTO payment_allocations (intent_id, order_id, amount_minor)"
+        " SELECT i.id, o.id, o.total_minor FROM i, o)"
+        " SELECT i.reference, o.total_minor FROM i, o",
+        order_number,
+    )
+    data = {
+        "id": uuid4().int % 10**9,
+        "reference": reference,
+        "status": "success",
+        "amount": total,
+        "fees": 100,
+        "currency": "NGN",
+        "channel": "card",
+        "authorization": {"authorization_code": "AUTH_secret"},
+    }
+    return json.dumps({"event": "charge.success", "data": data}).encode()
+
+
+def test_webhooks_are_replayed_once_after_a_rehearsal(installation: Installation, database: Database) -> None:
+    [(number,)] = query(
+        installation.postgres.url,
+        "SELECT number FROM orders WHERE status = 'pending_payment' ORDER BY id LIMIT 1",
+    )
+    inbox_id = receive(database, charge_for(installation, number))
+    kill(installation, inbox_id)
+    status = "SELECT o.status, i.status FROM orders o, webhook_inbox i WHERE o.number = %s AND i.id = %s"
+    change = f"{number}: order pending_payment -> paid_escrow"
+
+    listed = installation.ok("webhooks", "list", "--status", "dead")
+    assert str(inbox_id) in listed
+    rehearsed = installation.ok(
+        "webhooks", "replay", "--type", "charge.success", "--since", "1h", "--dry-run"
+    )
+    assert change in rehearsed
+    assert query(installation.postgres.url, status, number, str(inbox_id)) == [("pending_payment", "dead")]
+
+    assert change in installation.ok("webhooks", "replay", "--id", str(inbox_id))
+    assert query(installation.postgres.url, status, number, str(inbox_id)) == [("paid_escrow", "processed")]
+    assert "nothing: it is not dead" in installation.ok("webhooks", "replay", "--id", str(inbox_id))
+    assert "books are whole" in installation.ok("ledger", "verify")
+    audited = "SELECT count(*) FROM audit_logs WHERE action = 'webhook.replay' AND target_id = %s"
+    assert query(installation.postgres.url, audited, str(inbox_id)) == [(1,)]
+
+
+def test_a_replay_that_fails_again_says_so(installation: Installation, database: Database) -> None:
+    inbox_id = receive(database, b'{"event": "charge.success", "data": {"reference": "none of ours"}}')
+    kill(installation, inbox_id)
+    for more in (["--dry-run"], []):
+        done = installation.run("webhooks", "replay", "--id", str(inbox_id), *more)
+        fails(done, "again")
+        assert "data.id is not an integer" in done.stdout
+
+
+def test_webhooks_show_redacts(installation: Installation, database: Database) -> None:
+    inbox_id = receive(
+        database,
+        b'{"event": "x", "data": {"id": 1, "authorization": {"authorization_code": "AUTH_secret"}}}',
+    )
+    shown = installation.ok("webhooks", "show", str(inbox_id))
+    assert "received" in shown
+    assert "AUTH_secret" not in shown
+    assert "AUTH_secret" in installation.ok("webhooks", "show", str(inbox_id), "--raw")
+    fails(installation.run("webhooks", "show", str(uuid4())), "no such webhook")
+
+
+def test_replay_wants_to_know_what(installation: Installation) -> None:
+    fails(installation.run("webhooks", "replay"), "--id", status=2)
+    fails(installation.run("webhooks", "replay", "--all", "--id", str(uuid4())), "--id", status=2)
+    fails(installation.run("webhooks", "list", "--since", "yesterday"), "90m", status=2)
+
+
+# --- periodic
+
+
+def test_periodic_tasks_are_listed_and_run_as_of_a_time(installation: Installation) -> None:
+    assert re.search(r"^expire-checkouts\t", installation.ok("periodic", "list"), re.MULTILINE)
+    unpaid = "SELECT count(*) FROM orders WHERE status = 'pending_payment'"
+    [(before,)] = query(installation.postgres.url, unpaid)
+    assert before > 0
+    assert "expired 0" in installation.ok("periodic", "run", "expire-checkouts")
+    assert f"expired {before}" in installation.ok("periodic", "run", "expire-checkouts", "--now", "+40m")
+    assert query(installation.postgres.url, unpaid) == [(0,)]
+    assert "books are whole" in installation.ok("ledger", "verify")
+
+
+def test_periodic_refuses_what_it_can_not_do(installation: Installation) -> None:
+    fails(installation.run("periodic", "run", "nothing"), "expire-checkouts", status=2)
+    fails(installation.run("periodic", "run", "relay-inbox", "--now", "soon"), "+31m", status=2)
+    production = {"ENVIRONMENT": "production", "PUBLIC_BASE_URL": "https://api.example.com"}
+    done = installation.run("periodic", "run", "relay-inbox", "--now", "+1d", **production)
+    fails(done, "ENVIRONMENT is production")
+
+
+# --- proxy
+
+
+def test_the_caddyfile_is_the_one_that_the_contracts_give() -> None:
+    written = (PROJECT / "deploy" / "Caddyfile").read_text(encoding="utf-8")
+    assert written == caddyfile(contracts()), "run `marketplace proxy caddyfile > deploy/Caddyfile`"
+
+
+def test_the_caddyfile_sends_what_waits_to_those_that_wait() -> None:
+    shown = caddyfile(contracts())
+    blocks = re.findall(r"method ([A-Z ]+)\n\t\tpath_regexp (\S+)\n", shown)
+    for contract in contracts():
+        example = re.sub(r"<[^>]+>", "01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10", contract.path)
+        spellings = [example, example.replace("/api/", "/api/v1/", 1), f"{example}/"]
+        for path in spellings:
+            sent = any(
+                contract.method in methods.split() and re.search(pattern, path) for methods, pattern in blocks
+            )
+            assert sent == (contract.group is Group.WAITING), (contract.method, path)
+    assert any(contract.group is Group.WAITING for contract in contracts())

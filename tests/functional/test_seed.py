@@ -1,0 +1,228 @@
+"""``marketplace seed``: the same demo data every time, true books, and nothing where it does not belong."""
+
+import hashlib
+import io
+from collections.abc import Iterator
+
+import pytest
+import requests
+from PIL import Image
+
+from sandbox.personas import PERSONAS
+from tests.support.installation import Installation, installed, query
+
+MANY = 3_600
+# What a run makes must not differ from what another one makes; ids, times and references of orders may.
+CONTENT = {
+    "campuses": "id, slug, name",
+    "campus_email_domains": "domain, campus_id",
+    "hostels": "id, campus_id, name",
+    "hubs": "id, name, address, opening_hours, latitude, longitude",
+    "categories": "id, parent_id, name, slug, position, lineage",
+    "profiles": "id, email, name, phone, campus_id, role, staff_role, account_status, badges",
+    "addresses": "id, user_id, hostel, hall, room_number, is_default",
+    "vendor_profiles": "id, user_id, display_name, slug, bank_code, bank_account_number",
+    "images": "id, owner_id, key",
+    "products": "id, vendor_id, category_id, title, description, price_minor, condition, quantity, tags, cover_key",
+    "product_images": "product_id, position, image_id",
+    "orders": "number, buyer_id, vendor_id, status, total_minor, delivery_method, shipping_address",
+    "order_items": "position, product_id, title, quantity, unit_price_minor",
+}
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with installed(tmp_path_factory.mktemp("installation")) as installation:
+        installation.ok("db", "upgrade")
+        output = installation.ok("seed")
+        assert "Added 300 products and 17 orders" in output
+        yield installation
+
+
+@pytest.fixture(scope="module")
+def database(seeded: Installation) -> str:
+    return seeded.postgres.url
+
+
+def content(url: str) -> dict[str, str]:
+    """Digest the content of each table."""
+    digests = {}
+    for table, columns in CONTENT.items():
+        rows = query(url, f"SELECT {columns} FROM {table} ORDER BY {columns}")  # noqa: S608 - from the table above
+        digests[table] = hashlib.sha256(repr(rows).encode()).hexdigest()
+    return digests
+
+
+def count(url: str, table: str) -> int:
+    return int(query(url, f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 - tables of these tests
+
+
+def test_there_are_two_campuses_with_places(database: str) -> None:
+    assert query(database, "SELECT slug FROM campuses ORDER BY slug") == [("north",), ("south",)]
+    assert query(
+        database,
+        "SELECT count(*) FROM campuses c WHERE NOT EXISTS (SELECT FROM hubs WHERE campus_id = c.id)"
+        " OR NOT EXISTS (SELECT FROM hostels WHERE campus_id = c.id)",
+    ) == [(0,)]
+    assert all(hours for (hours,) in query(database, "SELECT opening_hours FROM hubs"))
+
+
+def test_the_category_tree_has_levels_and_true_lineages(database: str) -> None:
+    rows = query(database, "SELECT id::text, parent_id::text, lineage::text[] FROM categories")
+    lineages = {own: lineage for own, _, lineage in rows}
+    assert 35 <= len(rows) <= 60
+    assert {len(lineage) for lineage in lineages.values()} == {1, 2, 3}
+    for own, parent, lineage in rows:
+        assert lineage == ([*lineages[parent], own] if parent else [own])
+
+
+def test_the_personas_are_as_the_sandbox_issues_their_tokens(database: str) -> None:
+    rows = query(
+        database,
+        "SELECT p.id::text, p.email, p.role, p.staff_role, p.account_status, c.slug"
+        " FROM profiles p JOIN campuses c ON c.id = p.campus_id WHERE p.email = ANY(%s)",
+        [persona.email for persona in PERSONAS],
+    )
+    assert sorted(rows) == sorted(
+        (str(p.user_id), p.email, p.role, p.staff_role, p.account_status, p.campus)
+        for p in PERSONAS
+        if p.has_profile
+    )
+    stores = query(
+        database,
+        "SELECT count(*) FILTER (WHERE bank_account_changed_at < now() - interval '25 hours'),"
+        " (SELECT count(DISTINCT vendor_id) FROM products) FROM vendor_profiles",
+    )
+    assert stores == [(12, 12)]
+
+
+def test_products_are_in_stock_and_have_pictures_that_browsers_can_read(
+    seeded: Installation, database: str
+) -> None:
+    rows = query(
+        database,
+        "SELECT count(*), count(DISTINCT title), count(DISTINCT cover_key), min(available), min(price_minor % 5000),"
+        " max(price_minor % 5000), count(*) FILTER (WHERE status = 'published' AND screened_at IS NOT NULL)"
+        " FROM products",
+    )
+    assert rows == [(300, 300, 300, rows[0][3], 0, 0, 300)]
+    assert rows[0][3] >= 5
+    keys = [key for (key,) in query(database, "SELECT DISTINCT key FROM images ORDER BY key")]
+    assert len(keys) == 360
+    for key in keys[::60]:
+        answer = requests.get(f"{seeded.storage.url}/{seeded.storage.public_bucket}/{key}", timeout=10)
+        assert answer.status_code == 200
+        assert answer.headers["Content-Type"] == "image/webp"
+        assert "immutable" in answer.headers["Cache-Control"]
+        assert key == f"products/{hashlib.sha256(answer.content).hexdigest()}.webp"
+        with Image.open(io.BytesIO(answer.content)) as picture:
+            assert (picture.format, picture.size) == ("WEBP", (480, 360))
+
+
+def test_there_are_orders_in_each_state_and_the_books_are_whole(seeded: Installation, database: str) -> None:
+    statuses = dict(query(database, "SELECT status, count(*) FROM orders GROUP BY status"))
+    assert statuses.keys() == {
+        *("pending_payment", "paid_escrow", "processing", "shipped", "delivered", "cancelled", "expired")
+    }
+    assert "The books are whole." in seeded.ok("ledger", "verify")
+    [(unpaid_personas,)] = query(
+        database,
+        "SELECT count(*) FROM orders WHERE status = 'pending_payment' AND buyer_id = ANY(%s::uuid[])",
+        [str(persona.user_id) for persona in PERSONAS],
+    )
+    assert unpaid_personas == 0  # they may have only a few, and want to try that themselves
+    [(late,)] = query(
+        database, "SELECT count(*) FROM order_events e WHERE at > now() OR at < now() - interval '60 days'"
+    )
+    assert late == 0
+
+
+def test_the_gateway_holds_what_the_books_say(seeded: Installation) -> None:
+    answer = requests.get(
+        f"{seeded.providers.gateway_url}/balance",
+        headers={"Authorization": f"Bearer {seeded.environment['GATEWAY_SECRET_KEY']}"},
+        timeout=10,
+    )
+    [(clearing,)] = query(
+        seeded.postgres.url,
+        "SELECT sum(CASE e.direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END)"
+        " FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id WHERE a.kind = 'gateway_clearing'",
+    )
+    assert answer.json()["data"][0]["balance"] == int(clearing) > 0
+
+
+def test_a_second_run_adds_nothing(seeded: Installation, database: str) -> None:
+    before = content(database)
+    assert "nothing was done" in seeded.ok("seed", "--if-empty")
+    assert "Added 0 products and 0 orders" in seeded.ok("seed")
+    assert content(database) == before
+
+
+def test_two_databases_get_the_same_and_an_interrupted_run_is_completed(
+    seeded: Installation, database: str
+) -> None:
+    other = seeded.create_database("other")
+    seeded.ok("db", "upgrade", DATABASE_URL=other)
+    # Without a gateway nobody can pay; the rest is there, and the next run goes on.
+    done = seeded.run("seed", DATABASE_URL=other, GATEWAY_URL="")
+    assert done.returncode == 0, done.stderr
+    assert "orders that take a payment are left out" in done.stderr
+    [(paid,)] = query(other, "SELECT count(*) FROM orders WHERE paid_at IS NOT NULL")
+    assert paid == 0
+    assert "Added 0 products" in seeded.ok("seed", DATABASE_URL=other)
+    expected, found = content(database), content(other)
+    # Orders that were left out at first come later, so their numbers are others.
+    for table in ("orders", "order_items"):
+        del expected[table], found[table]
+    assert found == expected
+    counts = "SELECT status, count(*) FROM orders GROUP BY status ORDER BY status"
+    assert query(other, counts) == query(database, counts)
+    assert "The books are whole." in seeded.ok("ledger", "verify", DATABASE_URL=other)
+
+
+def test_many_products_are_spread_over_many_stores(seeded: Installation) -> None:
+    url = seeded.create_database("many")
+    seeded.ok("db", "upgrade", DATABASE_URL=url)
+    output = seeded.ok("seed", "--products", str(MANY), DATABASE_URL=url)
+    assert f"Added {MANY} products" in output
+    assert (count(url, "products"), count(url, "vendor_profiles")) == (MANY, 200)
+    [(orphans,)] = query(
+        url,
+        "SELECT count(*) FROM products p WHERE NOT EXISTS (SELECT FROM product_images i JOIN images m"
+        " ON m.id = i.image_id WHERE i.product_id = p.id AND i.position = 0 AND m.key = p.cover_key)",
+    )
+    assert orphans == 0
+    same = "SELECT id, title, price_minor, vendor_id, cover_key FROM products ORDER BY id LIMIT 300"
+    assert query(url, same) == query(seeded.postgres.url, same)
+
+
+def test_it_is_refused_where_it_does_not_belong(seeded: Installation, database: str) -> None:
+    production = seeded.run("seed", ENVIRONMENT="production", PUBLIC_BASE_URL="https://api.example.com")
+    assert production.returncode == 1
+    assert "ENVIRONMENT is production" in production.stderr
+    url = seeded.create_database("foreign")
+    seeded.ok("db", "upgrade", DATABASE_URL=url)
+    query(url, "INSERT INTO campuses (name, slug) VALUES ('A real one', 'north')")
+    foreign = seeded.run("seed", DATABASE_URL=url)
+    assert foreign.returncode == 1
+    assert "not the demo's" in foreign.stderr
+    assert "nothing was done" in seeded.ok("seed", "--if-empty", DATABASE_URL=url)
+    assert count(url, "profiles") == 0
+    assert seeded.run("seed", "--products", "5").returncode == 2
+
+
+def test_without_object_storage_nothing_is_added(seeded: Installation) -> None:
+    url = seeded.create_database("unstored")
+    seeded.ok("db", "upgrade", DATABASE_URL=url)
+    done = seeded.run("seed", DATABASE_URL=url, S3_ENDPOINT_URL="http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert "The object storage did not answer" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert count(url, "campuses") == count(url, "products") == 0
+
+
+def test_a_database_without_tables_says_what_to_do(seeded: Installation) -> None:
+    url = seeded.create_database("bare")
+    done = seeded.run("seed", "--if-empty", DATABASE_URL=url)
+    assert done.returncode == 1
+    assert "marketplace db upgrade" in done.stderr

@@ -1,0 +1,78 @@
+"""The S3 adapter on a real server: what is put can be read, links end, failures are one error."""
+
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from marketplace.infra.settings import Settings, load_settings
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.storage import IMMUTABLE, S3ObjectStorage
+from tests.support.installation import installed
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with installed(tmp_path_factory.mktemp("installation")) as installation:
+        yield installation.environment
+
+
+@pytest.fixture
+def settings(environment: dict[str, str]) -> Settings:
+    return load_settings(environment)
+
+
+def status(link: str) -> int:
+    return requests.get(link, timeout=10).status_code
+
+
+def test_what_is_private_is_read_through_a_link_alone(settings: Settings) -> None:
+    storage, bucket = S3ObjectStorage(settings), settings.s3_private_bucket
+    storage.put(bucket=bucket, key="ids/1.webp", content=b"one", content_type="image/webp")
+    assert status(f"{settings.s3_endpoint_url}/{bucket}/ids/1.webp") == 403
+    link = storage.signed_link(bucket=bucket, key="ids/1.webp", seconds=60, download_name='a "b"\n.webp')
+    answer = requests.get(link, timeout=10)
+    assert (answer.status_code, answer.content) == (200, b"one")
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="ab.webp"'
+    assert status(link.replace("ids/1", "ids/2")) == 403
+    storage.delete(bucket=bucket, key="ids/1.webp")
+    storage.delete(bucket=bucket, key="ids/1.webp")
+    assert status(link) == 404
+
+
+def test_what_is_public_is_read_by_anybody_and_kept(settings: Settings) -> None:
+    storage, bucket = S3ObjectStorage(settings), settings.s3_public_bucket
+    for content in (b"one", b"two"):
+        storage.put(
+            bucket=bucket,
+            key="products/1.webp",
+            content=content,
+            content_type="image/webp",
+            cache_control=IMMUTABLE,
+        )
+    answer = requests.get(f"{settings.s3_endpoint_url}/{bucket}/products/1.webp", timeout=10)
+    assert answer.content == b"two"
+    assert answer.headers["Cache-Control"] == IMMUTABLE
+
+
+@pytest.mark.parametrize("seconds", [0, 3601])
+def test_a_link_is_not_good_for_long(settings: Settings, seconds: int) -> None:
+    with pytest.raises(ValueError, match="1 to 3600"):
+        S3ObjectStorage(settings).signed_link(bucket="b", key="k", seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"S3_ENDPOINT_URL": "http://127.0.0.1:1"},
+        {"S3_SECRET_ACCESS_KEY": "another"},
+    ],
+)
+def test_failures_are_one_error_that_tells_nothing(
+    environment: dict[str, str], changes: dict[str, str]
+) -> None:
+    changed = load_settings(environment | changes)
+    storage = S3ObjectStorage(changed)
+    with pytest.raises(ProviderUnavailableError) as error:
+        storage.put(bucket=changed.s3_private_bucket, key="k", content=b"", content_type="text/plain")
+    assert "127.0.0.1" not in str(error.value)

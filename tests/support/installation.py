@@ -1,0 +1,132 @@
+"""An installation for tests of the command line: servers of its own, and commands as operators call them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+
+from sandbox.ports import reserve_ports
+from sandbox.providers.server import ProvidersServer
+from sandbox.servers import (
+    OBJECT_STORAGE_PAIRED_PORTS,
+    OBJECT_STORAGE_PORTS,
+    EmbeddedObjectStorage,
+    EmbeddedPostgres,
+)
+
+PROJECT = Path(__file__).parents[2]
+GATEWAY_KEY = "sk_test_of_these_tests"
+_PASSWORD = "of-the-tests-only"
+_KEY = "of-these-tests-only-0123456789abcdef"
+_COMMAND_SECONDS = 120
+
+
+class Installation:
+    """Servers, and the variables that point commands at them."""
+
+    def __init__(
+        self, postgres: EmbeddedPostgres, storage: EmbeddedObjectStorage, providers: ProvidersServer
+    ) -> None:
+        self.postgres = postgres
+        self.storage = storage
+        self.providers = providers
+        self.environment = {
+            "ENVIRONMENT": "embedded",
+            "DATABASE_URL": postgres.url,
+            # Nobody is there: what uses the cache must do without it.
+            "REDIS_URL": "redis://127.0.0.1:1/0",
+            "S3_ENDPOINT_URL": storage.url,
+            "S3_ACCESS_KEY_ID": storage.access_key_id,
+            "S3_SECRET_ACCESS_KEY": storage.secret_access_key,
+            "GATEWAY_URL": providers.gateway_url,
+            "GATEWAY_SECRET_KEY": GATEWAY_KEY,
+            "IDENTITY_ISSUER": providers.identity_issuer,
+            "IDENTITY_JWKS_URL": f"{providers.identity_issuer}/.well-known/jwks.json",
+            "DELIVERY_PIN_KEY": _KEY,
+            "CURSOR_KEY": _KEY,
+        }
+
+    def run(self, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        """Run ``marketplace`` with arguments; ``changes`` are variables set, or dropped where empty."""
+        return marketplace(*arguments, environment={**self.environment, **changes})
+
+    def ok(self, *arguments: str, **changes: str) -> str:
+        """Run ``marketplace``, expect success and nothing on standard error but warnings, and give its output."""
+        done = self.run(*arguments, **changes)
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def create_database(self, name: str) -> str:
+        """Create a database, empty, and give its address."""
+        query(self.postgres.url, f'CREATE DATABASE "{name}"')
+        return self.postgres.url_of(name)
+
+
+def marketplace(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run ``marketplace`` in a process of its own, in an environment of nothing but what is given."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "commands.main", *arguments],
+        cwd=PROJECT,
+        env={**kept, "DATA_DIR": "/nonexistent", **environment},
+        capture_output=True,
+        text=True,
+        timeout=_COMMAND_SECONDS,
+        check=False,
+    )
+
+
+def query(url: str, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+    """Run SQL in autocommit and give the rows, if it has any."""
+    connection = psycopg2.connect(url, connect_timeout=5)
+    connection.autocommit = True
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+    finally:
+        connection.close()
+
+
+@contextmanager
+def installed(directory: Path) -> Iterator[Installation]:
+    """Start the servers, their database empty."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    names = ("database", *OBJECT_STORAGE_PORTS)
+    reservation = reserve_ports(
+        names, first=20_000 + 1_000 * worker, remembered={}, paired=OBJECT_STORAGE_PAIRED_PORTS
+    )
+    reservation.close()
+    ports = reservation.ports
+    postgres = EmbeddedPostgres(
+        directory / "postgresql", ports["database"], password=_PASSWORD, durable=False
+    )
+    storage = EmbeddedObjectStorage(
+        directory / "objects",
+        {name: ports[name] for name in OBJECT_STORAGE_PORTS},
+        access_key_id="key",
+        secret_access_key=_PASSWORD,
+    )
+    with ExitStack() as stack:
+        for server in (storage, postgres):
+            stack.callback(server.stop)
+            server.launch()
+        providers = ProvidersServer(
+            "127.0.0.1",
+            0,
+            directory / "providers",
+            secret_key=GATEWAY_KEY,
+            # Webhooks go nowhere: nothing listens there.
+            webhook_url="http://127.0.0.1:1/hook",
+            public_base_url="http://127.0.0.1:1",
+        )
+        stack.enter_context(providers)
+        for server in (storage, postgres):
+            server.wait_ready()
+        yield Installation(postgres, storage, providers)
