@@ -300,9 +300,10 @@ def assert_books_are_whole(session: Session) -> None:
     torn = session.execute(
         text(
             """
-            SELECT p.id FROM products p WHERE p.reserved <> coalesce((
-                SELECT sum(i.quantity) FROM order_items i JOIN orders o ON o.id = i.order_id
-                WHERE i.product_id = p.id AND o.status = 'pending_payment'), 0)
+            SELECT p.id, p.reserved FROM products p
+            JOIN order_items i ON i.product_id = p.id JOIN orders o ON o.id = i.order_id
+            GROUP BY p.id
+            HAVING p.reserved <> coalesce(sum(i.quantity) FILTER (WHERE o.status = 'pending_payment'), 0)
             """
         )
     ).all()

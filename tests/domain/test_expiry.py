@@ -1,0 +1,305 @@
+"""The sweep of abandoned checkouts: nobody's order expires before the gateway was asked."""
+
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
+from marketplace.orders import operations as orders
+from marketplace.payments import operations
+from marketplace.payments.expiry import Sweep, sweep_abandoned_checkouts
+from marketplace.payments.operations import Intent
+from marketplace.payments.pages import open_page
+from tests.support.gateway import TestGateway
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    later,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+    status_of,
+    stock_of,
+    trail_of,
+)
+
+DUE = later(minutes=30)
+SweepNow = Callable[..., Sweep]
+
+
+@pytest.fixture
+def shop(database: Database) -> Shop:
+    with database.transaction() as session:
+        return make_shop(session)
+
+
+@pytest.fixture
+def product_id(database: Database, shop: Shop) -> UUID:
+    with database.transaction() as session:
+        return make_product(session, shop, quantity=3)
+
+
+@pytest.fixture
+def order_id(database: Database, shop: Shop, product_id: UUID) -> UUID:
+    with database.transaction() as session:
+        return place(session, shop, product_id)
+
+
+@pytest.fixture
+def sweep(database: Database, gateway: TestGateway, settings: Settings) -> SweepNow:
+    """Sweep with the real adapter."""
+    adapter = gateway.adapter(settings)
+
+    def run(now: datetime = DUE) -> Sweep:
+        return sweep_abandoned_checkouts(database, adapter, fee_bearer="platform", now=now)
+
+    return run
+
+
+@pytest.fixture
+def opened(
+    database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
+) -> Intent:
+    """The order's intent, its page open at the gateway."""
+    intent, page = open_page(
+        database,
+        gateway.adapter(settings),
+        buyer_id=shop.buyer.id,
+        email="ada@example.com",
+        target=operations.Target(order_id=order_id),
+        callback_url=None,
+        clock=lambda: NOW,
+    )
+    database.in_transaction(operations.record_page, intent=intent, page=page, now=NOW)
+    return intent
+
+
+def status(database: Database, order_id: UUID) -> str:
+    with database.reading() as session:
+        return status_of(session, order_id)
+
+
+def test_what_nobody_paid_expires_and_frees_its_stock(
+    database: Database, sweep: SweepNow, order_id: UUID, product_id: UUID
+) -> None:
+    assert sweep().expired >= 1
+
+    with database.reading() as session:
+        order = row_of(session, "orders", id=order_id)
+        assert (order["status"], order["expired_at"]) == ("expired", DUE)
+        assert stock_of(session, product_id) == (3, 0)
+        assert trail_of(session, order_id)[-1] == ("pending_payment", "expired", "expire", "system")
+        assert_books_are_whole(session)
+
+
+def test_it_waits_for_its_time(database: Database, sweep: SweepNow, order_id: UUID) -> None:
+    sweep(later(minutes=29, seconds=59))
+
+    assert status(database, order_id) == "pending_payment"
+
+
+def test_a_page_that_nobody_paid_on_is_given_up(
+    database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
+) -> None:
+    sweep()
+
+    assert gateway.calls(opened.reference)["GET /transaction/verify"] == 1
+    with database.reading() as session:
+        assert status_of(session, order_id) == "expired"
+        assert row_of(session, "payment_intents", id=opened.id)["status"] == "abandoned"
+        assert not row_of(session, "payment_allocations", intent_id=opened.id)["live"]
+
+
+def test_a_payment_that_we_were_not_told_of_is_applied(
+    database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
+) -> None:
+    gateway.pay(opened.reference)
+
+    assert sweep().paid >= 1
+
+    with database.reading() as session:
+        assert status_of(session, order_id) == "paid_escrow"
+        assert row_of(session, "payment_intents", id=opened.id)["status"] == "succeeded"
+        assert_books_are_whole(session)
+
+
+def test_an_attempt_that_failed_expires(
+    database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
+) -> None:
+    gateway.pay(opened.reference, outcome="failed")
+
+    sweep()
+
+    assert status(database, order_id) == "expired"
+
+
+def test_an_older_attempt_that_was_paid_after_all_counts(
+    database: Database,
+    gateway: TestGateway,
+    sweep: SweepNow,
+    shop: Shop,
+    order_id: UUID,
+    opened: Intent,
+) -> None:
+    database.in_transaction(operations.note_failed, reference=opened.reference, now=NOW)
+    with database.transaction() as session:
+        make_intent(session, shop, order_id)
+    gateway.pay(opened.reference)
+
+    sweep()
+
+    assert status(database, order_id) == "paid_escrow"
+
+
+def test_while_the_gateway_is_undecided_it_is_kept(
+    database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
+) -> None:
+    body = {
+        "reference": opened.reference,
+        "amount": opened.amount_minor,
+        "email": "ada@example.com",
+        "bank_transfer": {},
+    }
+    gateway.call("POST", "/charge", json=body)
+    assert gateway.charge(opened.reference).status == "pending"
+
+    assert sweep().undecided >= 1
+    assert status(database, order_id) == "pending_payment"
+
+    gateway.pay(opened.reference, channel="bank_transfer")
+    sweep()
+    assert status(database, order_id) == "paid_escrow"
+
+
+@pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
+def test_while_the_gateway_does_not_answer_what_was_taken_to_it_is_kept(
+    database: Database,
+    gateway: TestGateway,
+    sweep: SweepNow,
+    shop: Shop,
+    product_id: UUID,
+    opened: Intent,
+    fault: str,
+) -> None:
+    with database.transaction() as session:
+        never_taken = place(session, shop, product_id)
+    gateway.line.fault = fault
+
+    done = sweep()
+
+    assert done.gateway_down
+    assert status(database, opened.order_ids[0]) == "pending_payment"
+    assert status(database, never_taken) == "expired"
+    # It is asked once (and once more by the client itself), not once for each order.
+    assert sum("verify" in call for call in gateway.line.calls) <= 2
+
+    gateway.line.fault = None
+    sweep()
+    assert status(database, opened.order_ids[0]) == "expired"
+
+
+def test_a_reference_that_never_reached_the_gateway_expires(
+    database: Database, gateway: TestGateway, sweep: SweepNow, shop: Shop, order_id: UUID
+) -> None:
+    with database.transaction() as session:
+        intent = make_intent(session, shop, order_id)
+        assert operations.claim_opening(session, intent=intent, now=NOW)
+
+    sweep()
+
+    assert gateway.calls(intent.reference)["GET /transaction/verify"] == 1
+    assert status(database, order_id) == "expired"
+
+
+def test_what_is_held_back_is_not_expired(
+    database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
+) -> None:
+    with database.transaction() as session:
+        apply(session, make_charge(opened, amount_minor=100))
+
+    sweep(later(days=30))
+
+    assert status(database, order_id) == "pending_payment"
+
+
+def test_one_that_can_not_be_decided_does_not_hold_up_the_others(
+    database: Database, gateway: TestGateway, sweep: SweepNow, shop: Shop, product_id: UUID, opened: Intent
+) -> None:
+    charge = gateway.pay(opened.reference)
+    with database.transaction() as session:
+        post(
+            session,
+            kind="payment",
+            source=f"charge:{charge['id']}",
+            description="Planted",
+            postings=[
+                Posting(accounts.GATEWAY_CLEARING, "debit", 5),
+                Posting(accounts.QUARANTINE, "credit", 5),
+            ],
+            now=NOW,
+        )
+        behind = place(session, shop, product_id, now=later(seconds=1))
+
+    done = sweep(later(minutes=31))
+
+    assert done.failed == 1
+    assert status(database, opened.order_ids[0]) == "pending_payment"
+    assert status(database, behind) == "expired"
+    # Let it not be in the way of other tests.
+    database.in_transaction(
+        orders.cancel_unpaid, order_id=opened.order_ids[0], caller=shop.buyer, reason=None, now=NOW
+    )
+
+
+def test_the_payment_of_a_cancelled_order_is_given_up(
+    database: Database, sweep: SweepNow, shop: Shop, order_id: UUID, opened: Intent
+) -> None:
+    database.in_transaction(orders.cancel_unpaid, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+
+    assert sweep(NOW).abandoned >= 1
+
+    with database.reading() as session:
+        assert row_of(session, "payment_intents", id=opened.id)["status"] == "abandoned"
+
+
+def test_many_are_swept_in_batches(database: Database, sweep: SweepNow, shop: Shop) -> None:
+    with database.transaction() as session:
+        product_id = make_product(session, shop, quantity=500)
+        template = place(session, shop, product_id)
+        columns = (
+            "buyer_id, vendor_id, campus_id, status, subtotal_minor, delivery_fee_minor, service_fee_minor,"
+            " discount_minor, total_minor, delivery_method, shipping_address, expires_at"
+        )
+        session.execute(
+            text(
+                f"""
+                WITH copies AS (
+                    INSERT INTO orders ({columns}) SELECT {columns} FROM orders, generate_series(1, 220)
+                    WHERE id = :id RETURNING id
+                ), items AS (
+                    INSERT INTO order_items SELECT c.id, i.position, i.product_id, i.title, i.image_key,
+                        i.unit_price_minor, i.quantity, i.line_total_minor, i.commission_bps
+                    FROM copies c, order_items i WHERE i.order_id = :id
+                ), stock AS (UPDATE products SET reserved = 221 WHERE id = :product)
+                INSERT INTO escrows (order_id, status, amount_minor)
+                SELECT c.id, 'pending', e.amount_minor FROM copies c, escrows e WHERE e.order_id = :id
+                """  # noqa: S608
+            ),
+            {"id": template, "product": product_id},
+        )
+
+    assert sweep().expired >= 221
+
+    with database.reading() as session:
+        assert stock_of(session, product_id) == (500, 0)

@@ -1,0 +1,273 @@
+"""The inbox: stored, processed once, retried by a schedule, buried and raised again."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+import orjson
+import pytest
+from sqlalchemy import text
+
+from marketplace.audit.operations import OPERATOR
+from marketplace.infra.db import Database
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
+from marketplace.payments.operations import Intent
+from marketplace.webhooks import operations, queries
+from marketplace.webhooks.operations import JITTER, RETRY_DELAYS_SECONDS, Result
+from tests.support.gateway import charge_data, event_of
+from tests.support.purchases import (
+    NOW,
+    assert_books_are_whole,
+    later,
+    make_intent,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+    status_of,
+)
+
+
+def middle() -> float:
+    return 0.5
+
+
+def receive(database: Database, body: bytes, now: datetime = NOW) -> UUID:
+    return database.in_transaction(operations.receive, provider="gateway", body=body, now=now)
+
+
+def process(
+    database: Database, inbox_id: UUID, now: datetime = NOW, random: Callable[[], float] = middle
+) -> Result | None:
+    return operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=random)
+
+
+def inbox(database: Database, inbox_id: UUID) -> dict[str, object]:
+    with database.reading() as session:
+        return queries.show_event(session, inbox_id=inbox_id)
+
+
+def unpaid(database: Database) -> tuple[UUID, Intent]:
+    with database.transaction() as session:
+        shop = make_shop(session)
+        order_id = place(session, shop, make_product(session, shop))
+        return order_id, make_intent(session, shop, order_id)
+
+
+def status(database: Database, order_id: UUID) -> str:
+    with database.reading() as session:
+        return status_of(session, order_id)
+
+
+def count(database: Database, table: str, **key: object) -> int:
+    where = " AND ".join(f"{name} = :{name}" for name in key)
+    with database.reading() as session:
+        found: int = session.execute(text(f"SELECT count(*) FROM {table} WHERE {where}"), key).scalar_one()  # noqa: S608
+        return found
+
+
+def test_an_event_has_its_effect_and_its_record(database: Database) -> None:
+    order_id, intent = unpaid(database)
+    data = charge_data(intent.reference, intent.amount_minor, customer={"first_name": "Ada\0"})
+    inbox_id = receive(database, event_of(data))
+
+    assert process(database, inbox_id) == Result("processed")
+
+    assert status(database, order_id) == "paid_escrow"
+    row = inbox(database, inbox_id)
+    name = f"charge.success:{data['id']}"
+    assert (row["status"], row["attempts"], row["finished_at"]) == ("processed", 1, NOW)
+    assert (row["event_type"], row["dedupe_id"]) == ("charge.success", name)
+    assert row["body"] == event_of(data)
+    with database.reading() as session:
+        record = row_of(session, "processed_webhook_events", id=name)
+        assert record["payload"]["data"]["customer"] == {"first_name": "Ada"}
+        assert record["processed_at"] == NOW
+        assert_books_are_whole(session)
+
+
+def test_a_second_delivery_is_a_duplicate(database: Database) -> None:
+    _, intent = unpaid(database)
+    data = charge_data(intent.reference, intent.amount_minor)
+    # The same event in other bytes: what counts is its id.
+    one, two = (
+        receive(database, event_of(data)),
+        receive(database, orjson.dumps({"data": data, "event": "charge.success"})),
+    )
+
+    assert process(database, one) == Result("processed")
+    assert process(database, two, later(days=3)) == Result("duplicate")
+
+    assert count(database, "ledger_transactions", source=f"charge:{data['id']}") == 1
+
+
+def test_what_was_processed_is_not_processed_again(database: Database) -> None:
+    _, intent = unpaid(database)
+    inbox_id = receive(database, event_of(charge_data(intent.reference, intent.amount_minor)))
+
+    assert process(database, inbox_id) == Result("processed")
+    assert process(database, inbox_id, later(days=1)) is None
+
+
+@pytest.mark.parametrize("event", ["charge.dispute.create", "customeridentification.success", "x" * 100])
+def test_an_unknown_event_is_recorded_as_ignored(database: Database, event: str) -> None:
+    data = {"id": uuid4().hex}
+    inbox_id = receive(database, event_of(data, event))
+
+    assert process(database, inbox_id) == Result("ignored")
+
+    assert inbox(database, inbox_id)["status"] == "ignored"
+    assert count(database, "processed_webhook_events", id=f"{event}:{data['id']}") == 1
+
+
+def test_an_event_before_its_order_is_retried_until_the_order_is_there(database: Database) -> None:
+    order_id, intent = unpaid(database)
+    reference = f"checkout-{uuid4().hex}"
+    inbox_id = receive(database, event_of(charge_data(reference, intent.amount_minor)))
+
+    assert process(database, inbox_id) == Result("retrying", later(seconds=1))
+    assert process(database, inbox_id, later(seconds=0.9)) is None
+    with database.transaction() as session:
+        session.execute(
+            text("UPDATE payment_intents SET reference = :reference WHERE id = :id"),
+            {"reference": reference, "id": intent.id},
+        )
+    assert process(database, inbox_id, later(seconds=1)) == Result("processed")
+    assert status(database, order_id) == "paid_escrow"
+    assert inbox(database, inbox_id)["attempts"] == 2
+
+
+@pytest.mark.parametrize(("drawn", "factor"), [(0.0, 1 - JITTER), (0.5, 1.0), (1.0, 1 + JITTER)])
+def test_an_unknown_reference_is_tried_six_times_then_dead(
+    database: Database, drawn: float, factor: float
+) -> None:
+    data = charge_data(f"checkout-{uuid4().hex}", 100)
+    inbox_id = receive(database, event_of(data))
+
+    now = NOW
+    for number, delay in enumerate(RETRY_DELAYS_SECONDS, start=1):
+        result = process(database, inbox_id, now, random=lambda: drawn)
+        expected = now + timedelta(seconds=delay * factor)
+        assert result is not None
+        assert result.status == "retrying"
+        assert result.due_at is not None
+        assert abs(result.due_at - expected) < timedelta(milliseconds=1)
+        row = inbox(database, inbox_id)
+        assert (row["status"], row["attempts"], row["due_at"]) == ("retrying", number, result.due_at)
+        now = result.due_at
+    assert process(database, inbox_id, now) == Result("dead")
+
+    row = inbox(database, inbox_id)
+    assert (row["status"], row["attempts"], row["finished_at"]) == ("dead", 6, now)
+    with database.reading() as session:
+        letter = row_of(session, "dead_letter_webhooks", inbox_id=inbox_id)
+        assert (letter["attempts"], letter["died_at"]) == (6, now)
+        assert letter["error"] == "no payment has this reference"
+        assert letter["dedupe_id"] == f"charge.success:{data['id']}"
+        assert bytes(letter["body"]) == event_of(data)
+    assert count(database, "processed_webhook_events", id=letter["dedupe_id"]) == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not JSON",
+        b"[]",
+        b'{"event":"charge.success"}',
+        event_of({"amount": 5}),
+        event_of(charge_data("checkout-1", 100, amount=100.0)),
+        event_of(charge_data("checkout-2", 100, amount="100")),
+        event_of(charge_data("checkout-3", 100, amount=None)),
+        event_of(charge_data("checkout-4", 100, fees=1.5)),
+        event_of(charge_data("checkout-5", 100, currency=None)),
+        event_of(charge_data("checkout-6", 100, status="failed")),
+        event_of(charge_data("checkout-7", 10**30)),
+    ],
+    ids=[
+        "not JSON",
+        "no object",
+        "no data",
+        "no id",
+        "float amount",
+        "text amount",
+        "no amount",
+        "float fees",
+        "no currency",
+        "no success",
+        "mad amount",
+    ],
+)
+def test_what_can_never_be_processed_is_dead_at_once(database: Database, body: bytes) -> None:
+    inbox_id = receive(database, body)
+
+    assert process(database, inbox_id) == Result("dead")
+
+    assert inbox(database, inbox_id)["attempts"] == 1
+    assert count(database, "dead_letter_webhooks", inbox_id=inbox_id) == 1
+
+
+def test_a_dead_event_may_be_raised_and_a_processed_one_may_not(database: Database) -> None:
+    order_id, intent = unpaid(database)
+    good = event_of(charge_data(intent.reference, intent.amount_minor))
+    dead = receive(database, b"{")
+    process(database, dead)
+    done = receive(database, good)
+    process(database, done)
+
+    def revive(inbox_id: UUID) -> bool:
+        return database.in_transaction(
+            operations.revive, inbox_id=inbox_id, actor=OPERATOR, now=later(hours=1)
+        )
+
+    assert revive(dead)
+    assert not revive(dead)
+    assert not revive(done)
+    assert not revive(uuid4())
+
+    row = inbox(database, dead)
+    assert (row["status"], row["attempts"], row["last_error"]) == ("received", 0, None)
+    assert process(database, dead, later(hours=1)) == Result("dead")
+    assert count(database, "dead_letter_webhooks", inbox_id=dead) == 1
+    assert status(database, order_id) == "paid_escrow"
+
+
+def test_a_failure_nobody_foresaw_is_retried_and_tells_no_data(database: Database) -> None:
+    """The charge's cause is in the books already, though its order is unpaid: something is badly wrong."""
+    order_id, intent = unpaid(database)
+    data = charge_data(intent.reference, intent.amount_minor)
+    with database.transaction() as session:
+        post(
+            session,
+            kind="payment",
+            source=f"charge:{data['id']}",
+            description="Planted",
+            postings=[
+                Posting(accounts.GATEWAY_CLEARING, "debit", 5),
+                Posting(accounts.QUARANTINE, "credit", 5),
+            ],
+            now=NOW,
+        )
+    inbox_id = receive(database, event_of(data))
+
+    assert process(database, inbox_id) == Result("retrying", later(seconds=1))
+
+    assert inbox(database, inbox_id)["last_error"] == "AlreadyPostedError"
+    assert status(database, order_id) == "pending_payment"
+    assert count(database, "processed_webhook_events", id=f"charge.success:{data['id']}") == 0
+
+
+def test_what_is_due_is_listed_the_longest_waiting_first(committed_database: Database) -> None:
+    early = receive(committed_database, b"1", NOW - timedelta(days=400))
+    late = receive(committed_database, b"2", NOW - timedelta(days=399))
+    receive(committed_database, b"3", later(days=400))
+
+    with committed_database.reading() as session:
+        due = operations.due_events(session, now=NOW, most=500)
+        assert operations.due_events(session, now=NOW, most=1) == [early]
+
+    assert due[:2] == [early, late]
+    for inbox_id in (early, late):
+        process(committed_database, inbox_id)
+    with committed_database.reading() as session:
+        assert not {early, late} & set(operations.due_events(session, now=NOW, most=500))

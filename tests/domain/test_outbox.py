@@ -1,0 +1,170 @@
+"""The outbox: handed on with its cause, done once, retried ever later, given up at last."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy.orm import Session
+
+from marketplace.infra import nudges, outbox
+from marketplace.infra.db import Database
+from marketplace.infra.outbox import MAX_TRIES
+from tests.support.purchases import NOW, later, row_of
+
+QUEUE = "notifications"
+Nudges = list[tuple[str, str, UUID]]
+
+
+@pytest.fixture
+def nudged() -> Iterator[Nudges]:
+    """Collect nudges instead of telling queues."""
+    before, seen = list(nudges._nudge), []
+    nudges.set_nudge(lambda queue, table, row_id: seen.append((queue, table, row_id)))
+    yield seen
+    nudges._nudge[:] = before
+
+
+def enqueue(session: Session, *, due_at: datetime = NOW, topic: str = "test") -> UUID:
+    return outbox.enqueue(session, queue=QUEUE, topic=topic, payload={"n": 7}, due_at=due_at)
+
+
+def row(database: Database, event_id: UUID) -> dict[str, Any]:
+    with database.reading() as session:
+        return row_of(session, "outbox_events", id=event_id)
+
+
+def run(database: Database, event_id: UUID, handler: outbox.Handler, now: datetime = NOW) -> bool:
+    return database.in_transaction(outbox.run_event, event_id=event_id, handlers={"test": handler}, now=now)
+
+
+class TestNudges:
+    def test_they_come_after_the_commit(self, database: Database, nudged: Nudges) -> None:
+        with database.transaction() as session:
+            event_id = enqueue(session)
+            assert nudged == []
+
+        assert nudged == [(QUEUE, "outbox", event_id)]
+
+    def test_none_comes_of_a_rollback(self, database: Database, nudged: Nudges) -> None:
+        def fail() -> None:
+            with database.transaction() as session:
+                enqueue(session)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        with database.transaction():
+            pass
+
+        assert nudged == []
+
+    def test_a_released_savepoint_is_no_commit(self, database: Database, nudged: Nudges) -> None:
+        with database.transaction() as session:
+            with session.begin_nested():
+                event_id = enqueue(session)
+            assert nudged == []
+
+        assert nudged == [(QUEUE, "outbox", event_id)]
+
+
+class TestRunning:
+    def test_work_is_done_once_with_its_payload(self, database: Database, nudged: Nudges) -> None:
+        with database.transaction() as session:
+            event_id = enqueue(session)
+        done: list[tuple[dict[str, Any], datetime]] = []
+
+        def handler(_session: Session, payload: dict[str, Any], now: datetime) -> None:
+            done.append((payload, now))
+
+        assert run(database, event_id, handler, later(seconds=3))
+        assert not run(database, event_id, handler, later(seconds=4))
+
+        assert done == [({"n": 7}, later(seconds=3))]
+        found = row(database, event_id)
+        assert (found["done_at"], found["attempts"]) == (later(seconds=3), 1)
+
+    def test_it_is_not_done_before_its_time(self, database: Database, nudged: Nudges) -> None:
+        with database.transaction() as session:
+            event_id = enqueue(session, due_at=later(hours=1))
+
+        assert not run(database, event_id, lambda *_: None)
+        with database.reading() as session:
+            assert event_id not in outbox.due_events(session, queue=QUEUE, now=NOW, most=500)
+        assert run(database, event_id, lambda *_: None, later(hours=1))
+
+    def test_what_fails_leaves_nothing(self, database: Database, nudged: Nudges) -> None:
+        with database.transaction() as session:
+            event_id = enqueue(session)
+        another: list[UUID] = []
+
+        def handler(session: Session, _payload: dict[str, Any], _now: datetime) -> None:
+            another.append(enqueue(session))
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            run(database, event_id, handler)
+
+        with database.reading() as session:
+            due = outbox.due_events(session, queue=QUEUE, now=NOW, most=500)
+        assert event_id in due
+        assert another[0] not in due
+
+    def test_nobody_knowing_its_topic_is_an_error(self, database: Database, nudged: Nudges) -> None:
+        with database.transaction() as session:
+            event_id = enqueue(session, topic=f"test.{uuid4().hex}")
+
+        with pytest.raises(KeyError):
+            run(database, event_id, lambda *_: None)
+
+    def test_queues_are_kept_apart(self, database: Database, nudged: Nudges) -> None:
+        with database.transaction() as session:
+            event_id = enqueue(session)
+
+        with database.reading() as session:
+            assert event_id not in outbox.due_events(session, queue="webhooks", now=NOW, most=500)
+            assert event_id in outbox.due_events(session, queue=QUEUE, now=NOW, most=500)
+
+
+def test_failures_are_retried_ever_later_and_given_up_after_twelve(
+    database: Database, nudged: Nudges
+) -> None:
+    with database.transaction() as session:
+        event_id = enqueue(session)
+
+    now, delays = NOW, []
+    for _ in range(MAX_TRIES - 1):
+        due_at = database.in_transaction(
+            outbox.note_failure, event_id=event_id, error="ZeroDivisionError", now=now
+        )
+        assert due_at is not None
+        delays.append((due_at - now).total_seconds())
+        assert not run(database, event_id, lambda *_: None, due_at - timedelta(milliseconds=1))
+        now = due_at
+
+    assert delays == [5.0 * 2**number for number in range(MAX_TRIES - 1)]
+    assert database.in_transaction(outbox.note_failure, event_id=event_id, error="Last", now=now) is None
+    found = row(database, event_id)
+    assert (found["attempts"], found["failed_at"], found["last_error"]) == (MAX_TRIES, now, "Last")
+    assert not run(database, event_id, lambda *_: None, later(days=30))
+
+
+def test_a_try_that_two_failed_at_counts_once(database: Database, nudged: Nudges) -> None:
+    with database.transaction() as session:
+        event_id = enqueue(session)
+
+    first = database.in_transaction(outbox.note_failure, event_id=event_id, error="One", now=NOW)
+    second = database.in_transaction(outbox.note_failure, event_id=event_id, error="Two", now=NOW)
+
+    assert (first, second) == (later(seconds=5), None)
+    assert row(database, event_id)["attempts"] == 1
+
+
+def test_a_failure_is_not_noted_of_what_is_done(database: Database, nudged: Nudges) -> None:
+    with database.transaction() as session:
+        event_id = enqueue(session)
+    run(database, event_id, lambda *_: None)
+
+    assert database.in_transaction(outbox.note_failure, event_id=event_id, error="Late", now=NOW) is None
+    assert row(database, event_id)["last_error"] is None

@@ -1,0 +1,212 @@
+"""The payment gateway for tests: the sandbox's own, over HTTP, on a line that can be made to fail."""
+
+import hashlib
+import hmac
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+import requests
+
+from marketplace.infra.settings import Settings
+from marketplace.providers.gateway import Charge, HttpPaymentGateway
+from sandbox.providers.server import ProvidersServer
+
+GATEWAY_KEY = "sk_test_of_the_tests_only"  # the one that the application under test has
+TIMEOUT_SECONDS = 20
+_TIMEOUT = {"gateway_timeout_seconds": 1}
+
+
+class Line:
+    """What lies between us and the gateway: it forwards calls, until told to lose them.
+
+    ``fault`` is none, ``refuse`` (503, nothing forwarded), ``lose`` (forwarded, its answer lost),
+    ``hang`` (forwarded, its answer held back until ``release``), or ``garble`` (answers no JSON).
+    """
+
+    def __init__(self, target: str) -> None:
+        self.fault: str | None = None
+        self.calls: list[str] = []
+        self._released = threading.Event()
+        self._address = urlsplit(target)
+        line = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                line.pass_on(self)
+
+            def do_POST(self) -> None:
+                line.pass_on(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/gateway"
+
+    def pass_on(self, request: BaseHTTPRequestHandler) -> None:
+        """Forward a request, or do to it what the fault says."""
+        fault = self.fault
+        self.calls.append(f"{request.command} {request.path}")
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        if fault == "refuse":
+            self._answer(request, 503, b'{"status":false,"message":"try later"}')
+            return
+        status, content = self._ask(request, body)
+        if fault == "hang":
+            self._released.wait(TIMEOUT_SECONDS)
+        if fault in ("hang", "lose"):
+            request.close_connection = True
+            return
+        self._answer(request, status, b"<html>" if fault == "garble" else content)
+
+    def _ask(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(
+            str(self._address.hostname), self._address.port, timeout=TIMEOUT_SECONDS
+        )
+        try:
+            kept = ("Authorization", "Content-Type")
+            headers = {name: request.headers[name] for name in kept if request.headers[name]}
+            connection.request(request.command, request.path, body or None, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def _answer(self, request: BaseHTTPRequestHandler, status: int, content: bytes) -> None:
+        request.send_response(status)
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        request.wfile.write(content)
+
+    def release(self) -> None:
+        """Let go of what hangs."""
+        self._released.set()
+        self._released = threading.Event()
+
+    def close(self) -> None:
+        """Stop the line."""
+        self.release()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class TestGateway:
+    """The sandbox's gateway, its line, and what a customer or an officer would do there.
+
+    Its own webhooks go nowhere: tests deliver them, as often and in the order that they want.
+    """
+
+    __test__ = False
+
+    def __init__(self, directory: Path) -> None:
+        self.server = ProvidersServer(
+            "127.0.0.1",
+            0,
+            directory,
+            secret_key=GATEWAY_KEY,
+            webhook_url="http://127.0.0.1:1/nowhere",
+            retry_scale=1,
+        )
+        self.server.start()
+        self.line = Line(self.server.gateway_url)
+
+    def adapter(self, settings: Settings) -> HttpPaymentGateway:
+        """Give the application's own adapter, on this line, with a short patience."""
+        return HttpPaymentGateway(replace(settings, **self.settings()))
+
+    def settings(self) -> dict[str, Any]:
+        """Give the settings that lead to this line."""
+        return {"gateway_url": self.line.url, "gateway_secret_key": GATEWAY_KEY, **_TIMEOUT}
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        """Call the gateway itself, not through the line, and give the answer's data."""
+        answer = requests.request(
+            method,
+            f"{self.server.gateway_url}{path}",
+            headers={"Authorization": f"Bearer {GATEWAY_KEY}"},
+            timeout=TIMEOUT_SECONDS,
+            **options,
+        )
+        assert answer.status_code == 200, answer.text
+        return answer.json()["data"]
+
+    def open(self, reference: str, amount_minor: int) -> None:
+        """Open a payment page behind the application's back."""
+        body = {"reference": reference, "amount": amount_minor, "email": "ada@example.com"}
+        self.call("POST", "/transaction/initialize", json=body)
+
+    def pay(self, reference: str, **payment: Any) -> dict[str, Any]:
+        """Pay as a customer would, and give the charge as the gateway's JSON."""
+        data: dict[str, Any] = self.call("POST", f"/sandbox/pay/{reference}", json=payment)
+        return data
+
+    def charge(self, reference: str) -> Charge:
+        """Give what the gateway tells of a reference."""
+        return Charge.from_wire(self.call("GET", f"/transaction/verify/{reference}"))
+
+    def calls(self, reference: str) -> dict[str, int]:
+        """Tell how often a reference was sent, per operation."""
+        operations: dict[str, int] = self.call("GET", "/sandbox/calls", params={"reference": reference})[
+            "operations"
+        ]
+        return operations
+
+    def close(self) -> None:
+        """Stop both."""
+        self.line.close()
+        self.server.stop()
+
+
+def event_of(data: dict[str, Any], event: str = "charge.success") -> bytes:
+    """Write a webhook's body."""
+    return json.dumps({"event": event, "data": data}).encode()
+
+
+def charge_data(reference: str, amount_minor: int, **values: Any) -> dict[str, Any]:
+    """Write a settled charge as the gateway's JSON, with an id of its own."""
+    return {
+        "id": uuid4().int % 10**15,
+        "status": "success",
+        "reference": reference,
+        "amount": amount_minor,
+        "fees": 0,
+        "currency": "NGN",
+        "channel": "card",
+        "paid_at": "2026-11-20T09:31:00.000Z",
+    } | values
+
+
+def sign(body: bytes, key: str = GATEWAY_KEY) -> str:
+    """Sign a webhook's body."""
+    return hmac.digest(key.encode(), body, hashlib.sha512).hex()
+
+
+@pytest.fixture(scope="session")
+def gateway_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestGateway]:
+    """The gateway of this worker process."""
+    gateway = TestGateway(tmp_path_factory.mktemp("gateway"))
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture
+def gateway(gateway_server: TestGateway) -> Iterator[TestGateway]:
+    """The gateway, its line whole before and after."""
+    gateway_server.line.fault = None
+    gateway_server.line.calls.clear()
+    yield gateway_server
+    gateway_server.line.fault = None
+    gateway_server.line.release()
