@@ -35,7 +35,7 @@ def reading() -> Iterator[Session]:
     opened = database()
     with opened.reading() as session:
         yield session
-    opened.dispose()
+    opened.close()
 
 
 def _log_warnings_to_standard_error() -> None:

@@ -20,13 +20,14 @@ from marketplace.kernel.clock import system_clock
 from marketplace.webhooks import operations as webhooks
 from sandbox.personas import persona_named, persona_names
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
+from tests.support.servers import Addresses
 
 COMMANDS = ("db", "seed", "token", "config", "webhooks", "ledger", "audit", "periodic", "proxy")
 
 
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with installed(tmp_path_factory.mktemp("installation")) as one:
+def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
+    with installed(tmp_path_factory.mktemp("installation"), addresses) as one:
         one.ok("db", "upgrade")
         one.ok("seed")
         yield one
@@ -34,9 +35,9 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 
 @pytest.fixture
 def database(installation: Installation) -> Iterator[Database]:
-    one = Database(installation.postgres.url, pool_size=1, application_name="tests")
+    one = Database(installation.database_url, pool_size=1, application_name="tests")
     yield one
-    one.engine.dispose()
+    one.close()
 
 
 def fails(done: subprocess.CompletedProcess[str], *said: str, status: int = 1) -> None:
@@ -242,7 +243,7 @@ def receive(database: Database, body: bytes) -> UUID:
 def kill(installation: Installation, inbox_id: UUID) -> None:
     """Have an event be as dead as five failed retries leave it."""
     query(
-        installation.postgres.url,
+        installation.database_url,
         "WITH dead AS (UPDATE webhook_inbox SET status = 'dead', attempts = 6, last_error = 'it failed',"
         " event_type = 'charge.success' WHERE id = %s RETURNING *)"
         " INSERT INTO dead_letter_webhooks (inbox_id, provider, event_type, body, attempts, error, died_at)"
@@ -254,7 +255,7 @@ def kill(installation: Installation, inbox_id: UUID) -> None:
 def charge_for(installation: Installation, order_number: str) -> bytes:
     """Make the event of an unpaid order's payment, with the intent that it is for."""
     [(reference, total)] = query(
-        installation.postgres.url,
+        installation.database_url,
         "WITH o AS (SELECT * FROM orders WHERE number = %s), i AS (INSERT INTO payment_intents"
         " (buyer_id, amount_minor, status) SELECT buyer_id, total_minor, 'pending' FROM o RETURNING *),"
         " a AS (INSERT INTO payment_allocations (intent_id, order_id, amount_minor)"
@@ -277,7 +278,7 @@ def charge_for(installation: Installation, order_number: str) -> bytes:
 
 def test_webhooks_are_replayed_once_after_a_rehearsal(installation: Installation, database: Database) -> None:
     [(number,)] = query(
-        installation.postgres.url,
+        installation.database_url,
         "SELECT number FROM orders WHERE status = 'pending_payment' ORDER BY id LIMIT 1",
     )
     inbox_id = receive(database, charge_for(installation, number))
@@ -291,14 +292,14 @@ def test_webhooks_are_replayed_once_after_a_rehearsal(installation: Installation
         "webhooks", "replay", "--type", "charge.success", "--since", "1h", "--dry-run"
     )
     assert change in rehearsed
-    assert query(installation.postgres.url, status, number, str(inbox_id)) == [("pending_payment", "dead")]
+    assert query(installation.database_url, status, number, str(inbox_id)) == [("pending_payment", "dead")]
 
     assert change in installation.ok("webhooks", "replay", "--id", str(inbox_id))
-    assert query(installation.postgres.url, status, number, str(inbox_id)) == [("paid_escrow", "processed")]
+    assert query(installation.database_url, status, number, str(inbox_id)) == [("paid_escrow", "processed")]
     assert "nothing: it is not dead" in installation.ok("webhooks", "replay", "--id", str(inbox_id))
     assert "books are whole" in installation.ok("ledger", "verify")
     audited = "SELECT count(*) FROM audit_logs WHERE action = 'webhook.replay' AND target_id = %s"
-    assert query(installation.postgres.url, audited, str(inbox_id)) == [(1,)]
+    assert query(installation.database_url, audited, str(inbox_id)) == [(1,)]
 
 
 def test_a_replay_that_fails_again_says_so(installation: Installation, database: Database) -> None:
@@ -334,11 +335,11 @@ def test_replay_wants_to_know_what(installation: Installation) -> None:
 def test_periodic_tasks_are_listed_and_run_as_of_a_time(installation: Installation) -> None:
     assert re.search(r"^expire-checkouts\t", installation.ok("periodic", "list"), re.MULTILINE)
     unpaid = "SELECT count(*) FROM orders WHERE status = 'pending_payment'"
-    [(before,)] = query(installation.postgres.url, unpaid)
+    [(before,)] = query(installation.database_url, unpaid)
     assert before > 0
     assert "expired 0" in installation.ok("periodic", "run", "expire-checkouts")
     assert f"expired {before}" in installation.ok("periodic", "run", "expire-checkouts", "--now", "+40m")
-    assert query(installation.postgres.url, unpaid) == [(0,)]
+    assert query(installation.database_url, unpaid) == [(0,)]
     assert "books are whole" in installation.ok("ledger", "verify")
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from sandbox.personas import PERSONAS
 from tests.support.installation import Installation, installed, query
+from tests.support.servers import Addresses
 
 MANY = 3_600
 # What a run makes must not differ from what another one makes; ids, times and references of orders may.
@@ -31,8 +32,8 @@ CONTENT = {
 
 
 @pytest.fixture(scope="module")
-def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with installed(tmp_path_factory.mktemp("installation")) as installation:
+def seeded(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
+    with installed(tmp_path_factory.mktemp("installation"), addresses) as installation:
         installation.ok("db", "upgrade")
         output = installation.ok("seed")
         assert "Added 300 products and 17 orders" in output
@@ -41,7 +42,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
 
 @pytest.fixture(scope="module")
 def database(seeded: Installation) -> str:
-    return seeded.postgres.url
+    return seeded.database_url
 
 
 def content(url: str) -> dict[str, str]:
@@ -144,7 +145,7 @@ def test_the_gateway_holds_what_the_books_say(seeded: Installation) -> None:
         timeout=10,
     )
     [(clearing,)] = query(
-        seeded.postgres.url,
+        seeded.database_url,
         "SELECT sum(CASE e.direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END)"
         " FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id WHERE a.kind = 'gateway_clearing'",
     )
@@ -193,7 +194,7 @@ def test_many_products_are_spread_over_many_stores(seeded: Installation) -> None
     )
     assert orphans == 0
     same = "SELECT id, title, price_minor, vendor_id, cover_key FROM products ORDER BY id LIMIT 300"
-    assert query(url, same) == query(seeded.postgres.url, same)
+    assert query(url, same) == query(seeded.database_url, same)
 
 
 def test_it_is_refused_where_it_does_not_belong(seeded: Installation, database: str) -> None:

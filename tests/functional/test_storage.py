@@ -9,11 +9,12 @@ from marketplace.infra.settings import Settings, load_settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.storage import IMMUTABLE, S3ObjectStorage
 from tests.support.installation import installed
+from tests.support.servers import Addresses
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with installed(tmp_path_factory.mktemp("installation")) as installation:
+def environment(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[dict[str, str]]:
+    with installed(tmp_path_factory.mktemp("installation"), addresses) as installation:
         yield installation.environment
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg2
 
@@ -16,8 +17,8 @@ from sandbox.servers import (
     OBJECT_STORAGE_PAIRED_PORTS,
     OBJECT_STORAGE_PORTS,
     EmbeddedObjectStorage,
-    EmbeddedPostgres,
 )
+from tests.support.servers import Addresses, create_database, drop_database
 
 PROJECT = Path(__file__).parents[2]
 GATEWAY_KEY = "sk_test_of_these_tests"
@@ -27,19 +28,22 @@ _COMMAND_SECONDS = 120
 
 
 class Installation:
-    """Servers, and the variables that point commands at them."""
+    """Databases and servers of its own, and the variables that point commands at them."""
 
     def __init__(
-        self, postgres: EmbeddedPostgres, storage: EmbeddedObjectStorage, providers: ProvidersServer
+        self, addresses: Addresses, prefix: str, storage: EmbeddedObjectStorage, providers: ProvidersServer
     ) -> None:
-        self.postgres = postgres
+        """This function will describe an installation, whose databases' names begin with a prefix."""
+        self._addresses = addresses
+        self._prefix = prefix
+        self._databases: list[str] = []
         self.storage = storage
         self.providers = providers
+        self.database_url = self.create_database("main")
         self.environment = {
             "ENVIRONMENT": "embedded",
-            "DATABASE_URL": postgres.url,
-            # Nobody is there: what uses the cache must do without it.
-            "REDIS_URL": "redis://127.0.0.1:1/0",
+            "DATABASE_URL": self.database_url,
+            "REDIS_URL": addresses.redis(0),
             "S3_ENDPOINT_URL": storage.url,
             "S3_ACCESS_KEY_ID": storage.access_key_id,
             "S3_SECRET_ACCESS_KEY": storage.secret_access_key,
@@ -63,9 +67,14 @@ class Installation:
         return done.stdout
 
     def create_database(self, name: str) -> str:
-        """Create a database, empty, and give its address."""
-        query(self.postgres.url, f'CREATE DATABASE "{name}"')
-        return self.postgres.url_of(name)
+        """Create a database without tables, and give its address."""
+        self._databases.append(f"{self._prefix}_{name}")
+        return create_database(self._addresses, self._databases[-1], template="template1")
+
+    def drop_databases(self) -> None:
+        """Remove all databases that were created."""
+        for name in self._databases:
+            drop_database(self._addresses, name)
 
 
 def marketplace(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -95,38 +104,29 @@ def query(url: str, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def installed(directory: Path) -> Iterator[Installation]:
-    """Start the servers, their database empty."""
+def installed(directory: Path, addresses: Addresses) -> Iterator[Installation]:
+    """Start object storage and the sandbox providers, beside the servers that all tests share."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    names = ("database", *OBJECT_STORAGE_PORTS)
     reservation = reserve_ports(
-        names, first=20_000 + 1_000 * worker, remembered={}, paired=OBJECT_STORAGE_PAIRED_PORTS
+        OBJECT_STORAGE_PORTS, first=20_000 + 1_000 * worker, remembered={}, paired=OBJECT_STORAGE_PAIRED_PORTS
     )
     reservation.close()
-    ports = reservation.ports
-    postgres = EmbeddedPostgres(
-        directory / "postgresql", ports["database"], password=_PASSWORD, durable=False
-    )
     storage = EmbeddedObjectStorage(
-        directory / "objects",
-        {name: ports[name] for name in OBJECT_STORAGE_PORTS},
-        access_key_id="key",
-        secret_access_key=_PASSWORD,
+        directory / "objects", reservation.ports, access_key_id="key", secret_access_key=_PASSWORD
+    )
+    providers = ProvidersServer(
+        "127.0.0.1",
+        0,
+        directory / "providers",
+        secret_key=GATEWAY_KEY,
+        # Webhooks go nowhere: nothing listens there.
+        webhook_url="http://127.0.0.1:1/hook",
+        public_base_url="http://127.0.0.1:1",
     )
     with ExitStack() as stack:
-        for server in (storage, postgres):
-            stack.callback(server.stop)
-            server.launch()
-        providers = ProvidersServer(
-            "127.0.0.1",
-            0,
-            directory / "providers",
-            secret_key=GATEWAY_KEY,
-            # Webhooks go nowhere: nothing listens there.
-            webhook_url="http://127.0.0.1:1/hook",
-            public_base_url="http://127.0.0.1:1",
-        )
         stack.enter_context(providers)
-        for server in (storage, postgres):
-            server.wait_ready()
-        yield Installation(postgres, storage, providers)
+        stack.callback(storage.stop)
+        storage.start()
+        installation = Installation(addresses, f"installation_{uuid4().hex[:8]}", storage, providers)
+        stack.callback(installation.drop_databases)
+        yield installation

@@ -1,0 +1,110 @@
+"""Migrations: they make what the models say, each can be taken back, and going down and up loses nothing."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import alembic.command
+import pytest
+from alembic.script import ScriptDirectory
+
+from commands.db import alembic_config, current_revision, differences, head
+from marketplace.models import metadata
+from tests.support.installation import query
+from tests.support.servers import Addresses, create_database, drop_database
+
+# Everything of ours that a schema consists of, as the server itself describes it.
+SCHEMA = {
+    "columns": "SELECT table_name, column_name, data_type, is_nullable, column_default, generation_expression,"
+    " col_description(format('%I', table_name)::regclass, ordinal_position::int)"
+    " FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'"
+    " ORDER BY table_name, ordinal_position",
+    "indexes": "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
+    " ORDER BY 1",
+    "constraints": "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+    " WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text <> 'alembic_version'"
+    " ORDER BY 1, 2",
+    "functions": "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1",
+    "triggers": "SELECT tgrelid::regclass::text, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal"
+    " ORDER BY 1, 2",
+    "sequences": "SELECT sequencename, start_value FROM pg_sequences WHERE schemaname = 'public' ORDER BY 1",
+    "types": "SELECT typname FROM pg_type WHERE typnamespace = 'public'::regnamespace AND typtype IN ('e', 'd')",
+    "roles": "SELECT role, permissions FROM admin_roles ORDER BY 1",
+    "settings": "SELECT key, value::text FROM platform_settings ORDER BY 1",
+    "accounts": "SELECT id, kind, normal_side FROM ledger_accounts ORDER BY 2",
+}
+DATA = frozenset({"roles", "settings", "accounts"})
+
+
+@pytest.fixture
+def empty(addresses: Addresses) -> Iterator[str]:
+    name = f"migrations_{uuid4().hex[:8]}"
+    yield create_database(addresses, name, template="template1")
+    drop_database(addresses, name)
+
+
+def schema(url: str, *, without: frozenset[str] = frozenset()) -> dict[str, list[tuple[Any, ...]]]:
+    return {part: query(url, sql) for part, sql in SCHEMA.items() if part not in without}
+
+
+def test_there_is_one_line_of_revisions() -> None:
+    scripts = ScriptDirectory.from_config(alembic_config(""))
+    revisions = [script.revision for script in scripts.walk_revisions()]
+    assert revisions == sorted(revisions, reverse=True)
+    assert scripts.get_heads() == [head()] == revisions[:1]
+    assert all(script.doc for script in scripts.walk_revisions())
+
+
+def test_models_and_migrations_agree(empty: str) -> None:
+    assert current_revision(empty) is None
+    assert len(differences(empty)) >= len(metadata.tables)  # the comparison sees what is missing
+    alembic.command.upgrade(alembic_config(empty), "head")
+    assert current_revision(empty) == head()
+    assert differences(empty) == []
+
+
+@pytest.mark.parametrize(
+    ("drift", "told"),
+    [
+        ("ALTER TABLE products ADD COLUMN extra text", "remove column: products extra"),
+        ("ALTER TABLE orders ALTER note SET NOT NULL", "modify nullable of orders.note"),
+        ("ALTER TABLE orders ALTER total_minor TYPE int", "modify type of orders.total_minor"),
+        ("ALTER TABLE products ALTER reserved SET DEFAULT 7", "modify default of products.reserved"),
+        ("ALTER TABLE hubs DROP CONSTRAINT fk_hubs_campus_id", "add fk: fk_hubs_campus_id"),
+        ("CREATE TABLE stray (id int)", "remove table: stray"),
+    ],
+)
+def test_a_drift_is_told(addresses: Addresses, drift: str, told: str) -> None:
+    name = f"drift_{uuid4().hex[:8]}"
+    url = create_database(addresses, name)
+    try:
+        query(url, drift)
+        [line] = differences(url)
+        assert line.startswith(told)
+    finally:
+        drop_database(addresses, name)
+
+
+def test_down_to_nothing_and_up_again_gives_the_same(empty: str) -> None:
+    config = alembic_config(empty)
+    alembic.command.upgrade(config, "head")
+    first = schema(empty)
+    assert all(first[part] for part in SCHEMA if part != "types")
+    alembic.command.downgrade(config, "base")
+    assert schema(empty, without=DATA) == {part: [] for part in SCHEMA if part not in DATA}
+    alembic.command.upgrade(config, "head")
+    assert schema(empty) == first
+    assert differences(empty) == []
+
+
+def test_each_revision_can_be_taken_back(empty: str) -> None:
+    config = alembic_config(empty)
+    scripts = list(ScriptDirectory.from_config(config).walk_revisions())
+    for script in reversed(scripts):
+        before = schema(empty, without=DATA)
+        alembic.command.upgrade(config, script.revision)
+        after = schema(empty, without=DATA)
+        alembic.command.downgrade(config, "-1")
+        assert schema(empty, without=DATA) == before, script.revision
+        alembic.command.upgrade(config, script.revision)
+        assert schema(empty, without=DATA) == after, script.revision
