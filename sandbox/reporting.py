@@ -64,7 +64,7 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
     where = [
         ("API", f"{base}/api"),
         ("Documentation", f"{base}/docs"),
-        ("Staff pages", f"{base}/admin"),
+        ("Staff pages", f"{base}/admin (come with the back office; 404 until then)"),
         ("Payment gateway", _whose(variables["GATEWAY_URL"], sandbox=configuration.sandbox_gateway)),
         ("Identity provider", _whose(variables["IDENTITY_ISSUER"], sandbox=configuration.sandbox_identity)),
         ("Logs", str(configuration.layout.logs)),

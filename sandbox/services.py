@@ -15,7 +15,6 @@ from sandbox.servers import (
     Server,
 )
 
-QUEUES = ("notifications", "webhooks", "escrow-reconciliation", "ai-moderation")
 # A stop stays short for the one who pressed Ctrl-C; a request that takes longer is repeated by its sender.
 _WEB_GRACEFUL_SECONDS = "8"
 # One process upgrades and fills the database, since each start of Python costs as much as the work itself.

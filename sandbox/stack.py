@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from marketplace.kernel import queues
 from sandbox.configuration import (
     PROJECT,
     Configuration,
@@ -29,7 +30,7 @@ from sandbox.ports import NoFreePortError, PortReservation, port_fault
 from sandbox.process import ProcessFailedError, wait_until
 from sandbox.reporting import Console, banner
 from sandbox.servers import http_status
-from sandbox.services import QUEUES, Services
+from sandbox.services import Services
 from sandbox.signals import StopRequestedError, StopSignals
 from sandbox.supervisor import Supervisor
 
@@ -163,7 +164,7 @@ def _start(
     _prepare(configuration, services, console, signals=signals)
     reservation.release("web", "waiting")
     with console.timed("application", "web processes, workers and proxy answer"):
-        for process in (services.web(), services.waiting(), *map(services.worker, QUEUES)):
+        for process in (services.web(), services.waiting(), *map(services.worker, queues.NAMES)):
             supervisor.add_service(process)
         supervisor.add_service(services.proxy().prepare())
         supervisor.wait_for(

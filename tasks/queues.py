@@ -9,12 +9,6 @@ from huey.registry import Message
 from huey.serializer import Serializer
 from redis import ConnectionPool
 
-NOTIFICATIONS = "notifications"
-WEBHOOKS = "webhooks"
-ESCROW_RECONCILIATION = "escrow-reconciliation"
-AI_MODERATION = "ai-moderation"
-NAMES = (NOTIFICATIONS, WEBHOOKS, ESCROW_RECONCILIATION, AI_MODERATION)
-
 _CONNECT_TIMEOUT_SECONDS = 0.25
 # A worker waits a second for a message, so an answer may take longer than that.
 _ANSWER_TIMEOUT_SECONDS = 3.0
@@ -40,7 +34,7 @@ class JsonSerializer(Serializer):  # type: ignore[misc]
 def make_queue(name: str, redis_url: str) -> RedisHuey:
     """This function will make a queue; nothing is connected to until it is used.
 
-    :param name: one of NAMES
+    :param name: one of ``marketplace.kernel.queues.NAMES``
     :param redis_url: the server that holds it
     """
     pool = ConnectionPool.from_url(

@@ -17,10 +17,11 @@ from huey import RedisHuey
 
 from marketplace.infra import nudges, outbox
 from marketplace.infra.outbox import Handler
+from marketplace.kernel import queues
 from marketplace.services import Services
 from marketplace.webhooks import operations as webhooks
-from tasks import queues
 from tasks.catalog import HANDLERS as CATALOG_HANDLERS
+from tasks.queues import make_queue
 
 _log = structlog.get_logger(__name__)
 
@@ -35,7 +36,7 @@ class Relay:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.queues: dict[str, RedisHuey] = {
-            name: queues.make_queue(name, services.settings.redis_url) for name in queues.NAMES
+            name: make_queue(name, services.settings.redis_url) for name in queues.NAMES
         }
         self._run = {name: queue.task(name="run_row")(self.run_row) for name, queue in self.queues.items()}
         self._down_until = 0.0

@@ -9,10 +9,10 @@ import structlog
 from huey import crontab
 
 from marketplace.idempotency import operations as idempotency
+from marketplace.kernel import queues
 from marketplace.ledger import queries as ledger
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.services import Services
-from tasks import queues
 from tasks.relay import Relay
 
 _log = structlog.get_logger(__name__)

@@ -4,8 +4,9 @@ import sys
 
 from marketplace.infra.logs import configure_error_tracking, configure_logging
 from marketplace.infra.settings import SettingsError, load_settings
+from marketplace.kernel import queues
 from marketplace.services import Services
-from tasks import queues, sweeps
+from tasks import sweeps
 from tasks.relay import Relay, connect_nudges
 
 _THREADS = 2

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 from blueprints.http import auth, bodies, caching, idempotency, limits, paging
 from blueprints.http.contract import Access, Contract, Group, Idempotency, RouteLimit, Shared
 from blueprints.http.envelope import JSON_TYPE, dump, envelope, envelope_schema, inside
-from blueprints.http.tracing import Exchange, client_address, exchange
+from blueprints.http.tracing import Exchange, exchange
 from marketplace.idempotency import operations as keys
 from marketplace.idempotency.operations import Claim, StoredAnswer
 from marketplace.identity.queries import Caller
@@ -79,11 +79,6 @@ class Context:
         if self._page is None:
             raise RuntimeError("the route's query is not paged")
         return self._page
-
-    @property
-    def client_address(self) -> str:
-        """This function will give the client's address."""
-        return client_address()
 
     def transaction(self) -> AbstractContextManager[Session]:
         """This function will open one of the transactions of a phased route."""

@@ -4,7 +4,7 @@ import ipaddress
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import structlog
@@ -105,8 +105,3 @@ def begin(app: Flask, services: Services) -> None:
     @app.teardown_request
     def forget(_error: BaseException | None) -> None:
         structlog.contextvars.clear_contextvars()
-
-
-def log_context() -> dict[str, Any]:
-    """This function will give the fields that the current request's log lines carry."""
-    return structlog.contextvars.get_contextvars()

@@ -4,7 +4,8 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from blueprints.http.fields import Choice, Minor, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.addresses import AddressFields
+from blueprints.http.fields import Choice, Line, Minor, Moment, Schema, Text, Uuid, Whole
 from blueprints.http.paging import CursorQuery
 from marketplace.orders import states
 from marketplace.orders.placing import MAX_LINES
@@ -19,17 +20,10 @@ class OrderItemWish(Schema):
     quantity = Whole(low=1, high=1000, required=True)
 
 
-class ShippingAddress(Schema):
+class ShippingAddress(AddressFields):
     """An address that is used once."""
 
-    label = Text(most=60)
-    hostel = Text(most=120, required=True)
-    hall = Text(most=120)
-    room_number = Text(most=40)
-    latitude = fields.Float(validate=validate.Range(-90, 90))
-    longitude = fields.Float(validate=validate.Range(-180, 180))
-    instructions = Text(most=500)
-    phone = Text(most=20)
+    hostel = Line(most=120, required=True)
 
 
 class PlaceOrder(Schema):

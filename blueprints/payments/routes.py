@@ -20,6 +20,7 @@ from blueprints.payments.schemas import (
     Verify,
 )
 from marketplace.infra import nudges
+from marketplace.kernel import queues
 from marketplace.kernel.errors import MarketplaceError, UnauthorizedError, ValidationError
 from marketplace.payments import operations
 from marketplace.payments.operations import Target
@@ -103,7 +104,7 @@ def webhook(ctx: Context) -> Response:
     if not signature_matches(secret=settings.gateway_secret_key, body=body, signature=signature):
         raise UnauthorizedError("The signature is missing or is not that of this body.")
     inbox_id = receive(ctx.session, provider="gateway", body=body, now=ctx.now)
-    nudges.nudge("webhooks", nudges.INBOX, inbox_id)
+    nudges.nudge(queues.WEBHOOKS, nudges.INBOX, inbox_id)
     return Response(b'{"received":true}', content_type=JSON_TYPE)
 
 

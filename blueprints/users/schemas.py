@@ -1,18 +1,15 @@
 """What people change of their own account, and how they see it."""
 
-from typing import Any
+from marshmallow import fields
 
-from marshmallow import ValidationError, fields, validates_schema
-
+from blueprints.http.addresses import AddressFields
 from blueprints.http.fields import (
     Address,
-    Degrees,
     Flag,
     Line,
     Moment,
     Phone,
     Schema,
-    Text,
     Uuid,
 )
 
@@ -56,37 +53,17 @@ class Me(Schema):
     updated_at = Moment(required=True)
 
 
-class AddressFields(Schema):
-    """What an address is made of."""
-
-    label = Line(most=60, allow_none=True)
-    hostel = Line(most=120)
-    hall = Line(most=120, allow_none=True)
-    room_number = Line(most=40, allow_none=True)
-    latitude = Degrees(most=90, allow_none=True)
-    longitude = Degrees(most=180, allow_none=True)
-    instructions = Text(most=500, allow_none=True)
-    phone = Phone(allow_none=True)
-    is_default = Flag()
-
-    @validates_schema
-    def check_coordinates(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse half a position."""
-        given = [data.get(name) is not None for name in ("latitude", "longitude")]
-        if any(given) and not all(given):
-            raise ValidationError(
-                "Send latitude and longitude together.", "longitude" if given[0] else "latitude"
-            )
-
-
 class AddAddress(AddressFields):
     """A new delivery address."""
 
     hostel = Line(most=120, required=True)
+    is_default = Flag()
 
 
 class UpdateAddress(AddressFields):
     """Changes to an address; what is left out stays as it is."""
+
+    is_default = Flag()
 
 
 class AddressView(Schema):

@@ -15,6 +15,7 @@ from marketplace.identity.queries import Caller
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
+from marketplace.kernel import queues
 from marketplace.kernel.errors import (
     ConflictError,
     ForbiddenError,
@@ -25,7 +26,6 @@ from marketplace.kernel.errors import (
 from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.queries import Store
 
-SCREENING_QUEUE = "ai-moderation"
 SCREENING_TOPIC = "product.screen"
 
 _NOT_SCREENED = frozenset({"quantity"})
@@ -270,7 +270,7 @@ def _move(session: Session, product: Product, *, wanted: str | None, material: b
 def _enqueue_screening(session: Session, product: Product, *, now: datetime) -> None:
     outbox.enqueue(
         session,
-        queue=SCREENING_QUEUE,
+        queue=queues.AI_MODERATION,
         topic=SCREENING_TOPIC,
         payload={"productId": str(product.id)},
         due_at=now,

@@ -171,7 +171,7 @@ class Database:
         self._reading_engine.dispose()
 
     def dispose(self) -> None:
-        """This function will close all idle connections; a forked process calls it before its first query."""
+        """This function will forget the connections of the process that this one was forked from."""
         self.engine.dispose(close=False)
         self._reading_engine.dispose(close=False)
 

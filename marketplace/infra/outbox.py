@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import structlog
 from sqlalchemy import Index, event, insert, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -34,10 +35,12 @@ class OutboxEvent(Base):
     failed_at: Mapped[datetime | None] = mapped_column(comment="Given up after the last try")
 
 
-# A handler that fails is tried again, ever later, for about two days in all.
-MAX_TRIES = 12
-_FIRST_DELAY = timedelta(seconds=5)
+# A handler that fails is tried again after 10 s, 20 s, 40 s and so on: for about a day in all.
+MAX_TRIES = 14
+_FIRST_DELAY = timedelta(seconds=10)
 _LONGEST_DELAY = timedelta(hours=12)
+
+_log = structlog.get_logger(__name__)
 
 Handler = Callable[[Session, dict[str, Any], datetime], None]
 
@@ -132,7 +135,10 @@ def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime)
         longest=_LONGEST_DELAY,
         most=MAX_TRIES,
     )
-    if row is None or row["failed_at"] is not None:
+    if row is None:
+        return None
+    if row["failed_at"] is not None:
+        _log.error("outbox event given up", severity="SEV-2", eventId=str(event_id), topic=row["topic"])
         return None
     due_at: datetime = row["due_at"]
     return due_at

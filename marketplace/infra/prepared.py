@@ -1,6 +1,6 @@
 """Statements that the server plans once for a connection, for reads so hot that planning is what they cost."""
 
-import itertools
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +11,6 @@ from sqlalchemy.sql.elements import ClauseElement
 from marketplace.infra.db import Statement, driver_cursor
 
 _PREPARED = "prepared_statements"  # in a driver connection's info: the names that it knows
-_numbers = itertools.count(1)
 
 
 class Prepared(Statement):
@@ -28,9 +27,10 @@ class Prepared(Statement):
         :param clause: a Core statement; a ``bindparam`` without a value is given at each execution
         """
         super().__init__(clause)
-        self._name = f"s{next(_numbers)}"
         markers = _Markers({name: _literal(value) for name, value in self._constants.items()})
         body = self.sql % markers
+        # Of what it says, so that a name means the same on every connection of every process.
+        self._name = f"s_{hashlib.blake2b(body.encode(), digest_size=12).hexdigest()}"
         self._prepare = f"PREPARE {self._name} AS {body}".replace("%", "%%")
         given = ", ".join(f"%({name})s" for name in markers.given)
         self._call = f"EXECUTE {self._name} ({given})" if given else f"EXECUTE {self._name}"

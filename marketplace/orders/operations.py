@@ -1,5 +1,7 @@
 """What happens to an order once it is placed."""
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar
 from uuid import UUID
@@ -140,9 +142,10 @@ def mark_paid(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """This function will move a locked order to paid, hold its escrow and take its stock out for good.
+    """This function will move a locked order to paid and hold its escrow.
 
-    The ledger's transaction is the payments area's, which calls this in the same database transaction.
+    The ledger's transaction is the payments area's, which calls this in the same database transaction, and
+    ``consume_stock`` when it is through with all orders of the payment.
 
     :param reference: the payment's
     :param channel: how it was paid: card, bank_transfer, ussd, ...
@@ -163,7 +166,17 @@ def mark_paid(
             "payment_channel": channel,
         },
     )
-    stock.consume(session, quantities=quantities_of(session, order_id=order.id))
+
+
+def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:
+    """This function will take the stock of orders that were just paid out for good, all of it at once.
+
+    Products are locked by id over all the orders together, so that two payments can't deadlock.
+    """
+    quantities: Counter[UUID] = Counter()
+    for order in paid:
+        quantities.update(quantities_of(session, order_id=order.id))
+    stock.consume(session, quantities=quantities)
 
 
 def release_on_pin(

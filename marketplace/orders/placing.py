@@ -14,6 +14,7 @@ from marketplace.cart import operations as cart_operations
 from marketplace.cart import queries as cart_queries
 from marketplace.catalog import stock, tags
 from marketplace.catalog.stock import LockedProduct
+from marketplace.identity import operations as identity_operations
 from marketplace.identity import queries as identity_queries
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import drop_cached
@@ -29,8 +30,6 @@ PAYABLE_FOR = timedelta(minutes=30)
 MAX_UNPAID_ORDERS = 5
 MAX_LINES = 50
 
-# Two orders of one buyer at once would each count the other out of the limit.
-_LOCK_BUYER = Statement(text("SELECT id FROM profiles WHERE id = :buyer_id FOR NO KEY UPDATE"))
 _COUNT_UNPAID = Statement(
     text("SELECT count(*) AS unpaid FROM orders WHERE buyer_id = :buyer_id AND status = 'pending_payment'")
 )
@@ -129,7 +128,8 @@ def place_order(
     :raises OutOfStockError: there is less than wished for
     :raises PriceChangedError: the total differs from the expected one
     """
-    _LOCK_BUYER.run(session, buyer_id=buyer.id)
+    # Two orders of one buyer at once would each count the other out of the limit.
+    identity_operations.lock_profile(session, user_id=buyer.id)
     if _COUNT_UNPAID.one(session, buyer_id=buyer.id)["unpaid"] >= MAX_UNPAID_ORDERS:
         raise TooManyUnpaidOrdersError(
             f"{MAX_UNPAID_ORDERS} orders wait for payment: pay or cancel one first."

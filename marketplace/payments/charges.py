@@ -183,6 +183,7 @@ def _pay(
             actor=GATEWAY,
             now=now,
         )
+    orders.consume_stock(session, paid=locked)
     _SUCCEED.run(
         session,
         intent_id=intent.id,

@@ -13,6 +13,7 @@ from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailab
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments import operations as payments
 from marketplace.payments import states
 from marketplace.payments.charges import apply_charge
 from marketplace.providers.gateway import Charge, PaymentGateway
@@ -40,33 +41,16 @@ _DUE = Statement(
         """
     )
 )
-_ABANDON_INTENTS = Statement(
+# A payment is over when none of its orders waits for it any more: they expired, or were cancelled. Its page may
+# still be open at the gateway; should it be paid after all, the charge is held back.
+_OVER = Statement(
     text(
         """
-        WITH given_up AS (
-            UPDATE payment_allocations SET live = false WHERE order_id = :order_id AND live RETURNING intent_id
-        )
-        UPDATE payment_intents i SET status = :status, updated_at = :now
-        FROM given_up WHERE i.id = given_up.intent_id AND i.status IN ('initialized', 'pending', 'failed')
-            AND NOT EXISTS (SELECT FROM payment_allocations a JOIN orders o ON o.id = a.order_id
-                WHERE a.intent_id = i.id AND a.order_id <> :order_id AND o.status = 'pending_payment')
-        """
-    )
-)
-
-
-# A cancelled order's page may still be open at the gateway; should it be paid, the charge is held back.
-_ABANDON_ORPHANS = Statement(
-    text(
-        """
-        WITH orphans AS (
-            UPDATE payment_allocations a SET live = false FROM orders o
-            WHERE o.id = a.order_id AND a.live AND o.status IN ('cancelled', 'expired') RETURNING a.intent_id
-        )
-        UPDATE payment_intents i SET status = :status, updated_at = :now
-        FROM orphans WHERE i.id = orphans.intent_id AND i.status IN ('initialized', 'pending', 'failed')
-            AND NOT EXISTS (SELECT FROM payment_allocations a JOIN orders o ON o.id = a.order_id
-                WHERE a.intent_id = i.id AND o.status = 'pending_payment')
+        SELECT i.id FROM payment_intents i
+        WHERE i.status IN ('initialized', 'pending') AND NOT EXISTS (
+            SELECT FROM payment_allocations a JOIN orders o ON o.id = a.order_id
+            WHERE a.intent_id = i.id AND o.status = 'pending_payment')
+        ORDER BY i.id LIMIT :most
         """
     )
 )
@@ -96,7 +80,7 @@ def sweep_abandoned_checkouts(
     :param now: orders whose time was over by then are due
     :return: what was done
     """
-    done = Sweep(abandoned=database.in_transaction(_abandon_orphans, now))
+    done = Sweep()
     after = (datetime.min.replace(tzinfo=now.tzinfo), UUID(int=0))
     for _ in range(_MAX_BATCHES):
         with database.reading() as session:
@@ -110,13 +94,18 @@ def sweep_abandoned_checkouts(
                 _log.exception("abandoned checkout not decided", orderId=str(row["id"]))
                 done.failed += 1
         if len(due) < _BATCH:
-            return done
+            break
         after = (due[-1]["expires_at"], due[-1]["id"])
+    _abandon_payments(database, done, now)
     return done
 
 
-def _abandon_orphans(session: Session, now: datetime) -> int:
-    return _ABANDON_ORPHANS.run(session, status=states.ABANDONED, now=now)
+def _abandon_payments(database: Database, done: Sweep, now: datetime) -> None:
+    with database.reading() as session:
+        over = _OVER.all(session, most=_BATCH * _MAX_BATCHES)
+    for row in over:
+        database.in_transaction(payments.abandon, intent_id=row["id"], now=now)
+        done.abandoned += 1
 
 
 def _decide(
@@ -157,5 +146,4 @@ def _expire(session: Session, order_id: UUID, now: datetime) -> bool:
     if order.status != order_states.PENDING_PAYMENT or order.payment_status == states.QUARANTINED:
         return False
     orders.expire(session, order=order, actor=SYSTEM, now=now)
-    _ABANDON_INTENTS.run(session, order_id=order_id, status=states.ABANDONED, now=now)
     return True

@@ -20,6 +20,7 @@ class PaymentIntent(Base):
             name="status",
         ),
         CheckConstraint("amount_minor > 0", name="amount_positive"),
+        Index("ix_payment_intents_open", "id", postgresql_where=text("status IN ('initialized', 'pending')")),
         CheckConstraint("reference ~ '^checkout-[0-9a-f]{32}$'", name="reference"),
     )
 

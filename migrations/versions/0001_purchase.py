@@ -411,6 +411,13 @@ def upgrade() -> None:
         sa.UniqueConstraint("reference", name=op.f("uq_payment_intents_reference")),
     )
     op.create_index(op.f("ix_payment_intents_buyer_id"), "payment_intents", ["buyer_id"], unique=False)
+    op.create_index(
+        "ix_payment_intents_open",
+        "payment_intents",
+        ["id"],
+        unique=False,
+        postgresql_where=sa.text("status IN ('initialized', 'pending')"),
+    )
     op.create_table(
         "vendor_profiles",
         sa.Column("id", sa.Uuid(), server_default=sa.text("uuidv7()"), nullable=False),
@@ -832,6 +839,11 @@ def downgrade() -> None:
     op.drop_table("orders")
     op.drop_index(op.f("ix_vendor_profiles_campus_id"), table_name="vendor_profiles")
     op.drop_table("vendor_profiles")
+    op.drop_index(
+        "ix_payment_intents_open",
+        table_name="payment_intents",
+        postgresql_where=sa.text("status IN ('initialized', 'pending')"),
+    )
     op.drop_index(op.f("ix_payment_intents_buyer_id"), table_name="payment_intents")
     op.drop_table("payment_intents")
     op.drop_index(op.f("ix_images_owner_id"), table_name="images")

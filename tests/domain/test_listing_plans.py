@@ -57,7 +57,7 @@ def shelves(services: Any) -> Iterator[Shelves]:
         campuses = [market.campus_id, other_campus]
         values = {"vendor": store.id, "campuses": campuses, "categories": leaves, "rows": ROWS}
         session.execute(_FILL, values)
-        session.execute(text("ANALYZE products"))
+        session.execute(text("ANALYZE products, vendor_profiles, categories, campuses"))
         yield Shelves(session, market.campus_id, parent, leaves[3])
         session.rollback()
 

@@ -17,10 +17,10 @@ import psycopg2
 import pytest
 import requests
 
+from marketplace.kernel import queues
 from sandbox.lock import is_locked, lock_holders
 from sandbox.ports import is_free, reserve_ports
 from sandbox.process import wait_until
-from sandbox.services import QUEUES
 
 PROJECT = Path(__file__).parents[2]
 # The stack needs the whole application: these tests run from the commit on that completes it.
@@ -146,7 +146,13 @@ def test_it_is_ready_when_it_says_so_and_tells_how_to_begin(running: Stack) -> N
     assert "marketplace token buyer" in text
     answered = ask(running, "status")
     assert (answered.returncode, "is ready" in answered.stdout) == (0, True)
-    expected_services = {"web", "waiting", "proxy", "providers", *(f"worker-{queue}" for queue in QUEUES)}
+    expected_services = {
+        "web",
+        "waiting",
+        "proxy",
+        "providers",
+        *(f"worker-{queue}" for queue in queues.NAMES),
+    }
     assert expected_services <= set(running.services())
 
 

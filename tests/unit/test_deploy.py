@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from marketplace.kernel import queues
 from sandbox.servers.base import script_path
-from sandbox.services import QUEUES
 
 PROJECT = Path(__file__).parents[2]
 KUBERNETES = PROJECT / "deploy" / "kubernetes"
@@ -38,7 +38,7 @@ def containers() -> dict[str, dict[str, Any]]:
 
 def test_every_queue_has_a_worker_everywhere() -> None:
     [compose] = documents(PROJECT / "compose.yaml")
-    for queue in QUEUES:
+    for queue in queues.NAMES:
         command = ["python", "-m", "tasks.worker", queue]
         assert compose["services"][f"worker-{queue}"]["command"] == command
         assert containers()[f"worker-{queue}"]["command"] == command
@@ -55,7 +55,7 @@ def test_kubernetes_applies_every_file_and_asks_the_web_processes_for_their_heal
 
 
 def test_no_container_may_gain_privileges() -> None:
-    assert len(containers()) == 4 + len(QUEUES)
+    assert len(containers()) == 4 + len(queues.NAMES)
     for container in containers().values():
         security = container["securityContext"]
         assert security["allowPrivilegeEscalation"] is False
