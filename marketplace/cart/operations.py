@@ -13,19 +13,19 @@ from marketplace.identity import operations as identity_operations
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import InvalidParam, ValidationError
+from marketplace.vendors.queries import OPEN_SQL
 
 MAX_LINES = 50
 MAX_QUANTITY = 1_000
 
 _WANTED = Statement(
     text(
-        """
+        f"""
         SELECT p.id, p.campus_id, p.price_minor, v.user_id,
-            p.status = 'published' AND v.status = 'active'
-                AND NOT (v.on_vacation AND coalesce(v.vacation_until > :now, true)) AS offered
+            p.status = 'published' AND {OPEN_SQL} AS offered
         FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
         WHERE p.id = ANY(:ids)
-        """
+        """  # noqa: S608 - our own text
     )
 )
 _REMOVE_OTHERS = Statement(

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
+from marketplace.vendors.queries import OPEN_SQL
 
 OUT_OF_STOCK = "out_of_stock"
 INSUFFICIENT_STOCK = "insufficient_stock"
@@ -19,18 +20,17 @@ PROBLEMS = (NOT_AVAILABLE, OUT_OF_STOCK, INSUFFICIENT_STOCK, PRICE_CHANGED)
 
 _LINES = Statement(
     text(
-        """
+        f"""
         SELECT c.product_id, c.quantity, c.price_minor_seen, p.title, p.price_minor, p.condition, p.cover_key,
             p.campus_id, p.available, v.id AS vendor_id, v.display_name, v.slug, v.verified, v.rating_sum,
             v.rating_count,
-            p.status = 'published' AND v.status = 'active'
-                AND NOT (v.on_vacation AND coalesce(v.vacation_until > :now, true)) AS offered
+            p.status = 'published' AND {OPEN_SQL} AS offered
         FROM cart_items c
             JOIN products p ON p.id = c.product_id
             JOIN vendor_profiles v ON v.id = p.vendor_id
         WHERE c.user_id = :user_id
         ORDER BY c.position, c.product_id
-        """
+        """  # noqa: S608 - our own text
     )
 )
 _FOR_ORDER = Statement(

@@ -17,7 +17,7 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import OPEN
+from marketplace.vendors.queries import OPEN, OPEN_SQL
 
 RELATED = 8
 _MANAGES_PRODUCTS = "canManageProducts"
@@ -48,19 +48,18 @@ _DETAIL = Prepared(
 
 _CATEGORIES = Statement(
     text(
-        """
+        f"""
         SELECT CAST(c.id AS text) AS id, CAST(c.parent_id AS text) AS parent_id, c.name, c.slug,
             coalesce(n.listings, 0) AS listings
         FROM categories c
             LEFT JOIN (
                 SELECT p.category_id, count(*) AS listings
                 FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
-                WHERE p.status = 'published' AND v.status = 'active'
-                    AND NOT (v.on_vacation AND coalesce(v.vacation_until > :now, true))
+                WHERE p.status = 'published' AND {OPEN_SQL}
                 GROUP BY p.category_id
             ) n ON n.category_id = c.id
         ORDER BY c.position, c.name, c.id
-        """
+        """  # noqa: S608 - our own text
     )
 )
 

@@ -19,6 +19,7 @@ from marketplace.ledger.operations import Posting, post
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
+from marketplace.payments import states as intent_states
 from marketplace.payments.models import QuarantinedCharge
 from marketplace.providers.gateway import Charge
 
@@ -45,7 +46,7 @@ _QUARANTINED = Statement(text("SELECT id FROM quarantined_charges WHERE gateway_
 _SUCCEED = Statement(
     text(
         """
-        UPDATE payment_intents SET status = 'succeeded', gateway_charge_id = :charge_id, channel = :channel,
+        UPDATE payment_intents SET status = :status, gateway_charge_id = :charge_id, channel = :channel,
             settled_at = :settled_at, updated_at = :now WHERE id = :intent_id
         """
     )
@@ -54,10 +55,9 @@ _MARK_QUARANTINED = Statement(
     text(
         """
         WITH intent AS (
-            UPDATE payment_intents SET status = 'quarantined', updated_at = :now
-            WHERE id = :intent_id AND status <> 'succeeded'
+            UPDATE payment_intents SET status = :status, updated_at = :now WHERE id = :intent_id
         )
-        UPDATE orders SET payment_status = 'quarantined', payment_reference = :reference, updated_at = :now
+        UPDATE orders SET payment_status = :status, payment_reference = :reference, updated_at = :now
         WHERE id = ANY(:order_ids) AND status = 'pending_payment'
         """
     )
@@ -145,7 +145,7 @@ def _reason_to_quarantine(
     if charge.currency != CURRENCY:
         return "currency"
     unpayable = [order for order in locked if order.status != states.PENDING_PAYMENT]
-    if intent.status == "succeeded" or any(
+    if intent.status == intent_states.SUCCEEDED or any(
         order.status not in (states.CANCELLED, states.EXPIRED) for order in unpayable
     ):
         return "already_paid"
@@ -187,6 +187,7 @@ def _pay(
     _SUCCEED.run(
         session,
         intent_id=intent.id,
+        status=intent_states.INTENT.target(intent.status, "settle"),
         charge_id=charge.id,
         channel=charge.channel,
         settled_at=charge.paid_at or now,
@@ -242,10 +243,12 @@ def _quarantine(
         details=Json(_details(intent, locked)),
         created_at=now,
     )
-    if reason in ("amount_below_total", "currency"):
+    # A payment that succeeded stays so, whatever else comes for it.
+    if reason in ("amount_below_total", "currency") and intent.status != intent_states.SUCCEEDED:
         _MARK_QUARANTINED.run(
             session,
             intent_id=intent.id,
+            status=intent_states.INTENT.target(intent.status, "quarantine"),
             reference=intent.reference,
             order_ids=[order.id for order in locked],
             now=now,

@@ -11,6 +11,8 @@ from marketplace.infra.db import Statement
 from marketplace.vendors.models import VendorProfile
 
 # The one meaning of an open store, for every statement that joins vendor_profiles; it takes the time as "now".
+# In both spellings, as a clause and as text for statements that name the table ``v``.
+OPEN_SQL = "(v.status = 'active' AND NOT (v.on_vacation AND coalesce(v.vacation_until > :now, true)))"
 OPEN = and_(
     VendorProfile.status == "active",
     not_(
