@@ -16,10 +16,11 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from blueprints.areas import AREAS
-from blueprints.http.application import build_app
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings, load_settings
 from marketplace.services import Services
+from tests.support.checked_client import checked_app
+from tests.contract import specification
 from tests.support.servers import Addresses, Servers, create_database, drop_database
 
 SHARED_SECRET = "of-the-tests-only-0123456789abcdef"
@@ -48,6 +49,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Stop the servers that this process started."""
     if _SERVERS in config.stash:
         config.stash[_SERVERS].stop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how much of the specification is built, before pytest's own closing line."""
+    terminalreporter.write_line(specification.summary())
 
 
 class _Distribution:
@@ -156,8 +162,8 @@ def committed_database(addresses: Addresses, worker_number: int) -> Iterator[Dat
 
 @pytest.fixture(scope="session")
 def app(services: Services) -> Flask:
-    """The application, with all its areas."""
-    return build_app(services, AREAS)
+    """The application, with all its areas; its clients hold each answer to its route's contract."""
+    return checked_app(services, AREAS)
 
 
 @pytest.fixture

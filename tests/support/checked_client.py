@@ -1,0 +1,150 @@
+"""A test client that holds every answer to what the API promises of all of them, and to its route's contract.
+
+So each test over HTTP also proves that real output and described output are the same, without saying so.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+import marshmallow
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.datastructures import Headers
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import MapAdapter
+from werkzeug.test import TestResponse
+
+from blueprints.http.application import build_app
+from blueprints.http.contract import Contract, Shared
+from blueprints.http.documentation import ProblemSchema
+from blueprints.http.endpoint import Area
+from blueprints.http.envelope import CursorMetaSchema, MetaSchema
+from blueprints.http.paging import CursorQuery
+from blueprints.http.problems import slug
+from marketplace.kernel.errors import CATALOG
+from marketplace.services import Services
+
+_UTC = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z")
+_QUOTA = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+# These say when to come back; no other answer does.
+_STATUSES_WITH_RETRY_AFTER = (409, 429, 503)
+# Outside problem details: a probe that tells what is down.
+_PROBES = "/health"
+
+
+def checked_app(services: Services, areas: Iterable[Area]) -> Flask:
+    """Build the application, with a client that checks all answers against the areas' contracts."""
+    served = tuple(areas)
+    app = build_app(services, served)
+    contracts = {contract.name: contract for area in served for contract in area.contracts}
+
+    class Client(CheckedClient):
+        known = contracts
+        base_url = services.settings.public_base_url
+
+    app.test_client_class = Client
+    return app
+
+
+class CheckedClient(FlaskClient):
+    """Checks each answer before the test sees it."""
+
+    known: dict[str, Contract]
+    base_url: str
+
+    def open(self, *args: Any, **kwargs: Any) -> TestResponse:
+        """Send a request and check its answer."""
+        response = super().open(*args, **kwargs)
+        path, method = response.request.path, response.request.method
+        contract = self._contract(path, method)
+        _check_headers(response, contract, path, method)
+        if method == "HEAD" or response.status_code in (304, 308):
+            assert response.data == b""
+        elif response.status_code >= 400 and not path.startswith(_PROBES):
+            _check_problem(response, path, self.base_url)
+        elif contract is not None and method == contract.method and response.is_json:
+            _check_success(response, contract)
+        return response
+
+    def _contract(self, path: str, method: str) -> Contract | None:
+        path = re.sub(r"^/api/v1/", "/api/", path)
+        adapter: MapAdapter = self.application.url_map.bind("localhost")
+        try:
+            endpoint, _ = adapter.match(path, method=method)
+        except HTTPException:
+            return None
+        return self.known.get(endpoint)
+
+
+def _check_headers(response: TestResponse, contract: Contract | None, path: str, method: str) -> None:
+    headers: Headers = response.headers
+    assert UUID(headers["X-Request-ID"]).version == 4
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "Content-Security-Policy" in headers
+    assert headers.getlist("Cache-Control"), "every answer says how long it may be kept"
+    if contract is None or not contract.cache_seconds or response.status_code >= 400:
+        if not path.startswith("/docs/assets/"):
+            assert headers["Cache-Control"] == "no-store"
+    else:
+        assert headers["Cache-Control"] == f"public, max-age={contract.cache_seconds}"
+        assert headers["ETag"].startswith('W/"')
+    if "Retry-After" in headers:
+        assert response.status_code in _STATUSES_WITH_RETRY_AFTER
+        assert int(headers["Retry-After"]) >= 1
+    assert "Retry-After" in headers or response.status_code not in (429, 503) or path.startswith(_PROBES)
+    if contract is not None and contract.limit is Shared.UNLIMITED:
+        assert not any(name in headers for name in _QUOTA)
+    elif contract is not None and method != "OPTIONS":
+        limit, remaining, reset = (int(headers[name]) for name in _QUOTA)
+        assert 0 <= remaining <= limit
+        assert reset >= 1
+
+
+def _check_problem(response: TestResponse, path: str, base_url: str) -> None:
+    assert response.content_type == "application/problem+json"
+    problem = response.get_json(force=True)
+    faults = ProblemSchema(unknown=marshmallow.INCLUDE).validate(problem)
+    assert not faults, faults
+    entry = CATALOG[problem["code"]]
+    assert problem["status"] == response.status_code
+    if problem["code"] == "VALIDATION_FAILED":
+        # A body that is not JSON at all is the one case that the specification shows with 400.
+        assert (problem["status"], problem["title"]) in {(422, entry.title), (400, "Bad Request")}
+    else:
+        assert (problem["status"], problem["title"]) == (entry.status, entry.title)
+    assert problem["type"] == f"{base_url}/errors/{slug(problem['code'])}"
+    assert problem["instance"] == path
+    assert problem["requestId"] == response.headers["X-Request-ID"]
+    assert _UTC.fullmatch(problem["timestamp"])
+    assert ("correlationId" in problem) == (response.status_code >= 500)
+    if response.status_code == 405:
+        assert response.headers["Allow"]
+
+
+def _check_success(response: TestResponse, contract: Contract) -> None:
+    assert response.status_code == contract.status or contract.name.startswith("health.")
+    body = response.get_json()
+    if not contract.enveloped:
+        assert contract.reply is not None
+        assert not contract.reply.validate(body), contract.reply.validate(body)
+        return
+    assert response.content_type == "application/json; charset=utf-8"
+    assert set(body) == {"success", "data", "meta"}
+    assert body["success"] is True
+    paged = isinstance(contract.query, CursorQuery)
+    meta = CursorMetaSchema(unknown=marshmallow.RAISE) if paged else MetaSchema(unknown=marshmallow.RAISE)
+    faults = meta.validate(body["meta"])
+    assert not faults, faults
+    assert body["meta"]["version"] == "1.0"
+    assert _UTC.fullmatch(body["meta"]["timestamp"])
+    # A replay's body is the stored one to the letter, its old meta included.
+    if response.headers.get("X-Cache-Lookup") != "HIT":
+        assert body["meta"]["requestId"] == response.headers["X-Request-ID"]
+    if paged:
+        assert body["meta"]["has_more"] == (body["meta"]["next_cursor"] is not None)
+        assert len(body["data"]) <= body["meta"]["limit"]
+    assert contract.reply is not None, f"{contract.name} answers JSON that nothing describes"
+    faults = contract.reply.validate(body["data"])
+    assert not faults, faults
