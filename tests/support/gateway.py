@@ -15,9 +15,13 @@ from uuid import uuid4
 
 import pytest
 import requests
+from flask import Flask
 
+from blueprints.areas import AREAS
+from blueprints.http.application import build_app
 from marketplace.infra.settings import Settings
 from marketplace.providers.gateway import Charge, HttpPaymentGateway
+from marketplace.services import Services
 from sandbox.providers.server import ProvidersServer
 
 GATEWAY_KEY = "sk_test_of_the_tests_only"  # the one that the application under test has
@@ -157,6 +161,10 @@ class TestGateway:
         """Give what the gateway tells of a reference."""
         return Charge.from_wire(self.call("GET", f"/transaction/verify/{reference}"))
 
+    def charge_of_paid(self, reference: str, **payment: Any) -> Charge:
+        """Pay as a customer would, and give the charge."""
+        return Charge.from_wire(self.pay(reference, **payment))
+
     def calls(self, reference: str) -> dict[str, int]:
         """Tell how often a reference was sent, per operation."""
         operations: dict[str, int] = self.call("GET", "/sandbox/calls", params={"reference": reference})[
@@ -210,3 +218,17 @@ def gateway(gateway_server: TestGateway) -> Iterator[TestGateway]:
     yield gateway_server
     gateway_server.line.fault = None
     gateway_server.line.release()
+
+
+@pytest.fixture(scope="session")
+def paying_services(settings: Settings, gateway_server: TestGateway) -> Iterator[Services]:
+    """What the application shares, the gateway among it."""
+    made = Services.from_settings(replace(settings, **gateway_server.settings()), application_name="tests")
+    yield made
+    made.database.close()
+
+
+@pytest.fixture(scope="session")
+def paying_app(paying_services: Services) -> Flask:
+    """The application, with the gateway at its other end."""
+    return build_app(paying_services, AREAS)

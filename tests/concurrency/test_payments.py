@@ -1,0 +1,330 @@
+"""Money under load: whatever comes at once, nothing is paid twice and nothing is lost."""
+
+import random
+from collections import Counter
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.orders import operations as orders
+from marketplace.payments import operations
+from marketplace.payments.charges import Outcome
+from marketplace.payments.expiry import sweep_abandoned_checkouts
+from marketplace.payments.operations import Intent, Target
+from marketplace.payments.pages import open_page
+from marketplace.webhooks import operations as webhooks
+from tests.support.gateway import TestGateway, charge_data, event_of
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    later,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+    status_of,
+    with_buyer,
+)
+from tests.support.threads import at_once, unforeseen
+
+
+@pytest.fixture
+def shop(database: Database) -> Shop:
+    with database.transaction() as session:
+        return make_shop(session)
+
+
+@pytest.fixture
+def order_id(database: Database, shop: Shop) -> UUID:
+    with database.transaction() as session:
+        return place(session, shop, make_product(session, shop))
+
+
+@pytest.fixture
+def intent(database: Database, shop: Shop, order_id: UUID) -> Intent:
+    with database.transaction() as session:
+        return make_intent(session, shop, order_id)
+
+
+def statuses(database: Database, order_ids: list[UUID]) -> list[str]:
+    with database.reading() as session:
+        return [status_of(session, order_id) for order_id in order_ids]
+
+
+def count(database: Database, table: str, **key: object) -> int:
+    where = " AND ".join(f"{name} = :{name}" for name in key)
+    with database.reading() as session:
+        found: int = session.execute(text(f"SELECT count(*) FROM {table} WHERE {where}"), key).scalar_one()  # noqa: S608
+        return found
+
+
+def assert_whole(database: Database) -> None:
+    with database.reading() as session:
+        assert_books_are_whole(session)
+
+
+class TestWebhooks:
+    def test_the_same_event_fifty_times_is_one_payment(
+        self, database: Database, order_id: UUID, intent: Intent
+    ) -> None:
+        data = charge_data(intent.reference, intent.amount_minor)
+        with database.transaction() as session:
+            inbox = [
+                webhooks.receive(session, provider="gateway", body=event_of(data), now=NOW) for _ in range(50)
+            ]
+
+        results = at_once(
+            lambda inbox_id: webhooks.process(
+                database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random
+            ),
+            inbox,
+        )
+
+        assert Counter(result.status for result in results) == {"processed": 1, "duplicate": 49}  # type: ignore[union-attr]
+        assert count(database, "ledger_transactions", source=f"charge:{data['id']}") == 1
+        assert count(database, "processed_webhook_events", id=f"charge.success:{data['id']}") == 1
+        assert count(database, "order_events", order_id=order_id, trigger="pay") == 1
+        assert_whole(database)
+
+    def test_one_delivery_is_processed_by_one_worker(self, database: Database, intent: Intent) -> None:
+        body = event_of(charge_data(intent.reference, intent.amount_minor))
+        inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=body, now=NOW)
+
+        results = at_once(
+            lambda _: webhooks.process(
+                database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random
+            ),
+            range(12),
+        )
+
+        assert [result for result in results if result is not None] == [webhooks.Result("processed")]
+        with database.reading() as session:
+            assert row_of(session, "webhook_inbox", id=inbox_id)["attempts"] == 1
+
+    def test_events_of_many_orders_in_any_order_and_number(self, database: Database, shop: Shop) -> None:
+        """Short, exact, excessive and repeated charges, each delivered several times, shuffled."""
+        shuffle = random.Random(7)  # noqa: S311 - the same order in every run
+        placed, bodies = [], []
+        with database.transaction() as session:
+            product_id = make_product(session, shop, quantity=100)
+            for number in range(12):
+                buying = with_buyer(session, shop)
+                order_id = place(session, buying, product_id)
+                intent = make_intent(session, buying, order_id)
+                placed.append(order_id)
+                difference = (-1, 0, 700)[number % 3]
+                deliveries = [
+                    event_of(charge_data(intent.reference, intent.amount_minor + difference)),
+                    event_of(charge_data(intent.reference, intent.amount_minor)),
+                ]
+                bodies += deliveries * 2
+            shuffle.shuffle(bodies)
+            inbox = [webhooks.receive(session, provider="gateway", body=body, now=NOW) for body in bodies]
+
+        results = at_once(
+            lambda inbox_id: webhooks.process(
+                database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random
+            ),
+            inbox,
+        )
+
+        assert Counter(result.status for result in results) == {"processed": 24, "duplicate": 24}  # type: ignore[union-attr]
+        assert statuses(database, placed) == ["paid_escrow"] * 12
+        with database.reading() as session:
+            reasons = session.execute(
+                text(
+                    "SELECT q.reason, count(*) FROM quarantined_charges q JOIN payment_allocations a"
+                    " ON a.intent_id = q.intent_id WHERE a.order_id = ANY(:ids) GROUP BY q.reason"
+                ),
+                {"ids": placed},
+            ).all()
+        # Of each pair one pays; the other is held back, be it that it was too little or came second.
+        assert sum(number for _, number in reasons) == 12
+        assert {reason for reason, _ in reasons} <= {"already_paid", "amount_below_total"}
+        assert_whole(database)
+
+
+class TestOpening:
+    def open(
+        self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
+    ) -> dict[str, object]:
+        intent, page = open_page(
+            database,
+            gateway.adapter(settings),
+            buyer_id=shop.buyer.id,
+            email="ada@example.com",
+            target=Target(order_id=order_id),
+            callback_url=None,
+            clock=lambda: NOW,
+        )
+        return database.in_transaction(operations.record_page, intent=intent, page=page, now=NOW)
+
+    def test_many_at_once_get_the_same_page_of_one_call(
+        self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
+    ) -> None:
+        pages = at_once(lambda _: self.open(database, gateway, settings, shop, order_id), range(8))
+
+        assert unforeseen(pages) == []
+        assert len({repr(page) for page in pages}) == 1
+        reference = pages[0]["reference"]  # type: ignore[index]
+        assert gateway.calls(reference) == {"POST /transaction/initialize": 1}
+        assert count(database, "payment_allocations", order_id=order_id) == 1
+
+    @pytest.mark.parametrize("fault", ["hang", "lose", "garble"])
+    def test_an_answer_that_is_lost_leaves_the_way_open(
+        self,
+        database: Database,
+        gateway: TestGateway,
+        settings: Settings,
+        shop: Shop,
+        order_id: UUID,
+        fault: str,
+    ) -> None:
+        """The gateway knows the reference then, and would refuse it: the next try takes a fresh one."""
+        gateway.line.fault = fault
+        with pytest.raises(ProviderUnavailableError):
+            self.open(database, gateway, settings, shop, order_id)
+        with database.reading() as session:
+            lost = row_of(session, "payment_intents", id=_only_intent(database, order_id))
+        assert (lost["authorization_url"], lost["opening_until"]) == (None, None)
+
+        gateway.line.fault = None
+        page = self.open(database, gateway, settings, shop, order_id)
+
+        assert page["reference"] != lost["reference"]
+        assert gateway.calls(str(page["reference"])) == {"POST /transaction/initialize": 1}
+        assert gateway.calls(lost["reference"]) == {"POST /transaction/initialize": 2}
+        # Should the lost page be paid after all, its order is found.
+        with database.transaction() as session:
+            apply(session, gateway.charge_of_paid(lost["reference"]))
+            assert status_of(session, order_id) == "paid_escrow"
+        assert_whole(database)
+
+    def test_a_call_that_was_refused_for_now_is_made_again_under_its_reference(
+        self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
+    ) -> None:
+        gateway.line.fault = "refuse"
+        results = at_once(lambda _: self.open(database, gateway, settings, shop, order_id), range(4))
+        assert {type(result) for result in results} == {ProviderUnavailableError}
+
+        gateway.line.fault = None
+        page = self.open(database, gateway, settings, shop, order_id)
+
+        assert count(database, "payment_allocations", order_id=order_id) == 1
+        assert gateway.calls(str(page["reference"])) == {"POST /transaction/initialize": 1}
+
+
+class TestAgainstACharge:
+    """Whichever comes first, the order and the money agree."""
+
+    ROUNDS = 12
+
+    def unpaid(self, database: Database, shop: Shop, number: int) -> list[tuple[Shop, UUID, Intent]]:
+        with database.transaction() as session:
+            product_id = make_product(session, shop, quantity=number)
+            made = []
+            for _ in range(number):
+                buying = with_buyer(session, shop)
+                order_id = place(session, buying, product_id)
+                made.append((buying, order_id, make_intent(session, buying, order_id)))
+            return made
+
+    def test_a_cancellation(self, database: Database, shop: Shop) -> None:
+        made = self.unpaid(database, shop, self.ROUNDS)
+
+        def act(job: tuple[str, Shop, UUID, Intent]) -> object:
+            kind, buying, order_id, intent = job
+            with database.transaction() as session:
+                if kind == "charge":
+                    return apply(session, make_charge(intent))
+                return orders.cancel_unpaid(
+                    session, order_id=order_id, caller=buying.buyer, reason=None, now=NOW
+                )
+
+        jobs = [(kind, *one) for one in made for kind in ("charge", "cancel")]
+        results = at_once(act, jobs)
+
+        assert unforeseen(results, IllegalTransitionError) == []
+        for (_, order_id, _), charged, cancelled in zip(made, results[::2], results[1::2], strict=True):
+            [status] = statuses(database, [order_id])
+            if charged is Outcome.APPLIED:
+                assert isinstance(cancelled, IllegalTransitionError)
+                assert status == "paid_escrow"
+            else:
+                assert (charged, cancelled, status) == (Outcome.QUARANTINED, None, "cancelled")
+        assert_whole(database)
+
+    def test_the_sweep(
+        self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop
+    ) -> None:
+        """The webhook of a late payment, two sweeps and the buyer's own question, all at once."""
+        made = self.unpaid(database, shop, 6)
+        adapter = gateway.adapter(settings)
+        for _, _, intent in made:
+            gateway.open(intent.reference, intent.amount_minor)
+        with database.transaction() as session:
+            session.execute(
+                text(
+                    "UPDATE payment_intents SET authorization_url = 'x', access_code = 'x' WHERE id = ANY(:ids)"
+                ),
+                {"ids": [intent.id for _, _, intent in made]},
+            )
+        charges = [gateway.charge_of_paid(intent.reference) for _, _, intent in made[:3]]
+
+        def sweep() -> object:
+            return sweep_abandoned_checkouts(database, adapter, fee_bearer="platform", now=later(hours=1))
+
+        def charge(number: int) -> object:
+            with database.transaction() as session:
+                return apply(session, charges[number])
+
+        def ask(number: int) -> object:
+            reference = made[number][2].reference
+            found = adapter.charge(reference)
+            return database.in_transaction(
+                operations.settle, reference=reference, charge=found, fee_bearer="platform", now=NOW
+            )
+
+        jobs = [
+            sweep,
+            sweep,
+            *(lambda n=n: charge(n) for n in range(3)),
+            *(lambda n=n: ask(n) for n in range(6)),
+        ]
+        results = at_once(lambda job: job(), jobs)
+
+        assert unforeseen(results) == []
+        placed = [order_id for _, order_id, _ in made]
+        assert statuses(database, placed) == ["paid_escrow"] * 3 + ["expired"] * 3
+        for one in charges:
+            assert count(database, "ledger_transactions", kind="payment", source=f"charge:{one.id}") == 1
+        assert count(database, "quarantined_charges", intent_id=made[0][2].id) == 0
+        assert_whole(database)
+
+    def test_two_charges_at_once_pay_once(self, database: Database, shop: Shop) -> None:
+        made = self.unpaid(database, shop, self.ROUNDS)
+
+        def charge(intent: Intent) -> Outcome:
+            with database.transaction() as session:
+                return apply(session, make_charge(intent))
+
+        results = at_once(charge, [intent for _, _, intent in made for _ in range(2)])
+
+        for first, second in zip(results[::2], results[1::2], strict=True):
+            assert {first, second} == {Outcome.APPLIED, Outcome.QUARANTINED}
+        assert_whole(database)
+
+
+def _only_intent(database: Database, order_id: UUID) -> UUID:
+    with database.reading() as session:
+        found: UUID = row_of(session, "payment_allocations", order_id=order_id)["intent_id"]
+        return found

@@ -1,0 +1,33 @@
+"""Many at once: threads that start together, and what became of each."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Given = TypeVar("Given")
+Done = TypeVar("Done")
+BOUND_SECONDS = 60
+
+
+def at_once(work: Callable[[Given], Done], given: Sequence[Given]) -> list[Done | Exception]:
+    """Do the same for each of what is given, all starting together, and give what came of each, in order.
+
+    :return: results, and the exceptions of those that raised
+    """
+    barrier = threading.Barrier(len(given))
+
+    def one(item: Given) -> Done | Exception:
+        barrier.wait(BOUND_SECONDS)
+        try:
+            return work(item)
+        except Exception as error:  # noqa: BLE001 - handed to the test, which looks at it
+            return error
+
+    with ThreadPoolExecutor(len(given)) as pool:
+        return list(pool.map(one, given, timeout=BOUND_SECONDS))
+
+
+def unforeseen(results: Sequence[object], *foreseen: type[Exception]) -> list[object]:
+    """Give the exceptions among results that nobody foresaw."""
+    return [found for found in results if isinstance(found, Exception) and not isinstance(found, foreseen)]
