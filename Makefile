@@ -39,11 +39,12 @@ test: $(INSTALLED) ## Run all tests, on real servers that they start themselves
 	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadscope $(ARGS)
 
 .PHONY: check
-check: $(INSTALLED) ## Check format, lint, types and the direction of imports
+check: $(INSTALLED) ## Check format, lint, types, the direction of imports, and migrations against models
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/domain/test_migrations.py
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code, and fix what lint can fix itself

@@ -40,11 +40,21 @@ class LazyGroup(click.Group):
         return list(ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """This function will import a command."""
+        """This function will import a command.
+
+        :raises CommandFailedError: it needs the embedded stack, which an image does not hold
+        """
         entry = ENTRIES.get(cmd_name)
         if entry is None:
             return None
-        command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        try:
+            command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "sandbox":
+                raise
+            raise CommandFailedError(
+                f"`marketplace {cmd_name}` belongs to the embedded stack, which this installation leaves out."
+            ) from error
         return command
 
     def resolve_command(

@@ -21,6 +21,8 @@ _TEMPLATE = """\
 # WAITING_UPSTREAM  host:port of the gevent workers, which serve what waits for others
 # MEDIA_UPSTREAM    host:port of the object storage
 # MEDIA_BUCKET      its public bucket
+# TRUSTED_PROXIES   addresses of a load balancer before this proxy, whose X-Forwarded-For is believed; none when
+#                   not given (192.0.2.1 is an address that nobody has)
 {
 	admin off
 	persist_config off
@@ -33,6 +35,7 @@ _TEMPLATE = """\
 		level WARN
 	}
 	servers {
+		trusted_proxies static {$TRUSTED_PROXIES:192.0.2.1/32}
 		timeouts {
 			read_header 10s
 			read_body 2m
