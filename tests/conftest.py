@@ -19,8 +19,8 @@ from blueprints.areas import AREAS
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings, load_settings
 from marketplace.services import Services
-from tests.support.checked_client import checked_app
 from tests.contract import specification
+from tests.support.checked_client import checked_app
 from tests.support.servers import Addresses, Servers, create_database, drop_database
 
 SHARED_SECRET = "of-the-tests-only-0123456789abcdef"

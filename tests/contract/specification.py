@@ -1,0 +1,260 @@
+"""All rows of the interface specification, and what is promised of each.
+
+A row says who may call a route, how often, how long its answer is kept, what becomes of an Idempotency-Key,
+and whether it is built. ``test_contracts.py`` holds the contracts of the routes against these rows; whoever
+builds a row takes ``built=False`` off it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+
+
+@dataclass(frozen=True)
+class Who:
+    """Who may call: what the token must be, and of whom.
+
+    ``permission`` is what staff need; ``restricted`` lets restricted and suspended accounts in.
+    """
+
+    token: Literal["none", "ignored if bad", "checked if given", "required"] = "required"
+    roles: frozenset[str] = frozenset()
+    permission: str | None = None
+    aal2: bool = False
+    restricted: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row. ``limit`` is a quota, or ``global`` (the caller's tier), ``vendor`` or ``unlimited``.
+
+    Rows that name the same ``shares`` count together. ``waits`` says that it waits for others, so that the
+    processes that wait serve it. A parameter in ``path`` is written ``:name``.
+    """
+
+    method: Method
+    path: str
+    who: Who
+    limit: str = "global"
+    cache: int = 0  # seconds
+    idempotency: Literal["not read", "honoured", "required"] = "not read"
+    shares: str | None = None
+    waits: bool = False
+    built: bool = True
+
+
+# Webhooks, probes and functions authenticate by other means or not at all.
+UNCHECKED = Who("none")
+PUBLIC = Who("ignored if bad")
+OPTIONAL = Who("checked if given")
+AUTHENTICATED = Who()
+# Whose row it is (the buyer's, the vendor's, the participant's) is scope: others are told 404.
+PARTIES = AUTHENTICATED
+ANY_STATUS = Who(restricted=True)
+VENDOR = Who(roles=frozenset({"vendor"}))
+VENDOR_OR_STAFF = Who(roles=frozenset({"vendor", "staff"}))
+BUYER_OR_VENDOR = Who(roles=frozenset({"buyer", "vendor"}))
+STAFF = Who(roles=frozenset({"staff"}))
+STAFF_AAL2 = Who(roles=frozenset({"staff"}), aal2=True)
+
+
+def staff_with(permission: str, *, aal2: bool = False) -> Who:
+    """Give the access of staff who hold a permission."""
+    return Who(roles=frozenset({"staff"}), permission=permission, aal2=aal2)
+
+
+FINANCE = staff_with("canManageFinances")
+FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
+
+CATALOG = (
+    Row("GET", "/api/products", PUBLIC, cache=300),
+    Row("GET", "/api/products/search", PUBLIC, "60/minute", built=False),
+    Row("GET", "/api/products/trending", PUBLIC, cache=60, built=False),
+    Row("GET", "/api/products/new-arrivals", PUBLIC, cache=60, built=False),
+    Row("GET", "/api/products/exclusives", PUBLIC, cache=60, built=False),
+    Row("GET", "/api/products/featured", PUBLIC, cache=300, built=False),
+    Row("GET", "/api/products/categories", PUBLIC, cache=3600),
+    Row("GET", "/api/products/suggestions", PUBLIC, cache=900, built=False),
+    Row("POST", "/api/products/images", VENDOR_OR_STAFF, "60/15 minute", waits=True, built=False),
+    Row("POST", "/api/products/bulk", PUBLIC, built=False),
+    Row("GET", "/api/products/vendor/paginated", VENDOR, "vendor", built=False),
+    Row("GET", "/api/products/vendor/:id", OPTIONAL, cache=60, built=False),
+    Row("GET", "/api/products/:id", OPTIONAL),
+    Row("POST", "/api/products/:id/stats/:type", PUBLIC, "120/minute", built=False),
+    Row("POST", "/api/products", VENDOR_OR_STAFF, "vendor"),
+    Row("PUT", "/api/products/:id", VENDOR, "vendor"),
+    Row("DELETE", "/api/products/:id", VENDOR_OR_STAFF, "vendor", built=False),
+    Row("DELETE", "/api/products/bulk/delete", staff_with("canManageProducts"), "30/minute", built=False),
+    Row("GET", "/api/flash-sales/active", PUBLIC, cache=60, built=False),
+    Row("GET", "/api/banners", PUBLIC, cache=300, built=False),
+    Row("GET", "/api/vibes", PUBLIC, cache=300, built=False),
+)
+
+CART_AND_ORDERS = (
+    Row("GET", "/api/cart", AUTHENTICATED),
+    Row("POST", "/api/cart", AUTHENTICATED, "60/minute"),
+    Row("DELETE", "/api/cart", AUTHENTICATED),
+    Row("POST", "/api/orders", AUTHENTICATED, "30/minute", idempotency="honoured", shares="placing"),
+    Row("GET", "/api/orders", AUTHENTICATED),
+    Row("GET", "/api/orders/vendor", VENDOR),
+    Row("GET", "/api/orders/vendor/counts", VENDOR, built=False),
+    Row("GET", "/api/orders/:id", PARTIES),
+    Row("GET", "/api/orders/:id/events", PARTIES),
+    Row("POST", "/api/orders/:id/accept", VENDOR, "30/minute"),
+    Row("POST", "/api/orders/:id/status", VENDOR, "30/minute"),
+    Row("POST", "/api/orders/:id/verify-code", VENDOR, "10/minute", idempotency="honoured", shares="PIN"),
+    Row("POST", "/api/orders/:id/cancel", PARTIES, "15/minute", idempotency="honoured"),
+    Row("POST", "/api/orders/:id/confirm", PARTIES, "20/minute", idempotency="honoured", built=False),
+    Row("GET", "/api/orders/admin", staff_with("canManageOrders"), "60/minute", built=False),
+)
+
+# Paths that the specification names beside its tables.
+NAMED_ALONGSIDE = (
+    Row(
+        "POST", "/api/orders/checkout", AUTHENTICATED, "30/minute",
+        idempotency="required", shares="placing", built=False,
+    ),
+    Row("POST", "/api/orders/:id/verify-delivery", VENDOR, "10/minute", idempotency="required", shares="PIN"),
+    Row("GET", "/api/orders/:id/items", PARTIES),
+    Row("POST", "/api/payments/intent", AUTHENTICATED, "15/minute", idempotency="required"),
+    # An officer with two factors sends a batch, a vendor asks for an early withdrawal: the body decides.
+    Row("POST", "/api/payouts/dispatch", VENDOR_OR_STAFF, "5/minute", idempotency="required", built=False),
+    Row("GET", "/api/payouts", VENDOR_OR_STAFF, built=False),
+    Row("GET", "/api/campus-orders", STAFF, built=False),
+    Row("GET", "/api/flash-sales", PUBLIC, built=False),
+    Row("GET", "/api/vendor-applications", staff_with("canManageVendors"), built=False),
+    Row("GET", "/api/vendors/:id/reviews", PUBLIC, built=False),
+    Row("POST", "/api/vendors/:id/reviews", AUTHENTICATED, built=False),
+    Row("GET", "/api/campuses/:id/hubs", PUBLIC, built=False),
+)  # fmt: skip
+
+PAYMENTS_AND_PAYOUTS = (
+    Row("POST", "/api/payments/webhook", UNCHECKED, "unlimited"),
+    Row("POST", "/api/payments/initialize", AUTHENTICATED, "15/minute", idempotency="required", waits=True),
+    Row("POST", "/api/payments/verify", AUTHENTICATED, "30/minute", waits=True),
+    Row("GET", "/api/payments/banks", AUTHENTICATED, waits=True, built=False),
+    Row("POST", "/api/payments/bank/resolve", AUTHENTICATED, "10/minute", waits=True, built=False),
+    Row("POST", "/api/payments/virtual-account", AUTHENTICATED, "5/minute", waits=True, built=False),
+    Row("GET", "/api/transactions", AUTHENTICATED),
+    Row(
+        "POST", "/api/payments/order/:orderId/process-refund", FINANCE_AAL2, "10/minute",
+        idempotency="honoured", waits=True, built=False,
+    ),
+    Row("GET", "/api/payouts/batches", FINANCE, "30/minute", built=False),
+    Row("POST", "/api/payouts/batches", FINANCE, built=False),
+    Row(
+        "POST", "/api/payouts/batches/:id/approve", FINANCE_AAL2, "5/minute",
+        idempotency="honoured", built=False,
+    ),
+    Row("POST", "/api/payouts/reconcile", FINANCE_AAL2, "5/minute", built=False),
+    Row("GET", "/api/payouts/reconciliations/:id", FINANCE, built=False),
+)  # fmt: skip
+
+USERS_AND_VENDORS = (
+    Row("GET", "/api/users/me", ANY_STATUS),
+    Row("PUT", "/api/users/me", AUTHENTICATED, "30/minute"),
+    Row("GET", "/api/users/me/addresses", AUTHENTICATED),
+    Row("POST", "/api/users/me/addresses", AUTHENTICATED, "20/minute"),
+    Row("PUT", "/api/users/me/addresses/:id", AUTHENTICATED, "20/minute"),
+    Row("DELETE", "/api/users/me/addresses/:id", AUTHENTICATED, "20/minute"),
+    Row("GET", "/api/users/favorites", AUTHENTICATED, built=False),
+    Row("POST", "/api/users/favorites/toggle", AUTHENTICATED, "60/minute", built=False),
+    # The specification's own spelling, and the one that was meant.
+    Row("POST", "/api/users/content-flagsu", AUTHENTICATED, "20/hour", shares="flags", built=False),
+    Row("POST", "/api/users/content-flags", AUTHENTICATED, "20/hour", shares="flags", built=False),
+    Row("GET", "/api/users/me/account-status", ANY_STATUS, built=False),
+    Row("POST", "/api/vendors/applications", AUTHENTICATED, "5/hour", built=False),
+    Row("POST", "/api/vendors/applications/student-id", AUTHENTICATED, waits=True, built=False),
+    Row("GET", "/api/vendors/applications/me", AUTHENTICATED, built=False),
+    Row("GET", "/api/vendors/profile/:id", PUBLIC, built=False),
+    Row("PUT", "/api/vendors/profile/:id", VENDOR, "20/minute", built=False),
+    Row("GET", "/api/vendors/:id/analytics", VENDOR, "30/minute", built=False),
+    Row("GET", "/api/vendors/slug/:slug/available", PUBLIC, "60/minute", built=False),
+)
+
+ASSISTANT_CHAT_NOTIFICATIONS = (
+    Row("POST", "/api/assistant/stream", AUTHENTICATED, "20/minute", waits=True, built=False),
+    Row("POST", "/api/assistant/session-title", AUTHENTICATED, "30/minute", waits=True, built=False),
+    Row("POST", "/api/assistant/support-reply", STAFF, "20/minute", waits=True, built=False),
+    Row("GET", "/api/conversations", AUTHENTICATED, built=False),
+    Row("GET", "/api/conversations/:id/messages", PARTIES, built=False),
+    Row("POST", "/api/chat/send", AUTHENTICATED, "60/minute", built=False),
+    Row("GET", "/api/whatsapp/webhook", UNCHECKED, built=False),
+    Row("POST", "/api/whatsapp/webhook", UNCHECKED, "unlimited", built=False),
+    Row("GET", "/api/notifications", ANY_STATUS, built=False),
+    Row("PUT", "/api/notifications/:id/read", ANY_STATUS, built=False),
+)
+
+# A restricted account may open and follow its own tickets.
+SUPPORT_AND_DISPUTES = (
+    Row("POST", "/api/support", ANY_STATUS, "10/hour", built=False),
+    Row("GET", "/api/support/:id/messages", ANY_STATUS, built=False),
+    Row("POST", "/api/support/:id/messages", ANY_STATUS, "30/minute", built=False),
+    Row("PUT", "/api/support/:id/rate", ANY_STATUS, "10/minute", built=False),
+    Row("POST", "/api/disputes", BUYER_OR_VENDOR, "5/day", built=False),
+    Row("POST", "/api/disputes/:id/evidence", BUYER_OR_VENDOR, "10/minute", waits=True, built=False),
+    Row(
+        "POST", "/api/disputes/:id/resolve", staff_with("canManageDisputes", aal2=True), "10/minute",
+        idempotency="honoured", built=False,
+    ),
+)  # fmt: skip
+
+COMPLIANCE = "canManageCompliance"
+PRIVACY = (
+    Row("POST", "/api/users/me/privacy-exports", ANY_STATUS, "5/hour", built=False),
+    Row("GET", "/api/users/me/privacy-exports", ANY_STATUS, built=False),
+    Row(
+        "GET", "/api/users/me/privacy-exports/:id/artifact", ANY_STATUS, "10/hour", waits=True, built=False
+    ),
+    Row("POST", "/api/users/me/request-deletion", ANY_STATUS, "1/day", built=False),
+    Row("POST", "/api/users/me/cancel-deletion", ANY_STATUS, built=False),
+    Row("POST", "/api/privacy/erasure-plans", staff_with(COMPLIANCE), "10/minute", built=False),
+    Row(
+        "POST", "/api/privacy/erasure-executions", staff_with(COMPLIANCE, aal2=True), "5/minute", built=False
+    ),
+)  # fmt: skip
+
+PLATFORM_AND_HEALTH = (
+    Row("GET", "/health/live", UNCHECKED, "unlimited"),
+    Row("GET", "/health/liveness", UNCHECKED, "unlimited", built=False),
+    Row("GET", "/health/ready", UNCHECKED, "unlimited"),
+    Row("GET", "/health/readiness", UNCHECKED, "unlimited", waits=True, built=False),
+    Row("GET", "/health", UNCHECKED, "unlimited", waits=True, built=False),
+    Row("GET", "/api/status", PUBLIC, cache=30, built=False),
+    Row("POST", "/api/csp-report", PUBLIC, "30/15 minute", built=False),
+    Row("GET", "/api/campus/operations/hubs", STAFF, built=False),
+    Row("POST", "/api/platform/proposals", staff_with("canManagePlatform"), "10/minute", built=False),
+    Row(
+        "POST", "/api/platform/proposals/:id/approve", staff_with("canManagePlatform", aal2=True),
+        "5/minute", built=False,
+    ),
+    Row("GET", "/api/admin/queues", STAFF_AAL2, built=False),
+    Row("GET", "/metrics", UNCHECKED, "unlimited", built=False),
+)  # fmt: skip
+
+# The gateway's name stands in the first path: `gateway` unless configured.
+FUNCTIONS = (
+    Row("POST", "/functions/v1/gateway-webhook", UNCHECKED, "unlimited", built=False),
+    Row("POST", "/functions/v1/deliver-notification", UNCHECKED, "unlimited", built=False),
+    Row("POST", "/functions/v1/create-user", UNCHECKED, "unlimited", built=False),
+)
+
+ROWS: tuple[Row, ...] = (
+    *CATALOG,
+    *CART_AND_ORDERS,
+    *NAMED_ALONGSIDE,
+    *PAYMENTS_AND_PAYOUTS,
+    *USERS_AND_VENDORS,
+    *ASSISTANT_CHAT_NOTIFICATIONS,
+    *SUPPORT_AND_DISPUTES,
+    *PRIVACY,
+    *PLATFORM_AND_HEALTH,
+    *FUNCTIONS,
+)
+
+
+def summary() -> str:
+    """Tell in one line how much of the specification is built."""
+    built = sum(row.built for row in ROWS)
+    return f"specification: {built} of {len(ROWS)} rows built, {len(ROWS) - built} to come"

@@ -1,0 +1,131 @@
+"""The contracts of all routes, held against the rows of the specification."""
+
+import inspect
+import re
+from collections import defaultdict
+
+import pytest
+from flask import Flask
+from limits import parse
+
+from blueprints.areas import contracts
+from blueprints.http.contract import Access, Contract, Group, RouteLimit, Shared
+from blueprints.http.endpoint import Area
+from tests.contract.specification import ROWS, Row, Who, summary
+
+TIERS = {Shared.GLOBAL: "global", Shared.VENDOR: "vendor", Shared.UNLIMITED: "unlimited"}
+# Routes that no row describes and no contract covers: documents and pages of the edge itself. Each of them
+# counts on the caller's tier in its own view, but files, which are not limited.
+WITHOUT_CONTRACT = {
+    "/openapi.json",
+    "/docs",
+    "/docs/assets/<path:name>",
+    "/errors/<slug>",
+    "/static/<path:filename>",
+}
+
+
+def pattern(path: str) -> str:
+    """Write a path with its parameters' names and types taken out."""
+    return re.sub(r"<[^<>]+>|:\w+", ":", path)
+
+
+def key_of(one: Row | Contract) -> tuple[str, str]:
+    return one.method, pattern(one.path)
+
+
+def who_of(access: Access) -> Who:
+    """Write a contract's access as a row does: whoever needs a staff's permission is staff."""
+    roles = access.roles or frozenset()
+    return Who(
+        token=access.token.value,
+        roles=frozenset({"staff"}) if access.permission else roles,
+        permission=access.permission,
+        aal2=access.aal2,
+        restricted=access.open_to_restricted,
+    )
+
+
+CONTRACTS = {key_of(contract): contract for contract in contracts()}
+BUILT = [row for row in ROWS if row.built]
+built_rows = pytest.mark.parametrize("row", BUILT, ids=[f"{row.method} {row.path}" for row in BUILT])
+
+
+def test_no_row_and_no_contract_stands_twice() -> None:
+    assert len({key_of(row) for row in ROWS}) == len(ROWS)
+    assert len(CONTRACTS) == len(contracts())
+
+
+def test_every_contract_is_a_row_that_is_marked_as_built() -> None:
+    assert CONTRACTS.keys() - {key_of(row) for row in BUILT} == set()
+
+
+@built_rows
+def test_a_built_row_has_its_contract(row: Row) -> None:
+    contract = CONTRACTS[key_of(row)]
+
+    assert who_of(contract.access) == row.who
+    assert contract.cache_seconds == row.cache
+    assert contract.idempotency.value == row.idempotency
+    assert (contract.group is Group.WAITING) == row.waits
+    if isinstance(contract.limit, RouteLimit):
+        assert parse(contract.limit.quota) == parse(row.limit)
+    else:
+        assert TIERS[contract.limit] == row.limit
+
+
+def test_routes_share_a_limit_where_the_rows_say_so_and_nowhere_else() -> None:
+    scopes = defaultdict(set)
+    for row in BUILT:
+        limit = CONTRACTS[key_of(row)].limit
+        if isinstance(limit, RouteLimit):
+            scopes[limit.scope].add(row.shares or key_of(row))
+    of_shares = [shares for names in scopes.values() for shares in names]
+    assert all(len(names) == 1 for names in scopes.values()), scopes
+    assert len(of_shares) == len(set(of_shares)), scopes
+
+
+def test_rows_that_share_a_limit_have_the_same_one() -> None:
+    limits = defaultdict(set)
+    for row in ROWS:
+        if row.shares:
+            limits[row.shares].add(row.limit)
+    assert limits
+    assert all(len(found) == 1 for found in limits.values())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.method} {row.path}")
+def test_a_row_does_not_contradict_itself(row: Row) -> None:
+    """What the service can't promise at once, no row may ask for."""
+    assert row.limit in TIERS.values() or parse(row.limit).amount > 0
+    assert not row.cache or (row.method == "GET" and row.who.token != "required")
+    assert row.idempotency == "not read" or (row.method == "POST" and row.who.token == "required")
+    assert not (row.who.aal2 or row.who.permission) or "staff" in row.who.roles
+    assert row.who.token == "required" or not (row.who.roles or row.who.restricted)
+
+
+def test_every_route_has_a_contract_or_is_a_page_of_the_edge(app: Flask) -> None:
+    served = {
+        (method, rule.rule)
+        for rule in app.url_map.iter_rules()
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+    declared = {(contract.method, contract.path) for contract in contracts()}
+    assert declared <= served
+    assert {path for _method, path in served - declared} == WITHOUT_CONTRACT
+    assert {method for method, path in served - declared} == {"GET"}
+
+
+def test_a_contract_has_to_decide_who_may_call_and_how_often() -> None:
+    parameters = inspect.signature(Area.route_under_contract).parameters
+    for name in ("auth", "limit"):
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[name].default is inspect.Parameter.empty
+
+    with pytest.raises(TypeError, match="limit"):
+        Area("undecided", "/undecided", "").get("", auth=contracts()[0].access)
+
+
+def test_the_summary_counts_what_is_to_come() -> None:
+    to_come = len(ROWS) - len(CONTRACTS)
+    assert summary() == f"specification: {len(CONTRACTS)} of {len(ROWS)} rows built, {to_come} to come"
