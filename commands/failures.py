@@ -5,7 +5,7 @@ import sys
 import click
 
 from marketplace.infra.settings import SettingsError
-from marketplace.kernel.errors import MarketplaceError
+from marketplace.kernel.errors import MarketplaceError, ServiceUnavailableError
 
 # SQLSTATEs that an operator can do something about.
 _NEXT_STEPS = {
@@ -29,6 +29,8 @@ def explained(error: Exception) -> str | None:
     """
     if isinstance(error, SettingsError):
         return f"The settings can't be used:\n{error}"
+    if isinstance(error, ServiceUnavailableError):
+        return f"{error.detail} Is it running? DATABASE_URL names it; `make run` starts the embedded one."
     if isinstance(error, MarketplaceError):
         return error.detail
     return _explained_database_error(error)

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from commands.seeding.ids import Kind, seeded_id
 from commands.seeding.loading import load
-from commands.seeding.wares import TREE, Branch, Leaf
+from commands.seeding.offers import Branch, Leaf
+from commands.seeding.wares import TREE
 
 
 @dataclass(frozen=True)

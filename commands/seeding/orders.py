@@ -17,6 +17,7 @@ from commands.seeding.people import STORES, student_id
 from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, product
 from marketplace.identity.queries import Caller, find_caller
 from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders import operations, states
 from marketplace.orders.pin import delivery_pin
 from marketplace.orders.placing import PAYABLE_FOR, Delivery, Wish, place_order
@@ -29,6 +30,7 @@ from marketplace.services import Services
 from sandbox.personas import persona_named
 
 _PAY_TIMEOUT_SECONDS = 10.0
+_PROBE_TIMEOUT_SECONDS = 2.0
 _GATEWAY_WAIT_SECONDS = 15.0
 _POLL_SECONDS = 0.25
 _CHANNELS = ("card", "bank_transfer", "ussd")
@@ -101,12 +103,13 @@ class SandboxCheckout:
     def wait_until_ready(self, *, sleep: Callable[[float], None] = time.sleep) -> bool:
         """This function will tell whether the gateway is the sandbox, waiting a while for it to start."""
         address = self._services.settings.gateway_url
-        for _ in range(int(_GATEWAY_WAIT_SECONDS / _POLL_SECONDS) if address else 0):
+        deadline = time.monotonic() + _GATEWAY_WAIT_SECONDS
+        while address and time.monotonic() < deadline:
             try:
                 answer = self._session.get(
-                    f"{address}/sandbox/calls", params={"reference": "seed"}, timeout=_PAY_TIMEOUT_SECONDS
+                    f"{address}/sandbox/calls", params={"reference": "seed"}, timeout=_PROBE_TIMEOUT_SECONDS
                 )
-            except requests.ConnectionError:
+            except requests.RequestException:
                 sleep(_POLL_SECONDS)
             else:
                 return answer.status_code == 200
@@ -117,6 +120,7 @@ class SandboxCheckout:
 
         :param channel: how it is paid
         :param now: the time that it is paid at for our books; the gateway has its own
+        :raises ProviderUnavailableError: the gateway does not answer as it should
         """
         services = self._services
         fee_bearer = services.settings.gateway_fee_bearer
@@ -132,9 +136,14 @@ class SandboxCheckout:
         )
         services.database.in_transaction(payments.record_page, intent=intent, page=page, now=now)
         address = f"{services.settings.gateway_url}/sandbox/pay/{intent.reference}"
-        self._session.post(
-            address, json={"channel": channel}, timeout=_PAY_TIMEOUT_SECONDS
-        ).raise_for_status()
+        try:
+            self._session.post(
+                address, json={"channel": channel}, timeout=_PAY_TIMEOUT_SECONDS
+            ).raise_for_status()
+        except requests.RequestException as error:
+            raise ProviderUnavailableError(
+                "The sandbox gateway did not take a payment. The same command goes on where this one ended."
+            ) from error
         charge = gateway.charge(intent.reference)
         if charge is not None and charge.paid_at is not None:
             charge = replace(charge, paid_at=now)

@@ -1,0 +1,28 @@
+"""How a category tree is written down, and what is offered in its leaves."""
+
+from dataclasses import dataclass, field
+
+NEW_ONLY = ("new",)
+_ANY = ("new", "like_new", "good", "good", "fair")
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A category in which things are offered.
+
+    ``things`` are names with their usual price in naira; ``variants`` tell one offer from the next.
+    """
+
+    name: str
+    things: tuple[tuple[str, int], ...]
+    variants: tuple[str, ...]
+    tags: tuple[str, ...]
+    conditions: tuple[str, ...] = _ANY
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A category of categories."""
+
+    name: str
+    children: tuple["Branch | Leaf", ...] = field(default=())
