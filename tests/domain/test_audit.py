@@ -1,0 +1,88 @@
+"""The audit trail: it only grows, and a row that was tampered with is found."""
+
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import GENESIS, OPERATOR, AuditActor, record
+from marketplace.audit.queries import first_broken_link
+from marketplace.infra.db import sqlstate
+
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+RESTRICT_VIOLATION = "23001"
+
+
+def act(session: Session, action: str = "role.change") -> None:
+    record(
+        session,
+        actor=AuditActor("finance", id=uuid4(), ip_address="192.0.2.7", user_agent="curl"),
+        action=action,
+        target_type="profile",
+        target_id=str(uuid4()),
+        before={"role": "buyer", "minor": 5},
+        after={"role": "vendor", "list": [1, None, "é"]},
+        now=NOW,
+    )
+
+
+def last_row(session: Session) -> dict[str, object]:
+    found = session.execute(text("SELECT * FROM audit_logs ORDER BY id DESC LIMIT 1")).mappings().one()
+    return dict(found)
+
+
+def test_each_row_carries_the_hash_of_the_one_before(session: Session) -> None:
+    before = session.execute(text("SELECT hash FROM audit_logs ORDER BY id DESC LIMIT 1")).scalar()
+    act(session)
+    first = last_row(session)
+    act(session)
+    second = last_row(session)
+
+    assert first["previous_hash"] == (before or GENESIS)
+    assert second["previous_hash"] == first["hash"]
+    assert first["before"] == {"role": "buyer", "minor": 5}
+    assert first_broken_link(session) is None
+
+
+def test_an_act_without_person_or_change_is_recorded_too(session: Session) -> None:
+    record(session, actor=OPERATOR, action="x", target_type="t", target_id="1", now=NOW)
+
+    assert last_row(session)["actor_id"] is None
+    assert first_broken_link(session) is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE audit_logs SET actor = 'nobody'", "DELETE FROM audit_logs", "TRUNCATE audit_logs"],
+    ids=["update", "delete", "truncate"],
+)
+def test_the_database_refuses_changes(session: Session, statement: str) -> None:
+    act(session)
+
+    with pytest.raises(DBAPIError) as refused, session.begin_nested():
+        session.execute(text(statement))
+
+    assert sqlstate(refused.value) == RESTRICT_VIOLATION
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE audit_logs SET actor = 'nobody' WHERE id = :id",
+        "UPDATE audit_logs SET after = '{}' WHERE id = :id",
+        "DELETE FROM audit_logs WHERE id = :id",
+    ],
+    ids=["other actor", "other change", "row gone"],
+)
+def test_tampering_past_the_database_is_found(session: Session, tampering: str) -> None:
+    for _ in range(3):
+        act(session)
+    ids = session.execute(text("SELECT id FROM audit_logs ORDER BY id DESC LIMIT 3")).scalars().all()
+    session.execute(text("ALTER TABLE audit_logs DISABLE TRIGGER audit_logs_append_only"))
+
+    session.execute(text(tampering), {"id": ids[1]})
+
+    assert first_broken_link(session) in (ids[1], ids[0])
