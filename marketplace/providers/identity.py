@@ -1,5 +1,6 @@
 """The identity provider: access tokens are verified against the keys that it publishes."""
 
+import re
 import threading
 import time
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ _MAX_TOKEN_LENGTH = 8192
 _KEYS_FRESH_SECONDS = 3600
 # Tokens with made-up key ids must not make us fetch for each of them.
 _LEAST_FETCH_INTERVAL_SECONDS = 5
+# Without any keys nobody gets in, so this pause is short; but not each request may wait for who is down.
+_LEAST_FIRST_FETCH_INTERVAL_SECONDS = 1
 _TIMEOUT_SECONDS = 3.0
+_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -49,26 +53,51 @@ class KeySet:
 
         :raises ProviderUnavailableError: no keys are known and none can be fetched
         """
-        now = time.monotonic()
-        stale = now - self._fetched_at > _KEYS_FRESH_SECONDS
-        if (stale or key_id not in self._keys) and now - self._tried_at > _LEAST_FETCH_INTERVAL_SECONDS:
-            with self._lock:
-                if now - self._tried_at > _LEAST_FETCH_INTERVAL_SECONDS:
+        known = self._keys.get(key_id)
+        # Whoever has a key goes on with it while another fetches; whoever has none waits for the answer.
+        if (known is None or self._is_stale()) and self._lock.acquire(blocking=known is None):
+            try:
+                if self._may_fetch():
                     self._fetch()
+            finally:
+                self._lock.release()
+        if not self._keys:
+            raise ProviderUnavailableError("The identity provider did not answer. Try again.")
         return self._keys.get(key_id)
 
+    def _is_stale(self) -> bool:
+        return time.monotonic() - self._fetched_at > _KEYS_FRESH_SECONDS
+
+    def _may_fetch(self) -> bool:
+        pause = _LEAST_FETCH_INTERVAL_SECONDS if self._keys else _LEAST_FIRST_FETCH_INTERVAL_SECONDS
+        return time.monotonic() - self._tried_at > pause
+
     def _fetch(self) -> None:
-        self._tried_at = time.monotonic()
         try:
             published = self._client.get("")["keys"]
-            keys = {key["kid"]: jwt.PyJWK(key) for key in published if key.get("use", "sig") == "sig"}
-        except (ProviderUnavailableError, ProviderRefusedError, jwt.PyJWTError, KeyError, TypeError) as error:
+            keys = {key["kid"]: usable for key in published if (usable := _usable(key)) is not None}
+        except (ProviderUnavailableError, ProviderRefusedError, KeyError, TypeError) as error:
             _log.warning("identity keys not fetched", error=type(error).__name__)
-            if not self._keys:
-                self._tried_at = float("-inf")
-                raise ProviderUnavailableError("The identity provider did not answer. Try again.") from error
+            return
+        finally:
+            # Only now, so that those who came meanwhile waited instead of finding no keys.
+            self._tried_at = time.monotonic()
+        if not keys:
+            # More likely a fault of theirs than the wish to let nobody in.
+            _log.warning("identity provider publishes no usable keys")
             return
         self._keys, self._fetched_at = keys, time.monotonic()
+
+
+def _usable(key: Any) -> jwt.PyJWK | None:
+    """Read a published key; one of a kind that we don't know must not cost us those that we do."""
+    if not isinstance(key, dict) or key.get("use", "sig") != "sig" or not isinstance(key.get("kid"), str):
+        return None
+    try:
+        return jwt.PyJWK(key)
+    except (jwt.PyJWTError, ValueError, TypeError):
+        _log.info("identity key of another kind", kind=str(key.get("kty"))[:20])
+        return None
 
 
 class TokenVerifier:
@@ -126,4 +155,7 @@ class TokenVerifier:
 
 
 def _text(value: Any, most: int) -> str | None:
-    return value if isinstance(value, str) and 0 < len(value) <= most and "\0" not in value else None
+    """Read an optional claim; what the database could not hold (NUL, half a surrogate pair) is left out."""
+    if not isinstance(value, str) or not 0 < len(value) <= most or _UNSTORABLE.search(value):
+        return None
+    return value
