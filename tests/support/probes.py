@@ -1,0 +1,127 @@
+"""Probes of the edge: small areas in an application of their own, so that no business route is needed."""
+
+import ipaddress
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from flask.testing import FlaskClient
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from blueprints.http.application import build_app
+from blueprints.http.endpoint import Area
+from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
+from marketplace.platform.models import Campus
+from marketplace.services import Services
+
+WAIT_SECONDS = 20.0
+_POLL_SECONDS = 0.02
+_Result = TypeVar("_Result")
+_SETTINGS = frozenset(item.name for item in fields(Settings))
+
+
+def changed(services: Services, **changes: Any) -> Services:
+    """Give services with some settings or some of themselves exchanged; which is told by the name."""
+    settings = {name: value for name, value in changes.items() if name in _SETTINGS}
+    others = {name: value for name, value in changes.items() if name not in _SETTINGS}
+    return replace(services, settings=replace(services.settings, **settings), **others)
+
+
+def serve(services: Services, *areas: Area, **changes: Any) -> FlaskClient:
+    """Give a client of an application of these areas."""
+    return build_app(changed(services, **changes), areas).test_client()
+
+
+def probe_area() -> Area:
+    """Make an area to declare probes in."""
+    return Area("probe", "/api/probe", "Probes of the edge")
+
+
+def some_address() -> str:
+    """Give an address that no other test calls from."""
+    return str(ipaddress.IPv4Address(0x0A000000 + random.SystemRandom().randrange(1 << 24)))
+
+
+def from_address(address: str) -> dict[str, Any]:
+    """Give what has a test client's request come from an address."""
+    return {"environ_base": {"REMOTE_ADDR": address}}
+
+
+def closed_port() -> int:
+    """Give a port where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Effects:
+    """What probes write: rows under a name of their own, which can be counted."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.name = f"effect-{uuid4().hex}"
+
+    def add(self, session: Session) -> str:
+        """Write one, in the session's transaction, and give its id."""
+        row = Campus(name=self.name, slug=f"effect-{uuid4().hex}")
+        session.add(row)
+        session.flush()
+        return str(row.id)
+
+    def count(self) -> int:
+        """Count those that are committed."""
+        with self._database.reading() as session:
+            found = session.scalar(select(func.count()).where(Campus.name == self.name))
+        return int(found or 0)
+
+
+def at_once(calls: Iterable[Callable[[], _Result]]) -> list[_Result]:
+    """Make calls from as many threads, all let go together, and give their results in order."""
+    given = list(calls)
+    start = threading.Barrier(len(given), timeout=WAIT_SECONDS)
+
+    def run(call: Callable[[], _Result]) -> _Result:
+        start.wait()
+        return call()
+
+    with ThreadPoolExecutor(len(given)) as pool:
+        return [future.result(WAIT_SECONDS) for future in [pool.submit(run, call) for call in given]]
+
+
+def eventually(condition: Callable[[], _Result]) -> _Result:
+    """Wait until a condition holds, and give what it gave."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(_POLL_SECONDS)
+    return found
+
+
+def assert_problem(response: Any, status: int, code: str) -> dict[str, Any]:
+    """Hold an answer to be problem details of a code, whole and not to be kept, and give its body."""
+    assert (response.status_code, response.content_type) == (status, "application/problem+json"), (
+        response.text
+    )
+    body: dict[str, Any] = response.json
+    assert (body["status"], body["code"]) == (status, code), body
+    assert body["type"].endswith(f"/errors/{code.lower().replace('_', '-')}")
+    assert {"title", "detail", "instance", "requestId", "timestamp"} <= body.keys()
+    assert body["requestId"] == response.headers["X-Request-ID"]
+    assert response.headers["Cache-Control"] == "no-store"
+    waits = status in (429, 503) or (status == 409 and "in progress" in body["detail"])
+    assert ("Retry-After" in response.headers) == waits or "just ended" in body["detail"], response.headers
+    return body
+
+
+def faults(response: Any) -> list[str]:
+    """Give the names of a refusal's faults."""
+    return [item["name"] for item in assert_problem(response, 422, "VALIDATION_FAILED")["invalid_params"]]
