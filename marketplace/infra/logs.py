@@ -1,6 +1,7 @@
 """Logs: one line of JSON each, with the request's context, redacted. Errors go to the tracker likewise."""
 
 import logging
+import re
 import sys
 from collections.abc import MutableMapping
 from typing import Any
@@ -21,6 +22,11 @@ EventDict = MutableMapping[str, Any]
 _OWN_FIELDS = frozenset(
     {"timestamp", "level", "service", "version", "method", "status", "durationMs", "requestId"}
 )
+
+_REQUEST_PARTS = ("query_string", "data", "cookies", "env")
+# As the tracker's integrations name them, in requests, breadcrumbs and spans.
+_QUERY_KEYS = frozenset({"query_string", "http.query", "http.fragment", "url.query", "url.fragment"})
+_QUERY = re.compile(r"""(?<=[\w/])\?[^\s"'<>=]+=[^\s"'<>]*""")
 
 
 def configure_logging(settings: Settings) -> None:
@@ -66,7 +72,7 @@ def redact_event(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
     """This function will redact all fields of a log event but those that only the service itself writes."""
     for key, value in event_dict.items():
         if key not in _OWN_FIELDS and not key.startswith("_"):
-            event_dict[key] = redact({key: value})[key]
+            (event_dict[key],) = redact({key: value}).values()
     return event_dict
 
 
@@ -91,19 +97,34 @@ def configure_error_tracking(settings: Settings) -> None:
         include_local_variables=False,
         max_request_body_size="never",
         before_send=scrub_error_event,
-        before_breadcrumb=lambda crumb, _hint: redact(crumb),
+        before_breadcrumb=lambda crumb, _hint: scrub(crumb),
         default_integrations=True,
     )
 
 
 def scrub_error_event(event: Event, _hint: Hint) -> Event:
     """This function will scrub an error event before it leaves: no query strings, secrets or bodies."""
-    scrubbed: dict[str, Any] = redact(dict(event))
+    scrubbed: dict[str, Any] = scrub(dict(event))
     request = scrubbed.get("request")
     if isinstance(request, dict):
-        for part in ("query_string", "data", "cookies", "env"):
+        for part in _REQUEST_PARTS:
             if part in request:
                 request[part] = MARKER
-        if isinstance(request.get("url"), str):
-            request["url"] = request["url"].split("?", 1)[0]
     return scrubbed  # type: ignore[return-value]
+
+
+def scrub(value: Any) -> Any:
+    """This function will redact what is told to the error tracker, and take the query out of every address."""
+    return _without_queries(redact(value))
+
+
+def _without_queries(value: Any) -> Any:
+    # What redact gives back is as deep as it allows, and no deeper.
+    if isinstance(value, dict):
+        return {
+            key: MARKER if key in _QUERY_KEYS and item else _without_queries(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_queries(item) for item in value]
+    return _QUERY.sub(f"?{MARKER}", value) if isinstance(value, str) and "?" in value else value
