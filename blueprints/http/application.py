@@ -22,7 +22,7 @@ class Application(Flask):
         """This function will serve a request, the version segment taken out of its path."""
         path = environ.get("PATH_INFO", "")
         if path.startswith(_VERSIONED):
-            environ["marketplace.original_path"] = path
+            environ["marketplace.versioned"] = True
             environ["PATH_INFO"] = "/api/" + path[len(_VERSIONED) :]
         return super().wsgi_app(environ, start_response)
 

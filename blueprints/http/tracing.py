@@ -67,10 +67,14 @@ def client_address() -> str:
     if ":" not in address:
         return address
     try:
-        # Whoever has an IPv6 address has a /64 of them.
-        return str(ipaddress.ip_network(f"{address}/64", strict=False))
+        found = ipaddress.IPv6Address(address)
     except ValueError:
         return address
+    if found.ipv4_mapped is not None:
+        # An IPv4 client of an IPv6 socket; all of them share one /64.
+        return str(found.ipv4_mapped)
+    # Whoever has an IPv6 address has a /64 of them.
+    return str(ipaddress.IPv6Network((int(found), 64), strict=False))
 
 
 def begin(app: Flask, services: Services) -> None:
@@ -80,7 +84,9 @@ def begin(app: Flask, services: Services) -> None:
     def start() -> None:
         given = request.headers.get("x-request-id")
         request_id = (parse_uuid(given, version=4) if given else None) or uuid4()
-        path = request.environ.get("marketplace.original_path") or request.path
+        path = request.path
+        if "marketplace.versioned" in request.environ:
+            path = f"/api/v1/{path.removeprefix('/api/')}"
         g.exchange = Exchange(
             services=services,
             request_id=request_id,
