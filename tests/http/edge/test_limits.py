@@ -1,0 +1,306 @@
+"""Rate limits: whose count a request is on, how it slides, and what each answer says of it."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+from flask.testing import FlaskClient
+
+from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, VENDOR_OR_STAFF, RouteLimit, Shared
+from blueprints.http.endpoint import Context
+from blueprints.http.fields import Schema, Whole
+from marketplace.services import Services
+from tests.support.market import Bearer, Market
+from tests.support.probes import (
+    assert_problem,
+    eventually,
+    faults,
+    from_address,
+    probe_area,
+    serve,
+    some_address,
+)
+
+area = probe_area()
+# Counts are kept in the cache, where an earlier run of the tests may have left some.
+RUN = uuid4().hex
+HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+
+
+class Amount(Schema):
+    """A body with one field."""
+
+    amount = Whole(low=1, required=True)
+
+
+@area.get("/global", auth=PUBLIC, limit=Shared.GLOBAL)
+def on_tier(_ctx: Context) -> None:
+    """Count on the caller's tier."""
+
+
+@area.get("/vendor", auth=VENDOR_OR_STAFF, limit=Shared.VENDOR)
+def on_merchant_tier(_ctx: Context) -> None:
+    """Count on the merchant tier."""
+
+
+@area.get("/buyers-on-vendor", auth=PUBLIC, limit=Shared.VENDOR)
+def buyers_on_merchant_tier(_ctx: Context) -> None:
+    """Count on the merchant tier, whoever calls."""
+
+
+@area.get("/own", auth=PUBLIC, limit="3/minute")
+def own(_ctx: Context) -> None:
+    """Count alone."""
+
+
+@area.post("/own", auth=AUTHENTICATED, limit="3/minute", body=Amount)
+def own_post(_ctx: Context, body: dict[str, Any]) -> Any:
+    """Count alone."""
+    if body["amount"] == 7:
+        raise RuntimeError("it broke")
+    return body
+
+
+@area.get("/together/<int:number>", auth=PUBLIC, limit=RouteLimit("3/minute", scope=f"together-{RUN}"))
+def together(_ctx: Context, number: int) -> int:
+    """Count with another route."""
+    return number
+
+
+@area.get("/together-too", auth=PUBLIC, limit=RouteLimit("3/minute", scope=f"together-{RUN}"))
+def together_too(_ctx: Context) -> None:
+    """Count with another route."""
+
+
+@area.get("/second", auth=PUBLIC, limit="2/second")
+def per_second(_ctx: Context) -> None:
+    """Count by the second."""
+
+
+@area.get("/quarter", auth=PUBLIC, limit="1/15minute")
+def per_quarter(_ctx: Context) -> None:
+    """Count by the quarter of an hour."""
+
+
+@area.get("/unlimited", auth=UNCHECKED, limit=Shared.UNLIMITED)
+def unlimited(_ctx: Context) -> None:
+    """Count not at all."""
+
+
+@pytest.fixture(scope="module")
+def probe(services: Services) -> FlaskClient:
+    return serve(services, area, rate_limit_scale=1)
+
+
+class Somewhere:
+    """A client at an address of its own."""
+
+    def __init__(self, probe: FlaskClient) -> None:
+        self.probe = probe
+        self.address = some_address()
+
+    def get(self, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> Any:
+        path = path if path.startswith("/") else f"/api/probe/{path}"
+        return self.probe.open(path, method=method, headers=headers, **from_address(self.address))
+
+    def quota(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, int]:
+        return quota(self.get(path, headers))
+
+
+@pytest.fixture
+def here(probe: FlaskClient) -> Somewhere:
+    return Somewhere(probe)
+
+
+def quota(response: Any) -> tuple[int, int]:
+    """Give the limit and what remains of it, the headers being whole."""
+    limit, remaining, reset = (int(response.headers[name]) for name in HEADERS)
+    assert 0 <= remaining < limit or (remaining, response.status_code) == (0, 429)
+    assert 1 <= reset <= 900
+    return limit, remaining
+
+
+def test_each_caller_has_the_tier_of_the_role(here: Somewhere, market: Market, bearer: Bearer) -> None:
+    assert here.quota("global") == (60, 59)
+    assert here.quota("global", bearer(market.person())) == (300, 299)
+    assert here.quota("global", bearer(market.person(role="vendor"))) == (600, 599)
+    assert here.quota("global", bearer(market.staff("support"))) == (600, 599)
+    assert here.quota("global") == (60, 58)
+
+
+def test_the_merchant_tier_is_shared_with_what_counts_on_it(
+    here: Somewhere, market: Market, bearer: Bearer
+) -> None:
+    vendor = bearer(market.person(role="vendor"))
+    assert here.quota("vendor", vendor) == (600, 599)
+    assert here.quota("global", vendor) == (600, 598)
+    buyer = bearer(market.person())
+    assert here.quota("buyers-on-vendor", buyer) == (600, 599)
+    assert here.quota("global", buyer) == (300, 299)
+    assert here.quota("buyers-on-vendor") == (60, 59)
+
+
+def test_a_limit_of_its_own_replaces_the_tier(here: Somewhere, market: Market, bearer: Bearer) -> None:
+    assert here.quota("global") == (60, 59)
+    assert [here.quota("own") for _ in range(3)] == [(3, 2), (3, 1), (3, 0)]
+    refused = here.get("own")
+    assert_problem(refused, 429, "RATE_LIMIT_EXCEEDED")
+    assert quota(refused) == (3, 0)
+    assert refused.headers["Retry-After"] == refused.headers["RateLimit-Reset"]
+    assert 55 <= int(refused.headers["Retry-After"]) <= 60
+    assert here.quota("global") == (60, 58)
+    assert here.quota("own", bearer(market.person())) == (3, 2)
+    assert Somewhere(here.probe).quota("own") == (3, 2)
+
+
+def test_a_users_count_follows_them_from_address_to_address(
+    probe: FlaskClient, market: Market, bearer: Bearer
+) -> None:
+    user = bearer(market.person())
+    assert [Somewhere(probe).quota("own", user)[1] for _ in range(3)] == [2, 1, 0]
+    assert Somewhere(probe).get("own", user).status_code == 429
+
+
+def test_routes_of_one_scope_share_one_count(here: Somewhere) -> None:
+    assert [here.quota(path)[1] for path in ("together/1", "together-too", "together/2")] == [2, 1, 0]
+    assert here.get("together-too").status_code == here.get("together/1").status_code == 429
+
+
+def test_the_versioned_path_is_the_same_route(here: Somewhere) -> None:
+    paths = ("/api/v1/probe/own", "/api/probe/own", "/api/v1/probe/own")
+    assert [here.quota(path)[1] for path in paths] == [2, 1, 0]
+    assert here.get("/api/v1/probe/own").status_code == 429
+
+
+def test_head_counts_like_get(here: Somewhere) -> None:
+    assert quota(here.get("own", method="HEAD")) == (3, 2)
+    assert here.quota("own") == (3, 1)
+
+
+def test_the_window_slides(here: Somewhere) -> None:
+    """One that is refused does not count, so that the quota comes back although the client insists."""
+    statuses = [here.get("second").status_code for _ in range(2)]
+    assert statuses == [200, 200]
+    eventually(lambda: here.get("second").status_code == 429)
+    eventually(lambda: here.get("second").status_code == 200)
+
+
+def test_each_request_leaves_the_window_at_its_own_time(here: Somewhere, services: Services) -> None:
+    """The window's list of times is moved back, which is what waiting would do to it."""
+    cache = redis.Redis.from_url(services.settings.redis_url)
+    assert [here.quota("own")[1] for _ in range(3)] == [2, 1, 0]
+    [name] = list(cache.scan_iter(match=f"*probe.own:{here.address}", count=10_000))
+    times = [int(time) for time in cache.lrange(name, 0, -1)]
+    assert len(times) == 3
+    cache.lset(name, -1, times[-1] - 59_000)
+    soon = here.get("own")
+    assert (soon.status_code, soon.headers["Retry-After"]) == (429, "1")
+    cache.lset(name, -1, times[-1] - 60_000)
+    assert here.quota("own") == (3, 0)
+    assert here.get("own").status_code == 429
+    assert int(cache.pttl(name)) > 55_000
+    cache.close()
+
+
+def test_other_periods_are_told_in_seconds(here: Somewhere) -> None:
+    assert here.get("quarter").status_code == 200
+    assert 890 <= int(here.get("quarter").headers["Retry-After"]) <= 900
+
+
+def test_errors_count_and_carry_the_headers(here: Somewhere, market: Market, bearer: Bearer) -> None:
+    def send(headers: dict[str, str], **body: Any) -> Any:
+        return here.probe.post("/api/probe/own", headers=headers, **from_address(here.address), **body)
+
+    user = bearer(market.person())
+    invalid = send(user, json={})
+    assert (faults(invalid), quota(invalid)) == (["amount"], (3, 2))
+    broken = send(user, json={"amount": 7})
+    assert (assert_problem(broken, 500, "INTERNAL_ERROR")["status"], quota(broken)) == (500, (3, 1))
+    malformed = send(user, data=b"{", content_type="application/json")
+    assert (malformed.status_code, quota(malformed)) == (400, (3, 0))
+    assert send(user, json={"amount": 1}).status_code == 429
+    barred = send(bearer(market.person(account_status="suspended")), json={})
+    assert (barred.status_code, quota(barred)) == (403, (3, 2))
+
+
+def test_who_is_not_allowed_is_told_so_even_when_the_quota_is_used_up(
+    here: Somewhere, market: Market, bearer: Bearer
+) -> None:
+    barred = bearer(market.person(account_status="suspended"))
+    for remaining in (2, 1, 0, 0):
+        answer = here.probe.post("/api/probe/own", headers=barred, **from_address(here.address))
+        assert (answer.status_code, quota(answer)) == (403, (3, remaining))
+
+
+def test_failed_authentication_counts_against_the_address(
+    here: Somewhere, market: Market, bearer: Bearer
+) -> None:
+    bad = {"Authorization": "Bearer x"}
+    for number in range(1, 61):
+        headers = (bad, {}, bearer(uuid4(), exp=1))[number % 3]
+        refused = here.get("vendor", headers)
+        assert (refused.status_code, quota(refused)) == (401, (60, 60 - number))
+    assert_problem(here.get("vendor", bad), 429, "RATE_LIMIT_EXCEEDED")
+    assert here.get("global").status_code == 429
+    assert here.get("vendor", bearer(market.person(role="vendor"))).status_code == 200
+
+
+def test_paths_and_methods_without_route_count_on_the_callers_tier(
+    here: Somewhere, market: Market, bearer: Bearer
+) -> None:
+    unknown, known = here.get("/api/nothing-here"), here.get("global", method="DELETE")
+    assert (unknown.status_code, quota(unknown)) == (404, (60, 59))
+    assert (known.status_code, quota(known)) == (405, (60, 58))
+    user = bearer(market.person())
+    assert quota(here.get("/nothing", user)) == (300, 299)
+    assert quota(here.get("own", user, method="DELETE")) == (300, 298)
+    assert quota(here.get("/nothing", {"Authorization": "Bearer x"})) == (60, 57)
+    for remaining in range(56, -1, -1):
+        assert quota(here.get("/nothing")) == (60, remaining)
+    assert_problem(here.get("/nothing"), 429, "RATE_LIMIT_EXCEEDED")
+    assert_problem(here.get("own", method="PUT"), 429, "RATE_LIMIT_EXCEEDED")
+
+
+def test_the_documentation_and_the_explained_errors_count_too(
+    here: Somewhere, market: Market, bearer: Bearer
+) -> None:
+    pages = ("/docs", "/openapi.json", "/errors/auth-forbidden", "/errors/no-such-error")
+    statuses = []
+    for number, path in enumerate(pages, start=1):
+        answer = here.get(path)
+        statuses.append(answer.status_code)
+        assert quota(answer) == (60, 60 - number)
+    assert statuses == [200, 200, 200, 404]
+    assert here.quota("/docs", bearer(market.person())) == (300, 299)
+    while here.get("/errors/auth-forbidden").status_code == 200:
+        pass
+    for path in pages:
+        assert_problem(here.get(path), 429, "RATE_LIMIT_EXCEEDED")
+
+
+def test_what_is_not_limited_has_no_headers(here: Somewhere) -> None:
+    for path in ("unlimited", "/static/pages.css", "/docs/assets/swagger-ui.css"):
+        answer = here.get(path)
+        assert answer.status_code == 200
+        assert not {*HEADERS, "Retry-After"} & set(answer.headers.keys())
+        answer.close()
+    assert here.quota("global") == (60, 59)
+
+
+def test_probes_and_webhooks_of_the_service_are_not_limited(client: FlaskClient) -> None:
+    for method, path in (
+        ("GET", "/health/live"),
+        ("GET", "/health/ready"),
+        ("POST", "/api/payments/webhook"),
+    ):
+        answer = client.open(path, method=method)
+        assert answer.status_code in (200, 401)
+        assert not set(HEADERS) & set(answer.headers.keys())
+
+
+def test_the_scale_multiplies_all_limits(services: Services, market: Market, bearer: Bearer) -> None:
+    scaled = Somewhere(serve(services, area, rate_limit_scale=7))
+    assert scaled.quota("global") == (420, 419)
+    assert scaled.quota("global", bearer(market.person())) == (2100, 2099)
+    assert scaled.quota("own") == (21, 20)
