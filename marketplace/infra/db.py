@@ -11,12 +11,13 @@ import orjson
 import psycopg2
 import psycopg2.extras
 import structlog
-from sqlalchemy import ARRAY, TIMESTAMP, BigInteger, Connection, MetaData, Text, Uuid, create_engine, text
+from sqlalchemy import ARRAY, TIMESTAMP, BigInteger, MetaData, Text, Uuid, create_engine, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.kernel.errors import ConflictError, ServiceUnavailableError
@@ -28,6 +29,7 @@ _UNAVAILABLE_CLASSES = ("08", "57P", "53")
 # A lock or an answer was waited for longer than a request may wait.
 _OVERLOADED = frozenset({"55P03", "57014"})
 
+_DRIVER = "driver_connection"  # in a session's info: the one that it holds
 STALE_CONTENT = "drop_stale_content"  # in a session's info: what drops cached content after its commit
 
 _log = structlog.get_logger(__name__)
@@ -283,15 +285,22 @@ _DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no
 Json = functools.partial(psycopg2.extras.Json, dumps=lambda value: orjson.dumps(value).decode())
 
 
-def driver_cursor(session: Session) -> Any:
-    """This function will give a cursor of the session's own driver connection, after a flush.
+def driver_connection(session: Session) -> PoolProxiedConnection:
+    """This function will give the session's own driver connection, after a flush.
 
     What the ORM holds back is written first, so that prepared statements and the ORM see the same rows.
     """
-    if session.new or session.dirty or session.deleted:
-        session.flush()
-    connection: Connection = session.connection()
-    return connection.connection.cursor()
+    session.flush()
+    held: PoolProxiedConnection | None = session.info.get(_DRIVER)
+    # One that went back to its pool, after a rollback for instance, is nobody's or somebody else's by now.
+    if held is None or held.dbapi_connection is None:
+        held = session.info[_DRIVER] = session.connection().connection
+    return held
+
+
+def driver_cursor(session: Session) -> Any:
+    """This function will give a cursor of the session's own driver connection, after a flush."""
+    return driver_connection(session).cursor()
 
 
 Row = dict[str, Any]

@@ -8,7 +8,7 @@ from psycopg2.extensions import adapt
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
-from marketplace.infra.db import Statement, driver_cursor
+from marketplace.infra.db import Statement, driver_connection
 
 _PREPARED = "prepared_statements"  # in a driver connection's info: the names that it knows
 
@@ -36,8 +36,9 @@ class Prepared(Statement):
         self._call = f"EXECUTE {self._name} ({given})" if given else f"EXECUTE {self._name}"
 
     def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
-        cursor = driver_cursor(session)
-        known: set[str] = session.connection().connection.info.setdefault(_PREPARED, set())
+        connection = driver_connection(session)
+        cursor = connection.cursor()
+        known: set[str] = connection.info.setdefault(_PREPARED, set())
         if self._name not in known:
             cursor.execute(self._prepare, ())
             known.add(self._name)
