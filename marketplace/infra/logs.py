@@ -78,7 +78,26 @@ def redact_event(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
 
 def render_line(_logger: Any, _name: str, event_dict: EventDict) -> bytes:
     """This function will write a log event as one line of JSON."""
-    return orjson.dumps(event_dict, default=str, option=orjson.OPT_NON_STR_KEYS)
+    try:
+        return _dump(event_dict)
+    except TypeError:
+        # A line that can't be written would turn what it tells of into an error of its own.
+        return _dump(_writable(event_dict))
+
+
+def _dump(value: Any) -> bytes:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _writable(value: Any) -> Any:
+    """Replace what JSON as we write it has no room for: integers beyond 64 bits, half characters, odd keys."""
+    if isinstance(value, dict):
+        return {str(_writable(key)): _writable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_writable(item) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return str(value) if isinstance(value, int) and value.bit_length() > 63 else value
 
 
 def _render_text(logger: Any, name: str, event_dict: EventDict) -> str:
@@ -93,7 +112,6 @@ def configure_error_tracking(settings: Settings) -> None:
         dsn=settings.sentry_dsn,
         release=settings.build_revision,
         environment=settings.environment,
-        send_default_pii=False,
         include_local_variables=False,
         max_request_body_size="never",
         before_send=scrub_error_event,
