@@ -20,7 +20,28 @@ def _text(value: str) -> str:
 
 
 def _words(value: str) -> tuple[str, ...]:
-    return tuple(word for word in re.split(r"[,\s]+", value) if word)
+    words = tuple(word for word in re.split(r"[,\s]+", value) if word)
+    if not words:
+        raise ValueError("must name at least one")
+    return words
+
+
+def _origins(value: str) -> tuple[str, ...]:
+    origins = _words(value)
+    # Browsers send an origin without a path, not even '/', and in lower case: any other would never match.
+    if not all(re.fullmatch(r"https?://[^\s/?#A-Z*]+", origin) for origin in origins):
+        raise ValueError("must be origins such as https://shop.example: no path, no wildcard, lower case")
+    return origins
+
+
+def _server(*schemes: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        scheme, separator, rest = value.partition("://")
+        if scheme not in schemes or not separator or not rest or re.search(r"\s", rest):
+            raise ValueError(f"must be an address that starts with {schemes[0]}://")
+        return value
+
+    return parse
 
 
 def _address(value: str) -> str:
@@ -80,14 +101,26 @@ class Settings:
         parse=_address,
         required=True,
     )
-    database_url: str = _setting("", "PostgreSQL 18 or later, as postgresql://…", secret=True, required=True)
+    database_url: str = _setting(
+        "",
+        "PostgreSQL 18 or later, as postgresql://…",
+        parse=_server("postgresql", "postgresql+psycopg2"),
+        secret=True,
+        required=True,
+    )
     database_pool_size: int = _setting(
         2, "Connections that one web process keeps per pool.", parse=_whole(1, 100)
     )
     redis_url: str = _setting(
-        "", "A Redis-compatible server for cache, limits and queues, as redis://…", secret=True, required=True
+        "",
+        "A Redis-compatible server for cache, limits and queues, as redis://…",
+        parse=_server("redis", "rediss", "unix"),
+        secret=True,
+        required=True,
     )
-    s3_endpoint_url: str = _setting("", "S3-compatible storage; empty means AWS's own endpoint.")
+    s3_endpoint_url: str = _setting(
+        "", "S3-compatible storage; empty means AWS's own endpoint.", parse=_address
+    )
     s3_region: str = _setting("us-east-1", "The region that S3 requests are signed for.")
     s3_access_key_id: str = _setting("", "The access key's id for S3.", required=True)
     s3_secret_access_key: str = _setting("", "The access key's secret for S3.", secret=True, required=True)
@@ -96,14 +129,16 @@ class Settings:
         "marketplace-private", "The bucket of student ids, evidence and exports."
     )
     s3_public_url: str = _setting(
-        "", "The address under which browsers read the public bucket; empty means PUBLIC_BASE_URL/media."
+        "",
+        "The address under which browsers read the public bucket; empty means PUBLIC_BASE_URL/media.",
+        parse=_address,
     )
     gateway_name: str = _setting(
         "gateway",
         "The payment gateway's name, as in its signature header x-<name>-signature.",
         parse=_gateway_name,
     )
-    gateway_url: str = _setting("", "The payment gateway's API.", required=True)
+    gateway_url: str = _setting("", "The payment gateway's API.", parse=_address, required=True)
     gateway_secret_key: str = _setting(
         "",
         "The gateway's secret key: authenticates our calls and signs its webhooks.",
@@ -123,7 +158,9 @@ class Settings:
     identity_algorithms: tuple[str, ...] = _setting(
         ("ES256",), "The signature algorithms accepted, of RS256, ES256, HS256.", parse=_words
     )
-    identity_jwks_url: str = _setting("", "Where the identity provider publishes its keys (RS256, ES256).")
+    identity_jwks_url: str = _setting(
+        "", "Where the identity provider publishes its keys (RS256, ES256).", parse=_address
+    )
     identity_shared_secret: str = _setting("", "The secret of HS256 tokens, at least 32 bytes.", secret=True)
     functions_key: str = _setting("", "The bearer key of /functions/v1/….", secret=True)
     delivery_pin_key: str = _setting(
@@ -135,7 +172,7 @@ class Settings:
     trusted_proxy_hops: int = _setting(
         0, "How many proxies of ours stand before the web process (X-Forwarded-For).", parse=_whole(0, 10)
     )
-    cors_origins: tuple[str, ...] = _setting((), "Origins of browsers that may call the API.", parse=_words)
+    cors_origins: tuple[str, ...] = _setting((), "Origins of browsers that may call the API.", parse=_origins)
     rate_limit_scale: int = _setting(
         1, "Multiplies all rate limits, for load tests; production takes 1 alone.", parse=_whole(1, 1_000_000)
     )
@@ -148,7 +185,7 @@ class Settings:
     @cached_property
     def media_base_url(self) -> str:
         """This function will give the address under which the public bucket's objects are read."""
-        return self.s3_public_url.rstrip("/") or f"{self.public_base_url}/media"
+        return self.s3_public_url or f"{self.public_base_url}/media"
 
 
 def variable_name(field_name: str) -> str:

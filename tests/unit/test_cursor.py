@@ -1,0 +1,82 @@
+"""Cursors: they come back as they were given out, and nothing else is taken for one."""
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
+
+KEY = b"of-the-tests-only-0123456789abcdef"
+URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=40) | st.uuids().map(str)
+)
+POSITIONS = st.lists(SCALARS, min_size=1, max_size=4)
+LISTINGS = st.text(max_size=60)
+
+
+@given(LISTINGS, POSITIONS)
+def test_a_cursor_comes_back_as_it_was_given_out(listing: str, position: list[Any]) -> None:
+    cursor = encode_cursor(KEY, listing=listing, position=position)
+
+    assert set(cursor) <= set(URL_SAFE)
+    assert len(cursor) <= 1024
+    assert decode_cursor(KEY, listing=listing, cursor=cursor) == position
+
+
+@given(POSITIONS, st.data())
+def test_a_cursor_with_any_character_altered_is_refused(position: list[Any], data: st.DataObject) -> None:
+    cursor = encode_cursor(KEY, listing="products", position=position)
+    index = data.draw(st.integers(0, len(cursor) - 1))
+    other = data.draw(st.sampled_from(URL_SAFE + "=+/ é\0").filter(lambda one: one != cursor[index]))
+
+    with pytest.raises(InvalidCursorError):
+        decode_cursor(KEY, listing="products", cursor=cursor[:index] + other + cursor[index + 1 :])
+
+
+@given(POSITIONS, st.data())
+def test_a_cursor_with_any_byte_altered_is_refused(position: list[Any], data: st.DataObject) -> None:
+    cursor = encode_cursor(KEY, listing="products", position=position)
+    content = bytearray(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    index = data.draw(st.integers(0, len(content) - 1))
+    content[index] ^= data.draw(st.integers(1, 255))
+
+    altered = base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+    with pytest.raises(InvalidCursorError):
+        decode_cursor(KEY, listing="products", cursor=altered)
+
+
+@given(POSITIONS, st.integers(0, 200), st.text(URL_SAFE, max_size=8))
+def test_a_cursor_cut_short_or_made_longer_is_refused(position: list[Any], kept: int, added: str) -> None:
+    cursor = encode_cursor(KEY, listing="products", position=position)
+    altered = cursor[:kept] + added
+    assume(altered != cursor)
+
+    with pytest.raises(InvalidCursorError):
+        decode_cursor(KEY, listing="products", cursor=altered)
+
+
+@given(LISTINGS, LISTINGS, POSITIONS)
+def test_a_cursor_is_good_for_its_listing_and_key_alone(one: str, other: str, position: list[Any]) -> None:
+    assume(one != other)
+    cursor = encode_cursor(KEY, listing=one, position=position)
+
+    with pytest.raises(InvalidCursorError):
+        decode_cursor(KEY, listing=other, cursor=cursor)
+    with pytest.raises(InvalidCursorError):
+        decode_cursor(KEY[::-1], listing=one, cursor=cursor)
+
+
+@given(st.text(max_size=2000))
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises(InvalidCursorError):
+        decode_cursor(KEY, listing="products", cursor=text)
+
+
+def test_a_cursor_of_any_length_is_refused_before_it_is_read() -> None:
+    with pytest.raises(InvalidCursorError):
+        decode_cursor(KEY, listing="products", cursor="A" * 10_000_000)

@@ -1,0 +1,199 @@
+"""Settings: what is refused, with which words, and what the embedded stack's file gives to commands."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from marketplace.infra.settings import (
+    Settings,
+    SettingsError,
+    load_settings,
+    read_embedded_environment,
+    variable_name,
+)
+
+LONG = "of-the-tests-only-0123456789abcdef"
+PRODUCTION = {
+    "ENVIRONMENT": "production",
+    "PUBLIC_BASE_URL": "https://market.example",
+    "DATABASE_URL": "postgresql://market@database/market",
+    "REDIS_URL": "rediss://cache:6379/0",
+    "S3_ACCESS_KEY_ID": "id",
+    "S3_SECRET_ACCESS_KEY": "secret",
+    "GATEWAY_URL": "https://gateway.example",
+    "GATEWAY_SECRET_KEY": "sk_live_of_the_tests_only",
+    "IDENTITY_ISSUER": "https://identity.example/",
+    "IDENTITY_JWKS_URL": "https://identity.example/keys",
+    "DELIVERY_PIN_KEY": LONG,
+    "CURSOR_KEY": LONG[::-1],
+}
+BAD = [
+    ("ENVIRONMENT", "staging", "must be one of production, embedded, test"),
+    ("PUBLIC_BASE_URL", "market.example", "must be an address"),
+    ("PUBLIC_BASE_URL", "https://market.example/a b", "must be an address"),
+    ("DATABASE_URL", "mysql://market@database/market", "must be an address that starts with postgresql://"),
+    ("DATABASE_URL", "postgresql:market@database", "must be an address that starts with postgresql://"),
+    ("DATABASE_POOL_SIZE", "0", "must be a whole number from 1 to 100"),
+    ("DATABASE_POOL_SIZE", "101", "must be a whole number from 1 to 100"),
+    ("DATABASE_POOL_SIZE", "2.5", "must be a whole number from 1 to 100"),
+    ("REDIS_URL", "cache:6379", "must be an address that starts with redis://"),
+    ("S3_ENDPOINT_URL", "s3.example", "must be an address"),
+    ("S3_PUBLIC_URL", "//media.example", "must be an address"),
+    ("GATEWAY_NAME", "Pay-Stuff", "it becomes part of a header's name"),
+    ("GATEWAY_URL", "ftp://gateway.example", "must be an address"),
+    ("GATEWAY_FEE_BEARER", "nobody", "must be one of platform, customer"),
+    ("GATEWAY_TIMEOUT_SECONDS", "31", "must be a whole number from 1 to 30"),
+    ("IDENTITY_ALGORITHMS", "ES256,none", "knows RS256, ES256 and HS256, not none"),
+    ("IDENTITY_ALGORITHMS", " , ", "must name at least one"),
+    ("IDENTITY_JWKS_URL", "identity.example/keys", "must be an address"),
+    ("IDENTITY_SHARED_SECRET", "short", "must have at least 32 characters"),
+    ("FUNCTIONS_KEY", "short", "must have at least 32 characters"),
+    ("DELIVERY_PIN_KEY", "x" * 31, "must have at least 32 characters"),
+    ("CURSOR_KEY", "short", "must have at least 32 characters"),
+    ("TRUSTED_PROXY_HOPS", "-1", "must be a whole number from 0 to 10"),
+    ("CORS_ORIGINS", "https://shop.example,*", "must be origins"),
+    ("CORS_ORIGINS", "https://shop.example/", "must be origins"),
+    ("RATE_LIMIT_SCALE", "0", "must be a whole number from 1 to 1000000"),
+    ("RATE_LIMIT_SCALE", "2", "must be 1 in production"),
+    ("LOG_LEVEL", "debug", "must be one of DEBUG, INFO, WARNING, ERROR"),
+]
+
+
+def refusal(environ: dict[str, str]) -> str:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(environ)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "value", "reason"), BAD, ids=[f"{name}={value}" for name, value, _ in BAD])
+def test_a_bad_value_is_refused_by_its_name_and_not_repeated(name: str, value: str, reason: str) -> None:
+    message = refusal(PRODUCTION | {name: value})
+
+    assert message.startswith(name)
+    assert reason in message
+    assert "\n" not in message
+    assert LONG not in message
+    if name in {variable_name(item.name) for item in fields(Settings) if item.metadata["secret"]}:
+        assert value not in message.removeprefix(name)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    message = refusal(PRODUCTION | {"LOG_LEVEL": "LOUD", "DATABASE_POOL_SIZE": "many", "GATEWAY_NAME": "!"})
+
+    assert [line.split()[0] for line in message.splitlines()] == [
+        "DATABASE_POOL_SIZE",
+        "GATEWAY_NAME",
+        "LOG_LEVEL",
+    ]
+
+
+REQUIRED = [
+    variable_name(item.name)
+    for item in fields(Settings)
+    if item.metadata["required"] and not item.default  # the others have one that serves
+]
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+@pytest.mark.parametrize("empty", [True, False], ids=["empty", "missing"])
+def test_production_demands_what_it_cannot_do_without(name: str, empty: bool) -> None:
+    given = {key: value for key, value in PRODUCTION.items() if key != name} | ({name: ""} if empty else {})
+
+    assert refusal(given).startswith(f"{name} is missing: ")
+
+
+def test_production_is_what_runs_when_nothing_is_said() -> None:
+    assert load_settings(
+        {key: PRODUCTION[key] for key in PRODUCTION if key != "ENVIRONMENT"}
+    ).environment == ("production")
+    assert len(refusal({}).splitlines()) > 5
+
+
+def test_production_takes_keys_of_the_identity_provider_or_a_shared_secret() -> None:
+    without = {key: value for key, value in PRODUCTION.items() if key != "IDENTITY_JWKS_URL"}
+    assert refusal(without).startswith("IDENTITY_JWKS_URL is missing")
+
+    shared = without | {"IDENTITY_ALGORITHMS": "HS256"}
+    assert refusal(shared) == "IDENTITY_SHARED_SECRET is missing: IDENTITY_ALGORITHMS names HS256"
+    assert load_settings(shared | {"IDENTITY_SHARED_SECRET": LONG}).identity_algorithms == ("HS256",)
+
+
+@pytest.mark.parametrize("environment", ["embedded", "test"])
+def test_elsewhere_defaults_serve_and_limits_may_be_scaled(environment: str) -> None:
+    settings = load_settings({"ENVIRONMENT": environment, "RATE_LIMIT_SCALE": "1000"})
+
+    assert settings.rate_limit_scale == 1000
+    assert settings.public_base_url == "http://127.0.0.1:8000"
+
+
+def test_values_are_read_into_their_types() -> None:
+    settings = load_settings(
+        PRODUCTION
+        | {
+            "PUBLIC_BASE_URL": "https://market.example/",
+            "IDENTITY_ALGORITHMS": "RS256, ES256",
+            "CORS_ORIGINS": "https://shop.example http://127.0.0.1:3000",
+            "TRUSTED_PROXY_HOPS": "2",
+        }
+    )
+
+    assert settings.public_base_url == "https://market.example"
+    assert settings.identity_algorithms == ("RS256", "ES256")
+    assert settings.cors_origins == ("https://shop.example", "http://127.0.0.1:3000")
+    assert settings.trusted_proxy_hops == 2
+    # Tokens name it to the letter, its last slash included.
+    assert settings.identity_issuer == "https://identity.example/"
+    assert settings.media_base_url == "https://market.example/media"
+
+
+def test_pictures_may_be_read_elsewhere() -> None:
+    settings = load_settings(PRODUCTION | {"S3_PUBLIC_URL": "https://media.example/bucket/"})
+
+    assert settings.media_base_url == "https://media.example/bucket"
+
+
+def test_every_setting_is_documented_and_what_opens_something_is_secret() -> None:
+    for item in fields(Settings):
+        assert item.metadata["doc"].endswith((".", "://…"))
+        opens = any(word in item.name for word in ("secret", "key", "dsn"))
+        # An access key's id is a name, not a key.
+        assert item.metadata["secret"] or not opens or item.name == "s3_access_key_id"
+
+
+def write(directory: Path, *lines: str) -> None:
+    (directory / "stack.env").write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_a_command_reads_what_the_stack_wrote(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "# of the embedded stack",
+        "",
+        "DATABASE_URL=postgresql://m@h/d?a=b",
+        "CURSOR_KEY=a=b=c ",
+        "x",
+    )
+
+    assert read_embedded_environment({"DATA_DIR": str(tmp_path)}) == {
+        "DATABASE_URL": "postgresql://m@h/d?a=b",
+        "CURSOR_KEY": "a=b=c",
+    }
+
+
+def test_the_stack_file_counts_for_nothing_once_a_database_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "DATABASE_URL=postgresql://m@h/d")
+
+    named = {"DATA_DIR": str(tmp_path), "DATABASE_URL": "postgresql://elsewhere/d"}
+    assert read_embedded_environment(named) == {}
+    assert read_embedded_environment({"DATA_DIR": str(tmp_path / "other")}) == {}
+
+
+def test_the_stack_is_looked_for_in_the_data_directory_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".data").mkdir()
+    write(tmp_path / ".data", "REDIS_URL=redis://h")
+
+    assert read_embedded_environment({}) == {"REDIS_URL": "redis://h"}
