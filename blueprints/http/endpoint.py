@@ -282,12 +282,11 @@ class Area(Blueprint):  # type: ignore[misc]
         """
 
         def decorate(view: View) -> View:
-            path = f"{self.url_prefix or ''}{rule}"
             name = f"{self.name}.{view.__name__}"
             contract = Contract(
                 name=name,
                 method=method,
-                path=path,
+                path=f"{self.url_prefix or ''}{rule}",
                 access=auth,
                 limit=RouteLimit(limit, scope=name) if isinstance(limit, str) else limit,
                 body=_instance(body),
@@ -303,18 +302,21 @@ class Area(Blueprint):  # type: ignore[misc]
                 group=group or (Group.WAITING if phased else Group.API),
             )
             self.contracts.append(contract)
-            endpoint = Endpoint(contract, view)
-
-            def handler(**arguments: Any) -> Response:
-                return endpoint(**arguments)
-
-            handler.__name__ = view.__name__
-            handler.__doc__ = (view.__doc__ or "").strip().replace("This function will ", "", 1)
-            handler._apidoc = self._documented(contract, view)  # type: ignore[attr-defined]
-            self.add_url_rule(rule, view.__name__, handler, methods=[method])
+            self._serve(rule, contract, view)
             return view
 
         return decorate
+
+    def _serve(self, rule: str, contract: Contract, view: View) -> None:
+        endpoint = Endpoint(contract, view)
+
+        def handler(**arguments: Any) -> Response:
+            return endpoint(**arguments)
+
+        handler.__name__ = view.__name__
+        handler.__doc__ = (view.__doc__ or "").strip().replace("This function will ", "", 1)
+        handler._apidoc = self._documented(contract, view)  # type: ignore[attr-defined]
+        self.add_url_rule(rule, view.__name__, handler, methods=[contract.method])
 
     def _documented(self, contract: Contract, view: View) -> Any:
         """Have flask-smorest describe the route; its decorators' wrappers are not what serves it."""
