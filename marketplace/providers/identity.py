@@ -1,5 +1,6 @@
 """The identity provider: access tokens are verified against the keys that it publishes."""
 
+import hashlib
 import re
 import threading
 import time
@@ -25,6 +26,7 @@ _LEAST_FETCH_INTERVAL_SECONDS = 5
 # Without any keys nobody gets in, so this pause is short; but not each request may wait for who is down.
 _LEAST_FIRST_FETCH_INTERVAL_SECONDS = 1
 _TIMEOUT_SECONDS = 3.0
+_MAX_VERIFIED = 4096  # tokens that a process remembers to have checked
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
@@ -36,6 +38,17 @@ class TokenClaims:
     email: str | None
     name: str | None
     aal: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """What came of a token, and what that rests on: the key that signed it, and that its time is not over."""
+
+    claims: TokenClaims
+    algorithm: str
+    key_id: str
+    key: Any
+    expires_at: float
 
 
 class KeySet:
@@ -101,13 +114,17 @@ def _usable(key: Any) -> jwt.PyJWK | None:
 
 
 class TokenVerifier:
-    """Checks access tokens: signature, algorithm, issuer, audience, expiry and subject."""
+    """Checks access tokens: signature, algorithm, issuer, audience, expiry and subject.
+
+    People send the same token again and again, and a signature takes longer to check than most queries. So
+    what was verified is remembered (by the token's digest) for as long as the same key is in force.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._algorithms = list(settings.identity_algorithms)
-        self._public_algorithms = [name for name in self._algorithms if name != "HS256"]
         self._keys = KeySet(settings.identity_jwks_url) if settings.identity_jwks_url else None
+        self._verified: dict[bytes, _Verified] = {}
 
     def verify(self, token: str) -> TokenClaims:
         """This function will check a token and read its claims.
@@ -119,12 +136,32 @@ class TokenVerifier:
         """
         if len(token) > _MAX_TOKEN_LENGTH:
             raise UnauthorizedError("The bearer token is too long.")
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        known = self._verified.get(digest)
+        if known is not None and self._holds(known):
+            return known.claims
+        verified = self._verify(token)
+        while len(self._verified) >= _MAX_VERIFIED:
+            self._verified.pop(next(iter(self._verified)), None)
+        self._verified[digest] = verified
+        return verified.claims
+
+    def _holds(self, verified: _Verified) -> bool:
+        """Tell whether checking a token again would come to the same: its key is in force, its time not over."""
+        return (
+            time.time() < verified.expires_at
+            and self._key(verified.algorithm, verified.key_id) is verified.key
+        )
+
+    def _verify(self, token: str) -> _Verified:
         try:
-            key, algorithms = self._key_for(token)
+            header = jwt.get_unverified_header(token)
+            algorithm, key_id = str(header.get("alg")), str(header.get("kid"))
+            key = self._key(algorithm, key_id)
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
-                algorithms=algorithms,
+                algorithms=[algorithm],
                 audience=self._settings.identity_audience,
                 issuer=self._settings.identity_issuer,
                 leeway=LEEWAY_SECONDS,
@@ -137,21 +174,26 @@ class TokenVerifier:
         user_id = parse_uuid(claims["sub"])
         if user_id is None:
             raise UnauthorizedError("The bearer token's subject is no UUID.")
-        return TokenClaims(
+        said = TokenClaims(
             user_id=user_id,
             email=_text(claims.get("email"), 320),
             name=_text(claims.get("name"), 200),
             aal="aal2" if claims.get("aal") == "aal2" else "aal1",
         )
+        return _Verified(said, algorithm, key_id, key, int(claims["exp"]) + LEEWAY_SECONDS)
 
-    def _key_for(self, token: str) -> tuple[Any, list[str]]:
-        header = jwt.get_unverified_header(token)
-        if header.get("alg") == "HS256" and "HS256" in self._algorithms:
-            return self._settings.identity_shared_secret, ["HS256"]
-        key = self._keys.key(str(header.get("kid"))) if self._keys else None
-        if key is None or not self._public_algorithms:
-            raise UnauthorizedError("The bearer token's key is not known.")
-        return key, self._public_algorithms
+    def _key(self, algorithm: str, key_id: str) -> Any:
+        """Give the key that a token of a configured algorithm must be signed with.
+
+        :raises UnauthorizedError: there is none
+        """
+        if algorithm in self._algorithms:
+            if algorithm == "HS256":
+                return self._settings.identity_shared_secret
+            key = self._keys.key(key_id) if self._keys else None
+            if key is not None:
+                return key
+        raise UnauthorizedError("The bearer token's key is not known.")
 
 
 def _text(value: Any, most: int) -> str | None:

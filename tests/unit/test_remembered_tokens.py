@@ -1,0 +1,71 @@
+"""A token that was checked is remembered, as far as checking it again would come to the same."""
+
+import time
+from typing import Any
+from uuid import UUID, uuid4
+
+import jwt
+import pytest
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import TokenExpiredError, UnauthorizedError
+from marketplace.providers import identity
+from marketplace.providers.identity import LEEWAY_SECONDS, TokenVerifier
+
+SECRET = "a-shared-secret-of-the-tests-only-32b"
+SETTINGS = Settings(
+    identity_issuer="http://issuer", identity_algorithms=("HS256",), identity_shared_secret=SECRET
+)
+
+
+def token_of(user_id: UUID, **changes: Any) -> str:
+    claims = {"iss": "http://issuer", "aud": SETTINGS.identity_audience, "sub": str(user_id)}
+    return jwt.encode(claims | {"exp": int(time.time()) + 600} | changes, SECRET, algorithm="HS256")
+
+
+def test_the_second_time_says_the_same() -> None:
+    verifier, user_id = TokenVerifier(SETTINGS), uuid4()
+    token = token_of(user_id, aal="aal2", name="Ada")
+    first = verifier.verify(token)
+    assert verifier.verify(token) is first
+    assert (first.user_id, first.aal, first.name) == (user_id, "aal2", "Ada")
+
+
+def test_a_remembered_token_expires_all_the_same() -> None:
+    verifier = TokenVerifier(SETTINGS)
+    token = token_of(uuid4(), exp=int(time.time()) - LEEWAY_SECONDS + 2)
+    verifier.verify(token)
+    deadline = time.monotonic() + 5
+    with pytest.raises(TokenExpiredError):
+        while time.monotonic() < deadline:
+            verifier.verify(token)
+
+
+def test_a_changed_token_is_another_one() -> None:
+    verifier = TokenVerifier(SETTINGS)
+    token = token_of(uuid4())
+    verifier.verify(token)
+    head, _, signature = token.split(".")
+    _, claims, _ = token_of(uuid4()).split(".")
+    with pytest.raises(UnauthorizedError):
+        verifier.verify(f"{head}.{claims}.{signature}")
+
+
+def test_what_was_refused_is_refused_again() -> None:
+    verifier = TokenVerifier(SETTINGS)
+    token = token_of(uuid4(), aud="another")
+    for _ in range(2):
+        with pytest.raises(UnauthorizedError):
+            verifier.verify(token)
+
+
+def test_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_MAX_VERIFIED", 3)
+    verifier = TokenVerifier(SETTINGS)
+    tokens = [token_of(uuid4()) for _ in range(4)]
+    first = [verifier.verify(token) for token in tokens]
+    second = [verifier.verify(token) for token in reversed(tokens)]
+    assert [one is other for one, other in zip(first, reversed(second), strict=True)] == [
+        False,
+        *[True] * 3,
+    ]
