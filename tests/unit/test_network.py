@@ -1,0 +1,17 @@
+"""Tests reach this machine alone."""
+
+import socket
+
+import pytest
+from pytest_socket import SocketConnectBlockedError
+
+
+@pytest.mark.parametrize("address", [("192.0.2.1", 80), ("10.255.255.1", 443)])
+def test_no_other_machine_is_reached(address: tuple[str, int]) -> None:
+    with socket.socket() as one, pytest.warns(UserWarning), pytest.raises(SocketConnectBlockedError):
+        one.connect(address)
+
+
+def test_this_machine_is_reached() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(server.getsockname(), timeout=5).close()
