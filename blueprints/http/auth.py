@@ -11,6 +11,7 @@ from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import (
     ForbiddenError,
     ProviderUnavailableError,
+    ServiceUnavailableError,
     StepUpRequiredError,
     TokenExpiredError,
     UnauthorizedError,
@@ -51,10 +52,13 @@ def authenticate(exchange: Exchange, contract: Contract) -> None:
 
 
 def identify(exchange: Exchange) -> None:
-    """This function will note the caller of a path without route, if the request has a good token."""
+    """This function will note the caller of a path without contract, if it can be told who that is.
+
+    Nothing but the quota hangs on it there, so that neither a bad token nor a database that is down matters.
+    """
     try:
         exchange.caller = _caller(exchange, Access("any", Token.IGNORED_IF_BAD))
-    except (UnauthorizedError, TokenExpiredError, ProviderUnavailableError):
+    except (UnauthorizedError, TokenExpiredError, ProviderUnavailableError, ServiceUnavailableError):
         exchange.caller = None
 
 

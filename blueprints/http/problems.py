@@ -15,6 +15,7 @@ from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     CATALOG,
     CatalogEntry,
+    MalformedBodyError,
     MarketplaceError,
     NotFoundError,
     PayloadTooLargeError,
@@ -143,6 +144,8 @@ def _translated(error: HTTPException) -> MarketplaceError:
     status = error.code or 500
     if status == 405:
         return MethodNotAllowedError(f"{request.method} is not a method of this resource.")
+    if status == 400:
+        return MalformedBodyError(f"The request can't be read: {error.name}.")
     if status in _BY_STATUS:
         return _BY_STATUS[status]()
     if 400 <= status < 500:
