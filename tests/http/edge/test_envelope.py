@@ -1,0 +1,280 @@
+"""Every answer: the envelope, the request's ids, the versioned path, security headers and other origins."""
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask.testing import FlaskClient
+
+from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, Shared
+from blueprints.http.endpoint import Context
+from blueprints.http.fields import Schema, Text
+from marketplace.services import Services
+from tests.support.probes import Effects, assert_problem, probe_area, serve
+
+area = probe_area()
+NOW = datetime(2026, 11, 21, 9, 30, 15, 42, tzinfo=UTC)
+ID = UUID("0b7c9a52-6a3e-4f5e-9d0e-2f1c8f6a7b11")
+ORIGIN = "https://shop.example"
+
+
+class Note(Schema):
+    """A body with one text."""
+
+    text = Text(most=100, required=True)
+
+
+@area.get("/values", auth=PUBLIC, limit=Shared.GLOBAL)
+def values(_ctx: Context) -> dict[str, Any]:
+    return {"id": ID, "at": NOW, "text": 'é "₦" \\ 🦊 \u2028', "none": None, "list": [1, True, 2.5]}
+
+
+@area.get("/nothing", auth=PUBLIC, limit=Shared.GLOBAL)
+def nothing(_ctx: Context) -> None:
+    """Answer nothing."""
+
+
+@area.post("/created", auth=PUBLIC, limit=Shared.GLOBAL, body=Note, status=201)
+def created(_ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    return body
+
+
+@area.post("/acknowledged", auth=UNCHECKED, limit=Shared.UNLIMITED, enveloped=False)
+def acknowledged(_ctx: Context) -> dict[str, Any]:
+    return {"received": True}
+
+
+@area.get("/unwritable", auth=PUBLIC, limit=Shared.GLOBAL)
+def unwritable(_ctx: Context) -> dict[str, Any]:
+    return {"price": Decimal("1.10")}
+
+
+@area.get("/missing/<name>", auth=AUTHENTICATED, limit=Shared.GLOBAL)
+def missing(_ctx: Context, name: str) -> None:
+    raise AssertionError(name)
+
+
+@pytest.fixture(scope="module")
+def probe(services: Services) -> FlaskClient:
+    return serve(services, area, clock=lambda: NOW)
+
+
+def test_success_is_wrapped_and_written_exactly(probe: FlaskClient) -> None:
+    response = probe.get("/api/probe/values")
+    assert response.content_type == "application/json; charset=utf-8"
+    request_id = response.headers["X-Request-ID"]
+    assert response.json == {
+        "success": True,
+        "data": {
+            "id": str(ID),
+            "at": "2026-11-21T09:30:15.000042Z",
+            "text": 'é "₦" \\ 🦊 \u2028',
+            "none": None,
+            "list": [1, True, 2.5],
+        },
+        "meta": {"timestamp": "2026-11-21T09:30:15.000042Z", "version": "1.0", "requestId": request_id},
+    }
+    assert probe.get("/api/probe/nothing").json["data"] is None
+
+
+def test_what_was_created_answers_201_in_the_envelope(probe: FlaskClient) -> None:
+    response = probe.post("/api/probe/created", json={"text": "x"})
+    assert (response.status_code, response.json["success"]) == (201, True)
+    assert response.json["data"] == {"text": "x"}
+
+
+def test_acknowledgements_stand_outside_the_envelope(probe: FlaskClient) -> None:
+    response = probe.post("/api/probe/acknowledged", data=b"anything")
+    assert (response.status_code, response.get_data()) == (200, b'{"received":true}')
+
+
+def test_a_value_that_has_no_form_on_the_wire_is_our_fault(probe: FlaskClient) -> None:
+    body = assert_problem(probe.get("/api/probe/unwritable"), 500, "INTERNAL_ERROR")
+    assert "Decimal" not in str(body)
+
+
+def test_head_answers_the_headers_alone(probe: FlaskClient) -> None:
+    got, head = probe.get("/api/probe/values"), probe.head("/api/probe/values")
+    assert (head.status_code, head.get_data()) == (200, b"")
+    assert head.headers["Content-Type"] == got.headers["Content-Type"]
+    assert head.headers["Content-Length"] == got.headers["Content-Length"]
+
+
+# The request's ids
+
+
+def test_a_clients_request_id_is_kept_everywhere(probe: FlaskClient) -> None:
+    given = str(uuid4())
+    response = probe.get("/api/probe/values", headers={"x-request-id": given})
+    assert response.headers["X-Request-ID"] == response.json["meta"]["requestId"] == given
+    for path in ("/api/probe/unwritable", "/nothing", "/api/probe/missing/x"):
+        problem = probe.get(path, headers={"x-request-id": given})
+        assert problem.headers["X-Request-ID"] == problem.json["requestId"] == given
+    assert probe.get("/docs", headers={"x-request-id": given.upper()}).headers["X-Request-ID"] == given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        "",
+        "x",
+        "0b7c9a52-6a3e-1f5e-9d0e-2f1c8f6a7b11",
+        "01931f3e-7c00-7000-8000-000000000000",
+        "0b7c9a52-6a3e-4f5e-1d0e-2f1c8f6a7b11",
+        "0b7c9a526a3e4f5e9d0e2f1c8f6a7b11",
+        "{0b7c9a52-6a3e-4f5e-9d0e-2f1c8f6a7b11}",
+        "0b7c9a52-6a3e-4f5e-9d0e-2f1c8f6a7b11, 0b7c9a52-6a3e-4f5e-9d0e-2f1c8f6a7b11",
+        "\u00e9" * 36,
+        "a" * 5000,
+    ],
+)
+def test_any_other_request_id_is_replaced(probe: FlaskClient, given: str | None) -> None:
+    headers = {} if given is None else {"x-request-id": given}
+    response = probe.get("/api/probe/values", headers=headers)
+    made = response.headers["X-Request-ID"]
+    assert made != given
+    assert UUID(made).version == 4
+    assert response.json["meta"]["requestId"] == made
+
+
+def test_our_faults_tell_the_correlation_id_of_the_client_or_a_new_one(probe: FlaskClient) -> None:
+    path = "/api/probe/unwritable"
+    told = probe.get(path, headers={"x-correlation-id": "order 7/b"}).json
+    assert told["correlationId"] == "order 7/b"
+    for odd in ("", "x" * 129, "a\u00e9", "a\tb"):
+        problem = probe.get(path, headers={"x-correlation-id": odd}).json
+        assert problem["correlationId"] == problem["requestId"]
+    assert "correlationId" not in probe.get("/nothing", headers={"x-correlation-id": "7"}).json
+
+
+# The versioned path
+
+
+def test_every_path_has_its_versioned_twin(probe: FlaskClient) -> None:
+    assert probe.get("/api/v1/probe/values").json["data"] == probe.get("/api/probe/values").json["data"]
+    assert probe.post("/api/v1/probe/created", json={"text": "x"}).status_code == 201
+    for path in (
+        "/api/v1/v1/probe/values",
+        "/api/v2/probe/values",
+        "/v1/probe/values",
+        "/api/v1",
+        "/api/v1/",
+    ):
+        assert_problem(probe.get(path), 404, "RESOURCE_NOT_FOUND")
+
+
+@pytest.mark.parametrize("prefix", ["/api", "/api/v1"])
+def test_instance_is_the_path_as_it_was_asked_for(probe: FlaskClient, prefix: str) -> None:
+    for name in ("x", "%C3%A9%20b", "%2e%2e", "a%00b", "%FF", "%F0%9F%A6%8A"):
+        body = assert_problem(probe.get(f"{prefix}/probe/missing/{name}?secret=1"), 401, "AUTH_UNAUTHORIZED")
+        readable = {"%C3%A9%20b": "é b", "%2e%2e": "..", "a%00b": "a\0b", "%FF": "\ufffd"}
+        readable["%F0%9F%A6%8A"] = "🦊"
+        assert body["instance"] == f"{prefix}/probe/missing/{readable.get(name, name)}"
+
+
+# Headers
+
+
+def test_every_answer_carries_the_security_headers(services: Services, probe: FlaskClient) -> None:
+    secure = serve(services, area, public_base_url="https://api.example")
+    for path in ("/api/probe/values", "/nothing", "/docs", "/api/probe/unwritable", "/errors/auth-forbidden"):
+        response = probe.get(path)
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["X-Frame-Options"] == "DENY"
+        assert response.headers["Referrer-Policy"] == "no-referrer"
+        policy = response.headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in policy
+        assert "default-src 'none'" in policy or response.mimetype == "text/html"
+        assert "unsafe-inline" not in re.sub(r"style-src [^;]*", "", policy)
+        assert "unsafe-eval" not in policy
+        assert "Strict-Transport-Security" not in response.headers
+        assert secure.get(path).headers["Strict-Transport-Security"].startswith("max-age=31536000")
+    problem = secure.get("/nothing").json
+    assert problem["type"] == "https://api.example/errors/resource-not-found"
+
+
+def test_answers_are_not_to_be_kept(probe: FlaskClient) -> None:
+    for path in ("/api/probe/values", "/nothing", "/docs", "/openapi.json", "/errors/auth-forbidden"):
+        assert probe.get(path).headers["Cache-Control"] == "no-store"
+    assert probe.post("/api/probe/created", json={"text": "x"}).headers["Cache-Control"] == "no-store"
+
+
+# Other origins
+
+
+@pytest.fixture(scope="module")
+def shared(services: Services) -> FlaskClient:
+    return serve(services, area, cors_origins=(ORIGIN, "http://127.0.0.1:5173"))
+
+
+def cors_of(response: Any) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name.startswith("Access-Control-")}
+
+
+def test_without_configured_origins_none_is_let_in(probe: FlaskClient) -> None:
+    for method in ("GET", "OPTIONS"):
+        assert cors_of(probe.open("/api/probe/values", method=method, headers={"Origin": ORIGIN})) == {}
+
+
+def test_a_configured_origin_may_read_answers_and_their_headers(shared: FlaskClient) -> None:
+    for path, status in (("/api/probe/values", 200), ("/nothing", 404), ("/api/probe/missing/x", 401)):
+        response = shared.get(path, headers={"Origin": ORIGIN})
+        assert response.status_code == status
+        assert response.headers["Access-Control-Allow-Origin"] == ORIGIN
+        assert "Origin" in response.headers["Vary"]
+        exposed = response.headers["Access-Control-Expose-Headers"]
+        for name in ("X-Request-ID", "RateLimit-Remaining", "Retry-After", "ETag", "X-Cache-Lookup"):
+            assert name in exposed
+        assert "Access-Control-Allow-Credentials" not in response.headers
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        "https://evil.example",
+        "null",
+        "*",
+        "http://shop.example",
+        f"{ORIGIN}.evil.example",
+        f"{ORIGIN}:8443",
+    ],
+)
+def test_another_origin_is_not_let_in(shared: FlaskClient, origin: str | None) -> None:
+    headers = {} if origin is None else {"Origin": origin}
+    for method in ("GET", "OPTIONS"):
+        response = shared.open("/api/probe/values", method=method, headers=headers)
+        assert response.status_code == 200
+        assert cors_of(response) == {}
+        assert "Origin" in response.headers["Vary"]
+
+
+def test_a_preflight_tells_methods_and_headers_and_runs_nothing(
+    services: Services, shared: FlaskClient
+) -> None:
+    effects = Effects(services.database)
+    headers = {
+        "Origin": ORIGIN,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, idempotency-key, content-type",
+    }
+    for path in ("/api/probe/created", "/api/v1/probe/created"):
+        response = shared.options(path, headers=headers)
+        assert (response.status_code, response.get_data()) == (200, b"")
+        told = cors_of(response)
+        assert told["Access-Control-Allow-Origin"] == ORIGIN
+        assert "POST" in told["Access-Control-Allow-Methods"].split(", ")
+        allowed = {name.strip().lower() for name in told["Access-Control-Allow-Headers"].split(",")}
+        assert {
+            "authorization",
+            "idempotency-key",
+            "content-type",
+            "if-none-match",
+            "x-request-id",
+        } <= allowed
+        assert told["Access-Control-Max-Age"] == "600"
+    assert effects.count() == 0

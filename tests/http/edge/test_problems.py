@@ -1,0 +1,264 @@
+"""Every error there is, as problem details: the framework's, the servers', and those nobody foresaw."""
+
+import io
+import logging
+import re
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask.testing import FlaskClient
+from sqlalchemy import text
+
+from blueprints.http.bodies import MAX_BODY_BYTES
+from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, Shared
+from blueprints.http.endpoint import Context
+from blueprints.http.fields import Schema, Text
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import (
+    CATALOG,
+    InvalidParam,
+    MarketplaceError,
+    ServiceUnavailableError,
+    ValidationError,
+)
+from marketplace.services import Services
+from tests.support.market import Bearer
+from tests.support.probes import assert_problem, closed_port, faults, probe_area, serve
+
+area = probe_area()
+SECRET = "sk_live_do_not_show"
+
+
+class Note(Schema):
+    """A body with one text."""
+
+    text = Text(most=2 * MAX_BODY_BYTES)
+
+
+@area.post("/note", auth=PUBLIC, limit=Shared.GLOBAL, body=Note)
+def note(_ctx: Context, body: dict[str, Any]) -> int:
+    return len(body.get("text", ""))
+
+
+@area.put("/note", auth=PUBLIC, limit=Shared.GLOBAL, body=Note)
+def put_note(_ctx: Context, body: dict[str, Any]) -> int:
+    return len(body.get("text", ""))
+
+
+@area.get("/broken", auth=PUBLIC, limit=Shared.GLOBAL)
+def broken(_ctx: Context) -> None:
+    raise RuntimeError(f"the key is {SECRET}")
+
+
+@area.post("/broken-sql", auth=PUBLIC, limit=Shared.GLOBAL)
+def broken_sql(ctx: Context) -> None:
+    ctx.session.execute(text("SELECT no_such_column FROM profiles"))
+
+
+@area.get("/raised/<code>", auth=PUBLIC, limit=Shared.GLOBAL)
+def raised(_ctx: Context, code: str) -> None:
+    error: type[MarketplaceError] = type("Raised", (MarketplaceError,), {"code": code})
+    raise error()
+
+
+@area.get("/detailed", auth=PUBLIC, limit=Shared.GLOBAL)
+def detailed(_ctx: Context) -> None:
+    raise ValidationError(
+        "Two faults.",
+        invalid_params=[InvalidParam("a", "is bad"), InvalidParam("b[0].c", "is worse")],
+        extensions={"attemptsLeft": 2},
+    )
+
+
+@area.get("/busy", auth=PUBLIC, limit=Shared.GLOBAL)
+def busy(_ctx: Context) -> None:
+    raise ServiceUnavailableError("Later.", retry_after_seconds=7)
+
+
+@area.get("/mine", auth=AUTHENTICATED, limit=Shared.GLOBAL)
+def mine(_ctx: Context) -> None:
+    """Look the caller up, and nothing else."""
+
+
+@area.post("/written", auth=UNCHECKED, limit=Shared.UNLIMITED)
+def written(ctx: Context) -> None:
+    ctx.session.execute(text("SELECT 1"))
+
+
+@area.get("/read", auth=PUBLIC, limit=Shared.GLOBAL)
+def read(ctx: Context) -> None:
+    ctx.session.execute(text("SELECT 1"))
+
+
+@area.get("/by-id/<uuid:number>", auth=PUBLIC, limit=Shared.GLOBAL)
+def by_id(_ctx: Context, number: object) -> str:
+    return str(number)
+
+
+@pytest.fixture(scope="module")
+def probe(services: Services) -> FlaskClient:
+    return serve(services, area)
+
+
+def test_unknown_paths_are_not_found(probe: FlaskClient) -> None:
+    for path in (
+        "/",
+        "/api",
+        "/api/",
+        "/api/probe",
+        "/nothing",
+        "/api/probe/note/x",
+        "/static/nothing",
+        "/%00",
+    ):
+        body = assert_problem(probe.get(path), 404, "RESOURCE_NOT_FOUND")
+        assert "invalid_params" not in body
+
+
+@pytest.mark.parametrize("number", ["7", "x", "0b7c9a526a3e4f5e9d0e2f1c8f6a7b11", "x" * 36, "%00"])
+def test_an_id_in_a_path_that_is_no_uuid_is_not_found(probe: FlaskClient, number: str) -> None:
+    assert_problem(probe.get(f"/api/probe/by-id/{number}"), 404, "RESOURCE_NOT_FOUND")
+    assert probe.get(f"/api/probe/by-id/{uuid4()}").status_code == 200
+
+
+def test_a_method_that_a_path_does_not_know_is_told_those_that_it_does(probe: FlaskClient) -> None:
+    for method in ("GET", "DELETE", "PATCH", "HEAD"):
+        response = probe.open("/api/probe/note", method=method)
+        assert set(response.headers["Allow"].split(", ")) == {"OPTIONS", "POST", "PUT"}
+        if method != "HEAD":
+            assert method in assert_problem(response, 405, "METHOD_NOT_ALLOWED")["detail"]
+    for method in ("TRACE", "CONNECT", "PROPFIND", "X" * 200):
+        assert probe.open("/api/probe/read", method=method).status_code == 405
+    assert set(probe.post("/docs").headers["Allow"].split(", ")) == {"GET", "HEAD", "OPTIONS"}
+
+
+def test_a_body_may_have_a_mebibyte_and_no_byte_more(probe: FlaskClient) -> None:
+    frame = len(b'{"text":""}')
+    fits = b'{"text":"' + b"x" * (MAX_BODY_BYTES - frame) + b'"}'
+    sent = probe.post("/api/probe/note", data=fits, content_type="application/json")
+    assert (sent.status_code, sent.json["data"]) == (200, MAX_BODY_BYTES - frame)
+    for more in (1, 2, MAX_BODY_BYTES):
+        response = probe.post("/api/probe/note", data=fits + b" " * more, content_type="application/json")
+        assert_problem(response, 413, "PAYLOAD_TOO_LARGE")
+        assert "RateLimit-Remaining" in response.headers
+
+
+def test_a_body_of_untold_length_is_cut_off_too(probe: FlaskClient) -> None:
+    """Chunked bodies tell no length; the server marks their end. One that is cut off could still be JSON."""
+
+    def send(content: bytes) -> Any:
+        return probe.post(
+            "/api/probe/note",
+            input_stream=io.BytesIO(content),
+            content_type="application/json",
+            environ_overrides={"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked"},
+        )
+
+    assert send(b'{"text":"abc"}').json["data"] == 3
+    assert send(b" " * (MAX_BODY_BYTES - 2) + b"{}").json["data"] == 0
+    for more in (b"{}", b" {}"):
+        assert_problem(send(b" " * (MAX_BODY_BYTES - 1) + more), 413, "PAYLOAD_TOO_LARGE")
+
+
+def test_a_body_that_breaks_off_is_a_bad_request(probe: FlaskClient) -> None:
+    response = probe.post(
+        "/api/probe/note",
+        input_stream=io.BytesIO(b'{"text":'),
+        content_type="application/json",
+        content_length=100,
+    )
+    assert assert_problem(response, 400, "VALIDATION_FAILED")["title"] == "Bad Request"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {"Content-Type": "multipart/form-data; boundary=x"},
+        {"Content-Type": "application/jsonp"},
+        {"Content-Type": ""},
+        {},
+        {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+        {"Content-Type": "application/json", "Content-Encoding": "identity, br"},
+    ],
+    ids=str,
+)
+def test_a_body_of_another_kind_is_not_taken(probe: FlaskClient, headers: dict[str, str]) -> None:
+    response = probe.post("/api/probe/note", data=b'{"text": "x"}', headers=headers)
+    assert_problem(response, 415, "UNSUPPORTED_MEDIA_TYPE")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "application/json; charset=utf-8"},
+        {"Content-Type": "APPLICATION/JSON"},
+        {"Content-Type": "application/merge-patch+json"},
+        {"Content-Type": "application/json", "Content-Encoding": "Identity"},
+    ],
+    ids=str,
+)
+def test_json_is_json_however_it_is_named(probe: FlaskClient, headers: dict[str, str]) -> None:
+    assert probe.post("/api/probe/note", data=b'{"text": "x"}', headers=headers).json["data"] == 1
+
+
+def test_an_error_that_nobody_foresaw_leaks_nothing(
+    probe: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    for method, path in (("GET", "broken"), ("POST", "broken-sql")):
+        response = probe.open(f"/api/probe/{path}", method=method, headers={"x-correlation-id": "c-7"})
+        body = assert_problem(response, 500, "INTERNAL_ERROR")
+        assert (body["title"], body["correlationId"]) == ("Internal Server Error", "c-7")
+        assert not re.search(rf"{SECRET}|RuntimeError|Traceback|SELECT|column|psycopg", response.text)
+        assert "RateLimit-Remaining" in response.headers
+
+
+@pytest.mark.parametrize("code", sorted(CATALOG))
+def test_each_code_of_the_catalog_is_answered_and_explained(probe: FlaskClient, code: str) -> None:
+    response = probe.get(f"/api/probe/raised/{code}")
+    entry = CATALOG[code]
+    assert (response.status_code, response.json["title"]) == (entry.status, entry.title)
+    assert ("correlationId" in response.json) == (entry.status >= 500)
+    page = probe.get(response.json["type"].removeprefix("http://127.0.0.1:8000"))
+    assert (page.status_code, page.content_type) == (200, "text/html; charset=utf-8")
+    for words in (code, entry.title, str(entry.status)):
+        assert words in page.text
+    assert "<script" not in page.text
+
+
+@pytest.mark.parametrize(
+    "slug", ["nothing", "AUTH-FORBIDDEN", "auth_forbidden", "-auth", "a%00", "<b>", "a" * 5000]
+)
+def test_other_errors_are_not_explained(probe: FlaskClient, slug: str) -> None:
+    assert_problem(probe.get(f"/errors/{slug}"), 404, "RESOURCE_NOT_FOUND")
+
+
+def test_faults_and_extensions_are_shown(probe: FlaskClient) -> None:
+    response = probe.get("/api/probe/detailed")
+    assert faults(response) == ["a", "b[0].c"]
+    assert response.json["invalid_params"][1] == {"name": "b[0].c", "reason": "is worse"}
+    assert (response.json["detail"], response.json["attemptsLeft"]) == ("Two faults.", 2)
+
+
+def test_what_can_be_tried_later_says_when(probe: FlaskClient) -> None:
+    assert probe.get("/api/probe/busy").headers["Retry-After"] == "7"
+
+
+def test_without_the_database_the_service_is_unavailable_not_broken(
+    services: Services, bearer: Bearer
+) -> None:
+    url = f"postgresql://nobody@127.0.0.1:{closed_port()}/nothing"
+    gone = Database(url, pool_size=1, application_name="tests")
+    probe = serve(services, area, database=gone)
+    for method, path in (("GET", "mine"), ("POST", "written"), ("GET", "read")):
+        response = probe.open(f"/api/probe/{path}", method=method, headers=bearer(uuid4()))
+        body = assert_problem(response, 503, "SERVICE_UNAVAILABLE")
+        assert response.headers["Retry-After"] == "5"
+        assert not re.search(r"127\.0\.0\.1:\d+/nothing|nobody|psycopg|refused", body["detail"])
+        assert ("RateLimit-Remaining" in response.headers) == (path != "written")
+    for path, status in (("/docs", 200), ("/errors/service-unavailable", 200), ("/nothing", 404)):
+        assert probe.get(path, headers=bearer(uuid4())).status_code == status
+    gone.close()
