@@ -8,7 +8,11 @@ from pytest_socket import SocketConnectBlockedError
 
 @pytest.mark.parametrize("address", [("192.0.2.1", 80), ("10.255.255.1", 443)])
 def test_no_other_machine_is_reached(address: tuple[str, int]) -> None:
-    with socket.socket() as one, pytest.warns(UserWarning), pytest.raises(SocketConnectBlockedError):
+    with (
+        socket.socket() as one,
+        pytest.warns(UserWarning, match=r"socket\.connect"),
+        pytest.raises(SocketConnectBlockedError),
+    ):
         one.connect(address)
 
 

@@ -1,0 +1,33 @@
+"""Replies as they are described: whole, so that a field which is missing is noticed."""
+
+from collections.abc import Iterator
+
+import pytest
+from marshmallow import Schema, fields
+
+from blueprints.areas import contracts
+from blueprints.http.contract import Contract
+
+# Shown to a listing's owner and to staff; others are not shown that there is such a field.
+OF_OWNERS = {"status", "statusReason", "quantity", "reserved", "revision", "createdAt"}
+MAY_BE_MISSING = {"ProductDetail": OF_OWNERS}
+_MOST_LEVELS = 8
+
+
+def loose_fields(schema: Schema, levels: int = 0) -> Iterator[tuple[str, str]]:
+    """Give the fields that a reply may leave out, each with its schema's name."""
+    assert levels < _MOST_LEVELS
+    for name, field in schema.fields.items():
+        if not field.required:
+            yield type(schema).__name__, field.data_key or name
+        inner = field.inner if isinstance(field, fields.List) else field
+        # A tree's nodes are described by their own schema.
+        if isinstance(inner, fields.Nested) and type(inner.schema) is not type(schema):
+            yield from loose_fields(inner.schema, levels + 1)
+
+
+@pytest.mark.parametrize("contract", contracts(), ids=lambda contract: f"{contract.method} {contract.path}")
+def test_a_reply_is_described_and_its_fields_are_always_there(contract: Contract) -> None:
+    assert contract.reply is not None
+    loose = [item for item in loose_fields(contract.reply) if item[1] not in MAY_BE_MISSING.get(item[0], ())]
+    assert loose == []
