@@ -69,6 +69,15 @@ _HINT = re.compile(
 )
 
 
+_UUID = re.compile(
+    r"(?<![\w.-])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![\w.-])", re.IGNORECASE
+)
+# Short texts that hold nothing to be redacted; messages, names of fields and paths come again and again.
+_clean: set[str] = set()
+_MAX_REMEMBERED = 2048
+_MAX_REMEMBERED_LENGTH = 80
+
+
 @lru_cache(maxsize=4096)
 def is_secret_key(key: str) -> bool:
     """This function will tell whether a field's value is replaced because of the field's name.
@@ -81,7 +90,18 @@ def is_secret_key(key: str) -> bool:
 
 def redact_text(text: str) -> str:
     """This function will replace what gives itself away by its shape in a text."""
-    return _SHAPES.sub(MARKER, text) if _HINT.search(text) else text
+    if text in _clean:
+        return text
+    # Ids are in most paths and lines, and none of the shapes: they would only keep the expression busy.
+    if _HINT.search(_UUID.sub(" ", text)):
+        redacted = _SHAPES.sub(MARKER, text)
+        if redacted != text:
+            return redacted
+    if len(text) <= _MAX_REMEMBERED_LENGTH:
+        if len(_clean) >= _MAX_REMEMBERED:
+            _clean.clear()
+        _clean.add(text)
+    return text
 
 
 def redact(value: Any, *, depth: int = 0) -> Any:

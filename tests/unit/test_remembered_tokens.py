@@ -33,12 +33,12 @@ def test_the_second_time_says_the_same() -> None:
 
 def test_a_remembered_token_expires_all_the_same() -> None:
     verifier = TokenVerifier(SETTINGS)
-    token = token_of(uuid4(), exp=int(time.time()) - LEEWAY_SECONDS + 2)
-    verifier.verify(token)
-    deadline = time.monotonic() + 5
+    expires = int(time.time()) - LEEWAY_SECONDS + 2
+    token = token_of(uuid4(), exp=expires)
+    while time.time() < expires + LEEWAY_SECONDS:
+        verifier.verify(token)
     with pytest.raises(TokenExpiredError):
-        while time.monotonic() < deadline:
-            verifier.verify(token)
+        verifier.verify(token)
 
 
 def test_a_changed_token_is_another_one() -> None:
