@@ -19,6 +19,7 @@ from marketplace.kernel.errors import (
 
 MAX_BODY_BYTES = 1024 * 1024
 _MAX_FAULTS = 50
+_MAX_NAME_LENGTH = 100
 
 
 def read_bytes() -> bytes:
@@ -99,7 +100,8 @@ def _load(schema: Schema, given: Any) -> Any:
 
 
 def _fault(params: list[InvalidParam]) -> ValidationError:
-    shown = params[:_MAX_FAULTS]
+    # A name may be the client's own words, a megabyte of them.
+    shown = [InvalidParam(item.name[:_MAX_NAME_LENGTH], item.reason) for item in params[:_MAX_FAULTS]]
     names = ", ".join(item.name for item in shown[:5])
     return ValidationError(f"Not as described: {names}.", invalid_params=shown)
 

@@ -12,7 +12,7 @@ from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.phones import normalise_phone
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_DIGITS = re.compile(r"-?\d{1,18}")
+_DIGITS = re.compile(r"-?[0-9]{1,18}")
 _BIGGEST = 2**63 - 1
 
 
