@@ -19,7 +19,7 @@ _SEPARATOR = b"\n"  # JSON as we write it holds no line breaks
 
 def content_key() -> str:
     """This function will name the content of the request: its path and its parameters in one order."""
-    filters = sorted(request.args.items())
+    filters = sorted(request.args.items(multi=True))
     return f"{request.path}:{orjson.dumps(filters).decode()}"
 
 
