@@ -1,0 +1,181 @@
+"""Paging by cursor: bounds, an order without gaps, and cursors that are good for one listing alone."""
+
+import base64
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask.testing import FlaskClient
+
+from blueprints.http.contract import AUTHENTICATED, PUBLIC, Shared
+from blueprints.http.endpoint import Context
+from blueprints.http.fields import Text
+from blueprints.http.paging import CursorQuery
+from marketplace.kernel.paging import Page, page_of
+from marketplace.services import Services
+from tests.support.market import Bearer
+from tests.support.probes import faults, probe_area, serve
+
+area = probe_area()
+NUMBERS = 250
+
+
+class Listing(CursorQuery):
+    """A listing with one filter."""
+
+    search_text = Text(most=20)
+
+
+def numbers(ctx: Context) -> Page:
+    after = ctx.page.position[0] if ctx.page.position else 0
+    rows = [{"number": number} for number in range(after + 1, NUMBERS + 1)]
+    return page_of(rows[: ctx.page.limit + 1], request=ctx.page, position_of=lambda row: [row["number"]])
+
+
+@area.get("/public", auth=PUBLIC, limit=Shared.GLOBAL, query=Listing)
+def public(ctx: Context, query: dict[str, Any]) -> Page:
+    assert set(query) <= {"search_text"}
+    return numbers(ctx)
+
+
+@area.get("/other", auth=PUBLIC, limit=Shared.GLOBAL, query=Listing)
+def other(ctx: Context, query: dict[str, Any]) -> Page:
+    return numbers(ctx)
+
+
+@area.get("/of/<uuid:owner>", auth=PUBLIC, limit=Shared.GLOBAL, query=Listing)
+def of_owner(ctx: Context, owner: UUID, query: dict[str, Any]) -> Page:
+    return numbers(ctx)
+
+
+@area.get("/own", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=CursorQuery)
+def own(ctx: Context, query: dict[str, Any]) -> Page:
+    return numbers(ctx)
+
+
+@area.get("/cached", auth=PUBLIC, limit=Shared.GLOBAL, query=Listing, cache=60, tags=("paging-probe",))
+def cached(ctx: Context, query: dict[str, Any]) -> Page:
+    return numbers(ctx)
+
+
+@area.get("/empty", auth=PUBLIC, limit=Shared.GLOBAL, query=CursorQuery)
+def empty(ctx: Context, query: dict[str, Any]) -> Page:
+    return Page([], ctx.page.limit, None)
+
+
+@pytest.fixture(scope="module")
+def probe(services: Services) -> FlaskClient:
+    return serve(services, area)
+
+
+def ask(probe: FlaskClient, name: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
+    return probe.get(f"/api/probe/{name}", query_string=query, headers=headers)
+
+
+def cursor_of(response: Any) -> str:
+    assert response.status_code == 200, response.json
+    cursor = response.json["meta"]["next_cursor"]
+    assert isinstance(cursor, str)
+    return cursor
+
+
+@pytest.mark.parametrize("name", ["public", "cached"])
+def test_pages_follow_each_other_without_gap_or_repetition(probe: FlaskClient, name: str) -> None:
+    seen: list[int] = []
+    query: dict[str, Any] = {"limit": 100}
+    for expected in (100, 100, 50):
+        response = ask(probe, name, **query)
+        assert len(response.json["data"]) == expected
+        seen += [row["number"] for row in response.json["data"]]
+        meta = response.json["meta"]
+        assert {"timestamp", "version", "requestId", "limit", "has_more", "next_cursor"} == set(meta)
+        query["cursor"] = meta["next_cursor"]
+    assert seen == list(range(1, NUMBERS + 1))
+    assert (meta["has_more"], meta["next_cursor"], meta["limit"]) == (False, None, 100)
+
+
+def test_an_empty_listing_has_an_empty_page(probe: FlaskClient) -> None:
+    response = ask(probe, "empty")
+    assert response.json["data"] == []
+    assert response.json["meta"]["has_more"] is False
+    assert response.json["meta"]["next_cursor"] is None
+
+
+def test_limit_has_a_default_and_bounds(probe: FlaskClient) -> None:
+    assert len(ask(probe, "public").json["data"]) == ask(probe, "public").json["meta"]["limit"] == 20
+    for good in (1, 100):
+        assert len(ask(probe, "public", limit=good).json["data"]) == good
+    for bad in (0, 101, -1, 10**30, "x", ""):
+        assert faults(ask(probe, "public", limit=bad)) == ["limit"]
+
+
+def test_a_cursor_is_url_safe_and_good_with_another_limit(probe: FlaskClient) -> None:
+    cursor = cursor_of(ask(probe, "public", limit=3))
+    assert cursor.replace("-", "").replace("_", "").isalnum()
+    response = probe.get(f"/api/probe/public?cursor={cursor}&limit=2")
+    assert [row["number"] for row in response.json["data"]] == [4, 5]
+    assert ask(probe, "public", cursor=cursor).json["data"][-1] == {"number": 23}
+
+
+def test_an_altered_cursor_is_refused(probe: FlaskClient) -> None:
+    cursor = cursor_of(ask(probe, "public"))
+    raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    for place in range(len(cursor)):
+        altered = cursor[:place] + ("A" if cursor[place] != "A" else "B") + cursor[place + 1 :]
+        assert faults(ask(probe, "public", cursor=altered)) == ["cursor"], place
+    forged = base64.urlsafe_b64encode(raw[:16] + b"[200]").rstrip(b"=").decode()
+    for bad in (
+        "",
+        " ",
+        "x",
+        cursor[:-1],
+        cursor + "A",
+        cursor + "=",
+        cursor + "==",
+        f"\t{cursor}x",
+        cursor.swapcase(),
+        forged,
+        base64.urlsafe_b64encode(b"[200]").decode(),
+        "é",
+        "\0",
+        "A" * 1025,
+        "0",
+        "null",
+    ):
+        assert faults(ask(probe, "public", cursor=bad)) == ["cursor"], bad
+    assert faults(probe.get(f"/api/probe/public?cursor={cursor}&cursor={cursor}")) == ["cursor"]
+
+
+def test_a_cursor_is_good_for_one_listing_and_its_filters(probe: FlaskClient) -> None:
+    plain, filtered = cursor_of(ask(probe, "public")), cursor_of(ask(probe, "public", searchText="a"))
+    assert ask(probe, "public", cursor=filtered, searchText="a").status_code == 200
+    for cursor, query in ((plain, {"searchText": "a"}), (filtered, {}), (filtered, {"searchText": "b"})):
+        assert faults(ask(probe, "public", cursor=cursor, **query)) == ["cursor"]
+    assert faults(ask(probe, "other", cursor=plain)) == ["cursor"]
+    first, second = uuid4(), uuid4()
+    owned = cursor_of(ask(probe, f"of/{first}"))
+    assert ask(probe, f"of/{first}", cursor=owned).status_code == 200
+    assert faults(ask(probe, f"of/{second}", cursor=owned)) == ["cursor"]
+
+
+def test_a_cursor_of_ones_own_is_nobody_elses(probe: FlaskClient, bearer: Bearer) -> None:
+    mine, yours = bearer(uuid4()), bearer(uuid4())
+    cursor = cursor_of(ask(probe, "own", mine))
+    assert ask(probe, "own", mine, cursor=cursor).status_code == 200
+    assert faults(ask(probe, "own", yours, cursor=cursor)) == ["cursor"]
+
+
+def test_a_cached_listing_is_the_same_for_all(probe: FlaskClient, bearer: Bearer) -> None:
+    cursor = cursor_of(ask(probe, "cached", bearer(uuid4())))
+    assert ask(probe, "cached", bearer(uuid4()), cursor=cursor).status_code == 200
+    assert ask(probe, "cached", cursor=cursor).status_code == 200
+
+
+def test_the_versioned_path_is_the_same_listing(probe: FlaskClient) -> None:
+    cursor = cursor_of(ask(probe, "public"))
+    assert probe.get(f"/api/v1/probe/public?cursor={cursor}").json["data"][0] == {"number": 21}
+
+
+def test_another_key_signs_other_cursors(services: Services, probe: FlaskClient) -> None:
+    elsewhere = serve(services, area, cursor_key="of-another-service-0123456789abcdef")
+    assert faults(ask(elsewhere, "public", cursor=cursor_of(ask(probe, "public")))) == ["cursor"]
