@@ -1,0 +1,285 @@
+"""What no client would send, sent to every field of every route: it is refused, and nothing falls over."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+from marshmallow import Schema, fields
+
+from blueprints.areas import contracts
+from blueprints.http.contract import Contract, Token
+from tests.support.listings import faults_of, listing
+from tests.support.market import Bearer, Market, Store
+
+PARAMETERS = (
+    "\0",
+    "a\0b",
+    "\x07",
+    "\x7f",
+    "\u202e",
+    "\ufffd",
+    "9" * 18,
+    "9" * 19,
+    "-" + "9" * 400,
+    "1e400",
+    "0x10",
+    "1_000",
+    " 1",
+    "NaN",
+    "",
+    "%",
+    "'; --",
+    "../../etc/passwd",
+    "x" * 5_000,
+    "true",
+    "[]",
+    "2026-13-45T99:99:99Z",
+    "9999-12-31T23:59:59-23:59",
+    "0001-01-01T00:00:00+23:59",
+    "٣",
+    "½",
+)
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    "",
+    "\0",
+    "a\0b",
+    "\x1b[31m",
+    "\ufffe",
+    "x" * 200_000,
+    0,
+    -1,
+    2**63,
+    2**64 - 1,
+    -(2**63),
+    1e308,
+    -0.0,
+    0.1,
+    "1",
+    "\uff19",
+    [],
+    [[]],
+    [None],
+    ["\0"],
+    [{}] * 3,
+    {},
+    {"\0": "\0"},
+    {"$ne": None},
+    {"__proto__": {"x": 1}},
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59.999999-12:00",
+    "javascript:alert(1)",
+    "http://[::1",
+    "00000000-0000-0000-0000-000000000000",
+)
+# Written by hand, since no encoder writes them.
+RAW_VALUES = (
+    b"NaN",
+    b"1e999",
+    b"123456789012345678901234567890",
+    b'"\\ud800"',
+    b'"\xff"',
+    b"[" * 100 + b"]" * 100,
+)
+
+
+REQUIRING = {"catalog.create_product", "cart.synchronise_cart", "orders.place", "users.add_address"}
+
+
+def named(contract: Contract) -> str:
+    return f"{contract.method} {contract.path}"
+
+
+QUERIED = [contract for contract in contracts() if contract.query is not None]
+READ = [contract for contract in contracts() if contract.method == "GET" and contract.enveloped]
+WITH_ID = [contract for contract in contracts() if "<" in contract.path]
+WITH_BODY = [contract for contract in contracts() if contract.body is not None]
+
+
+class People:
+    """Somebody who may call a route, a resource of theirs to call it on, and a body that it takes."""
+
+    def __init__(self, market: Market, store: Store, bearer: Bearer) -> None:
+        self._market, self._store, self._bearer = market, store, bearer
+        self._admin = market.staff("admin")
+        self._product = market.product(store)
+
+    def headers(self, contract: Contract) -> dict[str, str]:
+        """Give headers, with an idempotency key of their own."""
+        if contract.access.token is Token.NONE:
+            return {}
+        people = {"vendor": self._store.user_id, "staff": self._admin}
+        role = max(contract.access.roles or {"buyer"})
+        person = people.get(role) or self._market.person()
+        return self._bearer(person, aal="aal2") | {"Idempotency-Key": str(uuid4())}
+
+    def path(self, contract: Contract) -> str:
+        """Give a path: of a product that is there, of anything else that is not."""
+        path = contract.path.replace("<uuid:product_id>", str(self._product))
+        return re.sub(r"<[^>]+>", str(uuid4()), path)
+
+    def body(self, contract: Contract) -> dict[str, Any]:
+        """Give a body that has all that is required, where what follows it is worth reaching."""
+        line = {"productId": str(self._product), "quantity": 1}
+        given: dict[str, dict[str, Any]] = {
+            "catalog.create_product": listing(self._market),
+            "cart.synchronise_cart": {"items": [line]},
+            "orders.place": {"items": [line], "shippingAddress": {"hostel": "Mariere"}},
+            "users.add_address": {"hostel": "Mariere"},
+        }
+        return given.get(contract.name, {})
+
+
+@pytest.fixture
+def people(market: Market, store: Store, bearer: Bearer) -> People:
+    return People(market, store, bearer)
+
+
+def assert_handled(response: Any, what: str) -> None:
+    """Hold an answer to be one of ours: the client's fault, or none at all."""
+    assert response.status_code < 500, f"{what}: {response.text[:300]}"
+    assert response.status_code != 401
+
+
+@pytest.mark.parametrize("contract", QUERIED, ids=named)
+def test_odd_parameters_are_refused(client: FlaskClient, people: People, contract: Contract) -> None:
+    assert contract.query is not None
+    headers = people.headers(contract)
+    for field in contract.query.fields.values():
+        for value in PARAMETERS:
+            response = client.get(
+                people.path(contract), query_string={field.data_key: value}, headers=headers
+            )
+            assert_handled(response, f"{field.data_key}={value[:40]!r}")
+            if "\0" in value:
+                assert faults_of(response) == [field.data_key]
+
+
+@pytest.mark.parametrize("contract", READ, ids=named)
+def test_parameters_that_are_unknown_or_given_twice_are_refused(
+    client: FlaskClient, people: People, contract: Contract
+) -> None:
+    known = [field.data_key for field in contract.query.fields.values()] if contract.query else []
+    for name in [*known, "noSuchThing"]:
+        response = client.get(f"{people.path(contract)}?{name}=1&{name}=2", headers=people.headers(contract))
+        assert response.status_code == 422
+        assert faults_of(response) == [name]
+    if contract.cache_seconds and known:
+        kept = client.get(people.path(contract), query_string={"limit": "7"})
+        assert kept.status_code == 200
+        assert client.get(f"{people.path(contract)}?limit=7&limit=8").status_code == 422
+    response = client.get(f"{people.path(contract)}?noSuchThing=1", headers=people.headers(contract))
+    assert response.status_code == 422
+
+
+def bodies(path: tuple[str, ...], valid: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Give bodies of which one field is odd and all others are as they should be."""
+    for value in VALUES:
+        yield f"{path}={value!r:.60}", orjson.dumps(replaced(valid, path, value))
+    marked = orjson.dumps(replaced(valid, path, "MARKER"))
+    for raw in RAW_VALUES:
+        yield f"{path}={raw!r:.60}", marked.replace(b'"MARKER"', raw)
+
+
+def fields_of(schema: Schema) -> Iterator[tuple[str, ...]]:
+    for name, field in schema.fields.items():
+        key: tuple[str, ...] = (field.data_key or name,)
+        yield key
+        inner = field
+        if isinstance(field, fields.List):
+            inner, key = field.inner, (*key, "[]")
+        if isinstance(inner, fields.Nested):
+            yield from ((*key, below.data_key or "") for below in inner.schema.fields.values())
+
+
+def replaced(value: Any, path: tuple[str, ...], odd: Any) -> Any:
+    """Give a copy of a body with one field's value exchanged; what leads there is made where it is missing."""
+    if not path:
+        return odd
+    step, *below = path
+    if step == "[]":
+        return [replaced(value[0] if value else {}, tuple(below), odd)]
+    found = value if isinstance(value, dict) else {}
+    return found | {step: replaced(found.get(step), tuple(below), odd)}
+
+
+@pytest.mark.parametrize("contract", WITH_BODY, ids=named)
+def test_odd_bodies_are_refused_or_taken_for_what_they_are(
+    client: FlaskClient, people: People, contract: Contract
+) -> None:
+    assert contract.body is not None
+    path, valid = people.path(contract), people.body(contract)
+    for field in fields_of(contract.body):
+        headers = people.headers(contract)
+        for what, body in bodies(field, valid):
+            response = client.open(
+                path,
+                method=contract.method,
+                data=body,
+                content_type="application/json",
+                headers=headers | {"Idempotency-Key": str(uuid4())},
+            )
+            assert_handled(response, what)
+
+
+@pytest.mark.parametrize("contract", WITH_BODY, ids=named)
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"\xff\xfe", 400),
+        (b'{"a":1,}', 400),
+        (b"[" * 100_000, 400),
+        (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, 400),
+        (b"null", 422),
+        (b"[]", 422),
+        (b'"text"', 422),
+        (b"7", 422),
+        (b'{"noSuchThing":1}', 422),
+        (b'{"\\u0000":1}', 422),
+        (b" " * (1024 * 1024 + 1), 413),
+    ],
+    ids=lambda value: repr(value[:12]) if isinstance(value, bytes) else str(value),
+)
+def test_what_is_no_body_is_refused(
+    client: FlaskClient, people: People, contract: Contract, body: bytes, status: int
+) -> None:
+    response = client.open(
+        people.path(contract),
+        method=contract.method,
+        data=body,
+        content_type="application/json",
+        headers=people.headers(contract),
+    )
+    assert response.status_code == status, response.text
+
+
+@pytest.mark.parametrize("contract", WITH_ID, ids=named)
+def test_an_id_that_is_none_is_not_found(client: FlaskClient, people: People, contract: Contract) -> None:
+    for odd in ("x", "0", "%00", "..", "null", "é", uuid4().hex, f"{{{uuid4()}}}", f"{uuid4()}0", "%ff", "*"):
+        path = re.sub(r"<[^>]+>", odd, contract.path)
+        response = client.open(path, method=contract.method, headers=people.headers(contract))
+        assert response.status_code in (404, 405), (odd, response.text)
+
+
+@pytest.mark.parametrize(
+    "contract", [contract for contract in WITH_BODY if contract.name in REQUIRING], ids=named
+)
+def test_the_bodies_that_odd_values_are_put_into_are_good(
+    client: FlaskClient, people: People, contract: Contract
+) -> None:
+    response = client.post(
+        people.path(contract), json=people.body(contract), headers=people.headers(contract)
+    )
+    assert response.status_code == contract.status
+
+
+def test_fields_are_tried_below_the_top_too() -> None:
+    tried = [path for contract in WITH_BODY if contract.body for path in fields_of(contract.body)]
+    assert ("items", "[]", "quantity") in tried
+    assert ("shippingAddress", "hostel") in tried
