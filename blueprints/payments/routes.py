@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import structlog
 from flask import Response, request
 
+from blueprints.http.bodies import read_bytes
 from blueprints.http.contract import AUTHENTICATED, UNCHECKED, Idempotency, Shared
 from blueprints.http.endpoint import Area, Context, LastPhase
 from blueprints.http.envelope import JSON_TYPE
@@ -96,7 +97,7 @@ def verify(ctx: Context, body: dict[str, Any]) -> LastPhase:
 def webhook(ctx: Context) -> Response:
     """This function will store a signed event of the gateway; a worker processes it."""
     settings = ctx.services.settings
-    body = request.get_data(cache=False)
+    body = read_bytes()
     if not settings.gateway_secret_key:
         _log.error("webhook refused: no signing secret is configured")
         raise SigningSecretMissingError("The service can't check the signature just now.")
