@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ import requests
 from flask import Flask
 
 from blueprints.areas import AREAS
-from blueprints.http.application import build_app
 from marketplace.infra.settings import Settings
 from marketplace.providers.gateway import Charge, HttpPaymentGateway
 from marketplace.services import Services
 from sandbox.providers.server import ProvidersServer
+from tests.support.checked_client import checked_app
+from tests.support.purchases import NOW
 
 GATEWAY_KEY = "sk_test_of_the_tests_only"  # the one that the application under test has
 TIMEOUT_SECONDS = 20
@@ -220,15 +222,36 @@ def gateway(gateway_server: TestGateway) -> Iterator[TestGateway]:
     gateway_server.line.release()
 
 
+class MovableClock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        """Tell the time."""
+        return self.now
+
+
 @pytest.fixture(scope="session")
 def paying_services(settings: Settings, gateway_server: TestGateway) -> Iterator[Services]:
-    """What the application shares, the gateway among it."""
+    """What the application shares, the gateway among it, on a clock that can be moved."""
     made = Services.from_settings(replace(settings, **gateway_server.settings()), application_name="tests")
-    yield made
+    yield replace(made, clock=MovableClock())
     made.database.close()
+
+
+@pytest.fixture
+def clock(paying_services: Services) -> Iterator[MovableClock]:
+    """The clock of that application; it tells NOW before and after."""
+    clock = paying_services.clock
+    assert isinstance(clock, MovableClock)
+    clock.now = NOW
+    yield clock
+    clock.now = NOW
 
 
 @pytest.fixture(scope="session")
 def paying_app(paying_services: Services) -> Flask:
-    """The application, with the gateway at its other end."""
-    return build_app(paying_services, AREAS)
+    """The application, with the gateway at its other end; its clients check each answer."""
+    return checked_app(paying_services, AREAS)

@@ -1,0 +1,29 @@
+"""Fixtures of the tests of orders, payments and statements over HTTP."""
+
+import pytest
+from flask import Flask
+
+from marketplace.infra.db import Database
+from tests.support.desk import Desk
+from tests.support.gateway import (
+    MovableClock,
+    TestGateway,
+    clock,
+    gateway,
+    gateway_server,
+    paying_app,
+    paying_services,
+)
+from tests.support.market import Bearer
+from tests.support.purchases import NOW, make_shop
+
+__all__ = ["clock", "gateway", "gateway_server", "paying_app", "paying_services"]
+
+
+@pytest.fixture
+def desk(
+    paying_app: Flask, database: Database, bearer: Bearer, clock: MovableClock, gateway: TestGateway
+) -> Desk:
+    """A desk of its own for each test."""
+    assert clock.now == NOW
+    return Desk(database.in_transaction(make_shop), database, paying_app.test_client(), bearer)

@@ -1,0 +1,187 @@
+"""The gateway's webhook over HTTP: what is right is stored and acknowledged, what is not is refused."""
+
+import hashlib
+import hmac
+import json
+import random
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from blueprints.areas import AREAS
+from marketplace.infra.db import Database
+from marketplace.services import Services
+from marketplace.webhooks import operations
+from tests.support.checked_client import checked_app
+from tests.support.desk import Desk, new_key
+from tests.support.gateway import GATEWAY_KEY, charge_data, event_of, sign
+from tests.support.probes import assert_problem, changed
+from tests.support.purchases import NOW, status_of
+
+WEBHOOK = "/api/payments/webhook"
+HEADER = "x-gateway-signature"
+
+
+def deliver(client: FlaskClient, body: bytes, signature: str | None, **headers: str) -> TestResponse:
+    signed = {} if signature is None else {HEADER: signature}
+    return client.post(WEBHOOK, data=body, headers={**signed, **headers})
+
+
+def stored(database: Database, body: bytes) -> int:
+    with database.reading() as session:
+        rows = session.connection().exec_driver_sql(
+            "SELECT count(*) FROM webhook_inbox WHERE body = %(body)s", {"body": body}
+        )
+        return int(rows.scalar_one())
+
+
+def some_event() -> bytes:
+    return event_of(charge_data(f"checkout-{uuid4().hex}", 100))
+
+
+@pytest.fixture
+def client(desk: Desk) -> FlaskClient:
+    return desk.client
+
+
+def test_a_payment_from_page_to_order(desk: Desk, database: Database) -> None:
+    order_id = desk.unpaid()
+    intent = desk.post("/api/payments/intent", desk.buyer, {"orderId": str(order_id)}, key=new_key()).json[
+        "data"
+    ]
+    body = event_of(charge_data(intent["reference"], intent["amountMinor"]))
+
+    answer = deliver(desk.client, body, sign(body))
+
+    assert (answer.status_code, answer.data) == (200, b'{"received":true}')
+    with database.reading() as session:
+        assert status_of(session, order_id) == "pending_payment"
+        [inbox_id] = [
+            row.id
+            for row in session.connection().exec_driver_sql(
+                "SELECT id FROM webhook_inbox WHERE body = %(body)s", {"body": body}
+            )
+        ]
+    operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random)
+    assert desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]["status"] == "paid_escrow"
+
+
+@pytest.mark.parametrize("body", [some_event(), b"not JSON", b"\x00\xff", json.dumps([1]).encode()])
+def test_whatever_is_signed_is_stored_as_it_came(
+    client: FlaskClient, database: Database, body: bytes
+) -> None:
+    """It is the worker that judges it; the sender need not send it again."""
+    before = stored(database, body)
+
+    answer = deliver(client, body, sign(body), **{"Content-Type": "text/plain"})
+
+    assert (answer.status_code, answer.data) == (200, b'{"received":true}')
+    assert stored(database, body) == before + 1
+
+
+BODY = some_event()
+SIGNATURE = sign(BODY)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        None,
+        "",
+        SIGNATURE[:-1],
+        SIGNATURE + "0",
+        SIGNATURE.upper(),
+        "g" * 128,
+        "é" * 128,
+        sign(BODY + b" "),
+        sign(BODY, "sk_test_another"),
+        hmac.digest(GATEWAY_KEY.encode(), BODY, hashlib.sha256).hex() * 2,
+        f"sha512={SIGNATURE}",
+        f"{SIGNATURE}, {SIGNATURE}",
+    ],
+    ids=[
+        "missing",
+        "empty",
+        "short",
+        "long",
+        "upper case",
+        "not hex",
+        "not ASCII",
+        "of another body",
+        "of another secret",
+        "of another hash",
+        "with a prefix",
+        "twice",
+    ],
+)
+def test_any_other_signature_is_refused(
+    client: FlaskClient, database: Database, signature: str | None
+) -> None:
+    problem = assert_problem(deliver(client, BODY, signature), 401, "AUTH_UNAUTHORIZED")
+
+    assert SIGNATURE not in json.dumps(problem)
+    assert stored(database, BODY) == 0
+
+
+def test_a_changed_byte_is_refused(client: FlaskClient, database: Database) -> None:
+    body = BODY.replace(b'"amount": 100', b'"amount": 101')
+    assert body != BODY
+
+    assert_problem(deliver(client, body, SIGNATURE), 401, "AUTH_UNAUTHORIZED")
+    assert stored(database, body) == 0
+
+
+def test_a_header_of_another_name_is_none(client: FlaskClient) -> None:
+    assert_problem(
+        client.post(WEBHOOK, data=BODY, headers={"x-paystack-signature": SIGNATURE}), 401, "AUTH_UNAUTHORIZED"
+    )
+
+
+def test_the_header_has_the_gateways_name(paying_services: Services) -> None:
+    client = checked_app(changed(paying_services, gateway_name="paymint"), AREAS).test_client()
+    body = some_event()
+
+    assert_problem(deliver(client, body, sign(body)), 401, "AUTH_UNAUTHORIZED")
+    assert client.post(WEBHOOK, data=body, headers={"x-paymint-signature": sign(body)}).status_code == 200
+
+
+@pytest.mark.parametrize("signature", [None, SIGNATURE, sign(BODY, "")])
+def test_without_a_secret_nothing_is_taken(
+    paying_services: Services, database: Database, signature: str | None
+) -> None:
+    client = checked_app(changed(paying_services, gateway_secret_key=""), AREAS).test_client()
+
+    assert_problem(deliver(client, BODY, signature), 500, "INTERNAL_ERROR")
+    assert stored(database, BODY) == 0
+
+
+def test_a_megabyte_is_the_most(client: FlaskClient, database: Database) -> None:
+    fits, too_large = b"x" * (1024 * 1024), b"x" * (1024 * 1024 + 1)
+
+    assert deliver(client, fits, sign(fits)).status_code == 200
+    assert_problem(deliver(client, too_large, sign(too_large)), 413, "PAYLOAD_TOO_LARGE")
+    assert stored(database, too_large) == 0
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
+def test_it_is_posted(client: FlaskClient, method: str) -> None:
+    assert_problem(client.open(WEBHOOK, method=method), 405, "METHOD_NOT_ALLOWED")
+
+
+def test_it_is_not_limited(paying_services: Services) -> None:
+    client = checked_app(changed(paying_services, rate_limit_scale=1), AREAS).test_client()
+    body = some_event()
+
+    answers: list[Any] = [deliver(client, body, sign(body)) for _ in range(70)]
+
+    assert {answer.status_code for answer in answers} == {200}
+
+
+def test_a_token_is_neither_needed_nor_looked_at(desk: Desk) -> None:
+    body = some_event()
+
+    assert deliver(desk.client, body, sign(body), Authorization="Bearer nonsense").status_code == 200
+    assert_problem(deliver(desk.client, body, None, **desk.officer("finance")), 401, "AUTH_UNAUTHORIZED")
