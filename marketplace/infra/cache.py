@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import redis
 import structlog
@@ -12,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import STALE_CONTENT
 from marketplace.infra.outbox import after_commit
+from marketplace.infra.wire import Wire
 
 _log = structlog.get_logger(__name__)
 
@@ -59,7 +61,8 @@ class Cache:
             socket_timeout=_ANSWER_TIMEOUT_SECONDS,
             health_check_interval=0,
         )
-        self._script = self._client.register_script(_SCRIPT)
+        self._script_digest = self._client.register_script(_SCRIPT).sha
+        self._wire = Wire(self._client)
         self._down_until = 0.0
 
     def look_up(
@@ -84,8 +87,8 @@ class Cache:
         ]
         limit, period = (window.limit, window.period_seconds * 1000) if window else (0, 0)
         with self._guard():
-            allowed, used, frees_in, version, content, claimed = self._script(
-                keys=keys, args=[limit, period, 1 if counts else 0, _CLAIM_MILLISECONDS]
+            allowed, used, frees_in, version, content, claimed = self._run_script(
+                keys, limit, period, 1 if counts else 0, _CLAIM_MILLISECONDS
             )
         seconds = max(frees_in, 0) / 1000
         return Lookup(bool(allowed), used, seconds, version.decode(), content, bool(claimed))
@@ -98,7 +101,7 @@ class Cache:
         :raises CacheDownError: the cache is not to be had
         """
         with self._guard():
-            self._client.set(f"{_PREFIX}c:{content_key}{version}", content, ex=ttl_seconds)
+            self._wire.send("SET", f"{_PREFIX}c:{content_key}{version}", content, "EX", ttl_seconds)
 
     def poll(self, *, content_key: str, version: str) -> tuple[bytes | None, bool]:
         """This function will look for content of one version of its tags that somebody else computes.
@@ -147,6 +150,13 @@ class Cache:
         """
         with self._guard():
             self._client.ping()
+
+    def _run_script(self, keys: Sequence[str], *arguments: int) -> Any:
+        try:
+            return self._wire.send("EVALSHA", self._script_digest, len(keys), *keys, *arguments)
+        except redis.exceptions.NoScriptError:
+            # The server was started anew: sent whole, it is known from then on.
+            return self._wire.send("EVAL", _SCRIPT, len(keys), *keys, *arguments)
 
     def _guard(self) -> "_Guard":
         if time.monotonic() < self._down_until:

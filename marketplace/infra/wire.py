@@ -1,0 +1,63 @@
+"""Commands that every request sends to the cache, without the bookkeeping that the client does around each."""
+
+from typing import Any
+
+import redis
+from redis.connection import AbstractConnection
+
+_MAX_IDLE = 16
+
+
+class Wire:
+    """Connections of a client's making, each lent for one command and its answer.
+
+    The client takes as long to send a command as the server to answer it: it counts, measures and checks its
+    connections in between. Here a connection that died is found out by using it. Nothing may be sent before
+    a process is forked, as with the database.
+    """
+
+    def __init__(self, client: redis.Redis) -> None:
+        """This function will prepare for sending; nothing is connected to until then.
+
+        :param client: knows the address, the time-outs and how to sign in
+        """
+        self._pool = client.connection_pool
+        self._idle: list[AbstractConnection] = []
+
+    def send(self, *command: str | bytes | int) -> Any:
+        """This function will send a command and give its answer.
+
+        A connection that the server has closed since it was last used is replaced, so the command must be one
+        that does no harm when it is run twice.
+
+        :param command: its words
+        :return: the answer as the server gave it; texts are bytes
+        :raises redis.ResponseError: the server refused it
+        :raises redis.RedisError: no answer was to be had
+        """
+        while True:
+            reused = bool(self._idle)
+            connection = self._idle.pop() if reused else self._connection()
+            try:
+                connection.send_command(*command)  # type: ignore[no-untyped-call]
+                answer = connection.read_response()
+            except redis.ResponseError:
+                # It answered, if not as we would like it: the connection is good.
+                self._give_back(connection)
+                raise
+            except redis.ConnectionError:
+                if not reused:
+                    raise
+            else:
+                self._give_back(connection)
+                return answer
+
+    def _connection(self) -> AbstractConnection:
+        made: AbstractConnection = self._pool.connection_class(**self._pool.connection_kwargs)
+        return made
+
+    def _give_back(self, connection: AbstractConnection) -> None:
+        if len(self._idle) < _MAX_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.disconnect()  # type: ignore[no-untyped-call]
