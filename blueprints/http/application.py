@@ -16,7 +16,11 @@ _VERSIONED = "/api/v1/"
 
 
 class Application(Flask):
-    """Flask, knowing that ``/api/v1/...`` is ``/api/...``."""
+    """Flask, knowing that ``/api/v1/...`` is ``/api/...``, and that nothing here is a coroutine."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """This function will give a view or hook as it is, where Flask would look into each at every request."""
+        return func
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: Callable[..., Any]) -> Any:
         """This function will serve a request, the version segment taken out of its path."""

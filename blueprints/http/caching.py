@@ -86,7 +86,7 @@ def cached_response(exchange: Exchange, *, content: bytes, ttl_seconds: int) -> 
     tag, paging, data = content.split(_SEPARATOR, 2)
     etag = tag.decode()
     headers = {"ETag": f'W/"{etag}"', "Cache-Control": f"public, max-age={ttl_seconds}"}
-    if request.if_none_match.contains_weak(etag):
+    if "If-None-Match" in request.headers and request.if_none_match.contains_weak(etag):
         return Response(status=304, headers=headers)
     body = envelope(data=data, paging=paging, request_id=str(exchange.request_id), now=exchange.now)
     return Response(body, headers=headers, content_type=JSON_TYPE)

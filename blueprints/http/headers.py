@@ -21,25 +21,31 @@ _PREFLIGHT_SECONDS = "600"
 
 def register(app: Flask, settings: Settings) -> None:
     """This function will have the app set these headers on every answer."""
-    secure = settings.public_base_url.startswith("https://")
     origins = frozenset(settings.cors_origins)
+    always = [
+        ("X-Content-Type-Options", "nosniff"),
+        ("X-Frame-Options", "DENY"),
+        ("Referrer-Policy", "no-referrer"),
+    ]
+    if settings.public_base_url.startswith("https://"):
+        always.append(("Strict-Transport-Security", "max-age=31536000; includeSubDomains"))
+    of_pages = [*always, ("Content-Security-Policy", _PAGE_POLICY)]
+    of_others = [*always, ("Content-Security-Policy", _API_POLICY)]
 
     @app.after_request
     def set_headers(response: Response) -> Response:
         headers = response.headers
         current = exchange()
         if current.quota is not None:
-            headers.update(current.quota.headers())
-        headers.update(current.headers)
+            for name, value in current.quota.headers().items():
+                headers.add(name, value)
+        for name, value in current.headers.items():
+            headers[name] = value
         if "Cache-Control" not in headers:
-            headers["Cache-Control"] = "no-store"
-        headers["X-Content-Type-Options"] = "nosniff"
-        headers["X-Frame-Options"] = "DENY"
-        headers["Referrer-Policy"] = "no-referrer"
-        page = (response.mimetype or "").startswith("text/html")
-        headers["Content-Security-Policy"] = _PAGE_POLICY if page else _API_POLICY
-        if secure:
-            headers["Strict-Transport-Security"] = "max-age=31536000; includeSubDomains"
+            headers.add("Cache-Control", "no-store")
+        page = headers.get("Content-Type", "").startswith("text/html")
+        for name, value in of_pages if page else of_others:
+            headers.add(name, value)
         if origins:
             _allow_origin(response, origins)
         return response

@@ -99,7 +99,7 @@ def begin(app: Flask, services: Services) -> None:
     @app.after_request
     def finish(response: Response) -> Response:
         current = exchange()
-        response.headers["X-Request-ID"] = str(current.request_id)
+        response.headers.add("X-Request-ID", str(current.request_id))
         _log.info(
             "request served",
             status=response.status_code,

@@ -19,4 +19,4 @@ def iso(moment: datetime) -> str:
     """
     if moment.tzinfo is None:
         raise ValueError("a time needs its zone")
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
