@@ -188,6 +188,8 @@ class Endpoint:
                 except MarketplaceError as error:
                     if not error.keeps_changes:
                         raise
+                    if claim is not None:
+                        idempotency.store_refusal(session, current, claim, error)
                     return error
                 if claim is not None:
                     keys.complete(session, claim=claim, answer=answer, now=current.services.clock())
@@ -314,7 +316,8 @@ class Area(Blueprint):  # type: ignore[misc]
             return endpoint(**arguments)
 
         handler.__name__ = view.__name__
-        handler.__doc__ = (view.__doc__ or "").strip().replace("This function will ", "", 1)
+        summary = (view.__doc__ or "").strip().removeprefix("This function will ")
+        handler.__doc__ = summary[:1].upper() + summary[1:]
         handler._apidoc = self._documented(contract, view)  # type: ignore[attr-defined]
         self.add_url_rule(rule, view.__name__, handler, methods=[contract.method])
 

@@ -75,6 +75,23 @@ class Distinct(fields.List[Any]):
         return loaded
 
 
+class Matches(validate.Regexp):
+    """A validator of whole texts, its expression written as OpenAPI wants it: between ``^`` and ``$``.
+
+    Python alone would let a line break stand before the end.
+    """
+
+    def __init__(self, expression: str, *, error: str) -> None:
+        super().__init__(f"^{expression}$", error=error)
+        self._expression = re.compile(expression)
+
+    def __call__(self, value: str) -> str:  # type: ignore[override]
+        """This function will refuse a text that does not match from its first to its last character."""
+        if self._expression.fullmatch(value) is None:
+            raise marshmallow.ValidationError(self._format_error(value))
+        return value
+
+
 class Phone(fields.String):
     """A Nigerian mobile number, at home or abroad; it is loaded in the international form."""
 

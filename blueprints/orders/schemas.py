@@ -5,7 +5,7 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.http.addresses import AddressFields
-from blueprints.http.fields import Choice, Line, Minor, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.fields import Choice, Line, Matches, Minor, Moment, Schema, Text, Uuid, Whole
 from blueprints.http.paging import CursorQuery
 from marketplace.orders import states
 from marketplace.orders.placing import MAX_LINES
@@ -62,7 +62,7 @@ class PlaceOrder(Schema):
 class DeliveryPin(Schema):
     """The buyer's PIN."""
 
-    pin = fields.String(required=True, validate=validate.Regexp(r"\A[0-9]{6}\Z", error="Must be 6 digits."))
+    pin = fields.String(required=True, validate=Matches("[0-9]{6}", error="Must be 6 digits."))
 
 
 class FulfilmentUpdate(Schema):

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from marshmallow import ValidationError, fields, validate, validates_schema
+from marshmallow import ValidationError, fields, validates_schema
 
-from blueprints.http.fields import Address, Choice, Minor, Moment, Schema, Text, Uuid
+from blueprints.http.fields import Address, Choice, Matches, Minor, Moment, Schema, Text, Uuid
 from blueprints.http.paging import CursorQuery
 from marketplace.payments import states
 
-_REFERENCE = validate.Regexp(
-    r"\Acheckout-[0-9a-f]{32}\Z", error="Must be checkout- and 32 lowercase hex digits."
-)
+_REFERENCE = Matches("checkout-[0-9a-f]{32}", error="Must be checkout- and 32 lowercase hex digits.")
 
 
 class MakeIntent(Schema):
