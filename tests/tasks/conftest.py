@@ -1,0 +1,26 @@
+"""Fixtures of the tasks' tests."""
+
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from marketplace.services import Services
+from tasks.relay import Relay
+from tests.support.gateway import clock, gateway, gateway_server, paying_services
+
+__all__ = ["clock", "gateway", "gateway_server", "paying_services"]
+
+
+@pytest.fixture
+def relay(paying_services: Services) -> Iterator[Relay]:
+    """The queues, empty before and after."""
+    made = Relay(paying_services)
+    with Redis.from_url(paying_services.settings.redis_url) as server:
+        for queue in made.queues.values():
+            queue.flush()
+        yield made
+        for queue in made.queues.values():
+            queue.flush()
+            queue.storage.pool.disconnect()
+        assert server.ping()

@@ -1,0 +1,100 @@
+"""Messages: JSON that says what it is, with its times, and nothing that could run."""
+
+import pickle
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import orjson
+import pytest
+from huey.registry import Message
+
+from marketplace.kernel import queues
+from marketplace.services import Services
+from tasks.queues import JsonSerializer, make_queue
+from tasks.relay import Relay
+
+SERIALIZER = JsonSerializer()
+
+
+def message(**values: object) -> Message:
+    given = {
+        "id": uuid4().hex,
+        "name": "run_row",
+        "eta": None,
+        "retries": 0,
+        "retry_delay": 0,
+        "priority": None,
+        "args": ["webhooks", "inbox", str(uuid4())],
+        "kwargs": {},
+        "on_complete": None,
+        "on_error": None,
+        "expires": None,
+        "expires_resolved": None,
+    }
+    unknown = (given | values).keys() - set(Message._fields)
+    assert unknown <= given.keys()
+    return Message(**{name: value for name, value in (given | values).items() if name in Message._fields})
+
+
+@pytest.mark.parametrize(
+    "eta",
+    [
+        None,
+        datetime(2026, 11, 20, 9, 30, 0, 123456),  # noqa: DTZ001 - Huey's own times have no zone
+        datetime(2026, 11, 20, 9, 30, tzinfo=UTC),
+    ],
+)
+def test_a_message_comes_back_as_it_went(eta: datetime | None) -> None:
+    sent = message(eta=eta, expires_resolved=eta)
+
+    got = SERIALIZER.deserialize(SERIALIZER.serialize(sent))
+
+    assert isinstance(got, Message)
+    assert got == sent
+
+
+def test_it_can_be_read_by_anybody() -> None:
+    raw = orjson.loads(SERIALIZER.serialize(message()))
+
+    assert raw["name"] == "run_row"
+    assert raw["args"][:2] == ["webhooks", "inbox"]
+
+
+@pytest.mark.parametrize("data", [7, "x", [1], {"some": "dict"}, None, True])
+def test_other_data_come_back_too(data: object) -> None:
+    assert SERIALIZER.deserialize(SERIALIZER.serialize(data)) == data
+
+
+def test_a_pickle_is_refused() -> None:
+    with pytest.raises(ValueError, match="not valid UTF-8"):
+        SERIALIZER.deserialize(pickle.dumps(message()))
+
+
+def test_nothing_is_connected_to_before_it_is_used() -> None:
+    for name in queues.NAMES:
+        assert make_queue(name, "redis://127.0.0.1:1/0").name == name
+
+
+def test_what_is_scheduled_waits_for_its_time(relay: Relay, paying_services: Services) -> None:
+    row_id = uuid4()
+
+    relay.nudge(queues.WEBHOOKS, "inbox", row_id, delay_seconds=30)
+
+    queue = relay.queues[queues.WEBHOOKS]
+    # A worker that meets it too early puts it aside.
+    assert queue.execute(queue.dequeue()) is None
+    assert queue.pending() == []
+    [task] = queue.scheduled()
+    # Huey keeps UTC without a zone.
+    due_in = task.eta.replace(tzinfo=UTC) - datetime.now(UTC)
+    assert timedelta(seconds=20) < due_in <= timedelta(seconds=30)
+    assert list(task.args) == ["webhooks", "inbox", str(row_id)]
+    later = (datetime.now(UTC) + timedelta(seconds=31)).replace(tzinfo=None)
+    assert [one.id for one in queue.read_schedule(later)] == [task.id]
+
+
+def test_queues_are_kept_apart(relay: Relay) -> None:
+    relay.nudge(queues.NOTIFICATIONS, "outbox", uuid4())
+
+    waiting = {name: len(queue.pending()) for name, queue in relay.queues.items()}
+    assert waiting == dict.fromkeys(queues.NAMES, 0) | {queues.NOTIFICATIONS: 1}

@@ -1,0 +1,119 @@
+"""The table of periodic tasks, and the worker that runs them."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from huey import crontab
+from sqlalchemy import text
+
+from marketplace.idempotency import operations as idempotency
+from marketplace.idempotency.operations import KeyScope
+from marketplace.infra.db import Database
+from marketplace.kernel import queues
+from marketplace.services import Services
+from tasks import sweeps, worker
+from tasks.relay import Relay
+from tasks.sweeps import PERIODIC_TASKS, UnknownPeriodicTaskError, run_now
+from tests.support.gateway import MovableClock
+from tests.support.purchases import make_product, make_shop, place, status_of
+
+# Before all that other tests made, so that a task run as of then is at its own rows alone.
+EARLY = datetime(2001, 1, 1, tzinfo=UTC)
+
+
+def test_each_has_a_name_a_purpose_a_queue_and_a_time() -> None:
+    names = [task.name for task in PERIODIC_TASKS]
+
+    assert len(set(names)) == len(names)
+    assert {"expire-checkouts", "relay-inbox", "relay-outbox", "check-invariants"} <= set(names)
+    for task in PERIODIC_TASKS:
+        assert task.name == task.name.lower()
+        assert task.purpose
+        assert not task.purpose.endswith(".")
+        assert task.queue in queues.NAMES
+        assert callable(crontab(minute=task.minutes, hour=task.hours, strict=True))
+
+
+def test_what_money_waits_for_runs_every_minute() -> None:
+    for name in ("expire-checkouts", "relay-inbox", "relay-outbox"):
+        [task] = [task for task in PERIODIC_TASKS if task.name == name]
+        assert (task.minutes, task.hours) == ("*", "*")
+
+
+def test_a_worker_runs_those_of_its_queue(paying_services: Services) -> None:
+    for name in queues.NAMES:
+        relay = Relay(paying_services)
+        sweeps.schedule(name, paying_services, relay)
+        expected = {task.name.replace("-", "_") for task in PERIODIC_TASKS if task.queue == name}
+        for queue in queues.NAMES:
+            found = {task.name for task in relay.queues[queue]._registry.periodic_tasks}
+            assert {one.split(".")[-1] for one in found} == (expected if queue == name else set())
+
+
+def test_an_unknown_one_is_refused_naming_those_there_are(relay: Relay, paying_services: Services) -> None:
+    with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor is none of expire-checkouts, "):
+        run_now("sweep-the-floor", paying_services, relay, now=EARLY)
+
+
+@pytest.mark.parametrize("name", [task.name for task in PERIODIC_TASKS])
+def test_each_runs(relay: Relay, paying_services: Services, clock: MovableClock, name: str) -> None:
+    """As of a time when nothing was there yet."""
+    result = run_now(name, paying_services, relay, now=EARLY - timedelta(days=1))
+
+    assert result is not None
+    if name == "check-invariants":
+        assert result == 0
+
+
+def test_one_may_be_run_as_of_a_time(
+    relay: Relay, paying_services: Services, database: Database, clock: MovableClock
+) -> None:
+    with database.transaction() as session:
+        shop = make_shop(session)
+        order_id = place(session, shop, make_product(session, shop), now=EARLY)
+
+    run_now("expire-checkouts", paying_services, relay, now=EARLY + timedelta(minutes=29))
+    with database.reading() as session:
+        assert status_of(session, order_id) == "pending_payment"
+    run_now("expire-checkouts", paying_services, relay, now=EARLY + timedelta(minutes=30))
+    with database.reading() as session:
+        assert status_of(session, order_id) == "expired"
+
+
+def test_keys_are_deleted_after_their_day(
+    relay: Relay, paying_services: Services, database: Database
+) -> None:
+    scope = KeyScope(caller=uuid4().hex, method="POST", path="/x", key=str(uuid4()), request_hash="x")
+    database.in_transaction(idempotency.claim, scope=scope, now=EARLY)
+
+    def kept() -> int:
+        with database.reading() as session:
+            found: int = session.execute(
+                text("SELECT count(*) FROM idempotency_keys WHERE caller = :caller"), {"caller": scope.caller}
+            ).scalar_one()
+            return found
+
+    run_now("purge-idempotency-keys", paying_services, relay, now=EARLY + timedelta(hours=23, minutes=59))
+    assert kept() == 1
+    run_now("purge-idempotency-keys", paying_services, relay, now=EARLY + timedelta(hours=24))
+    assert kept() == 0
+
+
+class TestTheWorkersCommand:
+    @pytest.mark.parametrize("arguments", [[], ["payments"], ["webhooks", "notifications"]], ids=repr)
+    def test_it_tells_how_it_is_used(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert worker.main(arguments) == 2
+
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err == f"usage: python -m tasks.worker QUEUE, one of {', '.join(queues.NAMES)}\n"
+
+    def test_it_tells_what_is_missing(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("ENVIRONMENT", "production")
+
+        assert worker.main(["webhooks"]) == 2
+
+        assert "DATABASE_URL is missing" in capsys.readouterr().err
