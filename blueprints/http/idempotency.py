@@ -4,13 +4,19 @@ from collections.abc import Callable
 
 import structlog
 from flask import Response, request
+from sqlalchemy.orm import Session
 
 from blueprints.http.contract import Contract, Idempotency
 from blueprints.http.problems import PROBLEM_TYPE, problem_body
 from blueprints.http.tracing import Exchange
 from marketplace.idempotency import operations
 from marketplace.idempotency.operations import Claim, KeyScope, StoredAnswer
-from marketplace.kernel.errors import MarketplaceError, ServiceUnavailableError, ValidationError
+from marketplace.kernel.errors import (
+    ConflictError,
+    MarketplaceError,
+    ServiceUnavailableError,
+    ValidationError,
+)
 from marketplace.kernel.ids import parse_uuid
 
 _log = structlog.get_logger(__name__)
@@ -72,15 +78,30 @@ def once(
     return Response(answer.body, status=answer.status, content_type=answer.content_type)
 
 
+def store_refusal(session: Session, exchange: Exchange, claim: Claim, error: MarketplaceError) -> None:
+    """This function will store a refusal that is final; the edge does it where changes that it keeps are written.
+
+    :param claim: the request's
+    :param error: one that may turn into a success is not stored
+    :raises ConflictError: the claim is completed already, or somebody took it over
+    """
+    if _is_final(error):
+        answer = StoredAnswer(error.status, PROBLEM_TYPE, problem_body(error, exchange))
+        operations.complete(session, claim=claim, answer=answer, now=exchange.services.clock())
+
+
+def _is_final(error: MarketplaceError) -> bool:
+    return 400 <= error.status < 500 and error.code not in _NOT_STORED
+
+
 def _settle_refusal(exchange: Exchange, claim: Claim, error: MarketplaceError) -> None:
-    if not 400 <= error.status < 500 or error.code in _NOT_STORED:
+    if not _is_final(error):
         _free(exchange, claim)
         return
-    answer = StoredAnswer(error.status, PROBLEM_TYPE, problem_body(error, exchange))
     try:
-        exchange.services.database.in_transaction(
-            operations.complete, claim=claim, answer=answer, now=exchange.services.clock()
-        )
+        exchange.services.database.in_transaction(store_refusal, exchange, claim, error)
+    except ConflictError:
+        return  # It is stored already, with the changes that it keeps, or somebody took the claim over.
     except MarketplaceError as failure:
         _log.warning("idempotent refusal not stored", error=type(failure).__name__)
 
