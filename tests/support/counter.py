@@ -1,0 +1,138 @@
+"""A counter that takes requests under an Idempotency-Key: an area whose routes do as a test tells them."""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from flask.testing import FlaskClient
+from sqlalchemy.orm import Session
+
+from blueprints.http.contract import AUTHENTICATED, Idempotency, RouteLimit, Shared
+from blueprints.http.endpoint import Area, Context, LastPhase
+from blueprints.http.fields import Schema, Text, Whole
+from marketplace.kernel.errors import MarketplaceError, ValidationError
+from marketplace.services import Services
+from tests.support.probes import WAIT_SECONDS, Effects, probe_area, serve
+
+Work = Callable[[Session], Any]
+
+
+class Order(Schema):
+    """A body with two fields, one of them with a default."""
+
+    amount = Whole(low=1, required=True)
+    note = Text(most=100, load_default=None)
+
+
+class WrongPinError(MarketplaceError):
+    """Keeps its changes and is not stored."""
+
+    code = "DELIVERY_PIN_INVALID"
+    keeps_changes: ClassVar[bool] = True
+
+
+class QuarantinedError(ValidationError):
+    """Keeps its changes and is final."""
+
+    keeps_changes: ClassVar[bool] = True
+
+
+class Pause:
+    """Holds a request up at one place until a test lets it go."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._go_on = threading.Event()
+
+    def __call__(self) -> None:
+        self.reached.set()
+        assert self._go_on.wait(WAIT_SECONDS)
+
+    def wait(self) -> None:
+        """Wait until a request is held up here."""
+        assert self.reached.wait(WAIT_SECONDS)
+
+    def end(self) -> None:
+        """Let it go."""
+        self._go_on.set()
+
+
+class Counter:
+    """The area, what it wrote, the time by its clock, and what it is to do next."""
+
+    def __init__(self, services: Services) -> None:
+        self.effects = Effects(services.database)
+        self.now = datetime.now(UTC)
+        self.calls = 0
+        self.before: Callable[[], Any] | None = None
+        self.after: Callable[[], Any] | None = None
+        self.error: Exception | None = None
+        self.services = services
+        self.client = serve(services, self._declare(), clock=lambda: self.now)
+
+    def later(self, seconds: float) -> None:
+        """Move the counter's clock."""
+        self.now += timedelta(seconds=seconds)
+
+    def another_client(self) -> FlaskClient:
+        """Give a client for another thread."""
+        return self.client.application.test_client()
+
+    def send(
+        self,
+        path: str,
+        key: object,
+        headers: dict[str, str],
+        body: Any = None,
+        client: FlaskClient | None = None,
+    ) -> Any:
+        """Post a body, an amount of 1 unless told otherwise, under a key."""
+        given = headers | ({} if key is None else {"Idempotency-Key": str(key)})
+        body = {"amount": 1} if body is None else body
+        return (client or self.client).post(f"/api/probe/{path}", json=body, headers=given)
+
+    def _work(self, session: Session, body: dict[str, Any]) -> dict[str, Any]:
+        self.calls += 1
+        # What a test wants to happen happens once, so that the request after it is like any other.
+        before, after, error = self.before, self.after, self.error
+        self.before = self.after = self.error = None
+        if before is not None:
+            before()
+        effect = self.effects.add(session)
+        if after is not None:
+            after()
+        if error is not None:
+            raise error
+        return {"effect": effect, "amount": body["amount"], "call": self.calls}
+
+    def _declare(self) -> Area:
+        area = probe_area()
+        terms: dict[str, Any] = {"auth": AUTHENTICATED, "limit": Shared.GLOBAL, "body": Order}
+
+        @area.post("/required", idempotent=Idempotency.REQUIRED, status=201, **terms)
+        def required(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+            return self._work(ctx.session, body)
+
+        @area.post("/optional/<name>", idempotent=Idempotency.OPTIONAL, **terms)
+        def optional(ctx: Context, name: str, body: dict[str, Any]) -> dict[str, Any]:
+            return self._work(ctx.session, body) | {"name": name}
+
+        @area.post("/unread", **terms)
+        def unread(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+            return self._work(ctx.session, body)
+
+        own = RouteLimit("1/minute", scope=f"counter-{uuid4().hex}")
+
+        @area.post("/limited", idempotent=Idempotency.REQUIRED, **terms | {"limit": own})
+        def limited(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+            return self._work(ctx.session, body)
+
+        @area.post("/phased", idempotent=Idempotency.REQUIRED, phased=True, **terms)
+        def phased(ctx: Context, body: dict[str, Any]) -> LastPhase:
+            with ctx.transaction() as session:
+                self.effects.add(session)
+            return LastPhase(lambda session: self._work(session, body))
+
+        return area
