@@ -1,0 +1,80 @@
+"""The client that checks all answers: it notices an answer that is not as its route describes it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask import Response
+from flask.testing import FlaskClient
+
+from blueprints.http.contract import PUBLIC, Shared
+from blueprints.http.endpoint import Area, Context
+from blueprints.http.fields import Schema, Text, Whole
+from marketplace.kernel.errors import NotFoundError
+from marketplace.services import Services
+from tests.support.checked_client import checked_app
+
+
+class Described(Schema):
+    """What the routes below say that they answer."""
+
+    title = Text(most=20, required=True)
+    price_minor = Whole(low=0, required=True)
+
+
+GOOD = {"title": "Lamp", "priceMinor": 5}
+
+
+def answering(value: object) -> Callable[[Context], Any]:
+    def view(_ctx: Context) -> Any:
+        """This function will answer."""
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return view
+
+
+def asked(services: Services, value: object, **terms: Any) -> Any:
+    area = Area("described", "/api/described", "Answers")
+    area.get("", auth=PUBLIC, limit=Shared.GLOBAL, **{"reply": Described} | terms)(answering(value))
+    client: FlaskClient = checked_app(services, [area]).test_client()
+    return client.get("/api/described")
+
+
+def test_an_answer_as_described_passes(services: Services) -> None:
+    assert asked(services, GOOD).json["data"] == GOOD
+    assert asked(services, [GOOD], reply=Described(many=True)).status_code == 200
+    assert asked(services, NotFoundError("There is none.")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"title": "Lamp"},
+        GOOD | {"secret": 1},
+        GOOD | {"priceMinor": "5"},
+        GOOD | {"priceMinor": 5.0},
+        GOOD | {"title": None},
+        [GOOD],
+        None,
+    ],
+    ids=repr,
+)
+def test_an_answer_that_is_not_as_described_is_noticed(services: Services, value: object) -> None:
+    with pytest.raises(AssertionError):
+        asked(services, value)
+
+
+def test_an_answer_without_the_envelope_or_description_is_noticed(services: Services) -> None:
+    with pytest.raises(AssertionError):
+        asked(services, Response(b'{"title":"Lamp","priceMinor":5}', content_type="application/json"))
+    with pytest.raises(AssertionError):
+        asked(services, GOOD, reply=None)
+
+
+def test_an_error_that_is_no_problem_details_is_noticed(services: Services) -> None:
+    with pytest.raises(AssertionError):
+        asked(services, Response(b"<h1>Gone</h1>", status=404, content_type="text/html"))
+    with pytest.raises(AssertionError):
+        asked(services, NotFoundError(retry_after_seconds=5))
