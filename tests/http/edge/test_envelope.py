@@ -278,3 +278,8 @@ def test_a_preflight_tells_methods_and_headers_and_runs_nothing(
         } <= allowed
         assert told["Access-Control-Max-Age"] == "600"
     assert effects.count() == 0
+
+
+def test_a_resource_has_one_address(client: FlaskClient) -> None:
+    assert client.get("/api/products").status_code == 200
+    assert client.get("/api/products/").status_code == 404
