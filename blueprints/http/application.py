@@ -41,7 +41,6 @@ def build_app(services: Services, areas: Iterable[Area]) -> Application:
         "marketplace", template_folder=str(_FOLDER / "templates"), static_folder=str(_FOLDER / "static")
     )
     app.config["MAX_CONTENT_LENGTH"] = bodies.MAX_BODY_BYTES + 1  # see bodies.read_bytes
-    app.url_map.strict_slashes = False
     app.extensions["marketplace"] = services
     tracing.begin(app, services)
     headers.register(app, services.settings)

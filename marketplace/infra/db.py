@@ -102,6 +102,8 @@ class Database:
             "json_serializer": lambda value: orjson.dumps(value).decode(),
             "json_deserializer": orjson.loads,
             "use_native_hstore": False,
+            # An error's text must not carry what was to be written.
+            "hide_parameters": True,
         }
         address = url.replace("postgresql://", "postgresql+psycopg2://", 1)
         self.engine = create_engine(address, **common)
