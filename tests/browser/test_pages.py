@@ -1,0 +1,182 @@
+"""The pages of the API itself, its documentation and its explained errors, in a real browser."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from blueprints.areas import contracts
+from blueprints.http.problems import slug
+from marketplace.kernel.errors import CATALOG
+
+CHROMIUM = Path("/usr/bin/chromium")
+WIDE = {"width": 1280, "height": 900}
+NARROW = {"width": 320, "height": 640}
+TIMEOUT_MILLISECONDS = 20_000
+
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}; on Debian: apt-get install chromium"
+)
+
+
+class QuietHandler(WSGIRequestHandler):
+    """Serves without a line for each request."""
+
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the parent's name
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(app: Flask) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=QuietHandler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        one = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield one
+        one.close()
+
+
+class Visit:
+    """A page, with all that a developer's console would complain about."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.address = address
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        page.set_default_timeout(TIMEOUT_MILLISECONDS)
+        page.on("console", self._note_console)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", self._note_request)
+        page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+
+    def _note_console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _note_request(self, request: Request) -> None:
+        if not request.url.startswith("data:"):
+            self.asked.append(request.url)
+
+    def go(self, path: str) -> int:
+        """Open a path and give the answer's status."""
+        response = self.page.goto(f"{self.address}{path}", wait_until="networkidle")
+        assert response is not None
+        return response.status
+
+    def fits(self) -> bool:
+        """Tell whether the page can be read without scrolling to the side."""
+        return bool(
+            self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        )
+
+
+@pytest.fixture
+def visit(browser: Browser, address: str) -> Iterator[Callable[..., Visit]]:
+    visits: list[Visit] = []
+
+    def make(**options: Any) -> Visit:
+        context = browser.new_context(**{"viewport": WIDE} | options)
+        visits.append(Visit(context.new_page(), address))
+        return visits[-1]
+
+    yield make
+    for one in visits:
+        complaints, asked = one.complaints, one.asked
+        one.page.context.close()
+        assert complaints == []
+        assert all(url.startswith(f"{address}/") for url in asked), "the page asks a stranger for something"
+
+
+def test_the_documentation_shows_every_operation(visit: Callable[..., Visit]) -> None:
+    docs = visit()
+    assert docs.go("/docs") == 200
+    page = docs.page
+    expect(page).to_have_title("Campus Marketplace API")
+    expect(page.get_by_role("heading", name="Campus Marketplace")).to_be_visible()
+    expect(page.locator(".opblock").first).to_be_visible()
+    shown = {
+        (block.locator(".opblock-summary-method").inner_text(), path_of(block))
+        for block in page.locator(".opblock").all()
+    }
+    assert shown == {
+        (contract.method, f"/{contract.path.strip('/')}".replace("<uuid:", "{").replace(">", "}"))
+        for contract in contracts()
+    }
+
+
+def path_of(block: Any) -> str:
+    """Read an operation's path, in which the page puts places where a line may be broken."""
+    shown: str = block.locator(".opblock-summary-path").inner_text()
+    return shown.replace("\u200b", "").strip()
+
+
+def test_an_operation_unfolds_to_its_parameters_and_answers(visit: Callable[..., Visit]) -> None:
+    docs = visit()
+    docs.go("/docs")
+    page = docs.page
+    page.locator(".opblock-get", has_text="/api/products/{product_id}").first.click()
+    block = page.locator(".opblock.is-open")
+    expect(block.get_by_role("heading", name="Parameters")).to_be_visible()
+    expect(block.locator(".responses-table").first).to_contain_text("200")
+    expect(block.locator(".responses-table").first).to_contain_text("Problem details")
+
+
+def test_the_documentation_tries_an_operation_out(visit: Callable[..., Visit]) -> None:
+    docs = visit()
+    docs.go("/docs")
+    page = docs.page
+    page.locator(".opblock-get", has_text="/health/live").first.click()
+    block = page.locator(".opblock.is-open")
+    block.get_by_role("button", name="Try it out").click()
+    block.get_by_role("button", name="Execute").click()
+    expect(block.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
+    expect(block.locator(".live-responses-table")).to_contain_text('"live"')
+
+
+def test_without_scripts_the_documentation_leads_to_the_document(visit: Callable[..., Visit]) -> None:
+    docs = visit(java_script_enabled=False)
+    docs.go("/docs")
+    docs.page.get_by_role("link", name="/openapi.json").click()
+    expect(docs.page).to_have_url(f"{docs.address}/openapi.json")
+
+
+@pytest.mark.parametrize("code", sorted(CATALOG))
+def test_an_error_is_explained_on_any_screen_without_scripts(visit: Callable[..., Visit], code: str) -> None:
+    explained = visit(viewport=NARROW, java_script_enabled=False, color_scheme="dark")
+    assert explained.go(f"/errors/{slug(code)}") == 200
+    page = explained.page
+    expect(page).to_have_title(f"{code} · Campus Marketplace API")
+    expect(page.get_by_role("heading", name=code, level=1)).to_be_visible()
+    expect(page.get_by_text(CATALOG[code].title, exact=True)).to_be_visible()
+    expect(page.get_by_text(CATALOG[code].meaning)).to_be_visible()
+
+
+def test_an_explained_error_fits_its_screen_and_leads_to_the_documentation(
+    visit: Callable[..., Visit],
+) -> None:
+    explained = visit(viewport=NARROW)
+    explained.go("/errors/service-unavailable")
+    page = explained.page
+    assert explained.fits()
+    # The page's own style was let in by its policy.
+    assert page.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "640px"
+    page.get_by_role("link", name="API documentation").click()
+    expect(page).to_have_url(f"{explained.address}/docs")
+    expect(page.locator(".opblock").first).to_be_visible()
