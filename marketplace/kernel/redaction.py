@@ -1,8 +1,12 @@
 """The one redaction function: every sink (logs, error tracker, provider call logs) passes through it.
 
-Two nets. Values whose key is on the specification's list are replaced whatever they look like. Texts under
-any other key are searched for what gives itself away by its shape: bearer tokens, secret keys, JSON web
-tokens, phone numbers, ten-digit account numbers, and values that stand behind a secret's name.
+Three nets. A value whose field's name is on the specification's list is replaced whatever it looks like. In
+texts, what stands behind such a name (``pin=…``, ``"password": "…"``, ``Authorization: …``) is replaced the
+same way; and what gives itself away by its shape is, wherever it stands: tokens, keys, hashes, phone and
+account numbers, card numbers, addresses of e-mail.
+
+Every expression takes time in proportion to the text, whatever the text: repetitions are bounded or
+possessive, since anybody can have a text of their choice logged.
 """
 
 import re
@@ -19,58 +23,94 @@ _MAX_DEPTH = 12
 # is also secret if it ends in one of these (buyerPhone, new_password, x-gateway-signature).
 _SECRET_KEYS = frozenset(
     """
-    pin pincode pins deliverypin pinhash otp otpcode password passwordhash passphrase secret gatewaysecret
-    gatewaysecretkey secretkey authorizationcode last4 cardlast4 lastfour cardlastfour lastfourdigits cardnumber
-    pan cvv cvc bin nin nationalid nationalidnumber nationalidentity nationalidentitynumber bvn
-    bankverificationnumber accountnumber accountno phone phonenumber phones phonenumbers msisdn waid
-    authorization cookie setcookie token tokens accesstoken refreshtoken idtoken bearertoken accesscode
-    clientsecret apikey functionskey deliverypinkey cursorkey sharedsecret verifytoken appsecret
-    s3secretaccesskey signature email
+    pin pincode pins deliverypin pinhash otp otpcode password passwords passwordhash passwd pwd passphrase
+    passcode secret secrets gatewaysecret gatewaysecretkey secretkey secretaccesskey privatekey signingkey
+    authorizationcode authcode last4 cardlast4 last4digits lastfour cardlastfour lastfourdigits cardnumber pan cvv
+    cvc bin nin ninnumber nationalid nationalidnumber nationalidentity nationalidentitynumber
+    nationalidentificationnumber bvn bvnnumber bankverificationnumber accountnumber accountnumbers accountno
+    acctnumber acctno phone phonenumber phones phonenumbers phonee164 mobile mobilenumber telephone msisdn waid
+    authorization cookie setcookie token tokens tokenhash accesstoken refreshtoken idtoken bearertoken bearer jwt
+    accesscode clientsecret apikey functionskey deliverypinkey cursorkey sharedsecret verifytoken appsecret
+    credentials sessionid databaseurl redisurl dsn s3secretaccesskey signature email emails emailaddress
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
 )
+# Names that no other word ends in: these are found at the end of words written together, too (userpassword).
+_LONG_KEYS = tuple(key for key in _SECRET_KEYS if len(key) >= 8)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _MAX_KEY_LENGTH = 100
 
-# Before a value in a text: the names above as people and programs write them.
-_NAMES = r"""(?:
-    pin(?:[\s_-]?(?:code|hash))? | otp(?:[\s_-]?code)? | pass(?:word|phrase)(?:[\s_-]?hash)?
-  | secret(?:[\s_-]?key)? | api[\s_-]?key | token | (?:authori[sz]ation|access)[\s_-]?code
-  | last[\s_-]?(?:4|four) | card[\s_-]?number | cv[vc] | bvn | nin | national[\s_-]?id
-  | account[\s_-]?(?:number|no) | phone(?:[\s_-]?number)?
+# What stands between a name and its value: in JSON, also as a text in JSON, in Python, in queries, in headers.
+_BETWEEN = r"""\\*["']?\s{0,3}(?:[:=]>?|->|%3[AD])\s{0,3}"""
+# Names of several words, as people write them.
+_PHRASE = r"""(?:
+    (?:account|phone|mobile|card|bvn|nin)\s(?:number|no\b\.?) | last[\s-](?:four|4)(?:\sdigits)? | e-?mail\saddress
+  | (?:delivery|pin|access|auth|authori[sz]ation|otp)\scode | (?:secret|api|private)\skey | (?:pin|password)\shash
+  | national\s(?:id(?:entity)?|identification)(?:\snumber)? | bank\sverification\snumber
 )"""
+_NAMED = re.compile(
+    rf"""
+      (?P<line>(?<![A-Za-z])(?:authorization|cookie|passphrase){_BETWEEN})
+    | (?P<phrase>\b{_PHRASE}(?:{_BETWEEN}|\s(?:is|was)[\s:=]{{1,3}}))
+    | (?<![\w.-])(?P<name>[\w.-]++)(?:
+          {_BETWEEN}
+        | ["'],\s{{0,3}}(?=["'][^"']{{0,99}}\d)
+        | \s(?:is|was)[\s:=]{{1,3}}(?=["']?[^\s"']{{0,99}}\d)
+      )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_VALUE = re.compile(
+    r"""
+      \\+["'][^"'\\]*+ | "(?:[^"\\]|\\.)*+"? | '(?:[^'\\]|\\.)*+'? | \[[^\]]*+\]? | \{[^{}]*+\}?
+    | \d[\d\s-]{3,24}\d | [^\s"'\\,;&<>)\]}]++
+    """,
+    re.VERBOSE,
+)
+# These may hold spaces: all up to the end of the line or the quoted text is taken.
+_LINE = re.compile(r"""\\*["']?[^"'\r\n]++""")
+
+# What may stand between the digits of a phone number, and what may not stand around numbers: then they are
+# parts of ids, of decimals, of times.
+_GAP = r"(?:[\s().\u2010-\u2015-]|%20|\\xa0|\\u20[01][0-9a-f]){0,3}"
+_BEFORE = r"(?:(?<![\da-fA-F])(?<!\d[.-])|(?<=%2B)|(?<=%20))"
+_AFTER = r"(?![\dA-Za-z]|-\w|\.\d)"
 # A name starts a word, or a part of one: pin, delivery_pin, deliveryPin, but not spin.
 _START = r"(?-i:(?<![A-Za-z0-9])|(?<=[a-z])(?=[A-Z]))"
 _SHAPES = re.compile(
     rf"""
-      (?:
-        \bbearer\s+[^\s"',;]+
-      | \bbasic\s+[A-Za-z0-9+/=]{{8,}}
-      | \beyJ[\w-]{{8,}}\.[\w-]{{8,}}\.[\w-]*
-      | \bsk_(?:test|live)_\w+
-      | \bAUTH_\w{{6,}}
-      | {_START}{_NAMES}(?![a-z0-9])["']?\s{{0,3}}
-        (?: [:=]\s{{0,3}}(?:"[^"]*"?|'[^']*'?|[^\s"',;}}&]+) | (?:is|was)\s{{1,3}}["']?[^\s"']*\d[^\s"']* )
-      | {_START}(?:pin|otp)\b[^\w"']{{1,3}}\d{{4,8}}(?!\w)
-      )
-    | (?<=://)[^\s/:@]*:[^\s/@]+(?=@)
-    | (?<![\w.+-])[\w.+-]{{1,64}}@[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,8}}
-    | (?<![\w.-])(?=[\d(+])(?:
-        \(?(?:\+\d|0|234)(?:[\s()-]{{0,2}}\d){{9,13}}
-      | \+?\d{{1,3}}[\s-]?\(?\d{{2,4}}\)?[\s-]?\d{{3}}[\s-]?\d{{3,4}}
-      | \d{{10,11}}
-      )(?![\w-]|\.\d)
+      \bbearer(?:[\s:=+]|%20|%3A){{1,4}}(?!tokens?\b|of\b)[^\s"';]++
+    | \bbasic(?:\s|%20){{1,3}}[A-Za-z0-9+/=]{{8,}}
+    | (?-i:(?:(?<![\w-])|(?<=%20)|(?<=%22)|(?<=%3D))eyJ[\w-]{{8,}}+\.[\w-]{{8,}}+(?:\.[\w-]*+)?)
+    | (?<![A-Za-z])sk_(?:test|live)_\w++
+    | (?-i:(?<![A-Za-z])AUTH_(?![A-Z0-9_]{{0,64}}+(?!\w))\w{{2,}})
+    | \$(?:2[abxy]|argon2\w{{0,2}}|scrypt)\$[^\s"',]++ | \b(?:pbkdf2|scrypt):[^\s"',$]{{1,99}}\$[^\s"',]++
+    | {_START}(?:pin|otp|passcode|last[\s_-]?(?:4|four))\b(?:\\[rnt]|\W){{1,10}}\d{{4,8}}(?!\w)
+    | {_START}(?:pin|otp)\b[^\n]{{1,40}}?\bis\W{{1,4}}\d{{4,8}}(?!\w)
+    | (?<!\w)\d{{4,8}}\sis\s(?:your|the)\s[^\n\d]{{0,20}}\b(?:pin|otp|passcode)\b
+    | \b{_PHRASE}\W{{1,3}}\d[\d\s-]{{2,24}}\d(?!\w)
+    | \bending(?:\s(?:in|with))?\W{{1,3}}\d{{4}}(?!\w) | (?:[*\u2022]{{2}}|(?<!\w)x{{4}})[\s-]{{0,2}}\d{{4}}(?!\w)
+    | (?<=://)[^\s/:@]{{0,200}}:[^\s/@]{{1,200}}(?=@)
+    | (?<![\w.+'-])[\w.+%'-]{{1,64}}?(?:@|%40)[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,8}}
+    | {_BEFORE}(?=[\d(+])(?:
+          \(?(?:(?:\+|00)234|(?:234|0)(?!\.)){_GAP}(?:0\)?\s?)?[789]{_GAP}[01](?:{_GAP}\d){{8}}
+        | \(?\+[1-9]\d{{0,2}}(?:{_GAP}\d){{7,12}}
+        | \d{{10,11}}
+        | [3-6]\d{{3}}(?P<space>[\s-]?)\d{{4}}(?P=space)\d{{4}}(?P=space)\d{{1,7}}
+        | (?=(?:\d[\s-]?){{10,12}}(?!\d))\d{{2,4}}(?P<gap>[\s-])\d{{3,4}}(?P=gap)\d{{3,4}}
+      ){_AFTER}
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-# Cheap test before the expression: a text without any of these can hold none of the shapes.
-_HINT = re.compile(
-    r"\d{3}|\+\d|@|bearer|basic|eyJ|sk_|auth|p(?:in|ass)|otp|bvn|nin|cv[vc]|last|secret|key|token|code|card|phone|nation",
+# Cheap tests before the expressions: most texts hold neither a name with a value behind it nor a shape.
+_NAME_HINT = re.compile(r"[:=>]|%3[AD]|\b(?:is|was)\b|[\"'],", re.IGNORECASE)
+_SHAPE_HINT = re.compile(
+    r"\d{3}|(?:\d[\s().\u2010-\u2015-]{1,3}){4}|@|%40|bearer|basic|eyJ|sk_|auth_|\$[2as]|pbkdf2|scrypt",
     re.IGNORECASE,
 )
-
-
-_UUID = re.compile(
-    r"(?<![\w.-])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![\w.-])", re.IGNORECASE
+# Ids are in most paths and lines, and are none of the shapes: they would only keep the expressions busy.
+_ID = re.compile(
+    r"(?<![\w.-])(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?:checkout|payout)-[0-9a-f]{32})(?![\w.-])",
+    re.IGNORECASE,
 )
 # Short texts that hold nothing to be redacted; messages, names of fields and paths come again and again.
 _clean: set[str] = set()
@@ -85,23 +125,43 @@ def is_secret_key(key: str) -> bool:
     :param key: in any spelling; a name that ends in a secret's name is one too
     """
     words = [word.lower() for word in _WORD.findall(key[-_MAX_KEY_LENGTH:])]
-    return any("".join(words[start:]) in _SECRET_KEYS for start in range(len(words)))
+    if any("".join(words[start:]) in _SECRET_KEYS for start in range(len(words))):
+        return True
+    # Numbered ones (phone1, pin_2), and several words written as one.
+    while words and words[-1].isdigit():
+        words.pop()
+    return bool(words) and (words[-1] in _SECRET_KEYS or "".join(words).endswith(_LONG_KEYS))
 
 
 def redact_text(text: str) -> str:
     """This function will replace what gives itself away by its shape in a text."""
     if text in _clean:
         return text
-    # Ids are in most paths and lines, and none of the shapes: they would only keep the expression busy.
-    if _HINT.search(_UUID.sub(" ", text)):
-        redacted = _SHAPES.sub(MARKER, text)
-        if redacted != text:
-            return redacted
+    redacted = _without_named(text) if _NAME_HINT.search(text) else text
+    if _SHAPE_HINT.search(_ID.sub(" ", redacted)):
+        redacted = _SHAPES.sub(MARKER, redacted)
+    if redacted != text:
+        return redacted
     if len(text) <= _MAX_REMEMBERED_LENGTH:
         if len(_clean) >= _MAX_REMEMBERED:
             _clean.clear()
         _clean.add(text)
     return text
+
+
+def _without_named(text: str) -> str:
+    """Replace what stands behind a secret's name, and keep the name."""
+    pieces: list[str] = []
+    copied = position = 0
+    while found := _NAMED.search(text, position):
+        position = found.end()
+        if found["name"] and not is_secret_key(found["name"]):
+            continue
+        value = (_LINE if found["line"] else _VALUE).match(text, position)
+        if value is not None:
+            pieces += (text[copied:position], MARKER)
+            copied = position = value.end()
+    return "".join((*pieces, text[copied:])) if pieces else text
 
 
 def redact(value: Any, *, depth: int = 0) -> Any:
@@ -120,12 +180,19 @@ def redact(value: Any, *, depth: int = 0) -> Any:
 
 
 def _redact_container(value: Any, depth: int) -> Any:
-    if not isinstance(value, Mapping):
-        return [redact(item, depth=depth) for item in value]
-    return {
-        # What stands before the colon may itself be somebody's number.
-        redact_text(key) if isinstance(key, str) else key: MARKER
-        if isinstance(key, str) and is_secret_key(key) and item is not None
-        else redact(item, depth=depth)
-        for key, item in value.items()
-    }
+    if isinstance(value, Mapping):
+        return dict(_redact_field(key, item, depth) for key, item in value.items())
+    if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[0], str | bytes):
+        # A name and its value, as headers and forms come.
+        name, item = value
+        return list(_redact_field(name, item, depth))
+    return [redact(item, depth=depth) for item in value]
+
+
+def _redact_field(name: Any, value: Any, depth: int) -> tuple[Any, Any]:
+    key = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    if not isinstance(key, str):
+        return key, redact(value, depth=depth)
+    secret = value is not None and is_secret_key(key)
+    # What stands before the colon may itself be somebody's number.
+    return redact_text(key), MARKER if secret else redact(value, depth=depth)

@@ -18,6 +18,28 @@ def test_a_secret_is_replaced_by_its_name_whatever_it_looks_like(name: str) -> N
     assert redact({name: None}) == {name: None}
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["userpassword", "customerphonenumber", "phone1", "pin_2", "X-Api-Key", "proxy-authorization", "HTTP_COOKIE",
+     "HTTP_X_GATEWAY_SIGNATURE", "card_last_4_digits", "National Identity Number", "account.number", "emailAddress",
+     "s3_secret_access_key", "mobileNumber", "database_url", "otpCode", "DELIVERYPIN", "bvn_number"],
+)  # fmt: skip
+def test_a_name_is_secret_however_it_is_spelled(name: str) -> None:
+    assert is_secret_key(name)
+
+
+def test_a_name_and_its_value_in_a_list_are_seen_as_such() -> None:
+    headers = [("Authorization", "Token opaque"), [b"x-api-key", b"opaque"], ["Host", "market.example"]]
+
+    assert redact(headers) == [["Authorization", MARKER], ["x-api-key", MARKER], ["Host", "market.example"]]
+
+
+def test_what_is_replaced_in_a_text_keeps_its_name() -> None:
+    assert redact_text('{"pin": "739214", "orderId": 7}') == f'{{"pin": {MARKER}, "orderId": 7}}'
+    assert redact_text("(password='it\\'s of somebody', n=7)") == f"(password={MARKER}, n=7)"
+    assert redact_text("GET /x?pin=739214&limit=20") == f"GET /x?pin={MARKER}&limit=20"
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_secret_in_a_text_is_told_by_its_shape(text: str) -> None:
     assert TEXTS[text] in text
@@ -98,7 +120,9 @@ def test_a_phone_number_never_survives_between_spaces(text: str, number: str) ->
 @pytest.mark.parametrize(
     "piece",
     ["0 ", "1", "a_", "abc_", "a.", "a.b", "x@", "x@a.", "(0", "-1", "+1", "pin ", "pin is ", "pin='", "bearer ", "eyJ",
-     "eyJaaaaaaaaa.", "://", "basic ", "password", "last ", "card ", "account_", '"'],
+     "eyJaaaaaaaaa.", "://", "basic ", "password", "last ", "card ", "account_", '"',
+     "a=", '="', "\\", '\\"', "[", "1-", "a'", "%40", "pbkdf2:a", "sk_test_", "AUTH_", "ending ", "**", "0803 ",
+     "+234(", "'a', ", "cookie=", "pin for ", "a is ", "12 345 ", "%20", "1 is your "],
 )  # fmt: skip
 def test_no_text_takes_longer_than_in_proportion_to_its_length(piece: str) -> None:
     text = "pin " + piece * (200_000 // len(piece)) + "@"
