@@ -4,7 +4,7 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 import orjson
 import sentry_sdk
@@ -27,6 +27,23 @@ _REQUEST_PARTS = ("query_string", "data", "cookies", "env")
 # As the tracker's integrations name them, in requests, breadcrumbs and spans.
 _QUERY_KEYS = frozenset({"query_string", "http.query", "http.fragment", "url.query", "url.fragment"})
 _QUERY = re.compile(r"""(?<=[\w/])\?[^\s"'<>=]+=[^\s"'<>]*""")
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes to standard output; what can't be formatted is told without its arguments."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """This function will tell of a record that failed; logging's own way prints it with all its arguments."""
+        failure = sys.exc_info()[1]
+        if isinstance(failure, OSError):
+            # Standard output is gone: there is nowhere to tell it.
+            return
+        structlog.get_logger(__name__).error(
+            "log record could not be formatted",
+            logger=record.name,
+            source=f"{record.filename}:{record.lineno}",
+            failure=type(failure).__name__,
+        )
 
 
 def configure_logging(settings: Settings) -> None:
@@ -54,7 +71,7 @@ def configure_logging(settings: Settings) -> None:
         logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
         cache_logger_on_first_use=settings.environment != "test",
     )
-    handler = logging.StreamHandler(sys.stdout)
+    handler = _Handler(sys.stdout)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

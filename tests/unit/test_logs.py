@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import runpy
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 import sentry_sdk
 import structlog
+from gunicorn.config import Config as GunicornConfig
 from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
+from marketplace.infra import logs
 from marketplace.infra.logs import (
     configure_error_tracking,
     configure_logging,
@@ -26,6 +29,7 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.redaction import MARKER
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
 from tests.support.secrets import PLAIN, SECRETS, TEXTS
+from tests.support.servers import PROJECT
 
 REQUIRED = {"timestamp", "level", "message", "service", "version"}
 
@@ -109,7 +113,61 @@ def test_no_secret_gets_through_the_standard_library(output: Output, text: str) 
 
     assert len(output.lines()) == 5
     for line in output.lines():
-        assert TEXTS[text] not in json.dumps(line)
+        # The time's digits may be anybody's.
+        assert TEXTS[text] not in json.dumps(line | {"timestamp": ""})
+
+
+def test_a_record_that_cannot_be_formatted_is_told_without_its_arguments(
+    output: Output, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Not through the logger: pytest's own handler would raise.
+    [handler] = [one for one in logging.getLogger().handlers if type(one).__module__ == logs.__name__]
+    handler.handle(
+        logging.LogRecord(
+            "some.library", logging.ERROR, __file__, 7, "sent %d to %s", ("pin", "hunter2"), None
+        )
+    )
+
+    [line] = output.lines()
+    assert (line["message"], line["level"]) == ("log record could not be formatted", "error")
+    assert (line["logger"], line["failure"]) == ("some.library", "TypeError")
+    assert line["source"] == "test_logs.py:7"
+    assert capsys.readouterr().err == ""
+
+
+def test_no_secret_gets_through_gunicorns_own_logger(
+    output: Output, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WORKER_CLASS", "WEB_CONCURRENCY", "WEB_BIND", "WEB_GRACEFUL_SECONDS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", output.text)
+    logger = runpy.run_path(str(PROJECT / "gunicorn.conf.py"))["ServiceLogger"](GunicornConfig())
+
+    for text in TEXTS:
+        try:
+            fail(text)
+        except RuntimeError:
+            logger.exception("Error handling request %s", f"/api/products?q={text}")
+    logger.error("Worker (pid:%s) was sent %s!", 31518, "SIGKILL")
+
+    lines = output.lines()
+    assert len(lines) == len(TEXTS) + 1
+    assert all(line.keys() >= REQUIRED for line in lines)
+    assert_clean(output.bytes.getvalue().decode())
+    assert lines[-1]["message"] == "Worker (pid:31518) was sent SIGKILL!"
+
+
+def test_no_secret_gets_into_what_a_library_says_of_its_calls(output: Output, provider: str) -> None:
+    client = ProviderClient("payment gateway", provider, timeout_seconds=5)
+    with pytest.raises(ProviderUnavailableError):
+        client.get("/bank/resolve", params={"account_number": "0123456789", "phone": "+2348031234567"})
+
+    written = output.bytes.getvalue().decode()
+    assert "GET /bank/resolve" in written, "urllib3 tells of its calls at DEBUG"
+    assert "0123456789" not in written
+    assert "8031234567" not in written
 
 
 def test_ids_amounts_and_times_survive(output: Output) -> None:
