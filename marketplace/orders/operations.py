@@ -19,7 +19,14 @@ from marketplace.ledger.operations import Posting, post
 from marketplace.orders import states
 from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import release_of
-from marketplace.orders.transitions import Actor, LockedOrder, lock_order, move, quantities_of
+from marketplace.orders.transitions import (
+    Actor,
+    LockedOrder,
+    lock_order,
+    lock_order_of_vendor,
+    move,
+    quantities_of,
+)
 
 PIN_TRIES = 5
 PIN_LOCKED_FOR = timedelta(minutes=15)
@@ -100,7 +107,7 @@ def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -
     :raises NotFoundError: it is no paid order of the caller's store
     :raises IllegalTransitionError: it was accepted already, or is over
     """
-    order = _order_of_vendor(session, order_id=order_id, caller=caller)
+    order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
     move(
         session,
         order=order,
@@ -120,7 +127,7 @@ def ship(
     :raises NotFoundError: it is no paid order of the caller's store
     :raises IllegalTransitionError: it is not in processing
     """
-    order = _order_of_vendor(session, order_id=order_id, caller=caller)
+    order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
     move(
         session,
         order=order,
@@ -192,7 +199,7 @@ def release_on_pin(
     :raises PinLockedError: five wrong PINs came within the lock's time
     :raises WrongPinError: the PIN is another; the error tells how many tries are left
     """
-    order = _order_of_vendor(session, order_id=order_id, caller=caller)
+    order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
     states.ORDER.target(order.status, states.VERIFY_CODE)
     _check_pin(session, order, pin=pin, pin_key=pin_key, now=now)
     _release(session, order, trigger=states.VERIFY_CODE, actor=Actor("vendor", caller.id), now=now)
@@ -247,12 +254,6 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
         now=now,
     )
     _COUNT_COMPLETED.run(session, vendor_id=order.vendor_id)
-
-
-def _order_of_vendor(session: Session, *, order_id: UUID, caller: Caller) -> LockedOrder:
-    if _IS_VENDOR.first(session, order_id=order_id, user_id=caller.id) is None:
-        raise NotFoundError("There is no such order.")
-    return lock_order(session, order_id=order_id)
 
 
 def _party(session: Session, *, order_id: UUID, caller: Caller) -> str:

@@ -22,6 +22,14 @@ _LOCK = """
 """
 # Rows are locked as the scan meets them: orders by id first, each with its escrow.
 _LOCK_ONE = Statement(text(f"{_LOCK} WHERE o.id = :order_id FOR NO KEY UPDATE"))
+# Unpaid orders are none of the vendor's business yet.
+_LOCK_OF_VENDOR = Statement(
+    text(
+        f"""{_LOCK} JOIN vendor_profiles v ON v.id = o.vendor_id
+        WHERE o.id = :order_id AND v.user_id = :user_id AND o.paid_at IS NOT NULL
+        FOR NO KEY UPDATE OF o, s"""
+    )
+)
 _LOCK_MANY = Statement(text(f"{_LOCK} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE"))
 _QUANTITIES = Statement(text("SELECT product_id, quantity FROM order_items WHERE order_id = :order_id"))
 
@@ -74,6 +82,18 @@ def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
     :raises NotFoundError: there is no such order
     """
     row = _LOCK_ONE.first(session, order_id=order_id)
+    if row is None:
+        raise NotFoundError("There is no such order.")
+    return LockedOrder(**row)
+
+
+def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> LockedOrder:
+    """This function will lock a paid order of somebody's store, and its escrow.
+
+    :param user_id: who runs the store
+    :raises NotFoundError: there is no such order in that scope
+    """
+    row = _LOCK_OF_VENDOR.first(session, order_id=order_id, user_id=user_id)
     if row is None:
         raise NotFoundError("There is no such order.")
     return LockedOrder(**row)

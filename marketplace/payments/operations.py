@@ -31,16 +31,15 @@ _ORDERS_OF_REFERENCE = Statement(
         """
     )
 )
-_INTENT = """
-    SELECT i.id, i.reference, i.buyer_id, i.checkout_id, i.amount_minor, i.status, i.authorization_url,
-        i.access_code, i.opening_until, i.callback_url
-    FROM payment_intents i
-"""
+_INTENT = """i.id, i.reference, i.buyer_id, i.checkout_id, i.amount_minor, i.status, i.authorization_url,
+    i.access_code, i.opening_until, i.callback_url"""
 _LIVE = Statement(
     text(
-        f"""{_INTENT} WHERE EXISTS (
+        f"""
+        SELECT {_INTENT} FROM payment_intents i WHERE EXISTS (
             SELECT FROM payment_allocations a WHERE a.intent_id = i.id AND a.live AND a.order_id = ANY(:order_ids)
-        ) FOR NO KEY UPDATE"""
+        ) FOR NO KEY UPDATE
+        """  # noqa: S608 - our own columns
     )
 )
 _BY_REFERENCE = Statement(text("SELECT id FROM payment_intents WHERE reference = :reference"))
@@ -50,12 +49,12 @@ _ORDERS_OF_INTENT = Statement(
 _LOCK = Statement(text("SELECT status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"))
 _INSERT = Statement(
     text(
-        """
+        f"""
         WITH intent AS (
-            INSERT INTO payment_intents
+            INSERT INTO payment_intents AS i
                 (buyer_id, checkout_id, amount_minor, status, callback_url, created_at, updated_at)
             VALUES (:buyer_id, :checkout_id, :amount_minor, :status, :callback_url, :now, :now)
-            RETURNING id, reference
+            RETURNING {_INTENT}
         ), allocated AS (
             INSERT INTO payment_allocations (intent_id, order_id, amount_minor)
             SELECT intent.id, a.order_id, a.amount_minor
@@ -64,8 +63,8 @@ _INSERT = Statement(
             UPDATE orders SET payment_reference = intent.reference, payment_status = :status
             FROM intent WHERE orders.id = ANY(:order_ids)
         )
-        SELECT id, reference FROM intent
-        """
+        SELECT * FROM intent
+        """  # noqa: S608 - our own columns
     )
 )
 _CLAIM = Statement(text("UPDATE payment_intents SET opening_until = :until WHERE id = :intent_id"))
@@ -161,7 +160,7 @@ def ensure_intent(
     live = _LIVE.first(session, order_ids=list(order_ids))
     if live is not None:
         return Intent(**live, order_ids=order_ids)
-    _INSERT.one(
+    made = _INSERT.one(
         session,
         buyer_id=buyer_id,
         checkout_id=target.checkout_id,
@@ -172,7 +171,7 @@ def ensure_intent(
         amounts=[order.total_minor for order in payable],
         now=now,
     )
-    return Intent(**_LIVE.one(session, order_ids=list(order_ids)), order_ids=order_ids)
+    return Intent(**made, order_ids=order_ids)
 
 
 def claim_opening(session: Session, *, intent: Intent, now: datetime) -> bool:
