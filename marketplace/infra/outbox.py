@@ -157,7 +157,10 @@ def _run_after_commit(session: Session) -> None:
     # A released savepoint is no commit: what it holds may still be rolled back.
     if not session.in_nested_transaction():
         for action in session.info.pop("after_commit", ()):
-            action()
+            try:
+                action()
+            except Exception:  # noqa: BLE001 - logged with its trace; what is committed must not be called failed
+                _log.exception("after-commit action failed")
 
 
 @event.listens_for(Session, "after_rollback")

@@ -169,3 +169,16 @@ def test_a_failure_is_not_noted_of_what_is_done(database: Database, nudged: Nudg
 
     assert database.in_transaction(outbox.note_failure, event_id=event_id, error="Late", now=NOW) is None
     assert row(database, event_id)["last_error"] is None
+
+
+def test_an_action_that_fails_after_the_commit_spoils_neither_it_nor_the_next(database: Database) -> None:
+    ran = []
+
+    def fail() -> None:
+        raise RuntimeError("of the test")
+
+    with database.transaction() as session:
+        outbox.after_commit(session, fail)
+        outbox.after_commit(session, lambda: ran.append(True))
+
+    assert ran == [True]
