@@ -11,7 +11,18 @@ import orjson
 import psycopg2
 import psycopg2.extras
 import structlog
-from sqlalchemy import ARRAY, TIMESTAMP, BigInteger, MetaData, Text, Uuid, create_engine, text
+from sqlalchemy import (
+    ARRAY,
+    TIMESTAMP,
+    BigInteger,
+    Connection,
+    Engine,
+    MetaData,
+    Text,
+    Uuid,
+    create_engine,
+    text,
+)
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError
@@ -128,7 +139,7 @@ class Database:
 
         :raises ServiceUnavailableError: the database can't be reached
         """
-        with self._availability(), Session(self._reading_engine, autoflush=False) as session:
+        with self._availability(), _ReadingSession(self._reading_engine) as session:
             yield session
 
     def in_transaction(
@@ -287,12 +298,46 @@ _DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no
 Json = functools.partial(psycopg2.extras.Json, dumps=lambda value: orjson.dumps(value).decode())
 
 
+class _ReadingSession(Session):
+    """A session in autocommit, whose statements take their connection straight from the pool.
+
+    What a session does around a transaction would cost as much as the one statement that it is opened for.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(autoflush=False)
+        self._engine = engine
+        self._held: PoolProxiedConnection | None = None
+        self._connection: Connection | None = None
+
+    def driver(self) -> PoolProxiedConnection:
+        """This function will give the connection, taken from the pool when it is first asked for."""
+        if self._held is None:
+            self._held = self._engine.raw_connection()
+        return self._held
+
+    def get_bind(self, *_args: Any, **_kwargs: Any) -> Connection:
+        """This function will have the ORM, where it is used, go by the same connection as statements do."""
+        if self._connection is None:
+            self._connection = Connection(self._engine, connection=self.driver())
+        return self._connection
+
+    def close(self) -> None:
+        """This function will end the session, and give its connection back."""
+        super().close()
+        held, self._held, self._connection = self._held, None, None
+        if held is not None:
+            held.close()
+
+
 def driver_connection(session: Session) -> PoolProxiedConnection:
     """This function will give the session's own driver connection, after a flush.
 
     What the ORM holds back is written first, so that prepared statements and the ORM see the same rows.
     """
     session.flush()
+    if isinstance(session, _ReadingSession):
+        return session.driver()
     held: PoolProxiedConnection | None = session.info.get(_DRIVER)
     # One that went back to its pool, after a rollback for instance, is nobody's or somebody else's by now.
     if held is None or held.dbapi_connection is None:
