@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import orjson
 
 from bench import pgbench
-from bench.data import FIRST_NUMBER, RELEASING_STORES, SOLD_OUT_EVERY, Sizes, row_id
+from bench.data import CAMPUSES, FIRST_NUMBER, RELEASING_STORES, SOLD_OUT_EVERY, Sizes, row_id
 from bench.figures import Run, Target
 from bench.load import Call, request
 from bench.parts import Part, Side, http_side
@@ -45,6 +45,9 @@ class Writes:
         self._directory = directory
         self._clients = clients
         self._sizes = sizes
+        self._even_products = sizes.products - sizes.products % CAMPUSES
+        campus = (sizes.buyers - 1) % CAMPUSES
+        self._recorded_products = (campus + CAMPUSES, campus + 2 * CAMPUSES)
         self._shipped = 0
         self._placed = 0
         self._payable = itertools.count()
@@ -66,7 +69,9 @@ class Writes:
         headers = {"Authorization": f"Bearer {self._token('buyer', buyer)}"}
         return {
             "release": [self._release(number) for number in (last - RELEASING_STORES, last)],
-            "place": [("POST", "/api/orders", headers, self._wish(product)) for product in (1, 2)],
+            "place": [
+                ("POST", "/api/orders", headers, self._wish(product)) for product in self._recorded_products
+            ],
         }
 
     def release_floor(self, recorded: Recorded) -> Floor:
@@ -87,7 +92,10 @@ class Writes:
         """This function will make the floor of order placing of what was recorded for one order."""
         return floor_of(
             recorded,
-            {row_id("buyer", self._sizes.buyers - 1): "buyer", row_id("product", 2): "product"},
+            {
+                row_id("buyer", self._sizes.buyers - 1): "buyer",
+                row_id("product", self._recorded_products[1]): "product",
+            },
             creates="INSERT INTO orders",
             new_id=recorded.answer["id"],
         )
@@ -106,14 +114,15 @@ class Writes:
     def _placing(self, floor: Floor) -> Part:
         def figure() -> Iterator[Call]:
             for number in self._numbers("_placed"):
-                token = self._buyer_tokens[number % self._application_buyers]
-                headers = {"Authorization": f"Bearer {token}"}
-                body = self._wish(self._product(number)).encode()
+                buyer = number % self._application_buyers
+                headers = {"Authorization": f"Bearer {self._buyer_tokens[buyer]}"}
+                body = self._wish(self._product(number, buyer)).encode()
                 yield Call("", request("POST", "/api/orders", body=body, headers=headers))
 
         def bare() -> Iterator[Call]:
             for number in self._numbers("_placed"):
-                buyer, product = self._floor_buyer(number), self._product(number)
+                buyer = self._floor_buyer(number)
+                product = self._product(number, buyer)
                 query = f"place&buyer={row_id('buyer', buyer)}&product={row_id('product', product)}"
                 yield Call("", request("GET", f"/statements?{query}"))
 
@@ -121,8 +130,9 @@ class Writes:
         settings = [
             r"\set n :first + :i * :clients + :client_id",
             rf"\set buyer {FIRST_NUMBER + self._application_buyers} + :n % {others}",
-            rf"\set p (:n * 37) % {self._sizes.products}",
-            rf"\set product {FIRST_NUMBER} + :p + (CASE WHEN :p % {SOLD_OUT_EVERY} = 0 THEN 1 ELSE 0 END)",
+            rf"\set p (:n * 37) % {self._even_products}",
+            rf"\set p :p - :p % {CAMPUSES} + :buyer % {CAMPUSES}",
+            rf"\set product {FIRST_NUMBER} + :p + (CASE WHEN :p % {SOLD_OUT_EVERY} = 0 THEN {CAMPUSES} ELSE 0 END)",
         ]
         values = {"buyer": _textual("buyer"), "product": _textual("product")}
         return Part(
@@ -271,10 +281,11 @@ class Writes:
     def _floor_buyer(self, number: int) -> int:
         return self._application_buyers + number % (self._sizes.buyers - self._application_buyers)
 
-    def _product(self, number: int) -> int:
-        """Spread orders over the products, the sold out ones left out."""
-        product = number * 37 % self._sizes.products
-        return product + 1 if product % SOLD_OUT_EVERY == 0 else product
+    def _product(self, number: int, buyer: int) -> int:
+        """Spread orders over the products of the buyer's campus, the sold out ones left out."""
+        product = number * 37 % self._even_products
+        product += buyer % CAMPUSES - product % CAMPUSES
+        return product + CAMPUSES if product % SOLD_OUT_EVERY == 0 else product
 
     @staticmethod
     def _wish(product: int) -> str:
