@@ -12,6 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from marketplace.kernel import queues
@@ -155,8 +156,7 @@ def _start(
     _write_state(configuration, supervisor)
     services = Services(configuration, lock=lock)
     for server, names in services.servers():
-        reservation.release(*names)
-        supervisor.add_server(server)
+        supervisor.add_server(server, before_binding=partial(reservation.release, *names))
     if configuration.sandbox_gateway or configuration.sandbox_identity:
         reservation.release("providers")
         supervisor.add_service(services.providers(), stops_late=True)

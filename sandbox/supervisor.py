@@ -38,10 +38,13 @@ class Supervisor:
         self._late: list[_Watched] = []
         self._logs_checked_at = time.monotonic()
 
-    def add_server(self, server: Server) -> None:
-        """This function will launch a server without which the stack can't go on; it stops last."""
+    def add_server(self, server: Server, *, before_binding: Callable[[], None]) -> None:
+        """This function will launch a server without which the stack can't go on; it stops last.
+
+        :param before_binding: frees the server's ports
+        """
         self._servers.append(server)
-        server.launch()
+        server.launch(before_binding)
 
     def add_service(self, process: Process, *, stops_late: bool = False) -> None:
         """This function will launch a process that is restarted when it ends.

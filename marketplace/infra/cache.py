@@ -64,6 +64,7 @@ class Cache:
         self._script_digest = self._client.register_script(_SCRIPT).sha
         self._wire = Wire(self._client)
         self._down_until = 0.0
+        self._undropped: set[str] = set()
 
     def look_up(
         self, *, window: Window | None, counts: bool = True, content_key: str = "", tags: Sequence[str] = ()
@@ -136,12 +137,14 @@ class Cache:
     def drop_committed(self, tags: Sequence[str]) -> None:
         """This function will drop tags after the commit that made them stale, which nothing may undo.
 
-        A cache that is down is noted and not waited for: what it holds is at most its time to live old.
+        A cache that is down is not waited for: the tags are kept, and dropped before this process next asks it
+        for anything. Only if the process ends before that can content be stale, for its time to live.
         """
         try:
             self.drop(*tags)
         except CacheDownError:
-            _log.warning("stale content not dropped", tags=list(tags))
+            self._undropped.update(tags)
+            _log.warning("stale content not dropped yet", tags=list(tags))
 
     def ping(self) -> None:
         """This function will ask the cache for a sign of life.
@@ -161,7 +164,18 @@ class Cache:
     def _guard(self) -> "_Guard":
         if time.monotonic() < self._down_until:
             raise CacheDownError
+        if self._undropped:
+            self._catch_up()
         return _Guard(self)
+
+    def _catch_up(self) -> None:
+        """Drop what became stale while the cache was away; it stays to be done if the cache still is."""
+        tags, self._undropped = self._undropped, set()
+        try:
+            self.drop(*tags)
+        except CacheDownError:
+            self._undropped |= tags
+            raise
 
     def failed(self, error: BaseException) -> None:
         """This function will note a failure: for a moment nobody waits for the cache."""

@@ -40,6 +40,14 @@ _IS_VENDOR = Statement(
         """
     )
 )
+_IS_OF_STORE = Statement(
+    text(
+        """
+        SELECT o.id FROM orders o JOIN vendor_profiles v ON v.id = o.vendor_id
+        WHERE o.id = :order_id AND v.user_id = :user_id
+        """
+    )
+)
 _NOTE_WRONG_PIN = Statement(
     text("UPDATE orders SET pin_failures = :failures, pin_locked_until = :locked_until WHERE id = :order_id")
 )
@@ -259,7 +267,8 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
 def _party(session: Session, *, order_id: UUID, caller: Caller) -> str:
     if _IS_BUYER.first(session, order_id=order_id, user_id=caller.id) is not None:
         return "buyer"
-    if _IS_VENDOR.first(session, order_id=order_id, user_id=caller.id) is not None:
+    # A vendor may call off an order before it is paid too, although it is not listed to them.
+    if _IS_OF_STORE.first(session, order_id=order_id, user_id=caller.id) is not None:
         return "vendor"
     raise NotFoundError("There is no such order.")
 

@@ -187,6 +187,8 @@ def _check(
         product = products.get(wish.product_id)
         if product is None or not product.published:
             faults.append(InvalidParam(f"items[{index}].productId", "There is no such product to be had."))
+        elif buyer.campus_id not in (None, product.campus_id):
+            faults.append(InvalidParam(f"items[{index}].productId", "Is of another campus than your own."))
     if faults:
         raise ValidationError("Not everything is to be had.", invalid_params=faults)
     vendors = {products[wish.product_id].vendor_id for wish in wishes}

@@ -145,7 +145,8 @@ def _roles(row: dict[str, Any], caller: Caller) -> list[str]:
     roles = []
     if row["buyer_id"] == caller.id:
         roles.append("buyer")
-    if row["vendor_user_id"] == caller.id and row["paidAt"] is not None:
+    # Unpaid orders are none of the vendor's business, but for those that the vendor called off.
+    if row["vendor_user_id"] == caller.id and (row["paidAt"] is not None or row["cancelled_by"] == "vendor"):
         roles.append("vendor")
     if caller.is_staff and (caller.staff_role != "campus_rep" or caller.campus_id == row["campusId"]):
         roles.append("staff")
@@ -199,5 +200,9 @@ def _view(
     shown["deliveryStatus"] = states.DELIVERY_STATUS[row["status"]]
     shown["total"] = orjson.Fragment(decimal_text(row["total_amount"]))
     shown["items"] = items
-    shown["nextActions"] = states.ORDER.triggers_for(row["status"], roles)
+    # Money that is held back is for our officers to decide on; until then there is nothing more to pay.
+    barred = {states.PAY} if status == "quarantined" else set()
+    shown["nextActions"] = [
+        trigger for trigger in states.ORDER.triggers_for(row["status"], roles) if trigger not in barred
+    ]
     return shown

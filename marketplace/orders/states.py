@@ -22,7 +22,7 @@ ORDER = StateMachine(
     initial=PENDING_PAYMENT,
     transitions=(
         Transition(PAY, (PENDING_PAYMENT,), PAID_ESCROW, actors=("buyer",)),
-        Transition(CANCEL, (PENDING_PAYMENT,), CANCELLED, actors=("buyer",)),
+        Transition(CANCEL, (PENDING_PAYMENT,), CANCELLED, actors=("buyer", "vendor")),
         Transition(EXPIRE, (PENDING_PAYMENT,), EXPIRED),
         Transition(ACCEPT, (PAID_ESCROW,), PROCESSING, actors=("vendor",)),
         Transition(SHIP, (PROCESSING,), SHIPPED, actors=("vendor",)),

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
 SIGNATURE_LENGTH = 128
+_YEARS = (2000, 2999)
 _MAX_AMOUNT_MINOR = 10**15  # far above any order; keeps a mad amount out of BIGINT arithmetic
 
 
@@ -63,7 +64,7 @@ class Charge:
         if not isinstance(data, dict):
             raise MalformedChargeError("data is not an object")
         return cls(
-            id=str(_field(data, "id", int)),
+            id=_charge_id(data),
             reference=_field(data, "reference", str),
             status=_field(data, "status", str),
             amount_minor=_amount(data, "amount"),
@@ -72,6 +73,11 @@ class Charge:
             channel=data["channel"] if isinstance(data.get("channel"), str) else "unknown",
             paid_at=_moment(data.get("paid_at")),
         )
+
+
+def _charge_id(data: dict[str, Any]) -> str:
+    """Give the charge's id, or its reference where the gateway sent none."""
+    return _field(data, "reference", str) if data.get("id") is None else str(_field(data, "id", int))
 
 
 def _field(data: dict[str, Any], name: str, kind: type) -> Any:
@@ -89,13 +95,14 @@ def _amount(data: dict[str, Any], name: str) -> int:
 
 
 def _moment(value: Any) -> datetime | None:
+    """Give a time in UTC; what is no time of this service's life is none, since it must not cost a payment."""
     if not isinstance(value, str):
         return None
     try:
         moment = datetime.fromisoformat(value)
-    except ValueError as error:
-        raise MalformedChargeError("data.paid_at is no ISO 8601 time") from error
-    return moment if moment.tzinfo else None
+        return moment.astimezone(UTC) if moment.tzinfo and _YEARS[0] <= moment.year <= _YEARS[1] else None
+    except (ValueError, OverflowError):
+        return None
 
 
 class PaymentGateway(Protocol):

@@ -5,7 +5,7 @@ import importlib.util
 import sysconfig
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sandbox.ports import HOST
@@ -48,12 +48,14 @@ class Server(ABC):
     def is_ready(self) -> bool:
         """This function will tell whether the server answers now; it waits a second at most."""
 
-    def launch(self) -> None:
+    def launch(self, before_binding: Callable[[], None] = lambda: None) -> None:
         """This function will start the server and not wait for it.
 
+        :param before_binding: frees the server's ports, which somebody holds for it until this last moment
         :raises ProcessFailedError: its data could not be prepared
         """
         self.process = self.prepare()
+        before_binding()
         self.process.launch()
 
     def wait_ready(self, timeout_seconds: float = READY_SECONDS, pause: Pause = time.sleep) -> None:

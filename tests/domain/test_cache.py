@@ -80,3 +80,17 @@ def test_a_cache_that_is_down_is_told_and_not_waited_for() -> None:
             down.look_up(window=None, content_key="any")
     down.drop_committed(["products"])
     assert time.perf_counter() - started < 0.25  # less than one connection attempt may take
+
+
+def test_what_became_stale_while_the_cache_was_away_is_dropped_when_it_is_back(
+    cache: Cache, key: str
+) -> None:
+    tag = f"tag-{key}"
+    missed = cache.look_up(window=None, content_key=key, tags=[tag])
+    cache.store(content_key=key, version=missed.version, content=b"old", ttl_seconds=60)
+
+    cache.failed(ConnectionError())
+    cache.drop_committed([tag])
+    cache._down_until = 0.0
+
+    assert cache.look_up(window=None, content_key=key, tags=[tag]).content is None

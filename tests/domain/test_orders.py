@@ -98,16 +98,27 @@ class TestCancelling:
         assert trail_of(session, order_id)[-1] == ("pending_payment", "cancelled", "cancel", "buyer")
         assert_books_are_whole(session)
 
-    def test_a_vendor_does_not_know_of_unpaid_orders(self, session: Session, shop: Shop) -> None:
+    def test_a_vendor_is_not_shown_unpaid_orders(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
+        stranger = make_person(session)
 
-        for stranger in (shop.vendor, make_person(session)):
+        for caller in (shop.vendor, stranger):
             with pytest.raises(NotFoundError):
-                cancel(session, order_id, stranger)
-            with pytest.raises(NotFoundError):
-                see(session, order_id, stranger)
+                see(session, order_id, caller)
+        with pytest.raises(NotFoundError):
+            cancel(session, order_id, stranger)
         with pytest.raises(NotFoundError):
             operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+
+    def test_a_vendor_may_call_an_unpaid_order_off_and_sees_that_it_is(
+        self, session: Session, shop: Shop
+    ) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+
+        cancel(session, order_id, shop.vendor)
+
+        seen = see(session, order_id, shop.vendor)
+        assert (seen["status"], seen["cancellation"]["by"]) == ("cancelled", "vendor")
 
     def test_a_second_time_is_refused_naming_the_state(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))

@@ -1,5 +1,6 @@
 """Placing: what an order costs, what it takes out of stock, and everything that it is refused for."""
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -203,6 +204,17 @@ def test_an_order_is_of_one_vendor(session: Session, shop: Shop) -> None:
         )
 
     assert refused_params(refused) == ["items"]
+
+
+def test_a_buyer_orders_on_the_own_campus_alone(session: Session, shop: Shop) -> None:
+    product_id = make_product(session, shop)
+    elsewhere = replace(shop, buyer=replace(shop.buyer, campus_id=make_campus(session)))
+
+    with pytest.raises(ValidationError) as refused:
+        place(session, elsewhere, product_id)
+
+    assert refused_params(refused) == ["items[0].productId"]
+    assert place(session, replace(shop, buyer=replace(shop.buyer, campus_id=shop.campus_id)), product_id)
 
 
 def test_nobody_buys_from_the_own_store(session: Session, shop: Shop) -> None:

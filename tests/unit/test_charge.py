@@ -63,7 +63,7 @@ def test_anything_else_is_no_amount(field: str, amount: Any) -> None:
         Charge.from_wire(WIRE | {field: amount})
 
 
-@pytest.mark.parametrize("field", ["id", "reference", "status", "amount", "currency"])
+@pytest.mark.parametrize("field", ["reference", "status", "amount", "currency"])
 def test_a_field_that_is_missing_is_named(field: str) -> None:
     with pytest.raises(MalformedChargeError, match=f"data.{field} is not"):
         Charge.from_wire({name: value for name, value in WIRE.items() if name != field})
@@ -95,9 +95,30 @@ def test_a_time_without_zone_is_none(paid_at: Any) -> None:
     assert Charge.from_wire(WIRE | {"paid_at": paid_at}).paid_at is None
 
 
-def test_a_text_that_is_no_time_is_refused() -> None:
-    with pytest.raises(MalformedChargeError, match="paid_at"):
-        Charge.from_wire(WIRE | {"paid_at": "yesterday"})
+def test_a_charge_without_id_is_known_by_its_reference() -> None:
+    charge = Charge.from_wire({name: value for name, value in WIRE.items() if name != "id"})
+
+    assert charge.id == charge.reference == WIRE["reference"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "yesterday",
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-14:00",
+        "1970-01-01T00:00:00Z",
+        "2026-11-20T09:30:00",
+    ],
+)
+def test_an_odd_time_costs_no_payment(odd: str) -> None:
+    assert Charge.from_wire(WIRE | {"paid_at": odd}).paid_at is None
+
+
+def test_a_time_is_given_in_utc() -> None:
+    assert Charge.from_wire(WIRE | {"paid_at": "2026-11-20T10:30:00+01:00"}).paid_at == datetime(
+        2026, 11, 20, 9, 30, tzinfo=UTC
+    )
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_each_party_is_offered_its_own_triggers() -> None:
 
     assert {key: triggers for key, triggers in offered.items() if triggers} == {
         ("pending_payment", "buyer"): ["pay", "cancel"],
+        ("pending_payment", "vendor"): ["cancel"],
         ("paid_escrow", "vendor"): ["accept"],
         ("processing", "vendor"): ["ship"],
         ("shipped", "vendor"): ["verify-code"],

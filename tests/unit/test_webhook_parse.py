@@ -42,7 +42,6 @@ def test_the_reference_names_it_where_there_is_no_id(data: dict[str, object], na
         (b"", "not JSON"),
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
-        (b'{"event":"\\ud800","data":{"id":1}}', "not JSON"),
         (b"[" * 5_000 + b"]" * 5_000, "not JSON"),
         (b"[]", "not an object"),
         (b"null", "not an object"),
@@ -89,3 +88,9 @@ def test_whatever_comes_it_is_an_event_or_hopeless(raw: bytes) -> None:
     except HopelessEventError:
         return
     assert event.dedupe_id.startswith(f"{event.type}:")
+
+
+def test_half_a_surrogate_pair_costs_no_payment() -> None:
+    event = parse(b'{"event":"charge.success","data":{"id":1,"metadata":{"note":"\\ud800"}}}')
+
+    assert (event.dedupe_id, event.data["metadata"]) == ("charge.success:1", {"note": "?"})

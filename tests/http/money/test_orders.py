@@ -504,7 +504,7 @@ class TestWhoMay:
     def test_a_stranger_cancels_nothing(self, desk: Desk) -> None:
         order_id = desk.unpaid()
 
-        for headers in (desk.stranger, desk.vendor, desk.officer()):
+        for headers in (desk.stranger, desk.officer()):
             answer = desk.post(f"{ORDERS}/{order_id}/cancel", headers)
             assert_problem(answer, 404, "RESOURCE_NOT_FOUND")
         assert status(desk, order_id) == "pending_payment"
