@@ -52,6 +52,12 @@ _TEMPLATE = """\
 	}
 }
 
+(problem) {
+	header Content-Type application/problem+json
+	header Cache-Control no-store
+	header X-Request-ID {http.request.uuid}
+}
+
 {$SITE_ADDRESS} {
 	header -Server
 
@@ -59,7 +65,7 @@ _TEMPLATE = """\
 	# credentials reach the storage, so no other operation of its interface can be asked for.
 	handle_path /media/* {
 		@writing not method GET HEAD
-		respond @writing 405
+		error @writing 405
 		rewrite * /{$MEDIA_BUCKET:marketplace-public}{path}?
 		reverse_proxy {$MEDIA_UPSTREAM} {
 			header_up Host {upstream_hostport}
@@ -70,6 +76,11 @@ _TEMPLATE = """\
 			header_down -Seaweed-*
 			header_down X-Content-Type-Options nosniff
 			header_down Content-Security-Policy "default-src 'none'; sandbox"
+			# What the storage says of an object that is not there is its own affair.
+			@absent status 4xx
+			handle_response @absent {
+				error 404
+			}
 		}
 	}
 
@@ -84,12 +95,20 @@ _TEMPLATE = """\
 		}
 	}
 
-	# No web process can be reached: the answer has the form of all other problems.
+	# What the proxy answers itself has the form of all other problems.
+	handle_errors 404 {
+		import problem
+		respond `{"type":"/errors/resource-not-found","title":"Not Found","status":404,"code":"RESOURCE_NOT_FOUND","detail":"There is no such picture.","requestId":"{http.request.uuid}"}` 404
+	}
+	handle_errors 405 {
+		import problem
+		header Allow "GET, HEAD"
+		respond `{"type":"/errors/method-not-allowed","title":"Method Not Allowed","status":405,"code":"METHOD_NOT_ALLOWED","detail":"Pictures are only read.","requestId":"{http.request.uuid}"}` 405
+	}
 	handle_errors 502 503 504 {
-		header Content-Type application/problem+json
-		header Cache-Control no-store
+		import problem
 		header Retry-After 5
-		respond `{"type":"about:blank","title":"Service Unavailable","status":503,"code":"SERVICE_UNAVAILABLE","detail":"The service is starting or stopping. Try again in a few seconds.","requestId":"{http.request.uuid}"}` 503
+		respond `{"type":"/errors/service-unavailable","title":"Service Unavailable","status":503,"code":"SERVICE_UNAVAILABLE","detail":"The service is starting or stopping. Try again in a few seconds.","requestId":"{http.request.uuid}"}` 503
 	}
 }
 """  # noqa: E501 - the problem's body is one line

@@ -120,11 +120,15 @@ def update_address(
 def remove_address(session: Session, *, user_id: UUID, address_id: UUID, now: datetime) -> None:
     """This function will remove a saved address; orders keep the copy that they were placed with.
 
+    Where it was the default, the latest of the others becomes that.
+
     :raises NotFoundError: there is none of that id, or it is somebody else's
     """
     address = _own_address(session, user_id=user_id, address_id=address_id)
-    address.deleted_at = now
-    address.is_default = False
+    was_default, address.is_default, address.deleted_at = address.is_default, False, now
+    session.flush()
+    if was_default and (rest := queries.addresses_of(session, user_id=user_id)):
+        session.execute(update(Address).where(Address.id == rest[0]["id"]).values(is_default=True))
 
 
 def _own_address(session: Session, *, user_id: UUID, address_id: UUID) -> Address:

@@ -310,6 +310,12 @@ class TestWhoSeesWhat:
         assert see(session, paid, shop.buyer)["nextActions"] == []
         assert see(session, paid, shop.vendor)["nextActions"] == ["accept"]
 
+    def test_nobody_is_told_to_pay_what_is_held_back(self, session: Session, shop: Shop) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        pay(session, shop, order_id, amount_minor=100)
+
+        assert see(session, order_id, shop.buyer)["nextActions"] == ["cancel"]
+
     def test_lists_hold_what_is_the_callers(self, session: Session, shop: Shop) -> None:
         unpaid = place(session, shop, make_product(session, shop))
         paid = paid_order(session, shop)

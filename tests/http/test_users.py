@@ -287,3 +287,18 @@ def test_bad_addresses_are_named(
 def test_a_hostel_is_needed(client: FlaskClient, headers: dict[str, str]) -> None:
     response = client.post(ADDRESSES, json={}, headers=headers)
     assert (response.status_code, faults_of(response)) == (422, ["hostel"])
+
+
+def test_the_latest_address_becomes_the_default_when_the_default_is_removed(
+    client: FlaskClient, market: Market, bearer: Bearer
+) -> None:
+    headers = bearer(market.person())
+    first, second, third = (
+        client.post("/api/users/me/addresses", json={"hostel": name}, headers=headers).json["data"]["id"]
+        for name in ("Moremi", "Jaja", "Mariere")
+    )
+
+    assert client.delete(f"/api/users/me/addresses/{first}", headers=headers).status_code == 200
+
+    left = client.get("/api/users/me/addresses", headers=headers).json["data"]
+    assert [(row["id"], row["isDefault"]) for row in left] == [(third, True), (second, False)]

@@ -9,6 +9,7 @@ from werkzeug.test import TestResponse
 from blueprints.areas import AREAS
 from marketplace.platform.models import Hub
 from tests.support.checked_client import checked_app
+from tests.support.counting import counted_statements
 from tests.support.desk import Desk, new_key
 from tests.support.gateway import MovableClock
 from tests.support.probes import assert_problem, changed, faults
@@ -200,6 +201,22 @@ class TestSeeing:
         assert [order["id"] for order in second.json["data"]] == [str(placed[0])]
         assert not second.json["meta"]["has_more"]
         assert desk.get(ORDERS, desk.stranger).json["data"] == []
+
+    @pytest.mark.parametrize("path", ["", "/vendor"])
+    def test_a_list_takes_as_many_queries_whatever_its_length(self, desk: Desk, path: str) -> None:
+        headers = desk.vendor if path else desk.buyer
+        served = desk.client.application.extensions["marketplace"].database
+        counts = []
+        for _ in range(2):
+            for _ in range(3):
+                desk.paid()
+            desk.get(f"{ORDERS}{path}", headers)
+            with counted_statements(served) as statements:
+                listed = desk.get(f"{ORDERS}{path}", headers).json["data"]
+            counts.append((len(listed), len(statements)))
+
+        assert [length for length, _ in counts] == [3, 6]
+        assert counts[0][1] == counts[1][1] <= 4
 
     def test_a_cursor_is_good_for_its_own_listing_alone(self, desk: Desk) -> None:
         for _ in range(2):
