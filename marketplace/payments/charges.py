@@ -42,7 +42,14 @@ _LOCK_INTENT = Statement(
         """
     )
 )
-_QUARANTINED = Statement(text("SELECT id FROM quarantined_charges WHERE gateway_charge_id = :charge_id"))
+_QUARANTINED = Statement(
+    text(
+        """
+        SELECT id FROM quarantined_charges WHERE gateway_charge_id = :charge_id OR (intent_id = :intent_id
+            AND amount_minor = :amount_minor AND :reference IN (gateway_charge_id, :charge_id))
+        """
+    )
+)
 _SUCCEED = Statement(
     text(
         """
@@ -119,7 +126,7 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
         raise UnknownReferenceError("no payment has this reference")
     locked = lock_orders(session, order_ids=found["order_ids"])
     intent = _Intent(**_LOCK_INTENT.one(session, intent_id=found["intent_id"]))
-    if intent.gateway_charge_id == charge.id or _QUARANTINED.first(session, charge_id=charge.id):
+    if _is_known(session, charge, intent):
         return Outcome.REPEATED
     principal = charge.amount_minor - (charge.fees_minor if fee_bearer == "customer" else 0)
     reason = _reason_to_quarantine(charge, intent, locked, principal_minor=principal)
@@ -137,6 +144,25 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
         return Outcome.QUARANTINED
     _pay(session, charge, intent, locked, principal_minor=principal, fee_bearer=fee_bearer, now=now)
     return Outcome.APPLIED
+
+
+def _is_known(session: Session, charge: Charge, intent: _Intent) -> bool:
+    """Tell whether a charge was applied or held back before.
+
+    One that was told of without an id goes by its reference. When it is told of again with its id, the two are
+    the same money and must not be booked twice.
+    """
+    known = intent.gateway_charge_id
+    if known is not None and (known == charge.id or intent.reference in (known, charge.id)):
+        return True
+    held_back = _QUARANTINED.first(
+        session,
+        charge_id=charge.id,
+        intent_id=intent.id,
+        amount_minor=charge.amount_minor,
+        reference=intent.reference,
+    )
+    return held_back is not None
 
 
 def _reason_to_quarantine(

@@ -272,6 +272,25 @@ class TestHeldBack:
         assert status_of(session, order_id) == "paid_escrow"
 
 
+@pytest.mark.parametrize("missing", [0, 100])
+@pytest.mark.parametrize("first_has_id", [True, False])
+def test_a_charge_told_of_with_and_without_its_id_is_one(
+    session: Session, intent: Intent, missing: int, first_has_id: bool
+) -> None:
+    """The gateway may leave the id out of an event and give it when asked: it is the same money."""
+    before, amount = balances_by_kind(session), intent.amount_minor - missing
+    named = make_charge(intent, amount_minor=amount)
+    nameless = make_charge(intent, amount_minor=amount, id=intent.reference)
+    first, second = (named, nameless) if first_has_id else (nameless, named)
+
+    assert apply(session, first) is (Outcome.QUARANTINED if missing else Outcome.APPLIED)
+    assert apply(session, second) is Outcome.REPEATED
+    assert apply(session, first) is Outcome.REPEATED
+
+    assert changed(session, before)["gateway_clearing"] == amount
+    assert_books_are_whole(session)
+
+
 def test_an_unknown_reference_is_worth_another_try(session: Session, intent: Intent) -> None:
     charge = make_charge(intent, reference=f"checkout-{'0' * 32}")
 
