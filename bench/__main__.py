@@ -21,7 +21,7 @@ from sandbox.process import ProcessFailedError
 
 _NAMES = (
     *("reference", "listing-cached", "listing-page", "listing-filtered", "detail"),
-    *("placing", "ingest", "pin", "initialise"),
+    *("placing", "ingest", "pin", "initialise", "initialise-flat-out"),
 )
 _MAX_PAGES = 2_500
 
@@ -44,7 +44,9 @@ _MAX_PAGES = 2_500
       placing           an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            a webhook; floor: HMAC, INSERT and enqueue, bare
       pin               escrow released on the buyer's PIN; floors: the same SQL by bare HTTP, and by pgbench
-      initialise        a payment opened at the sandbox gateway; our own time beyond the gateway's answer
+      initialise        a payment opened at the sandbox gateway, each client resting 100 ms between two; our
+                        own time beyond the gateway's answer
+      initialise-flat-out  the same without rest: how many a second, and how they queue then
 
     \b
     Examples:
@@ -160,7 +162,7 @@ def _prepare(
         "release": release.described(shape="rows"),
     }
     stand.start_floors(floors.describe(statements=described, published_keys=stand.identity.published_keys()))
-    if "initialise" in names:
+    if any(name.startswith("initialise") for name in names):
         stand.start_waiting()
     made = [
         *Reads(stand, clients=clients, products=sizes.products, pages=pages).parts(),

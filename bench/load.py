@@ -3,12 +3,11 @@
 Each request takes a connection of its own, as a proxy's does towards sync workers, which keep none alive.
 """
 
-import itertools
 import select
 import socket
 import struct
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -41,57 +40,94 @@ class _Open:
     head: bytes = b""
 
 
-def put_under_load(port: int, calls: Iterator[Call], *, clients: int, seconds: float) -> Run:
+def put_under_load(
+    port: int, calls: Iterator[Call], *, clients: int, seconds: float, pause_seconds: float = 0.0
+) -> Run:
     """This function will send calls, so many at a time, until the time or the calls run out.
 
     :param port: of the server on this machine
     :param calls: what to send; each is sent once
     :param clients: how many calls are under way at any time
     :param seconds: how long new calls are begun; those under way then are waited for
+    :param pause_seconds: how long each client rests between an answer and its next call
     :return: the timings and statuses; the processors' time is the caller's to add
     :raises LoadError: an answer did not come within 30 s, or is not HTTP
     """
-    timings: list[tuple[str, float]] = []
-    statuses: Counter[int] = Counter()
-    opened: dict[int, _Open] = {}
     with select.epoll() as poll:
+        load = _Load(port, calls, poll)
         started = time.perf_counter()
-        deadline = started + seconds
+        # When each client begins its next call; those at work are not among them. Paused ones start spread.
+        due = deque(started + pause_seconds * number / clients for number in range(clients))
         try:
-            for call in itertools.islice(calls, clients):
-                _begin(port, call, poll, opened)
-            while opened:
-                ready = poll.poll(_ANSWER_SECONDS)
-                if not ready:
-                    raise LoadError(f"no answer within {_ANSWER_SECONDS:.0f} s from port {port}")
-                for number, _ in ready:
-                    current = opened[number]
-                    if not _finished(current):
-                        continue
-                    now = time.perf_counter()
-                    timings.append((current.call.key, now - current.started))
-                    statuses[_status(current.head)] += 1
-                    poll.unregister(number)
-                    opened.pop(number).connection.close()
-                    following = next(calls, None) if now < deadline else None
-                    if following is not None:
-                        _begin(port, following, poll, opened)
+            while True:
+                now = time.perf_counter()
+                while due and due[0] <= now < started + seconds and load.begin():
+                    due.popleft()
+                if not load.opened and (now >= started + seconds or load.exhausted):
+                    break
+                answered = load.wait(due[0] - now if due else _ANSWER_SECONDS)
+                due.extend([time.perf_counter() + pause_seconds] * answered)
         finally:
-            for current in opened.values():
-                current.connection.close()
+            load.close()
         elapsed = time.perf_counter() - started
-    return Run(elapsed, timings, statuses)
+    return Run(elapsed, load.timings, load.statuses)
 
 
-def _begin(port: int, call: Call, poll: select.epoll, opened: dict[int, _Open]) -> None:
+class _Load:
+    """The calls under way, and what came of those that are over."""
+
+    def __init__(self, port: int, calls: Iterator[Call], poll: select.epoll) -> None:
+        self.timings: list[tuple[str, float]] = []
+        self.statuses: Counter[int] = Counter()
+        self.opened: dict[int, _Open] = {}
+        self.exhausted = False
+        self._port = port
+        self._calls = calls
+        self._poll = poll
+
+    def begin(self) -> bool:
+        """This function will begin the next call, if there is one."""
+        call = next(self._calls, None)
+        if call is None:
+            self.exhausted = True
+            return False
+        opened = _open(self._port, call)
+        self.opened[opened.connection.fileno()] = opened
+        self._poll.register(opened.connection, select.EPOLLIN)
+        return True
+
+    def wait(self, seconds: float) -> int:
+        """This function will wait for answers and take in what came; return how many calls ended by it."""
+        ended = 0
+        ready = self._poll.poll(min(max(seconds, 0), _ANSWER_SECONDS))
+        if not ready and self.opened:
+            oldest = min(current.started for current in self.opened.values())
+            if time.perf_counter() - oldest > _ANSWER_SECONDS:
+                raise LoadError(f"no answer within {_ANSWER_SECONDS:.0f} s from port {self._port}")
+        for number, _ in ready:
+            current = self.opened[number]
+            if _finished(current):
+                self.timings.append((current.call.key, time.perf_counter() - current.started))
+                self.statuses[_status(current.head)] += 1
+                self._poll.unregister(number)
+                self.opened.pop(number).connection.close()
+                ended += 1
+        return ended
+
+    def close(self) -> None:
+        """This function will drop the calls that are under way."""
+        for current in self.opened.values():
+            current.connection.close()
+
+
+def _open(port: int, call: Call) -> _Open:
     started = time.perf_counter()
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     # Bounds the connect too; a time-out of Python's own would cost two system calls more for each request.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
     connection.connect((HOST, port))
     connection.sendall(call.content)
-    opened[connection.fileno()] = _Open(call, connection, started)
-    poll.register(connection, select.EPOLLIN)
+    return _Open(call, connection, started)
 
 
 def _finished(current: _Open) -> bool:

@@ -47,18 +47,27 @@ class Measured:
 
 
 def http_side(
-    stand: Stand, title: str, *, server: str, calls: Callable[[], Iterator[Call]], clients: int
+    stand: Stand,
+    title: str,
+    *,
+    server: str,
+    calls: Callable[[], Iterator[Call]],
+    clients: int,
+    pause_seconds: float = 0.0,
 ) -> Side:
     """This function will make a side of calls to one of the stand's servers.
 
     :param server: web, waiting or floors
     :param calls: gives the calls of each spell
     :param clients: how many calls are under way at any time
+    :param pause_seconds: how long each client rests between an answer and its next call
     """
 
     def load(seconds: float) -> Run:
         before = stand.cpu(server)
-        run = put_under_load(stand.ports[server], calls(), clients=clients, seconds=seconds)
+        run = put_under_load(
+            stand.ports[server], calls(), clients=clients, seconds=seconds, pause_seconds=pause_seconds
+        )
         return run + Run(cpu=stand.cpu(server) - before)
 
     return Side(title, load)

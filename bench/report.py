@@ -99,7 +99,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
     target = row.get("target", "")
     if row.get("own_p95_ms") is not None:
-        target += f": {row['own_p95_ms']:.1f}"
+        target += f"{': ' if target else 'own p95 '}{row['own_p95_ms']:.1f}"
     if row["failures"]:
         target += f" FAILURES {row['failures']}"
     return (
