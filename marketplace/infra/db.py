@@ -247,6 +247,7 @@ class Statement:
             dialect=_DIALECT, column_keys=columns, compile_kwargs={"render_postcompile": True}
         )
         self.sql = str(compiled)
+        self._names: tuple[str, ...] | None = None
         binds = compiled.binds  # type: ignore[attr-defined]
         self._constants: dict[str, Any] = {
             name: value for name, value in compiled.params.items() if not binds[name].required
@@ -257,10 +258,16 @@ class Statement:
         cursor.execute(self.sql, {**self._constants, **parameters} if self._constants else parameters)
         return cursor
 
+    def _labels(self, cursor: Any) -> tuple[str, ...]:
+        """Read the columns' labels off the first answer: a statement's are always the same."""
+        if self._names is None:
+            self._names = tuple(column.name for column in cursor.description)
+        return self._names
+
     def all(self, session: Session, **parameters: Any) -> list[dict[str, Any]]:
         """This function will run the statement and give all rows, each a dict by column label."""
         with self._execute(session, parameters) as cursor:
-            names = [column.name for column in cursor.description]
+            names = self._labels(cursor)
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def tuples(self, session: Session, **parameters: Any) -> list[tuple[Any, ...]]:
@@ -275,7 +282,7 @@ class Statement:
             row = cursor.fetchone()
             if row is None:
                 return None
-            return dict(zip([column.name for column in cursor.description], row, strict=True))
+            return dict(zip(self._labels(cursor), row, strict=True))
 
     def one(self, session: Session, **parameters: Any) -> dict[str, Any]:
         """This function will run the statement and give its one row as a dict.

@@ -71,12 +71,24 @@ def open_page(
             database.in_transaction(operations.release_opening, intent_id=intent.id)
             raise
         except ProviderRefusedError:
-            # It knows the reference: an answer was lost. Nobody has that page, so a fresh reference takes
-            # its place; should money come for the old one after all, it finds its order all the same.
+            if not _knows(database, gateway, intent):
+                database.in_transaction(operations.release_opening, intent_id=intent.id)
+                break
+            # An answer was lost. Nobody has that page, so a fresh reference takes its place; should money come
+            # for the old one after all, it finds its order all the same.
             database.in_transaction(operations.abandon, intent_id=intent.id, now=clock())
             if target.reference is not None:
                 target = Target(order_id=intent.order_ids[0], checkout_id=intent.checkout_id)
     raise ProviderUnavailableError("The payment gateway refused to open a payment page.")
+
+
+def _knows(database: Database, gateway: PaymentGateway, intent: Intent) -> bool:
+    """Ask whether the gateway refused because it knows the reference, or for a reason that a new one won't mend."""
+    try:
+        return gateway.charge(intent.reference) is not None
+    except ProviderUnavailableError:
+        database.in_transaction(operations.release_opening, intent_id=intent.id)
+        raise
 
 
 def _reserve(

@@ -202,12 +202,34 @@ class TestOpening:
 
         assert page["reference"] != lost["reference"]
         assert gateway.calls(str(page["reference"])) == {"POST /transaction/initialize": 1}
-        assert gateway.calls(lost["reference"]) == {"POST /transaction/initialize": 2}
+        assert gateway.calls(lost["reference"]) == {
+            "POST /transaction/initialize": 2,
+            "GET /transaction/verify": 1,
+        }
         # Should the lost page be paid after all, its order is found.
         with database.transaction() as session:
             apply(session, gateway.charge_of_paid(lost["reference"]))
             assert status_of(session, order_id) == "paid_escrow"
         assert_whole(database)
+
+    def test_a_refusal_that_a_new_reference_would_not_mend_uses_none_up(
+        self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
+    ) -> None:
+        for _ in range(2):
+            with pytest.raises(ProviderUnavailableError):
+                open_page(
+                    database,
+                    gateway.adapter(settings),
+                    buyer_id=shop.buyer.id,
+                    email="no address",
+                    target=Target(order_id=order_id),
+                    callback_url=None,
+                    clock=lambda: NOW,
+                )
+
+        with database.reading() as session:
+            intent = row_of(session, "payment_intents", id=_only_intent(database, order_id))
+        assert (intent["status"], intent["opening_until"]) == ("initialized", None)
 
     def test_a_call_that_was_refused_for_now_is_made_again_under_its_reference(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
