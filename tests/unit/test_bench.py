@@ -1,0 +1,151 @@
+"""The arithmetic of the measurements, and the writing of what the floors run."""
+
+from collections import Counter
+
+import pytest
+
+from bench import pgbench, report
+from bench.data import row_id
+from bench.figures import Cpu, Run, Target, cpu_share, percentile, share
+from bench.load import request
+from bench.parts import Measured, Part, Side
+from bench.recording import Recorded
+from bench.statements import floor_of
+
+
+def run_of(requests: int, *, seconds: float = 1.0, each: float = 0.001, cpu: Cpu | None = None) -> Run:
+    timings = [(str(number), each) for number in range(requests)]
+    return Run(seconds, timings, Counter({200: requests}), cpu or Cpu())
+
+
+@pytest.mark.parametrize(
+    ("percent", "expected"), [(50, 5), (90, 9), (95, 10), (99, 10), (100, 10), (10, 1), (0.1, 1)]
+)
+def test_a_percentile_is_the_nearest_rank(percent: float, expected: float) -> None:
+    assert percentile([10, 1, 9, 2, 8, 3, 7, 4, 6, 5], percent) == expected
+
+
+def test_a_percentile_of_one_value_is_that_value_and_of_none_zero() -> None:
+    assert percentile([7.5], 99) == 7.5
+    assert percentile([], 50) == 0
+
+
+@pytest.mark.parametrize("percent", [0, -1, 100.1])
+def test_a_percentile_has_its_bounds(percent: float) -> None:
+    with pytest.raises(ValueError, match="percentile"):
+        percentile([1], percent)
+
+
+def test_spells_add_up() -> None:
+    total = run_of(100, seconds=1, cpu=Cpu(0.1, 0.2, 0.3)) + run_of(300, seconds=3, cpu=Cpu(0.3, 0.2, 0.1))
+    assert (total.requests, total.seconds, total.per_second) == (400, 4, 100)
+    assert total.cpu_ms(total.cpu.web) == pytest.approx(1.0)
+    assert total.cpu_ms(total.cpu.database) == pytest.approx(1.0)
+    assert total.statuses == {200: 400}
+    assert total.percentile_ms(99) == pytest.approx(1.0)
+
+
+def test_nothing_was_measured_in_no_time() -> None:
+    assert (Run().per_second, Run().cpu_ms(1), share(Run(), Run()), cpu_share(Run(), Run())) == (0, 0, 0, 0)
+
+
+def test_shares_are_of_the_floor() -> None:
+    floor = run_of(2_000, cpu=Cpu(web=0.4, database=0.4, cache=0.2))
+    figure = run_of(1_000, cpu=Cpu(web=0.8, database=0.1, cache=0.1))
+    assert share(figure, floor) == pytest.approx(0.5)
+    assert cpu_share(figure, floor) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("target", "met"),
+    [
+        (Target(share=0.5), True),
+        (Target(share=0.51), False),
+        (Target(share=0.5, p99_ms=20), True),
+        (Target(share=0.5, p99_ms=19), False),
+        (Target(own_p95_ms=25), True),
+        (Target(own_p95_ms=24), False),
+    ],
+)
+def test_a_target_is_met_in_all_its_parts(target: Target, *, met: bool) -> None:
+    assert target.met(share=0.5, p99_ms=20, own_p95_ms=25) is met
+
+
+def test_what_was_not_measured_meets_no_target() -> None:
+    assert not Target(share=0.1).met(share=None, p99_ms=1, own_p95_ms=None)
+    assert not Target(own_p95_ms=1).met(share=1, p99_ms=1, own_p95_ms=None)
+
+
+def measured(figure: Run, floor: Run) -> Measured:
+    side = Side("figure", lambda _seconds: figure)
+    part = Part("part", side, (Side("floor", lambda _seconds: floor),), Target(share=0.5))
+    return Measured(part, figure, (floor,), None)
+
+
+def test_a_table_has_floors_before_their_figure_and_says_what_is_met() -> None:
+    rows = report.rows_of(measured(run_of(600), run_of(1_000)))
+    assert [(row["title"], row["floor"], row.get("met")) for row in rows] == [
+        ("floor", True, None),
+        ("figure", False, True),
+    ]
+    lines = report.table(rows).splitlines()
+    assert lines[2].startswith("  floor")
+    assert "1,000" in lines[2]
+    assert lines[3].startswith("figure")
+    assert " 0.60 " in lines[3]
+    assert lines[3].endswith("met")
+
+
+def test_a_figure_of_refusals_meets_nothing() -> None:
+    refused = Run(1.0, [("", 0.001)] * 900, Counter({200: 100, 429: 800}))
+    row = report.rows_of(measured(refused, run_of(1_000)))[1]
+    assert row["met"] is False
+    assert "FAILURES {429: 800}" in report.table([row])
+
+
+def test_what_stood_in_the_recorded_sql_becomes_a_value() -> None:
+    order = row_id("shipped", 7)
+    recorded = Recorded([], ["BEGIN", f"SELECT '{order}', 'order:{order}', 'a%'", "COMMIT"], None)
+    floor = floor_of(recorded, {order: "order"})
+    assert [statement % {"order": "x"} for statement in floor.statements] == [
+        "BEGIN",
+        "SELECT 'x', 'order:x', 'a%'",
+        "COMMIT",
+    ]
+
+
+def test_a_floor_that_would_not_do_the_same_is_refused() -> None:
+    with pytest.raises(LookupError, match="absent"):
+        floor_of(Recorded([], ["SELECT 1"], None), {"absent": "value"})
+
+
+def test_a_made_id_is_captured_and_used_afterwards() -> None:
+    recorded = Recorded([], ["INSERT INTO orders RETURNING id", "INSERT INTO items VALUES ('new')"], None)
+    floor = floor_of(recorded, {}, creates="INSERT INTO orders", new_id="new")
+    assert floor.captures == 0
+    content = pgbench.script(
+        settings=[r"\set n :first + :i"],
+        prepared=["PREPARE one AS SELECT 1"],
+        statements=floor.statements,
+        values={},
+        captures=floor.captures,
+    )
+    assert content.splitlines() == [
+        r"\set i :i + 1",
+        r"\set n :first + :i",
+        r"\if :i = 0",
+        "PREPARE one AS SELECT 1;",
+        r"\endif",
+        r"INSERT INTO orders RETURNING id \gset new_",
+        "INSERT INTO items VALUES (':new_id');",
+    ]
+
+
+def test_a_request_is_whole() -> None:
+    head, _, body = request("POST", "/path?a=b", body=b"{}", headers={"X-Some": "thing"}).partition(
+        b"\r\n\r\n"
+    )
+    assert head.startswith(b"POST /path?a=b HTTP/1.1\r\nHost: ")
+    assert b"\r\nX-Some: thing\r\n" in head
+    assert head.endswith(b"\r\nContent-Length: 2")
+    assert body == b"{}"
