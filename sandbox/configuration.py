@@ -7,11 +7,14 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sandbox.ports import HOST, PortReservation, reserve_ports
 from sandbox.servers import OBJECT_STORAGE_PAIRED_PORTS, OBJECT_STORAGE_PORTS
 
 PROJECT = Path(__file__).resolve().parents[1]
+_PORTS_OF_A_STACK = 20
+_PLACES = 100
 ENVIRONMENT_FILE = "stack.env"
 # Variables with these beginnings, where given, also reach `marketplace` in another shell.
 _PASSED_ON = (
@@ -243,15 +246,21 @@ def _load_secrets(path: Path) -> dict[str, str]:
 def _reserve(port: int, path: Path) -> PortReservation:
     names = ("database", "cache", *OBJECT_STORAGE_PORTS, "providers", "web", "waiting")
     remembered = {name: number for name, number in _read_json(path).items() if isinstance(number, int)}
+    # Stacks of different directories search from different places: while a process of one is started anew its
+    # port is free for a moment, and the other must not take it for its own.
+    place = int.from_bytes(hashlib.blake2b(str(path).encode(), digest_size=2).digest()) % _PLACES
     reservation = reserve_ports(
-        names, first=port + 1_000, remembered=remembered, paired=OBJECT_STORAGE_PAIRED_PORTS
+        names,
+        first=port + 1_000 + _PORTS_OF_A_STACK * place,
+        remembered=remembered,
+        paired=OBJECT_STORAGE_PAIRED_PORTS,
     )
     if reservation.ports != remembered:
         path.write_text(json.dumps(reservation.ports, indent=2), encoding="utf-8")
     return reservation
 
 
-def _read_json(path: Path) -> dict[str, str]:
+def _read_json(path: Path) -> dict[str, Any]:
     """Read a file of ours.
 
     :raises StackError: it is not what this stack wrote
