@@ -331,7 +331,8 @@ class _ReadingSession(Session):
 
     def close(self) -> None:
         """This function will end the session, and give its connection back."""
-        super().close()
+        if self._connection is not None:
+            super().close()
         held, self._held, self._connection = self._held, None, None
         if held is not None:
             held.close()
