@@ -140,7 +140,7 @@ def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration
     reservation = _reserve(port, layout.root / "ports.json")
     ports = reservation.ports
     variables = _variables(environ, port=port, ports=ports, own=own, layout=layout)
-    _write_private(layout.environment, "".join(f"{key}={value}\n" for key, value in variables.items()))
+    write_private(layout.environment, "".join(f"{key}={value}\n" for key, value in variables.items()))
     configuration = Configuration(
         port=port,
         layout=layout,
@@ -239,7 +239,7 @@ def _load_secrets(path: Path) -> dict[str, str]:
     }
     merged = made | known
     if merged != known:
-        _write_private(path, json.dumps(merged, indent=2))
+        write_private(path, json.dumps(merged, indent=2))
     return merged
 
 
@@ -256,7 +256,7 @@ def _reserve(port: int, path: Path) -> PortReservation:
         paired=OBJECT_STORAGE_PAIRED_PORTS,
     )
     if reservation.ports != remembered:
-        path.write_text(json.dumps(reservation.ports, indent=2), encoding="utf-8")
+        write_private(path, json.dumps(reservation.ports, indent=2))
     return reservation
 
 
@@ -276,8 +276,11 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+def write_private(path: Path, text: str) -> None:
+    """This function will write a file that only its owner may read, whole or not at all.
+
+    Whoever reads it meanwhile finds the old text or the new one, never a part of it.
+    """
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)

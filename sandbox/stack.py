@@ -25,6 +25,7 @@ from sandbox.configuration import (
     migrations_fingerprint,
     read_layout,
     read_port,
+    write_private,
 )
 from sandbox.lock import held_lock, is_locked, lock_owner
 from sandbox.ports import NoFreePortError, PortReservation, port_fault
@@ -195,12 +196,12 @@ def _prepare(
         finally:
             process.stop()
     if ours:
-        prepared.write_text(fingerprint, encoding="utf-8")
+        write_private(prepared, fingerprint)
 
 
 def _write_state(configuration: Configuration, supervisor: Supervisor) -> None:
     state = {"process": os.getpid(), "port": configuration.port, "services": supervisor.process_ids()}
-    configuration.layout.state.write_text(json.dumps(state, indent=2), encoding="utf-8")
+    write_private(configuration.layout.state, json.dumps(state, indent=2))
 
 
 def _require_port(port: int) -> None:
