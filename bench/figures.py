@@ -14,6 +14,11 @@ class Cpu:
     database: float = 0.0
     cache: float = 0.0
 
+    @property
+    def total(self) -> float:
+        """This function will give the time of all servers together."""
+        return self.web + self.database + self.cache
+
     def __add__(self, other: "Cpu") -> "Cpu":
         return Cpu(self.web + other.web, self.database + other.database, self.cache + other.cache)
 
@@ -29,12 +34,16 @@ class Run:
     :param timings: each request's key and its time in seconds, in the order of their answers
     :param statuses: how often each status was answered
     :param cpu: what the servers spent on it
+    :param machine_seconds: what all processors of the machine spent meanwhile, on whatever
+    :param client_seconds: what the load itself spent of that
     """
 
     seconds: float = 0.0
     timings: Sequence[tuple[str, float]] = ()
     statuses: Counter[int] = field(default_factory=Counter)
     cpu: Cpu = field(default_factory=Cpu)
+    machine_seconds: float = 0.0
+    client_seconds: float = 0.0
 
     def __add__(self, other: "Run") -> "Run":
         return Run(
@@ -42,6 +51,8 @@ class Run:
             [*self.timings, *other.timings],
             self.statuses + other.statuses,
             self.cpu + other.cpu,
+            self.machine_seconds + other.machine_seconds,
+            self.client_seconds + other.client_seconds,
         )
 
     @property
@@ -53,6 +64,11 @@ class Run:
     def per_second(self) -> float:
         """This function will give the requests per second."""
         return self.requests / self.seconds if self.seconds else 0.0
+
+    @property
+    def others_seconds(self) -> float:
+        """This function will give the processors' time that went to nothing that was measured here."""
+        return max(self.machine_seconds - self.client_seconds - self.cpu.total, 0.0)
 
     @property
     def failures(self) -> dict[int, int]:
@@ -122,7 +138,7 @@ def share(figure: Run, floor: Run) -> float:
 
 def cpu_share(figure: Run, floor: Run) -> float:
     """This function will give the floor's processor time per request over the figure's, all servers together."""
-    spent = [run.cpu_ms(run.cpu.web + run.cpu.database + run.cpu.cache) for run in (floor, figure)]
+    spent = [run.cpu_ms(run.cpu.total) for run in (floor, figure)]
     return spent[0] / spent[1] if spent[1] else 0.0
 
 

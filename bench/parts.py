@@ -1,10 +1,12 @@
 """A part of the measurements: a figure beside its floors, and how both are put under load in turns."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from bench.figures import Run, Target
 from bench.load import Call, put_under_load
+from bench.processes import machine_seconds
 from bench.stand import Stand
 
 WARM_UP_SECONDS = 0.5
@@ -64,11 +66,13 @@ def http_side(
     """
 
     def load(seconds: float) -> Run:
-        before = stand.cpu(server)
+        machine, own, before = machine_seconds(), time.process_time(), stand.cpu(server)
         run = put_under_load(
             stand.ports[server], calls(), clients=clients, seconds=seconds, pause_seconds=pause_seconds
         )
-        return run + Run(cpu=stand.cpu(server) - before)
+        cpu = stand.cpu(server) - before
+        own = time.process_time() - own
+        return run + Run(cpu=cpu, machine_seconds=machine_seconds() - machine, client_seconds=own)
 
     return Side(title, load)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from bench.figures import Cpu
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+# In the first line of /proc/stat: user, nice, system, irq, softirq, steal.
+_BUSY = (0, 1, 2, 5, 6, 7)
 # Fields of /proc/<pid>/stat after the name in parentheses, counted from 0.
 _PARENT, _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 1, 11, 12, 13, 14
 
@@ -24,6 +26,12 @@ def processor_seconds(process_id: int) -> float:
 def snapshot(*, web: int, database: int, cache: int) -> Cpu:
     """This function will read the processor time of all servers, each named by its first process."""
     return Cpu(processor_seconds(web), processor_seconds(database), processor_seconds(cache))
+
+
+def machine_seconds() -> float:
+    """This function will give the time that the machine's processors have been busy, or taken by its host."""
+    fields = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0].split()[1:]
+    return sum(int(fields[index]) for index in _BUSY) / _TICKS
 
 
 def _family(process_id: int) -> list[list[str]]:

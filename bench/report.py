@@ -11,9 +11,11 @@ from typing import Any
 from bench.figures import Run, cpu_share, percentile, share
 from bench.parts import Measured
 
-_COLUMNS = ("", "req/s", "p50", "p95", "p99", "web", "pg", "valkey", "share", "by CPU", "target", "")
+_COLUMNS = ("", "req/s", "p50", "p95", "p99", "web", "pg", "valkey", "other", "share", "by CPU", "target", "")
 _EXPLANATION = """\
 req/s, p50, p95, p99 (ms): as the clients see them. web, pg, valkey: CPU ms per request, user and system.
+other: of the processors, what went to nothing measured here. Above a tenth, the machine did something else
+meanwhile (beside pgbench and the sandbox gateway: their own work).
 share: of the requests per second of the floor, which stands above; by CPU: the same by CPU time per request."""
 
 
@@ -66,6 +68,7 @@ def rows_of(measured: Measured) -> list[dict[str, Any]]:
 
 
 def _row(title: str, run: Run) -> dict[str, Any]:
+    cores = os.cpu_count() or 1
     return {
         "title": title,
         "requests": run.requests,
@@ -77,6 +80,7 @@ def _row(title: str, run: Run) -> dict[str, Any]:
         "web_cpu_ms": run.cpu_ms(run.cpu.web),
         "database_cpu_ms": run.cpu_ms(run.cpu.database),
         "cache_cpu_ms": run.cpu_ms(run.cpu.cache),
+        "others_share": run.others_seconds / (run.seconds * cores) if run.seconds else 0.0,
     }
 
 
@@ -87,8 +91,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = []
     for line in cells:
         first = line[0].ljust(widths[0])
-        middle = [text.rjust(width) for text, width in zip(line[1:10], widths[1:10], strict=True)]
-        lines.append("  ".join([first, *middle, line[10].ljust(widths[10]), line[11]]).rstrip())
+        middle = [text.rjust(width) for text, width in zip(line[1:11], widths[1:11], strict=True)]
+        lines.append("  ".join([first, *middle, line[11].ljust(widths[11]), line[12]]).rstrip())
     lines.insert(1, "-" * max(len(line) for line in lines))
     return "\n".join([*lines, "", _EXPLANATION])
 
@@ -107,6 +111,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         number("requests_per_second", ",.0f"),
         *(number(f"p{percent}_ms", ".1f") for percent in (50, 95, 99)),
         *(number(f"{server}_cpu_ms", ".2f") for server in ("web", "database", "cache")),
+        number("others_share", ".0%"),
         number("share", ".2f"),
         number("cpu_share", ".2f"),
         target,
