@@ -3,24 +3,59 @@
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import orjson
 from flask import Response, request
 
+from blueprints.http import bodies
+from blueprints.http.contract import Contract
 from blueprints.http.envelope import JSON_TYPE, envelope
 from blueprints.http.tracing import Exchange
 from marketplace.infra.cache import Cache, CacheDownError, Lookup
 
 _WAIT_SECONDS = 2.0
 _POLL_SECONDS = 0.02
+_REMEMBERED_LENGTH = 1024  # of a query; longer ones are nobody's habit
 _SEPARATOR = b"\n"  # JSON as we write it holds no line breaks
 
 
-def content_key() -> str:
-    """This function will name the content of the request: its path and its parameters in one order."""
-    filters = sorted(request.args.items(multi=True))
-    return f"{request.path}:{orjson.dumps(filters).decode()}"
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for: the same, however it was spelled.
+
+    :param content_key: names the content: the route, its path's values, and its parameters with their defaults
+    :param query: the parameters as their schema read them; whoever changes it makes a copy
+    """
+
+    content_key: str
+    query: Mapping[str, Any]
+
+
+def asked(contract: Contract, path: Mapping[str, Any]) -> Asked:
+    """This function will read what a request of a cached route asks for.
+
+    Parameters in another order, defaults that are spelled out and ids in capitals ask for the same content.
+
+    :param contract: the route's
+    :param path: the values of its path
+    :raises ValidationError: one entry of ``invalid_params`` for each fault
+    """
+    raw = request.query_string
+    read = _read if len(raw) <= _REMEMBERED_LENGTH else _read.__wrapped__
+    return read(contract, tuple(path.items()), raw)
+
+
+@lru_cache(
+    maxsize=1024
+)  # most of what is asked for is asked for again, and reading it costs more than finding it
+def _read(contract: Contract, path: tuple[tuple[str, Any], ...], _raw: bytes) -> Asked:
+    query = bodies.load_query(contract.query)
+    words = orjson.dumps([path, query], option=orjson.OPT_SORT_KEYS).decode()
+    return Asked(f"{contract.path}:{words}", query)
 
 
 def cached_content(

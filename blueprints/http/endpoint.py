@@ -7,7 +7,7 @@
         ...
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -127,11 +127,14 @@ class Endpoint:
         answer = self._answer(current, context, arguments, None)
         return Response(answer.body, status=answer.status, content_type=answer.content_type)
 
-    def _arguments(self, current: Exchange, path: dict[str, Any]) -> tuple[Context, dict[str, Any]]:
+    def _arguments(
+        self, current: Exchange, path: dict[str, Any], query: Mapping[str, Any] | None = None
+    ) -> tuple[Context, dict[str, Any]]:
+        """Read what the view is given; ``query`` if it has been read already."""
         contract = self.contract
         arguments = dict(path)
         page = None
-        query = bodies.load_query(contract.query)
+        query = bodies.load_query(contract.query) if query is None else dict(query)
         if contract.query is not None:
             if isinstance(contract.query, paging.CursorQuery):
                 page = paging.page_request(current, query)
@@ -149,11 +152,17 @@ class Endpoint:
 
     def _cached(self, current: Exchange, path: dict[str, Any]) -> Response:
         contract = self.contract
-        key = caching.content_key()
+        try:
+            asked = caching.asked(contract, path)
+        except MarketplaceError:
+            # What is refused counts like what is served, and too much of it is told so first.
+            limits.admit(current, contract=contract)
+            raise
+        key = asked.content_key
         found = limits.admit(current, contract=contract, content_key=key, tags=contract.cache_tags)
 
         def compute() -> tuple[bytes, bytes]:
-            context, arguments = self._arguments(current, path)
+            context, arguments = self._arguments(current, path, asked.query)
             data, meta = _data_and_meta(current, self._read(context, arguments))
             return dump(data), inside(meta) if meta else b""
 

@@ -27,10 +27,11 @@ def page_request(exchange: Exchange, query: dict[str, Any]) -> PageRequest:
     :raises ValidationError: the cursor was altered, or is another listing's or other filters'
     """
     limit, cursor = query.pop("limit"), query.pop("cursor")
+    exchange.listing = _listing(exchange, query)
     if cursor is None:
         return PageRequest(limit)
     try:
-        position = decode_cursor(_key(exchange), listing=_listing(exchange), cursor=cursor)
+        position = decode_cursor(_key(exchange), listing=exchange.listing, cursor=cursor)
     except InvalidCursorError as error:
         raise ValidationError.of("cursor", "Is not a cursor of this listing with these filters.") from error
     return PageRequest(limit, position)
@@ -41,7 +42,7 @@ def page_meta(exchange: Exchange, page: Page) -> dict[str, Any]:
     more = page.next_position is not None
     cursor = None
     if page.next_position is not None:
-        cursor = encode_cursor(_key(exchange), listing=_listing(exchange), position=page.next_position)
+        cursor = encode_cursor(_key(exchange), listing=exchange.listing, position=page.next_position)
     return {"limit": page.limit, "has_more": more, "next_cursor": cursor} | page.extra_meta
 
 
@@ -49,12 +50,11 @@ def _key(exchange: Exchange) -> bytes:
     return exchange.services.settings.cursor_key.encode()
 
 
-def _listing(exchange: Exchange) -> str:
+def _listing(exchange: Exchange, filters: dict[str, Any]) -> str:
     """A cursor is good for one caller, one collection (concrete path) and one set of filters."""
-    filters = sorted((name, value) for name, value in request.args.items() if name not in ("limit", "cursor"))
     caller = (
         str(exchange.caller.id)
         if exchange.caller and exchange.contract and not exchange.contract.cache_seconds
         else ""
     )
-    return orjson.dumps([request.path, caller, filters]).decode()
+    return orjson.dumps([request.path, caller, filters], option=orjson.OPT_SORT_KEYS).decode()

@@ -34,6 +34,7 @@ class Exchange:
     contract: "Contract | None" = None
     caller: Caller | None = None
     quota: "Quota | None" = None
+    listing: str = ""  # names the collection that is paged, for its cursors
     headers: dict[str, str] = field(default_factory=dict)
 
 

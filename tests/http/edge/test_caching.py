@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import redis
@@ -13,9 +13,11 @@ from flask.testing import FlaskClient
 
 from blueprints.http.contract import PUBLIC, Shared
 from blueprints.http.endpoint import Area, Context
-from blueprints.http.fields import Schema, Text
+from blueprints.http.fields import Schema, Text, Uuid, WholeParameter
+from blueprints.http.paging import CursorQuery
 from marketplace.infra.cache import Cache, drop_cached
 from marketplace.kernel.errors import ConflictError, NotFoundError
+from marketplace.kernel.paging import Page
 from marketplace.services import Services
 from tests.support.market import Bearer
 from tests.support.probes import (
@@ -35,6 +37,13 @@ class Filters(Schema):
 
     first = Text(most=20)
     second = Text(most=20)
+
+
+class Choices(CursorQuery):
+    """Filters with defaults and of several spellings."""
+
+    some_id = Uuid()
+    number = WholeParameter(low=0, high=10, load_default=7)
 
 
 class Kitchen:
@@ -63,6 +72,12 @@ class Kitchen:
         @area.get(f"{rule}/limited", auth=PUBLIC, limit="2/minute", cache=60)
         def limited(_ctx: Context) -> dict[str, Any]:
             return self._cook({})
+
+        @area.get(f"{rule}/of/<uuid:owner_id>", auth=PUBLIC, limit=Shared.GLOBAL, query=Choices, cache=60)
+        def paged(ctx: Context, owner_id: UUID, query: dict[str, Any]) -> Page:
+            start = int(ctx.page.position[0]) if ctx.page.position else 0
+            self._cook(query)
+            return Page(items=[str(owner_id), start], limit=ctx.page.limit, next_position=[start + 1])
 
         @area.get(f"{rule}/fresh", auth=PUBLIC, limit=Shared.GLOBAL)
         def fresh(_ctx: Context) -> dict[str, Any]:
@@ -173,6 +188,39 @@ def test_each_set_of_parameters_has_its_own_content(probe: FlaskClient, kitchen:
         "second": "b",
     }
     assert kitchen.computed == 6
+
+
+def test_other_spellings_of_the_same_wish_share_its_content(probe: FlaskClient, kitchen: Kitchen) -> None:
+    owner, other = uuid4(), uuid4()
+    path = f"{kitchen.path}/of/{owner}"
+    first = probe.get(f"{path}?someId={other}")
+    for spelled in (
+        f"{path}?someId={str(other).upper()}&limit=20",
+        f"{path}?number=7&someId={other}",
+        f"{kitchen.path}/of/{str(owner).upper()}?someId={other}",
+        f"{path}?%73omeId={other}&",
+    ):
+        response = probe.get(spelled)
+        assert (response.status_code, response.headers["ETag"]) == (200, first.headers["ETag"])
+    assert kitchen.computed == 1
+    assert probe.get(f"{path}?someId={other}&number=8").status_code == 200
+    assert probe.get(f"{path}?someId={other}&limit=21").status_code == 200
+    assert probe.get(f"{kitchen.path}/of/{other}?someId={other}").json["data"][0] == str(other)
+    assert kitchen.computed == 4
+    # The cursor of one spelling is good with every other one, and with no other filters.
+    cursor = first.json["meta"]["next_cursor"]
+    for spelled in (f"someId={other}&number=7", f"someId={str(other).upper()}", f"limit=3&someId={other}"):
+        assert probe.get(f"{path}?{spelled}&cursor={cursor}").json["data"] == [str(owner), 1]
+    assert faults(probe.get(f"{path}?someId={other}&number=8&cursor={cursor}")) == ["cursor"]
+
+
+def test_what_is_refused_counts_and_is_told_so_first(
+    services: Services, kitchen: Kitchen, bearer: Bearer
+) -> None:
+    probe = serve(services, kitchen.area, rate_limit_scale=1)
+    path, somebody = f"{kitchen.path}/limited?unknown=1", bearer(uuid4())
+    assert [probe.get(path, headers=somebody).status_code for _ in range(3)] == [422, 422, 429]
+    assert kitchen.computed == 0
 
 
 def test_parameters_that_are_refused_are_refused_although_their_like_is_kept(
