@@ -3,6 +3,7 @@
 from marketplace.audit import models as audit
 from marketplace.cart import models as cart
 from marketplace.catalog import models as catalog
+from marketplace.catalog import promotion_models as promotions
 from marketplace.idempotency import models as idempotency
 from marketplace.identity import models as identity
 from marketplace.infra import outbox
@@ -26,6 +27,7 @@ __all__ = [
     "outbox",
     "payments",
     "platform",
+    "promotions",
     "vendors",
     "webhooks",
 ]

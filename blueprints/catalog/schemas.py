@@ -124,6 +124,15 @@ class StoreSummary(Schema):
     rating = fields.Float(required=True, allow_none=True)
 
 
+class SaleOnCard(Schema):
+    """What a product costs while a flash sale runs, and how many pieces it still has for that."""
+
+    price_minor = Minor(required=True)
+    ends_at = Moment(required=True)
+    percent_off = Whole(low=1, high=99, required=True)
+    left = Whole(low=1, required=True, allow_none=True, metadata={"description": "Null without a limit."})
+
+
 class ProductCard(Schema):
     """A product, as listings show it."""
 
@@ -131,6 +140,7 @@ class ProductCard(Schema):
     title = fields.String(required=True)
     price_minor = Minor(required=True)
     currency = fields.String(required=True)
+    flash_sale = fields.Nested(SaleOnCard, required=True, allow_none=True)
     condition = Choice(*screening.CONDITIONS, required=True)
     image_url = fields.String(required=True, allow_none=True)
     campus_id = Uuid(required=True)
@@ -181,6 +191,7 @@ class ProductDetail(Schema):
     description = fields.String(required=True)
     price_minor = Minor(required=True)
     currency = fields.String(required=True)
+    flash_sale = fields.Nested(SaleOnCard, required=True, allow_none=True)
     condition = Choice(*screening.CONDITIONS, required=True)
     image_url = fields.String(required=True, allow_none=True)
     images = fields.List(fields.Nested(ProductImage), required=True)

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, bindparam, cast
 
 from marketplace.catalog.models import Product
+from marketplace.catalog.sale_terms import SALE, sale_view
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
@@ -28,6 +29,7 @@ COLUMNS: tuple[ColumnElement[Any], ...] = (
     Product.rating_sum.label("rating_sum"),
     Product.rating_count.label("rating_count"),
     Product.published_at.label("published_at"),
+    SALE.label("sale"),
 )
 
 
@@ -51,12 +53,14 @@ def card(row: tuple[Any, ...]) -> dict[str, Any]:
         rating_sum,
         rating_count,
         published_at,
-    ) = row[:17]
+        sale,
+    ) = row[:18]
     return {
         "id": product_id,
         "title": title,
         "priceMinor": price_minor,
         "currency": CURRENCY,
+        "flashSale": sale_view(sale, price_minor=price_minor),
         "condition": condition,
         "imageUrl": image_url,
         "campusId": campus_id,

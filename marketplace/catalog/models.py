@@ -41,7 +41,8 @@ class Product(Base):
     """A listing. ``reserved`` of its ``quantity`` belongs to orders that are not paid yet.
 
     ``cover_key`` repeats the key of the first picture, so that a listing needs no join for it. The rating
-    and popularity are written by the areas that count them.
+    and popularity are written by the areas that count them. The columns of the sale repeat the flash sale that
+    runs or comes next, so that neither a listing nor an order need look for it.
     """
 
     __tablename__ = "products"
@@ -54,6 +55,11 @@ class Product(Base):
         CheckConstraint("price_minor BETWEEN 100 AND 10000000000", name="price"),
         CheckConstraint("quantity BETWEEN 0 AND 100000", name="quantity"),
         CheckConstraint("reserved BETWEEN 0 AND quantity", name="reserved"),
+        CheckConstraint(
+            "num_nonnulls(sale_id, sale_price_minor, sale_starts_at, sale_ends_at) IN (0, 4)"
+            " AND (sale_left IS NULL OR (sale_id IS NOT NULL AND sale_left >= 0))",
+            name="sale",
+        ),
         Index("ix_products_newest", text("published_at DESC"), text("id DESC"), postgresql_where=_PUBLISHED),
         Index("ix_products_price", "price_minor", "id", postgresql_where=_PUBLISHED),
         Index("ix_products_popular", text("popularity DESC"), text("id DESC"), postgresql_where=_PUBLISHED),
@@ -99,6 +105,13 @@ class Product(Base):
     status: Mapped[str]
     status_reason: Mapped[str | None]
     popularity: Mapped[int] = mapped_column(server_default=text("0"))
+    sale_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("flash_sales.id", name="fk_products_sale_id", use_alter=True)
+    )
+    sale_price_minor: Mapped[int | None]
+    sale_starts_at: Mapped[datetime | None]
+    sale_ends_at: Mapped[datetime | None]
+    sale_left: Mapped[int | None] = mapped_column(comment="None where the sale has no limit")
     rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
     rating_count: Mapped[int] = mapped_column(server_default=text("0"))
     rating_bayes: Mapped[int] = mapped_column(

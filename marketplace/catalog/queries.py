@@ -10,6 +10,7 @@ from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.catalog import cards
 from marketplace.catalog.models import Product
+from marketplace.catalog.sale_terms import SALE_SQL, sale_view
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
@@ -24,8 +25,9 @@ _MANAGES_PRODUCTS = "canManageProducts"
 
 _DETAIL = Prepared(
     text(
-        """
-        SELECT p.id, p.title, p.description, p.price_minor, p.condition, p.quantity, p.reserved, p.available,
+        f"""
+        SELECT p.id, p.title, p.description, p.price_minor, {SALE_SQL} AS sale, p.condition, p.quantity,
+            p.reserved, p.available,
             p.tags, p.cover_key, p.status, p.status_reason, p.rating_sum, p.rating_count, p.revision,
             p.published_at, p.created_at, p.updated_at, p.campus_id, p.category_id, p.vendor_id,
             k.name AS campus_name, k.slug AS campus_slug, c.name AS category_name, c.slug AS category_slug,
@@ -42,7 +44,7 @@ _DETAIL = Prepared(
             JOIN campuses k ON k.id = p.campus_id
             JOIN categories c ON c.id = p.category_id
         WHERE p.id = :product_id
-        """
+        """  # noqa: S608 - our own text
     )
 )
 
@@ -111,7 +113,7 @@ def product_detail(
     :param media_base_url: where pictures are read
     :raises NotFoundError: there is none, or it is not the caller's to see
     """
-    row = _DETAIL.first(session, product_id=product_id)
+    row = _DETAIL.first(session, product_id=product_id, now=now)
     if row is None:
         raise NotFoundError("There is no such product.")
     private = _sees_private(caller, row)
@@ -157,6 +159,7 @@ def _public_view(
         "description": row["description"],
         "priceMinor": row["price_minor"],
         "currency": CURRENCY,
+        "flashSale": sale_view(row["sale"], price_minor=row["price_minor"]),
         "condition": row["condition"],
         "imageUrl": f"{media_base_url}/{cover}" if cover else None,
         "images": images,

@@ -5,3 +5,15 @@ PRODUCTS = "products"
 
 CATEGORIES = "categories"
 """Which listings are published, and in which category."""
+
+FLASH_SALES = "flash-sales"
+"""Which flash sales run or are to come, and on what terms."""
+
+BANNERS = "banners"
+"""The banners that are shown."""
+
+VIBES = "vibes"
+"""The vibes that are shown, and which products are in them."""
+
+FEATURED = "featured"
+"""Which products are featured, and in what order."""

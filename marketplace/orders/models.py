@@ -103,6 +103,9 @@ class OrderItem(Base):
     quantity: Mapped[int]
     line_total_minor: Mapped[int]
     commission_bps: Mapped[int]
+    flash_sale_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("flash_sales.id"), comment="Whose price it has, and whose pieces it claimed"
+    )
 
 
 class OrderEvent(Base):

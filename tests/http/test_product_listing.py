@@ -33,6 +33,7 @@ def test_a_card_is_as_described(client: FlaskClient, market: Market) -> None:
         "title": row.title,
         "priceMinor": row.price_minor,
         "currency": "NGN",
+        "flashSale": None,
         "condition": "good",
         "imageUrl": card["imageUrl"],
         "campusId": str(market.campus_id),
