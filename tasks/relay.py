@@ -28,6 +28,7 @@ _log = structlog.get_logger(__name__)
 HANDLERS: Mapping[str, Handler] = {**CATALOG_HANDLERS}
 SWEEP_BATCH = 500
 _DOWN_SECONDS = 1.0
+_AFTER_DUE_SECONDS = 0.05  # a message that came a moment early would find the row not due
 
 
 class Relay:
@@ -57,6 +58,14 @@ class Relay:
         except (redis.RedisError, OSError) as error:
             self._down_until = time.monotonic() + _DOWN_SECONDS
             _log.warning("queue not nudged", queue=queue, error=type(error).__name__)
+
+    def nudge_when_due(self, queue: str, table: str, row_id: UUID, due_at: datetime | None) -> None:
+        """This function will tell a queue of a row that it is to take up at a time, at once if that has come.
+
+        A message that waits is the queue's own: while it is lost, the sweep of each minute takes the row up.
+        """
+        delay = 0 if due_at is None else (due_at - self._services.clock()).total_seconds()
+        self.nudge(queue, table, row_id, delay_seconds=delay + _AFTER_DUE_SECONDS if delay > 0 else 0)
 
     def run_row(self, queue: str, table: str, row_id: str) -> None:
         """This function will do what a row asks for; a worker calls it.
@@ -98,7 +107,7 @@ class Relay:
             random=random.random,
         )
         if result is not None and result.due_at is not None:
-            self._nudge_again(queue, nudges.INBOX, row_id, result.due_at)
+            self.nudge_when_due(queue, nudges.INBOX, row_id, result.due_at)
 
     def _run_outbox(self, queue: str, row_id: UUID) -> None:
         database, now = self._services.database, self._services.clock()
@@ -109,17 +118,10 @@ class Relay:
             described = type(error).__name__
             due_at = database.in_transaction(outbox.note_failure, event_id=row_id, error=described, now=now)
             if due_at is not None:
-                self._nudge_again(queue, nudges.OUTBOX, row_id, due_at)
-
-    def _nudge_again(self, queue: str, table: str, row_id: UUID, due_at: datetime) -> None:
-        delay = (due_at - self._services.clock()).total_seconds()
-        self.nudge(queue, table, row_id, delay_seconds=max(delay, 0) + 0.05)
+                self.nudge_when_due(queue, nudges.OUTBOX, row_id, due_at)
 
 
 def connect_nudges(relay: Relay) -> None:
     """This function will have this process's commits nudge the queues."""
 
-    def tell(queue: str, table: str, row_id: UUID) -> None:
-        relay.nudge(queue, table, row_id)
-
-    nudges.set_nudge(tell)
+    nudges.set_nudge(relay.nudge_when_due)

@@ -59,6 +59,16 @@ VENDOR_OR_STAFF = Access("Vendor or Staff", Token.REQUIRED, roles=frozenset({"ve
 STAFF = Access("Staff", Token.REQUIRED, roles=frozenset({"staff"}))
 
 
+def staff_with(permission: str, *, aal2: bool = False) -> Access:
+    """This function will give the access of staff who hold a permission.
+
+    :param permission: such as ``canManageProducts``
+    :param aal2: whether it takes two factors besides
+    """
+    name = f"Staff ({permission}{', AAL2' if aal2 else ''})"
+    return Access(name, Token.REQUIRED, permission=permission, aal2=aal2)
+
+
 class Tier(Enum):
     """Shared quotas, per minute: by address for anonymous callers, by user for all others."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from flask import Response
+from flask import Response, request
 from flask_smorest import Blueprint
 from marshmallow import Schema
 from sqlalchemy.orm import Session
@@ -21,7 +21,8 @@ from sqlalchemy.orm import Session
 from blueprints.http import auth, bodies, caching, idempotency, limits, paging
 from blueprints.http.contract import Access, Contract, Group, Idempotency, RouteLimit, Shared
 from blueprints.http.envelope import JSON_TYPE, dump, envelope, envelope_schema, inside
-from blueprints.http.tracing import Exchange, exchange
+from blueprints.http.tracing import Exchange, client_address, exchange
+from marketplace.audit.operations import AuditActor
 from marketplace.idempotency import operations as keys
 from marketplace.idempotency.operations import Claim, StoredAnswer
 from marketplace.identity.queries import Caller
@@ -31,6 +32,7 @@ from marketplace.kernel.paging import Page, PageRequest
 from marketplace.services import Services
 
 View = Callable[..., Any]
+_MAX_AGENT_LENGTH = 256
 
 
 class Context:
@@ -72,6 +74,20 @@ class Context:
     def caller(self) -> Caller | None:
         """This function will give the caller, or none where nobody is signed in."""
         return self._exchange.caller
+
+    @property
+    def actor(self) -> AuditActor:
+        """This function will give the caller as audit records name one: who, and from where.
+
+        :raises UnauthorizedError: nobody is signed in
+        """
+        agent = request.headers.get("User-Agent")
+        return AuditActor(
+            name=self.user.staff_role or self.user.role,
+            id=self.user.id,
+            ip_address=client_address(),
+            user_agent=agent[:_MAX_AGENT_LENGTH] if agent else None,
+        )
 
     @property
     def page(self) -> PageRequest:

@@ -5,24 +5,29 @@ nudge left behind.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from uuid import UUID
 
 OUTBOX = "outbox"
 INBOX = "inbox"
 
-Nudge = Callable[[str, str, UUID], None]
+Nudge = Callable[[str, str, UUID, datetime | None], None]
 _nudge: list[Nudge] = []
 
 
 def set_nudge(nudge: Nudge) -> None:
     """This function will set who tells the queues.
 
-    :param nudge: takes the queue's name, ``outbox`` or ``inbox``, and the row's id; it must not raise
+    :param nudge: takes the queue's name, ``outbox`` or ``inbox``, the row's id and when the row is due, none for
+        now; it must not raise
     """
     _nudge[:] = [nudge]
 
 
-def nudge(queue: str, table: str, row_id: UUID) -> None:
-    """This function will tell a queue that a committed row waits for it, if anybody was set to tell it."""
+def nudge(queue: str, table: str, row_id: UUID, due_at: datetime | None = None) -> None:
+    """This function will tell a queue that a committed row waits for it, if anybody was set to tell it.
+
+    :param due_at: the queue is to take the row up at this time, if it is yet to come
+    """
     for tell in _nudge:
-        tell(queue, table, row_id)
+        tell(queue, table, row_id, due_at)

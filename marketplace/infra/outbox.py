@@ -55,12 +55,12 @@ def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any]
     :param queue: the queue whose worker takes it
     :param topic: what is to be done; a task is registered for it
     :param payload: ids and scalars, no personal data
-    :param due_at: not before this time
+    :param due_at: not before this time, and within a second or two of it
     :return: the event's id
     """
     row = _ENQUEUE.one(session, queue=queue, topic=topic, payload=Json(payload), due_at=due_at)
     event_id: UUID = row["id"]
-    after_commit(session, lambda: nudges.nudge(queue, nudges.OUTBOX, event_id))
+    after_commit(session, lambda: nudges.nudge(queue, nudges.OUTBOX, event_id, due_at))
     return event_id
 
 

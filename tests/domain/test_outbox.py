@@ -14,14 +14,14 @@ from marketplace.infra.outbox import MAX_TRIES
 from tests.support.purchases import NOW, later, row_of
 
 QUEUE = "notifications"
-Nudges = list[tuple[str, str, UUID]]
+Nudges = list[tuple[str, str, UUID, datetime | None]]
 
 
 @pytest.fixture
 def nudged() -> Iterator[Nudges]:
     """Collect nudges instead of telling queues."""
     before, seen = list(nudges._nudge), []
-    nudges.set_nudge(lambda queue, table, row_id: seen.append((queue, table, row_id)))
+    nudges.set_nudge(lambda *told: seen.append(told))
     yield seen
     nudges._nudge[:] = before
 
@@ -45,7 +45,7 @@ class TestNudges:
             event_id = enqueue(session)
             assert nudged == []
 
-        assert nudged == [(QUEUE, "outbox", event_id)]
+        assert nudged == [(QUEUE, "outbox", event_id, NOW)]
 
     def test_none_comes_of_a_rollback(self, database: Database, nudged: Nudges) -> None:
         def fail() -> None:
@@ -66,7 +66,7 @@ class TestNudges:
                 event_id = enqueue(session)
             assert nudged == []
 
-        assert nudged == [(QUEUE, "outbox", event_id)]
+        assert nudged == [(QUEUE, "outbox", event_id, NOW)]
 
 
 class TestRunning:

@@ -121,6 +121,20 @@ class TestNudging:
         assert done == [{"n": 1}]
         assert outbox_row(database, event_id)["done_at"] == NOW
 
+    def test_what_is_due_later_is_taken_up_when_it_is_due(
+        self, connected: Relay, database: Database, clock: MovableClock, done: list[Any]
+    ) -> None:
+        event_id = enqueue(database, {"n": 5}, due_at=later(seconds=90))
+
+        [task] = scheduled(connected, queues.NOTIFICATIONS, event_id)
+
+        assert done == []
+        wait = task.eta.replace(tzinfo=UTC) - datetime.now(UTC)
+        assert timedelta(seconds=80) < wait <= timedelta(seconds=90.05)
+        clock.now = later(seconds=90)
+        connected.run_row(*task.args)
+        assert done == [{"n": 5}]
+
 
 class TestRunningOutboxRows:
     def test_a_row_is_run_once_however_often_it_is_nudged(
