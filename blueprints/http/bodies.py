@@ -1,8 +1,8 @@
 """Bodies and parameters in: read, checked by their schema, every fault named by its path."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import marshmallow
 import orjson
@@ -55,12 +55,24 @@ def read_json() -> Any:
         raise MalformedBodyError(f"The body is not JSON: {error.msg} at character {error.pos}.") from error
 
 
+class OrBareArray:
+    """Beside a schema: its body may also be an array alone, which stands for one of its fields.
+
+    ``bare_array`` is the field's name on the wire, ``bare_array_schema`` describes the array for OpenAPI.
+    """
+
+    bare_array: ClassVar[str]
+    bare_array_schema: ClassVar[dict[str, Any]]
+
+
 def load_body(schema: Schema) -> Any:
     """This function will read the body and check it against a schema.
 
     :raises ValidationError: one entry of ``invalid_params`` for each fault
     """
     body = read_json()
+    if isinstance(schema, OrBareArray) and isinstance(body, list):
+        body = {schema.bare_array: body}
     if not schema.many and not isinstance(body, dict):
         raise ValidationError(
             "The body must be a JSON object.", invalid_params=[InvalidParam("body", "must be an object")]
@@ -83,6 +95,22 @@ def load_query(schema: Schema | None) -> dict[str, Any]:
         raise _fault([InvalidParam(name, "Unknown field.") for name in given])
     loaded: dict[str, Any] = _load(schema, given.to_dict())
     return loaded
+
+
+def check_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[str, Any]) -> None:
+    """This function will check the segments of a path that are one of a few words.
+
+    :param choices: the segments' names, each with its words
+    :param path: the values of the path
+    :raises ValidationError: one entry of ``invalid_params`` for each fault
+    """
+    faults = [
+        InvalidParam(name, f"Must be one of: {', '.join(words)}.")
+        for name, words in choices
+        if path[name] not in words
+    ]
+    if faults:
+        raise _fault(faults)
 
 
 def digest(body: Any) -> str:

@@ -5,6 +5,7 @@ from enum import Enum
 
 from marshmallow import Schema
 
+from blueprints.http.envelope import MetaSchema
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, StepUpRequiredError
 
@@ -112,16 +113,21 @@ class Group(Enum):
 
 @dataclass(frozen=True)
 class Contract:
-    """Everything that the edge does for a route, and that its row in the specification says."""
+    """Everything that the edge does for a route, and that its row in the specification says.
+
+    ``choices`` are the segments of its path that are one of a few words, and those words.
+    """
 
     name: str
     method: str
     path: str
+    choices: tuple[tuple[str, tuple[str, ...]], ...]
     access: Access
     limit: Shared | RouteLimit
     body: Schema | None
     query: Schema | None
     reply: Schema | None
+    meta: type[MetaSchema]
     status: int
     idempotency: Idempotency
     cache_seconds: int

@@ -7,109 +7,28 @@
         ...
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from flask import Response, request
+from flask import Response
 from flask_smorest import Blueprint
 from marshmallow import Schema
 from sqlalchemy.orm import Session
 
 from blueprints.http import auth, bodies, caching, idempotency, limits, paging
+from blueprints.http.context import Context, LastPhase
 from blueprints.http.contract import Access, Contract, Group, Idempotency, RouteLimit, Shared
-from blueprints.http.envelope import JSON_TYPE, dump, envelope, envelope_schema, inside
-from blueprints.http.tracing import Exchange, client_address, exchange
-from marketplace.audit.operations import AuditActor
+from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump, envelope, envelope_schema, inside
+from blueprints.http.tracing import Exchange, exchange
 from marketplace.idempotency import operations as keys
 from marketplace.idempotency.operations import Claim, StoredAnswer
-from marketplace.identity.queries import Caller
 from marketplace.infra.db import retrying
-from marketplace.kernel.errors import MarketplaceError, UnauthorizedError
-from marketplace.kernel.paging import Page, PageRequest
-from marketplace.services import Services
+from marketplace.kernel.errors import MarketplaceError
+from marketplace.kernel.paging import Annotated, Page, PageRequest, TablePage, TableRequest
+
+__all__ = ["Area", "Context", "Endpoint", "LastPhase"]
 
 View = Callable[..., Any]
-_MAX_AGENT_LENGTH = 256
-
-
-class Context:
-    """What a view is given: who calls, when, and the session that the edge opened for it."""
-
-    def __init__(self, current: Exchange, page: PageRequest | None) -> None:
-        self._exchange = current
-        self._page = page
-        self._session: Session | None = None
-
-    @property
-    def session(self) -> Session:
-        """This function will give the session of the request's one transaction; phased routes have none."""
-        if self._session is None:
-            raise RuntimeError("a phased route opens its own transactions")
-        return self._session
-
-    @property
-    def services(self) -> Services:
-        """This function will give what the process shares."""
-        return self._exchange.services
-
-    @property
-    def now(self) -> datetime:
-        """This function will give the time of the request."""
-        return self._exchange.now
-
-    @property
-    def user(self) -> Caller:
-        """This function will give the caller of a route that requires a token.
-
-        :raises UnauthorizedError: nobody is signed in
-        """
-        if self._exchange.caller is None:
-            raise UnauthorizedError
-        return self._exchange.caller
-
-    @property
-    def caller(self) -> Caller | None:
-        """This function will give the caller, or none where nobody is signed in."""
-        return self._exchange.caller
-
-    @property
-    def actor(self) -> AuditActor:
-        """This function will give the caller as audit records name one: who, and from where.
-
-        :raises UnauthorizedError: nobody is signed in
-        """
-        agent = request.headers.get("User-Agent")
-        return AuditActor(
-            name=self.user.staff_role or self.user.role,
-            id=self.user.id,
-            ip_address=client_address(),
-            user_agent=agent[:_MAX_AGENT_LENGTH] if agent else None,
-        )
-
-    @property
-    def page(self) -> PageRequest:
-        """This function will give the page asked for, of a route whose query is paged."""
-        if self._page is None:
-            raise RuntimeError("the route's query is not paged")
-        return self._page
-
-    def transaction(self) -> AbstractContextManager[Session]:
-        """This function will open one of the transactions of a phased route."""
-        return self.services.database.transaction()
-
-    def begin(self, session: Session) -> None:
-        """This function will lend the view a session; the edge calls it."""
-        self._session = session
-
-
-@dataclass(frozen=True)
-class LastPhase:
-    """What a phased view returns: its last transaction's work, in which the edge completes the key."""
-
-    work: Callable[[Session], Any]
 
 
 class Endpoint:
@@ -149,15 +68,19 @@ class Endpoint:
         """Read what the view is given; ``query`` if it has been read already."""
         contract = self.contract
         arguments = dict(path)
-        page = None
+        bodies.check_choices(contract.choices, path)
+        page: PageRequest | None = None
+        table: TableRequest | None = None
         query = bodies.load_query(contract.query) if query is None else dict(query)
         if contract.query is not None:
             if isinstance(contract.query, paging.CursorQuery):
                 page = paging.page_request(current, query)
+            elif isinstance(contract.query, paging.OffsetQuery):
+                table = paging.table_request(current, query)
             arguments["query"] = query
         if contract.body is not None:
             arguments["body"] = bodies.load_body(contract.body)
-        return Context(current, page), arguments
+        return Context(current, page, table), arguments
 
     def _read(self, context: Context, arguments: dict[str, Any]) -> Any:
         if self.contract.phased:
@@ -245,6 +168,10 @@ class Endpoint:
 def _data_and_meta(current: Exchange, value: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(value, Page):
         return value.items, paging.page_meta(current, value)
+    if isinstance(value, TablePage):
+        return value.items, paging.table_meta(current, value)
+    if isinstance(value, Annotated):
+        return value.data, value.meta
     return value, {}
 
 
@@ -281,6 +208,8 @@ class Area(Blueprint):  # type: ignore[misc]
         body: type[Schema] | Schema | None = None,
         query: type[Schema] | None = None,
         reply: type[Schema] | Schema | None = None,
+        meta: type[MetaSchema] | None = None,
+        choices: Mapping[str, Sequence[str]] | None = None,
         status: int = 200,
         idempotent: Idempotency = Idempotency.NONE,
         cache: int = 0,
@@ -298,6 +227,8 @@ class Area(Blueprint):  # type: ignore[misc]
         :param body: the schema of the JSON body; the view gets it as ``body``
         :param query: the schema of the parameters; the view gets them as ``query``
         :param reply: the schema that ``data`` is described by
+        :param meta: the schema of ``meta``, where it holds more than what goes with the query's kind of paging
+        :param choices: segments of the path that are one of a few words; any other is refused with 422
         :param status: of success
         :param idempotent: what is done with an Idempotency-Key
         :param cache: seconds that responses are kept for all; 0 for never
@@ -314,11 +245,13 @@ class Area(Blueprint):  # type: ignore[misc]
                 name=name,
                 method=method,
                 path=f"{self.url_prefix or ''}{rule}",
+                choices=tuple((name, tuple(words)) for name, words in (choices or {}).items()),
                 access=auth,
                 limit=RouteLimit(limit, scope=name) if isinstance(limit, str) else limit,
                 body=_instance(body),
                 query=_instance(query),
                 reply=_instance(reply),
+                meta=meta or paging.meta_of(_instance(query)),
                 status=status,
                 idempotency=idempotent,
                 cache_seconds=cache,
@@ -344,20 +277,30 @@ class Area(Blueprint):  # type: ignore[misc]
         summary = (view.__doc__ or "").strip().removeprefix("This function will ")
         handler.__doc__ = summary[:1].upper() + summary[1:]
         handler._apidoc = self._documented(contract, view)  # type: ignore[attr-defined]
-        self.add_url_rule(rule, view.__name__, handler, methods=[contract.method])
+        parameters = [
+            {"in": "path", "name": name, "schema": {"type": "string", "enum": list(words)}}
+            for name, words in contract.choices
+        ]
+        self.add_url_rule(
+            rule, view.__name__, handler, methods=[contract.method], parameters=parameters or None
+        )
 
     def _documented(self, contract: Contract, view: View) -> Any:
         """Have flask-smorest describe the route; its decorators' wrappers are not what serves it."""
         described = view
         if contract.reply is not None:
-            paged = isinstance(contract.query, paging.CursorQuery)
-            schema = envelope_schema(contract.reply, paged=paged) if contract.enveloped else contract.reply
+            schema = contract.reply
+            if contract.enveloped:
+                schema = envelope_schema(contract.reply, meta=contract.meta)
             described = self.response(contract.status, schema)(described)
         if contract.query is not None:
             described = self.arguments(contract.query, location="query")(described)
+        extra: dict[str, Any] = {}
         if contract.body is not None:
             described = self.arguments(contract.body, location="json")(described)
-        extra: dict[str, Any] = {}
+            if isinstance(contract.body, bodies.OrBareArray):
+                either = {"oneOf": [contract.body, contract.body.bare_array_schema]}
+                extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": either}}}
         if contract.access.token.value == "required":
             extra["security"] = [{"bearer": []}]
         if contract.idempotency is not Idempotency.NONE:

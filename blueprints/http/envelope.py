@@ -53,16 +53,43 @@ class CursorMetaSchema(MetaSchema):
     next_cursor = fields.String(required=True, allow_none=True)
 
 
-def envelope_schema(reply: Schema, *, paged: bool) -> Schema:
-    """This function will make the schema that documents the envelope around a reply, once for each reply."""
-    return _envelope_class(type(reply), many=reply.many, paged=paged)()
+class OffsetMetaSchema(MetaSchema):
+    """The ``meta`` of a table paged by number."""
+
+    page = fields.Integer(required=True)
+    limit = fields.Integer(required=True)
+    total = fields.Integer(required=True)
+    total_pages = fields.Integer(required=True)
+
+
+class EitherMetaSchema(CursorMetaSchema):
+    """The ``meta`` of a table paged by number or by cursor; the latter has no page numbers."""
+
+    page = fields.Integer()
+    total = fields.Integer(required=True)
+    total_pages = fields.Integer()
+
+
+def envelope_schema(reply: Schema, *, meta: type[MetaSchema]) -> Schema:
+    """This function will make the schema that documents the envelope around a reply, once for each reply.
+
+    :param reply: what ``data`` is described by
+    :param meta: what ``meta`` is described by
+    """
+    return _envelope_class(type(reply), many=reply.many, meta=meta)()
+
+
+_FORMS = {CursorMetaSchema: "Page", OffsetMetaSchema: "Table", EitherMetaSchema: "Table"}
 
 
 @lru_cache(maxsize=1024)
-def _envelope_class(reply: type[Schema], *, many: bool, paged: bool) -> type[Schema]:
+def _envelope_class(reply: type[Schema], *, many: bool, meta: type[MetaSchema]) -> type[Schema]:
     # One class for each kind of envelope, or their names would collide in the OpenAPI document.
-    name = reply.__name__ + ("Page" if paged else "List" if many else "") + "Envelope"
-    meta = CursorMetaSchema if paged else MetaSchema
+    if meta is MetaSchema:
+        form = "List" if many else ""
+    else:
+        form = _FORMS.get(meta) or meta.__name__.removesuffix("Schema").removesuffix("Meta")
+    name = f"{reply.__name__}{form}Envelope"
     return type(
         name,
         (Schema,),

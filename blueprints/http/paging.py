@@ -4,19 +4,60 @@ from typing import Any
 
 import orjson
 from flask import request
+from marshmallow import ValidationError as SchemaError
+from marshmallow import validates_schema
 
-from blueprints.http.fields import Schema, Text, WholeParameter
+from blueprints.http.envelope import CursorMetaSchema, EitherMetaSchema, MetaSchema, OffsetMetaSchema
+from blueprints.http.fields import Choice, Schema, Text, WholeParameter
 from blueprints.http.tracing import Exchange
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
 from marketplace.kernel.errors import ValidationError
-from marketplace.kernel.paging import DEFAULT_LIMIT, MAX_LIMIT, Page, PageRequest
+from marketplace.kernel.paging import (
+    DEFAULT_LIMIT,
+    DEFAULT_TABLE_LIMIT,
+    MAX_LIMIT,
+    MAX_PAGE_NUMBER,
+    Page,
+    PageRequest,
+    TablePage,
+    TableRequest,
+)
+
+_MAX_CURSOR_LENGTH = 1024
 
 
 class CursorQuery(Schema):
     """The parameters of a collection that is paged by cursor."""
 
     limit = WholeParameter(low=1, high=MAX_LIMIT, load_default=DEFAULT_LIMIT)
-    cursor = Text(most=1024, load_default=None)
+    cursor = Text(most=_MAX_CURSOR_LENGTH, load_default=None)
+
+
+class OffsetQuery(Schema):
+    """The parameters of a table that is paged by number.
+
+    A table names what it may be sorted by: ``sort = Choice("created_at", ..., load_default="created_at")``.
+    """
+
+    page = WholeParameter(low=1, high=MAX_PAGE_NUMBER, load_default=1)
+    limit = WholeParameter(low=1, high=MAX_LIMIT, load_default=DEFAULT_TABLE_LIMIT)
+    order = Choice("asc", "desc", load_default="desc")
+
+
+class EitherQuery(OffsetQuery):
+    """The parameters of a table that is paged by number, or by cursor so that nothing is skipped or repeated.
+
+    Every page tells the cursor to go on from; without page and cursor it is the first page by number.
+    """
+
+    page = WholeParameter(low=1, high=MAX_PAGE_NUMBER)
+    cursor = Text(most=_MAX_CURSOR_LENGTH, load_default=None)
+
+    @validates_schema
+    def check_form(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will refuse a page that is named both ways."""
+        if data.get("cursor") is not None and "page" in data:
+            raise SchemaError("Is not for a page that is named by its number.", "cursor")
 
 
 def page_request(exchange: Exchange, query: dict[str, Any]) -> PageRequest:
@@ -27,23 +68,73 @@ def page_request(exchange: Exchange, query: dict[str, Any]) -> PageRequest:
     :raises ValidationError: the cursor was altered, or is another listing's or other filters'
     """
     limit, cursor = query.pop("limit"), query.pop("cursor")
-    exchange.listing = _listing(exchange, query)
+    return PageRequest(limit, _position(exchange, query, cursor))
+
+
+def table_request(exchange: Exchange, query: dict[str, Any]) -> TableRequest:
+    """This function will read the page of a table that a client asks for.
+
+    :param exchange: the request
+    :param query: loaded by a schema of ``OffsetQuery``; what tells the page and the order is taken out of it
+    :raises ValidationError: the cursor was altered, or is another listing's or other filters'
+    """
+    number, limit, cursor = query.pop("page", None), query.pop("limit"), query.pop("cursor", None)
+    position = _position(exchange, query, cursor)
+    return TableRequest(
+        number=None if cursor else number or 1,
+        limit=limit,
+        sort=query.pop("sort"),
+        descending=query.pop("order") == "desc",
+        position=position,
+    )
+
+
+def _position(exchange: Exchange, filters: dict[str, Any], cursor: str | None) -> list[Any] | None:
+    exchange.listing = _listing(exchange, filters)
     if cursor is None:
-        return PageRequest(limit)
+        return None
     try:
-        position = decode_cursor(_key(exchange), listing=exchange.listing, cursor=cursor)
+        return decode_cursor(_key(exchange), listing=exchange.listing, cursor=cursor)
     except InvalidCursorError as error:
         raise ValidationError.of("cursor", "Is not a cursor of this listing with these filters.") from error
-    return PageRequest(limit, position)
 
 
 def page_meta(exchange: Exchange, page: Page) -> dict[str, Any]:
     """This function will give the fields of ``meta`` that a page carries."""
-    more = page.next_position is not None
+    return {"limit": page.limit} | _continuation(exchange, page.next_position) | page.extra_meta
+
+
+def table_meta(exchange: Exchange, page: TablePage) -> dict[str, Any]:
+    """This function will give the fields of ``meta`` that a page of a table carries."""
+    number, limit = page.request.number, page.request.limit
+    meta: dict[str, Any] = {"limit": limit, "total": page.total}
+    if number is not None:
+        meta |= {"page": number, "total_pages": -(-page.total // limit)}
+    if exchange.contract and isinstance(exchange.contract.query, EitherQuery):
+        meta |= _continuation(exchange, page.next_position)
+    return meta | page.extra_meta
+
+
+def _continuation(exchange: Exchange, position: list[Any] | None) -> dict[str, Any]:
     cursor = None
-    if page.next_position is not None:
-        cursor = encode_cursor(_key(exchange), listing=exchange.listing, position=page.next_position)
-    return {"limit": page.limit, "has_more": more, "next_cursor": cursor} | page.extra_meta
+    if position is not None:
+        cursor = encode_cursor(_key(exchange), listing=exchange.listing, position=position)
+    return {"has_more": position is not None, "next_cursor": cursor}
+
+
+def meta_of(query: Schema | None) -> type[MetaSchema]:
+    """This function will give what ``meta`` holds on a route whose parameters are these.
+
+    :param query: the schema of the parameters, or none
+    """
+    for paged, meta in (
+        (CursorQuery, CursorMetaSchema),
+        (EitherQuery, EitherMetaSchema),
+        (OffsetQuery, OffsetMetaSchema),
+    ):
+        if isinstance(query, paged):
+            return meta
+    return MetaSchema
 
 
 def _key(exchange: Exchange) -> bytes:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DEFAULT_LIMIT = 20
+DEFAULT_TABLE_LIMIT = 50
 MAX_LIMIT = 100
+MAX_PAGE_NUMBER = 100_000
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,44 @@ class Page:
     limit: int
     next_position: list[Any] | None
     extra_meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """A page of a table, sorted as the client likes: by its number, or (none) after a position like a page.
+
+    ``number`` counts from 1; without number and position it is the cursor form's first page.
+    """
+
+    number: int | None
+    limit: int
+    sort: str
+    descending: bool
+    position: list[Any] | None = None
+
+    @property
+    def offset(self) -> int:
+        """This function will give the number of rows before the page; none where it goes by position."""
+        return (self.number - 1) * self.limit if self.number else 0
+
+
+@dataclass(frozen=True)
+class TablePage:
+    """Rows of a table in order, how many there are in all, and the position to go on from (none: no more)."""
+
+    items: list[dict[str, Any]]
+    request: TableRequest
+    total: int
+    next_position: list[Any] | None = None
+    extra_meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """Data that is not paged, with what ``meta`` tells of it."""
+
+    data: Any
+    meta: dict[str, Any]
 
 
 def page_of(

@@ -1,0 +1,106 @@
+"""What a view is given of its request, and what a phased one returns."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from flask import request
+from sqlalchemy.orm import Session
+
+from blueprints.http.tracing import Exchange, client_address
+from marketplace.audit.operations import AuditActor
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import UnauthorizedError
+from marketplace.kernel.paging import PageRequest, TableRequest
+from marketplace.services import Services
+
+_MAX_AGENT_LENGTH = 256
+
+
+class Context:
+    """What a view is given: who calls, when, and the session that the edge opened for it."""
+
+    def __init__(
+        self, current: Exchange, page: PageRequest | None, table: TableRequest | None = None
+    ) -> None:
+        self._exchange = current
+        self._page = page
+        self._table = table
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """This function will give the session of the request's one transaction; phased routes have none."""
+        if self._session is None:
+            raise RuntimeError("a phased route opens its own transactions")
+        return self._session
+
+    @property
+    def services(self) -> Services:
+        """This function will give what the process shares."""
+        return self._exchange.services
+
+    @property
+    def now(self) -> datetime:
+        """This function will give the time of the request."""
+        return self._exchange.now
+
+    @property
+    def user(self) -> Caller:
+        """This function will give the caller of a route that requires a token.
+
+        :raises UnauthorizedError: nobody is signed in
+        """
+        if self._exchange.caller is None:
+            raise UnauthorizedError
+        return self._exchange.caller
+
+    @property
+    def caller(self) -> Caller | None:
+        """This function will give the caller, or none where nobody is signed in."""
+        return self._exchange.caller
+
+    @property
+    def actor(self) -> AuditActor:
+        """This function will give the caller as audit records name one: who, and from where.
+
+        :raises UnauthorizedError: nobody is signed in
+        """
+        agent = request.headers.get("User-Agent")
+        return AuditActor(
+            name=self.user.staff_role or self.user.role,
+            id=self.user.id,
+            ip_address=client_address(),
+            user_agent=agent[:_MAX_AGENT_LENGTH] if agent else None,
+        )
+
+    @property
+    def page(self) -> PageRequest:
+        """This function will give the page asked for, of a route whose query is paged."""
+        if self._page is None:
+            raise RuntimeError("the route's query is not paged")
+        return self._page
+
+    @property
+    def table(self) -> TableRequest:
+        """This function will give the page asked for, of a route whose query is that of a table."""
+        if self._table is None:
+            raise RuntimeError("the route's query is not a table's")
+        return self._table
+
+    def transaction(self) -> AbstractContextManager[Session]:
+        """This function will open one of the transactions of a phased route."""
+        return self.services.database.transaction()
+
+    def begin(self, session: Session) -> None:
+        """This function will lend the view a session; the edge calls it."""
+        self._session = session
+
+
+@dataclass(frozen=True)
+class LastPhase:
+    """What a phased view returns: its last transaction's work, in which the edge completes the key."""
+
+    work: Callable[[Session], Any]
