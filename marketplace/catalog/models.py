@@ -87,6 +87,19 @@ class Product(Base):
             postgresql_where=_PUBLISHED,
         ),
         Index("ix_products_vendor", "vendor_id", text("created_at DESC")),
+        Index(
+            "ix_products_exclusive",
+            text("published_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("status = 'published' AND exclusive"),
+        ),
+        Index(
+            "ix_products_inventory",
+            "vendor_id",
+            text("updated_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("status <> 'deleted'"),
+        ),
     )
 
     id: Mapped[Id]
@@ -118,6 +131,7 @@ class Product(Base):
         Computed("(rating_sum * 1000 + 15000) / (rating_count + 5)", persisted=True),
         comment="Thousandths of a star, drawn to 3 by five imagined ratings, so that one 5 is not the best",
     )
+    exclusive: Mapped[bool] = mapped_column(server_default=text("false"))
     screened_at: Mapped[datetime | None] = mapped_column(
         comment="When the content as it stands was found fit; none since a change that must be screened"
     )

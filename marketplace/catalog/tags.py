@@ -3,6 +3,9 @@
 PRODUCTS = "products"
 """Anything that a listing shows: titles, prices, pictures, whether something is in stock."""
 
+TRENDING = "trending"
+"""In which order products trend."""
+
 CATEGORIES = "categories"
 """Which listings are published, and in which category."""
 
