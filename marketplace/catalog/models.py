@@ -1,9 +1,11 @@
 """Tables of the catalog."""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
@@ -27,13 +29,44 @@ class Category(Base):
 
 
 class Image(Base):
-    """A picture in object storage; the key is made of its content's hash."""
+    """A picture in object storage: its renditions, whose keys are made of its content's hash.
+
+    A row is there before its objects are stored (``pending``) and until they are gone (``deleting``). It stays
+    for a while as ``deleted``, so that no key is used again while somebody may still be deleting its object.
+    What was drawn by the seed has a key alone: no hash, no renditions.
+    """
 
     __tablename__ = "images"
+    __table_args__ = (
+        CheckConstraint("status IN ('pending', 'ready', 'deleting', 'deleted')", name="status"),
+        CheckConstraint("width > 0 AND height > 0", name="size"),
+        Index(
+            "uq_images_owner_content",
+            "owner_id",
+            "content_hash",
+            unique=True,
+            postgresql_where=text("status IN ('pending', 'ready')"),
+        ),
+        Index("ix_images_content", "content_hash"),
+        Index("ix_images_key", "key"),
+        Index("ix_images_unused", "unused_since", postgresql_where=text("unused_since IS NOT NULL")),
+    )
 
     id: Mapped[Id]
     owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
-    key: Mapped[str]
+    key: Mapped[str] = mapped_column(comment="Of the rendition that cards show")
+    content_hash: Mapped[str | None] = mapped_column(
+        comment="Of the uploaded file and of the recipe that its renditions were made by"
+    )
+    content_type: Mapped[str | None] = mapped_column(comment="Of the uploaded file, by its content")
+    width: Mapped[int | None] = mapped_column(comment="Of the uploaded picture, upright, in pixels")
+    height: Mapped[int | None]
+    renditions: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default="[]")
+    status: Mapped[str] = mapped_column(server_default="ready")
+    unused_since: Mapped[datetime | None] = mapped_column(
+        server_default=text("now()"),
+        comment="Since when no listing shows it, at the earliest; none while one does",
+    )
     created_at: Mapped[CreatedAt]
 
 

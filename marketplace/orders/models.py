@@ -98,7 +98,7 @@ class OrderItem(Base):
     position: Mapped[int] = mapped_column(primary_key=True)
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), index=True)
     title: Mapped[str]
-    image_key: Mapped[str | None]
+    image_key: Mapped[str | None] = mapped_column(index=True)
     unit_price_minor: Mapped[int]
     quantity: Mapped[int]
     line_total_minor: Mapped[int]
