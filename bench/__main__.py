@@ -9,10 +9,11 @@ from pathlib import Path
 
 import click
 
-from bench import data, floors, reads, report
+from bench import data, floors, memory, reads, report
 from bench.load import LoadError
 from bench.parts import Part, measure
 from bench.pgbench import PgbenchError
+from bench.processes import children_of
 from bench.reads import AnswerError, Reads
 from bench.stand import Stand
 from bench.statements import read_recorded
@@ -20,7 +21,8 @@ from bench.writes import Writes
 from sandbox.process import ProcessFailedError
 
 _NAMES = (
-    *("reference", "listing-cached", "listing-page", "listing-filtered", "detail"),
+    *("reference", "listing-cached", "listing-page", "listing-deep", "listing-filtered"),
+    *("detail", "memory"),
     *("placing", "ingest", "pin", "initialise", "initialise-flat-out"),
 )
 _MAX_PAGES = 2_500
@@ -39,8 +41,10 @@ _MAX_PAGES = 2_500
       reference         a bare WSGI constant, and an empty Flask route
       listing-cached    the product listing out of the cache; floor: the same bytes, bare
       listing-page      any page of it, never in the cache; floor: the same SQL and JSON, bare
+      listing-deep      its pages around the 500th; floor: its first pages
       listing-filtered  with a category and a band of prices, never in the cache; floor: likewise
       detail            a product; floor: one row, bare
+      memory            of a web worker after 10,000 requests of all kinds
       placing           an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            a webhook; floor: HMAC, INSERT and enqueue, bare
       pin               escrow released on the buyer's PIN; floors: the same SQL by bare HTTP, and by pgbench
@@ -112,11 +116,14 @@ def main(
     sizes = data.Sizes.lasting(products, seconds=seconds)
     try:
         with Stand(directory, tell=tell) as stand:
-            prepared = _prepare(
+            prepared, read = _prepare(
                 stand, directory, sizes=sizes, clients=clients, names=names or _NAMES, tell=tell
             )
             measured = [measure(part, seconds=seconds, rounds=rounds, tell=tell) for part in prepared]
             rows = [row for one in measured for row in report.rows_of(one)]
+            grown = (
+                _memory(stand, read, clients=clients, tell=tell) if "memory" in (names or _NAMES) else None
+            )
     except (ProcessFailedError, LoadError, PgbenchError, AnswerError) as error:
         raise click.ClickException(str(error)) from error
     finally:
@@ -126,9 +133,14 @@ def main(
             shutil.rmtree(directory)
     machine = report.machine() | {"products": products, "clients": clients, "seconds": seconds}
     click.echo(", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
-    click.echo(report.table(rows))
+    if rows:
+        click.echo(report.table(rows))
+    if grown:
+        click.echo(grown)
     if json_file:
-        json_file.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2), encoding="utf-8")
+        json_file.write_text(
+            json.dumps({"machine": machine, "rows": rows, "memory": grown}, indent=2), encoding="utf-8"
+        )
 
 
 def _prepare(
@@ -139,7 +151,7 @@ def _prepare(
     clients: int,
     names: Sequence[str],
     tell: Callable[[str], None],
-) -> list[Part]:
+) -> tuple[list[Part], Reads]:
     """Load the data, have the application's SQL recorded for the floors, and start what is to be measured."""
     tell(f"loading {sizes.products} products and {sizes.shipped + sizes.payable} orders")
     stand.migrate()
@@ -164,11 +176,16 @@ def _prepare(
     stand.start_floors(floors.describe(statements=described, published_keys=stand.identity.published_keys()))
     if any(name.startswith("initialise") for name in names):
         stand.start_waiting()
-    made = [
-        *Reads(stand, clients=clients, products=sizes.products, pages=pages).parts(),
-        *writes.parts(place=place, release=release),
-    ]
-    return [part for part in made if part.name in names]
+    read = Reads(stand, clients=clients, products=sizes.products, pages=pages)
+    made = [*read.parts(), *writes.parts(place=place, release=release)]
+    return [part for part in made if part.name in names], read
+
+
+def _memory(stand: Stand, read: Reads, *, clients: int, tell: Callable[[str], None]) -> str:
+    workers = children_of(stand.process_id("web"))
+    return memory.measure(
+        stand, lambda most: read.mixed(most=most), workers=workers, clients=clients, tell=tell
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Processor time of servers and all their children, read from /proc."""
+"""Processor time and memory of servers and all their children, read from /proc."""
 
 import os
 from pathlib import Path
@@ -28,6 +28,27 @@ def snapshot(*, web: int, database: int, cache: int) -> Cpu:
     return Cpu(processor_seconds(web), processor_seconds(database), processor_seconds(cache))
 
 
+def largest_child_mebibytes(process_id: int) -> float:
+    """This function will give the resident memory of the largest of a process's children.
+
+    What it shares with others, such as the pages of the master that it was forked from, is counted in full.
+
+    :param process_id: the parent's
+    """
+    rollups = [
+        Path(f"/proc/{child}/smaps_rollup").read_text(encoding="utf-8") for child in _children(process_id)
+    ]
+    sizes = [
+        int(line.split()[1]) for text in rollups for line in text.splitlines() if line.startswith("Rss:")
+    ]
+    return max(sizes, default=0) / 1024
+
+
+def children_of(process_id: int) -> int:
+    """This function will count the children of a process."""
+    return len(_children(process_id))
+
+
 def machine_seconds() -> float:
     """This function will give the time that the machine's processors have been busy, or taken by its host."""
     fields = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0].split()[1:]
@@ -37,11 +58,15 @@ def machine_seconds() -> float:
 def _family(process_id: int) -> list[list[str]]:
     first = _stat(process_id)
     found = [] if first is None else [first]
+    return [*found, *_children(process_id).values()]
+
+
+def _children(process_id: int) -> dict[int, list[str]]:
+    found = {}
     for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            fields = _stat(int(entry.name))
-            if fields is not None and int(fields[_PARENT]) == process_id:
-                found.append(fields)
+        fields = _stat(int(entry.name)) if entry.name.isdigit() else None
+        if fields is not None and int(fields[_PARENT]) == process_id:
+            found[int(entry.name)] = fields
     return found
 
 

@@ -25,6 +25,9 @@ LISTING = "/api/products"
 _RECORDED_PRICES = (1_234_567, 2_234_567)
 _CATEGORY = "category-8"
 _PRICE_BAND = 1_000_000
+# The page that must be as fast as the first, and how many around it (and from the first on) are asked for.
+_DEEP = 500
+_NEAR = 50
 _SEED = 5
 _ANSWER_SECONDS = 10
 
@@ -43,7 +46,7 @@ class Page:
 
 
 def walk_listing(stand: Stand, *, most: int) -> list[Page]:
-    """This function will page through the listing as clients do, and note each page's position."""
+    """This function will page through the listing as clients do, and note each page's position, in order."""
     pages: list[Page] = []
     cursor = ""
     while len(pages) < most:
@@ -55,7 +58,6 @@ def walk_listing(stand: Stand, *, most: int) -> list[Page]:
             break
         last = answer["data"][-1]
         pages.append(Page(cursor, last["publishedAt"], last["id"]))
-    random.Random(_SEED).shuffle(pages)
     return pages
 
 
@@ -105,6 +107,13 @@ def _filtered(low: int, high: int) -> str:
     return f"{LISTING}?{urlencode({'category': _CATEGORY, 'minPrice': low, 'maxPrice': high})}"
 
 
+def _price_bands(seed: int) -> Iterator[tuple[int, int]]:
+    numbers = random.Random(seed)
+    while True:
+        low = numbers.randrange(10_000, 4_000_000)
+        yield low, low + _PRICE_BAND
+
+
 class Reads:
     """Makes the parts that read."""
 
@@ -112,11 +121,27 @@ class Reads:
         self._stand = stand
         self._clients = clients
         self._products = products
-        self._pages = pages
+        self._in_order = pages
+        self._pages = random.Random(_SEED).sample(pages, len(pages))
 
     def parts(self) -> list[Part]:
         """This function will make all of them."""
-        return [self._reference(), self._cached(), self._page(), self._filtered(), self._detail()]
+        return [
+            self._reference(),
+            self._cached(),
+            self._page(),
+            self._deep(),
+            self._filtered(),
+            self._detail(),
+        ]
+
+    def mixed(self, *, most: int) -> Iterator[Call]:
+        """This function will give requests of all kinds that read, most of them for what is in no cache.
+
+        :param most: how many
+        """
+        kinds = (self._uncached(self._pages), self._bands(_SEED), self._details(LISTING + "/{}"))
+        return itertools.islice(itertools.chain.from_iterable(zip(*kinds, strict=True)), most)
 
     def _side(self, title: str, server: str, calls: Callable[[], Iterator[Call]]) -> Side:
         return http_side(self._stand, title, server=server, calls=calls, clients=self._clients)
@@ -152,13 +177,6 @@ class Reads:
         )
 
     def _page(self) -> Part:
-        def figure() -> Iterator[Call]:
-            # Each page once, and then the cache is emptied: none is ever found in it.
-            while True:
-                self._stand.empty_cache()
-                for page in self._pages:
-                    yield Call("", request("GET", f"{LISTING}?cursor={page.cursor}"))
-
         def floor() -> Iterator[Call]:
             for page in itertools.cycle(self._pages):
                 target = f"/statements?page&value={page.value}&last_id={page.last_id}"
@@ -166,46 +184,58 @@ class Reads:
 
         return Part(
             "listing-page",
-            self._side("listing, any page, uncached", "web", figure),
+            self._side("listing, any page, uncached", "web", lambda: self._uncached(self._pages)),
             (self._side("the same SQL and JSON, bare", "floors", floor),),
-            Target(share=0.40, better=0.45),
+            Target(share=0.40, better=0.45, p95_ms=12),
+        )
+
+    def _uncached(self, pages: list[Page]) -> Iterator[Call]:
+        """Ask for each page once, and then empty the cache: none is ever found in it."""
+        while True:
+            self._stand.empty_cache()
+            for page in pages:
+                yield Call("", request("GET", f"{LISTING}?cursor={page.cursor}"))
+
+    def _deep(self) -> Part:
+        # Of a small catalog, the last ones there are.
+        deep_end = min(_DEEP + _NEAR, len(self._in_order))
+        first, deep = self._in_order[:_NEAR], self._in_order[deep_end - 2 * _NEAR : deep_end]
+        return Part(
+            "listing-deep",
+            self._side(f"listing, around page {_DEEP}", "web", lambda: self._uncached(deep)),
+            (self._side("its first pages, as uncached", "web", lambda: self._uncached(first)),),
+            Target(share=0.95),
         )
 
     def _filtered(self) -> Part:
-        def bands(seed: int) -> Iterator[tuple[int, int]]:
-            numbers = random.Random(seed)
-            while True:
-                low = numbers.randrange(10_000, 4_000_000)
-                yield low, low + _PRICE_BAND
-
         # Another seed for each spell: what one has left in the cache, the next does not ask for.
         seeds = itertools.count(_SEED)
 
-        def figure() -> Iterator[Call]:
-            for low, high in bands(next(seeds)):
-                yield Call("", request("GET", _filtered(low, high)))
-
         def floor() -> Iterator[Call]:
-            for low, high in bands(_SEED):
+            for low, high in _price_bands(_SEED):
                 yield Call("", request("GET", f"/statements?filtered&low={low}&high={high}"))
 
         return Part(
             "listing-filtered",
-            self._side("listing, category and prices, uncached", "web", figure),
+            self._side("listing, category and prices, uncached", "web", lambda: self._bands(next(seeds))),
             (self._side("the same SQL and JSON, bare", "floors", floor),),
-            Target(share=0.40, better=0.45),
+            Target(share=0.40, better=0.45, p95_ms=12),
         )
 
-    def _detail(self) -> Part:
-        def targets(form: str) -> Iterator[Call]:
-            numbers = random.Random(_SEED)
-            while True:
-                product = row_id("product", numbers.randrange(self._products))
-                yield Call("", request("GET", form.format(product)))
+    def _bands(self, seed: int) -> Iterator[Call]:
+        for low, high in _price_bands(seed):
+            yield Call("", request("GET", _filtered(low, high)))
 
+    def _details(self, form: str) -> Iterator[Call]:
+        numbers = random.Random(_SEED)
+        while True:
+            product = row_id("product", numbers.randrange(self._products))
+            yield Call("", request("GET", form.format(product)))
+
+    def _detail(self) -> Part:
         return Part(
             "detail",
-            self._side("product detail", "web", lambda: targets(LISTING + "/{}")),
-            (self._side("one row, bare", "floors", lambda: targets("/row?{}")),),
-            Target(share=0.3),
+            self._side("product detail", "web", lambda: self._details(LISTING + "/{}")),
+            (self._side("one row, bare", "floors", lambda: self._details("/row?{}")),),
+            Target(share=0.3, p95_ms=12),
         )

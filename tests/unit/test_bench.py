@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from bench import pgbench, report
+from bench import memory, pgbench, report
 from bench.data import row_id
 from bench.figures import Cpu, Run, Target, cpu_share, percentile, share
 from bench.load import request
@@ -63,17 +63,26 @@ def test_shares_are_of_the_floor() -> None:
         (Target(share=0.51), False),
         (Target(share=0.5, p99_ms=20), True),
         (Target(share=0.5, p99_ms=19), False),
+        (Target(p95_ms=12), True),
+        (Target(p95_ms=11), False),
         (Target(own_p95_ms=25), True),
         (Target(own_p95_ms=24), False),
     ],
 )
 def test_a_target_is_met_in_all_its_parts(target: Target, *, met: bool) -> None:
-    assert target.met(share=0.5, p99_ms=20, own_p95_ms=25) is met
+    run = Run(1.0, [("", 0.001)] * 90 + [("", 0.012)] * 6 + [("", 0.020)] * 4)
+    assert target.met(run, share=0.5, own_p95_ms=25) is met
 
 
 def test_what_was_not_measured_meets_no_target() -> None:
-    assert not Target(share=0.1).met(share=None, p99_ms=1, own_p95_ms=None)
-    assert not Target(own_p95_ms=1).met(share=1, p99_ms=1, own_p95_ms=None)
+    assert not Target(share=0.1).met(Run(), share=None, own_p95_ms=None)
+    assert not Target(own_p95_ms=1).met(Run(), share=1, own_p95_ms=None)
+
+
+def test_memory_is_held_to_its_bounds() -> None:
+    assert memory.line([(2_000, 100.0), (10_000, 104.9)]).endswith(" met")
+    assert memory.line([(2_000, 100.0), (10_000, 105.1)]).endswith(" MISSED")
+    assert memory.line([(2_000, 121.0), (10_000, 121.0)]).endswith(" MISSED")
 
 
 def measured(figure: Run, floor: Run) -> Measured:
