@@ -3,11 +3,13 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl
 
 import marshmallow
 import orjson
 from flask import request
 from marshmallow import Schema
+from werkzeug.datastructures import MultiDict
 
 from marketplace.kernel.errors import (
     InvalidParam,
@@ -80,12 +82,14 @@ def load_body(schema: Schema) -> Any:
     return _load(schema, body)
 
 
-def load_query(schema: Schema | None) -> dict[str, Any]:
+def load_query(schema: Schema | None, raw: bytes | None = None) -> dict[str, Any]:
     """This function will check the query's parameters against a schema; without one, none are known.
 
+    :param schema: the route's
+    :param raw: the query, or none for that of the current request
     :raises ValidationError: one entry of ``invalid_params`` for each fault
     """
-    given = request.args
+    given = request.args if raw is None else _parameters(raw)
     if schema is None and not given:
         return {}
     repeated = [name for name, values in given.lists() if len(values) > 1]
@@ -111,6 +115,12 @@ def check_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[st
     ]
     if faults:
         raise _fault(faults)
+
+
+def _parameters(raw: bytes) -> MultiDict[str, str]:
+    """Read a query as the framework reads a request's own."""
+    words = raw.decode("ascii", errors="replace")
+    return MultiDict(parse_qsl(words, keep_blank_values=True, errors="replace"))
 
 
 def digest(body: Any) -> str:

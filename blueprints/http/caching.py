@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from flask import Response, request
 from blueprints.http import bodies
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import JSON_TYPE, envelope
+from blueprints.http.paging import CursorQuery
 from blueprints.http.tracing import Exchange
 from marketplace.infra.cache import Cache, CacheDownError, Lookup
 
 _WAIT_SECONDS = 2.0
 _POLL_SECONDS = 0.02
-_REMEMBERED_LENGTH = 1024  # of a query; longer ones are nobody's habit
+# As we write them; anything else is read like all other parameters, and refused there.
+_CURSOR = re.compile(rb"cursor=([A-Za-z0-9_-]{1,1024})")
 _SEPARATOR = b"\n"  # JSON as we write it holds no line breaks
 
 
@@ -45,15 +48,24 @@ def asked(contract: Contract, path: Mapping[str, Any]) -> Asked:
     :raises ValidationError: one entry of ``invalid_params`` for each fault
     """
     raw = request.query_string
-    read = _read if len(raw) <= _REMEMBERED_LENGTH else _read.__wrapped__
-    return read(contract, tuple(path.items()), raw)
+    if isinstance(contract.query, CursorQuery):
+        # Each page has a cursor of its own, beside parameters that all pages share.
+        parts = raw.split(b"&")
+        cursors = [match for match in map(_CURSOR.fullmatch, parts) if match]
+        if len(cursors) == 1:
+            shared = b"&".join(part for part in parts if not _CURSOR.fullmatch(part))
+            found = _read(contract, tuple(path.items()), shared)
+            if found.query["cursor"] is None:
+                cursor = cursors[0][1].decode()
+                return Asked(f"{found.content_key}:{cursor}", {**found.query, "cursor": cursor})
+    return _read(contract, tuple(path.items()), raw)
 
 
 @lru_cache(
     maxsize=1024
 )  # most of what is asked for is asked for again, and reading it costs more than finding it
-def _read(contract: Contract, path: tuple[tuple[str, Any], ...], _raw: bytes) -> Asked:
-    query = bodies.load_query(contract.query)
+def _read(contract: Contract, path: tuple[tuple[str, Any], ...], raw: bytes) -> Asked:
+    query = bodies.load_query(contract.query, raw)
     words = orjson.dumps([path, query], option=orjson.OPT_SORT_KEYS).decode()
     return Asked(f"{contract.path}:{words}", query)
 

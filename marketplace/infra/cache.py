@@ -97,12 +97,15 @@ class Cache:
     def store(self, *, content_key: str, version: str, content: bytes, ttl_seconds: int) -> None:
         """This function will keep content under the version of its tags that its look-up told.
 
-        A tag dropped meanwhile has another version by now, so that stale content is never found.
+        A tag dropped meanwhile has another version by now, so that stale content is never found. The cache's
+        answer is not waited for: content that was not stored is computed again.
 
         :raises CacheDownError: the cache is not to be had
         """
         with self._guard():
-            self._wire.send("SET", f"{_PREFIX}c:{content_key}{version}", content, "EX", ttl_seconds)
+            self._wire.send_unanswered(
+                "SET", f"{_PREFIX}c:{content_key}{version}", content, "EX", ttl_seconds
+            )
 
     def poll(self, *, content_key: str, version: str) -> tuple[bytes | None, bool]:
         """This function will look for content of one version of its tags that somebody else computes.

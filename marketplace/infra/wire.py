@@ -6,6 +6,7 @@ import redis
 from redis.connection import AbstractConnection
 
 _MAX_IDLE = 16
+_NO_ANSWER = ("CLIENT", "REPLY", "SKIP")
 
 
 class Wire:
@@ -23,6 +24,26 @@ class Wire:
         """
         self._pool = client.connection_pool
         self._idle: list[AbstractConnection] = []
+
+    def send_unanswered(self, *command: str | bytes | int) -> None:
+        """This function will send a command without waiting for what comes of it: the server answers nothing.
+
+        If the connection has died meanwhile, the command may be lost.
+
+        :param command: its words
+        :raises redis.RedisError: it could not be sent
+        """
+        while True:
+            reused = bool(self._idle)
+            connection = self._idle.pop() if reused else self._connection()
+            try:
+                connection.send_packed_command(connection.pack_commands([_NO_ANSWER, command]))  # type: ignore[no-untyped-call]
+            except redis.ConnectionError:
+                if not reused:
+                    raise
+            else:
+                self._give_back(connection)
+                return
 
     def send(self, *command: str | bytes | int) -> Any:
         """This function will send a command and give its answer.

@@ -44,6 +44,25 @@ def test_a_connection_that_the_server_closed_is_replaced(wire: Wire, client: red
     assert connection_id(wire) != first
 
 
+def test_what_is_not_answered_is_done_all_the_same(wire: Wire) -> None:
+    first = connection_id(wire)
+    wire.send_unanswered("SET", "wire:unanswered", b"kept", "EX", 5)
+    assert wire.send("GET", "wire:unanswered") == b"kept"
+    wire.send_unanswered("NO-SUCH-COMMAND")
+    assert connection_id(wire) == first
+
+
+def test_a_server_that_is_gone_is_told_nothing(wire: Wire, client: redis.Redis) -> None:
+    assert client.client_kill_filter(_id=str(connection_id(wire))) == 1
+    wire.send_unanswered("PING")
+    assert wire.send("PING") == b"PONG"
+    with (
+        redis.Redis.from_url(f"redis://127.0.0.1:{closed_port()}/0") as nobody,
+        pytest.raises(redis.ConnectionError),
+    ):
+        Wire(nobody).send_unanswered("PING")
+
+
 def test_a_refusal_leaves_the_connection_good(wire: Wire) -> None:
     first = connection_id(wire)
     with pytest.raises(redis.ResponseError):

@@ -211,7 +211,15 @@ def test_other_spellings_of_the_same_wish_share_its_content(probe: FlaskClient, 
     cursor = first.json["meta"]["next_cursor"]
     for spelled in (f"someId={other}&number=7", f"someId={str(other).upper()}", f"limit=3&someId={other}"):
         assert probe.get(f"{path}?{spelled}&cursor={cursor}").json["data"] == [str(owner), 1]
-    assert faults(probe.get(f"{path}?someId={other}&number=8&cursor={cursor}")) == ["cursor"]
+    for refused in (
+        f"someId={other}&number=8&cursor={cursor}",
+        f"someId={other}&cursor={cursor}&cursor={cursor}",
+        f"someId={other}&cursor={cursor}&%63ursor={cursor}",
+        f"someId={other}&cursor={cursor}x",
+        f"someId={other}&cursor=",
+        f"someId={other}&cursor=%00",
+    ):
+        assert faults(probe.get(f"{path}?{refused}")) == ["cursor"], refused
 
 
 def test_what_is_refused_counts_and_is_told_so_first(
