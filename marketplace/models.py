@@ -10,6 +10,7 @@ from marketplace.identity import models as identity
 from marketplace.infra import outbox
 from marketplace.infra.db import Base
 from marketplace.ledger import models as ledger
+from marketplace.notifications import models as notifications
 from marketplace.orders import models as orders
 from marketplace.payments import models as payments
 from marketplace.platform import models as platform
@@ -25,6 +26,7 @@ __all__ = [
     "idempotency",
     "identity",
     "ledger",
+    "notifications",
     "orders",
     "outbox",
     "payments",

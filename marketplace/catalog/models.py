@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from marketplace.infra.db import Base, CreatedAt, Id
 
 _PUBLISHED = text("status = 'published'")
+_IN_MODERATION = text("status IN ('in_review', 'rejected', 'removed')")
 
 
 class Category(Base):
@@ -133,6 +134,10 @@ class Product(Base):
             text("id DESC"),
             postgresql_where=text("status <> 'deleted'"),
         ),
+        CheckConstraint("NOT held OR status = 'in_review'", name="held"),
+        Index(
+            "ix_products_moderation", "status", "held", "moderated_at", "id", postgresql_where=_IN_MODERATION
+        ),
     )
 
     id: Mapped[Id]
@@ -168,6 +173,22 @@ class Product(Base):
     screened_at: Mapped[datetime | None] = mapped_column(
         comment="When the content as it stands was found fit; none since a change that must be screened"
     )
+    review_round: Mapped[int] = mapped_column(
+        server_default=text("0"),
+        comment="Goes up each time the listing is handed to the screening: answers of earlier rounds are dropped",
+    )
+    held: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="In review: whether it waits for staff, the screening being over",
+    )
+    needs_staff: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="Staff rejected or removed it: the screening alone does not publish it again",
+    )
+    review_reasons: Mapped[list[str]] = mapped_column(server_default="{}")
+    moderated_at: Mapped[CreatedAt] = mapped_column(
+        comment="Since when its moderation stands as it does: submitted, held, rejected, removed or approved"
+    )
     published_at: Mapped[datetime | None]
     revision: Mapped[int] = mapped_column(server_default=text("1"))
     created_at: Mapped[CreatedAt]
@@ -184,3 +205,27 @@ class ProductImage(Base):
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True)
     image_id: Mapped[UUID] = mapped_column(ForeignKey("images.id"), index=True)
+
+
+class BannedTerm(Base):
+    """Words that name what may not be sold, as the screening folds them.
+
+    In the phrases of ``exceptions`` they are harmless.
+    """
+
+    __tablename__ = "banned_terms"
+    __table_args__ = (
+        CheckConstraint(
+            "category IN ('weapon', 'drug', 'medicine', 'exam_malpractice', 'forgery', 'adult',"
+            " 'alcohol_tobacco', 'wildlife', 'other')",
+            name="category",
+        ),
+    )
+
+    id: Mapped[Id]
+    term: Mapped[str] = mapped_column(unique=True)
+    category: Mapped[str]
+    exceptions: Mapped[list[str]] = mapped_column(server_default="{}")
+    note: Mapped[str | None]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    created_at: Mapped[CreatedAt]

@@ -1,0 +1,1 @@
+"""The feed of notifications: what people are told, once for each cause."""
