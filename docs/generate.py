@@ -13,6 +13,7 @@ from typing import Any
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, Idempotency, RouteLimit, Shared, Tier
 from blueprints.http.fields import camel_case
+from marketplace.catalog import states as catalog_states
 from marketplace.infra.settings import Settings, variable_name
 from marketplace.kernel.errors import CATALOG
 from marketplace.kernel.states import StateMachine
@@ -24,7 +25,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated:([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
 
 # Settings of what is outside, and can be replaced by the embedded stack.
-_OUTSIDE = ("database_url", "redis_url", "s3_", "gateway_", "identity_")
+_OUTSIDE = ("database_url", "redis_url", "s3_", "gateway_", "identity_", "ai_")
 
 
 def documents() -> list[Path]:
@@ -75,6 +76,8 @@ def _periodic_tasks() -> str:
 def _when(minutes: str, hours: str) -> str:
     if hours != "*":
         return f"minute {minutes}, hour {hours}"
+    if minutes.startswith("*/"):
+        return f"every {minutes.removeprefix('*/')} minutes"
     return "every minute" if minutes == "*" else f"at minute {minutes}"
 
 
@@ -115,6 +118,7 @@ def _limit(contract: Contract) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "listing-states": lambda: _diagram(catalog_states.PRODUCT),
     "order-states": lambda: _diagram(order_states.ORDER),
     "escrow-states": lambda: _diagram(order_states.ESCROW),
     "intent-states": lambda: _diagram(payment_states.INTENT),

@@ -8,6 +8,7 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import Clock, system_clock
 from marketplace.providers.gateway import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.identity import TokenVerifier
+from marketplace.providers.moderation import ContentModerator, content_moderator
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Services:
     cache: Cache
     tokens: TokenVerifier
     gateway: PaymentGateway
+    moderator: ContentModerator | None
     clock: Clock = system_clock
 
     @classmethod
@@ -40,4 +42,5 @@ class Services:
             cache=cache,
             tokens=TokenVerifier(settings),
             gateway=HttpPaymentGateway(settings),
+            moderator=content_moderator(settings),
         )

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import redis
@@ -21,11 +22,12 @@ from marketplace.kernel import queues
 from marketplace.services import Services
 from marketplace.webhooks import operations as webhooks
 from tasks.catalog import HANDLERS as CATALOG_HANDLERS
+from tasks.phases import Phased
 from tasks.queues import make_queue
 
 _log = structlog.get_logger(__name__)
 
-HANDLERS: Mapping[str, Handler] = {**CATALOG_HANDLERS}
+HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {**CATALOG_HANDLERS}
 SWEEP_BATCH = 500
 _DOWN_SECONDS = 1.0
 _AFTER_DUE_SECONDS = 0.05  # a message that came a moment early would find the row not due
@@ -110,15 +112,32 @@ class Relay:
             self.nudge_when_due(queue, nudges.INBOX, row_id, result.due_at)
 
     def _run_outbox(self, queue: str, row_id: UUID) -> None:
-        database, now = self._services.database, self._services.clock()
+        database, clock = self._services.database, self._services.clock
         try:
-            database.in_transaction(outbox.run_event, event_id=row_id, handlers=HANDLERS, now=now)
+            self._do(row_id)
         except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
             _log.exception("outbox event failed", eventId=str(row_id))
             described = type(error).__name__
-            due_at = database.in_transaction(outbox.note_failure, event_id=row_id, error=described, now=now)
+            # The time of the failure: a provider may have taken long to fail.
+            due_at = database.in_transaction(
+                outbox.note_failure, event_id=row_id, error=described, now=clock()
+            )
             if due_at is not None:
                 self.nudge_when_due(queue, nudges.OUTBOX, row_id, due_at)
+
+    def _do(self, row_id: UUID) -> None:
+        """Do an event's work, having asked its provider first where it has one."""
+        database, clock = self._services.database, self._services.clock
+        with database.reading() as session:
+            event = outbox.due_event(session, event_id=row_id, now=clock())
+        if event is None:
+            return
+        handler = HANDLERS[event.topic]
+        if isinstance(handler, Phased):
+            handler = handler.asked(self._services, event.payload)
+        database.in_transaction(
+            outbox.run_event, event_id=row_id, handlers={event.topic: handler}, now=clock()
+        )
 
 
 def connect_nudges(relay: Relay) -> None:

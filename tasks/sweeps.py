@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from huey import crontab
 
+from marketplace.catalog import review
 from marketplace.idempotency import operations as idempotency
 from marketplace.kernel import queues
 from marketplace.ledger import queries as ledger
@@ -56,6 +57,10 @@ def _purge_idempotency_keys(services: Services, _relay: Relay, now: datetime) ->
     return services.database.in_transaction(idempotency.purge, now=now)
 
 
+def _hold_overdue_listings(services: Services, _relay: Relay, now: datetime) -> Any:
+    return services.database.in_transaction(review.hold_overdue, now=now)
+
+
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
     PeriodicTask(
         "expire-checkouts",
@@ -71,6 +76,14 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         "Hands on work that a lost message left behind",
         queues.NOTIFICATIONS,
         _relay_outbox,
+    ),
+    PeriodicTask(
+        "hold-overdue-listings",
+        "Has staff look at listings whose screening has not come for half an hour",
+        # Not the queue of the screening: that one may be what is stuck.
+        queues.NOTIFICATIONS,
+        _hold_overdue_listings,
+        minutes="*/5",
     ),
     PeriodicTask(
         "check-invariants",

@@ -211,6 +211,16 @@ class ProductDetail(Schema):
     related_items = fields.List(fields.Nested(ProductCard), required=True)
     status = Choice(*_STATUSES)
     status_reason = fields.String(allow_none=True)
+    review_state = Choice(
+        "screening",
+        "held",
+        allow_none=True,
+        metadata={"description": "In review: being screened, or held for staff."},
+    )
+    review_reasons = fields.List(
+        fields.String(),
+        metadata={"description": "What the screening found, in sentences that say what to change."},
+    )
     quantity = Whole(low=0)
     reserved = Whole(low=0)
     revision = Whole(low=1)

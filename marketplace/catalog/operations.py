@@ -1,7 +1,6 @@
-"""Listings are made, changed and screened."""
+"""Listings are made and changed by their vendors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -9,13 +8,11 @@ from uuid import UUID
 from sqlalchemy import ARRAY, Uuid, any_, bindparam, delete, select
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import screening, states, tags
+from marketplace.catalog import review, states
+from marketplace.catalog.changes import Shown, check_revision, drop_stale, pictures_of
 from marketplace.catalog.models import Category, Image, Product, ProductImage
 from marketplace.identity.queries import Caller
-from marketplace.infra import outbox
-from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
-from marketplace.kernel import queues
 from marketplace.kernel.errors import (
     ConflictError,
     ForbiddenError,
@@ -26,8 +23,6 @@ from marketplace.kernel.errors import (
 from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.queries import Store
 
-SCREENING_TOPIC = "product.screen"
-
 _NOT_SCREENED = frozenset({"quantity"})
 
 _IMAGES = Statement(
@@ -35,15 +30,6 @@ _IMAGES = Statement(
         Image.id == any_(bindparam("image_ids", type_=ARRAY(Uuid)))
     )
 )
-_PICTURES_OF = Statement(
-    select(ProductImage.image_id)
-    .where(ProductImage.product_id == bindparam("product_id"))
-    .order_by(ProductImage.position)
-)
-
-
-class StaleRevisionError(ConflictError):
-    """Somebody changed the listing since the client read it."""
 
 
 class ReservedStockError(ConflictError):
@@ -52,14 +38,6 @@ class ReservedStockError(ConflictError):
 
 class RemovedListingError(ConflictError):
     """Staff took the listing down."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What of a listing the public content depends on, as it was before a change."""
-
-    status: str
-    category_id: UUID
 
 
 def create_product(
@@ -135,9 +113,9 @@ def update_product(
     """
     product, store = _lock_own(session, caller=caller, product_id=product_id)
     _check_changeable(product, store, revision=revision)
-    before = _Shown(product.status, product.category_id)
+    before = Shown.of(product)
     changed = _apply(session, product, changes)
-    if image_ids is not None and list(image_ids) != _pictures_of(session, product.id):
+    if image_ids is not None and list(image_ids) != pictures_of(session, product.id):
         keys = _keys_of(session, image_ids, owners={caller.id, store.user_id}, kept_by=product.id)
         _write_images(session, product.id, image_ids)
         product.cover_key = keys[0] if keys else None
@@ -149,44 +127,7 @@ def update_product(
     if changed or product.status != before.status:
         product.revision += 1
         product.updated_at = now
-        _drop_stale(session, before, product)
-
-
-def screen_product(session: Session, *, product_id: UUID, now: datetime) -> str | None:
-    """This function will publish or reject a listing that waits for review.
-
-    It is safe to come twice or late: a listing in any other state, or gone, is left as it is.
-
-    :param product_id: which
-    :param now: the time of the task
-    :return: the state that it led to, or none if there was nothing to do
-    """
-    product = session.scalar(select(Product).where(Product.id == product_id).with_for_update(key_share=True))
-    if product is None or not states.PRODUCT.allows(product.status, "approve"):
-        return None
-    reasons = screening.reasons_to_reject(
-        screening.Content(
-            title=product.title,
-            description=product.description,
-            price_minor=product.price_minor,
-            condition=product.condition,
-            tags=product.tags,
-            image_count=len(_pictures_of(session, product.id)),
-        )
-    )
-    before = _Shown(product.status, product.category_id)
-    if reasons:
-        product.status = states.PRODUCT.target(product.status, "reject")
-        product.status_reason = " ".join(reasons)
-    else:
-        product.status = states.PRODUCT.target(product.status, "approve")
-        product.status_reason = None
-        product.screened_at = now
-        # A listing that was changed keeps its place: editing is no way to the top of what is new.
-        product.published_at = product.published_at or now
-    product.updated_at = now
-    _drop_stale(session, before, product)
-    return product.status
+        drop_stale(session, before, product)
 
 
 def _store_to_list_in(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
@@ -232,11 +173,7 @@ def _check_changeable(product: Product, store: Store, *, revision: int | None) -
     _check_active(store)
     if product.status == "removed":
         raise RemovedListingError("The listing was taken down by staff and can't be changed.")
-    if revision is not None and revision != product.revision:
-        raise StaleRevisionError(
-            f"The listing is at revision {product.revision} by now, not {revision}: read it again.",
-            invalid_params=[InvalidParam("revision", f"The current one is {product.revision}.")],
-        )
+    check_revision(product, revision)
 
 
 def _apply(session: Session, product: Product, changes: dict[str, Any]) -> set[str]:
@@ -263,36 +200,12 @@ def _move(session: Session, product: Product, *, wanted: str | None, material: b
     if trigger is not None:
         product.status = states.PRODUCT.target(product.status, trigger)
     if product.status == "in_review" and (trigger is not None or material):
-        product.status_reason = None
-        _enqueue_screening(session, product, now=now)
-
-
-def _enqueue_screening(session: Session, product: Product, *, now: datetime) -> None:
-    outbox.enqueue(
-        session,
-        queue=queues.AI_MODERATION,
-        topic=SCREENING_TOPIC,
-        payload={"productId": str(product.id)},
-        due_at=now,
-    )
-
-
-def _drop_stale(session: Session, before: _Shown, product: Product) -> None:
-    """Drop the cached content that a change made stale, once it is committed."""
-    was_shown, is_shown = before.status == "published", product.status == "published"
-    if was_shown or is_shown:
-        drop_cached(session, tags.PRODUCTS)
-    if was_shown != is_shown or (is_shown and before.category_id != product.category_id):
-        drop_cached(session, tags.CATEGORIES)
+        review.submit(session, product, now=now)
 
 
 def _check_category(session: Session, category_id: UUID) -> None:
     if session.get(Category, category_id) is None:
         raise ValidationError.of("categoryId", "There is no such category.")
-
-
-def _pictures_of(session: Session, product_id: UUID) -> list[UUID]:
-    return [row[0] for row in _PICTURES_OF.tuples(session, product_id=product_id)]
 
 
 def _keys_of(
@@ -306,7 +219,7 @@ def _keys_of(
     if not image_ids:
         return []
     found = {row["id"]: row for row in _IMAGES.all(session, image_ids=list(image_ids))}
-    kept = set(_pictures_of(session, kept_by)) if kept_by else set()
+    kept = set(pictures_of(session, kept_by)) if kept_by else set()
     faults = [
         InvalidParam(f"imageIds[{index}]", "There is no such picture of yours.")
         for index, image_id in enumerate(image_ids)

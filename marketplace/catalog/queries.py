@@ -27,9 +27,9 @@ _DETAIL = Prepared(
     text(
         f"""
         SELECT p.id, p.title, p.description, p.price_minor, {SALE_SQL} AS sale, p.condition, p.quantity,
-            p.reserved, p.available,
-            p.tags, p.cover_key, p.status, p.status_reason, p.rating_sum, p.rating_count, p.revision,
-            p.published_at, p.created_at, p.updated_at, p.campus_id, p.category_id, p.vendor_id,
+            p.reserved, p.available, p.tags, p.cover_key, p.status, p.status_reason, p.review_reasons, p.held,
+            p.rating_sum, p.rating_count, p.revision, p.published_at, p.created_at, p.updated_at, p.campus_id,
+            p.category_id, p.vendor_id,
             k.name AS campus_name, k.slug AS campus_slug, c.name AS category_name, c.slug AS category_slug,
             v.user_id, v.display_name, v.slug AS vendor_slug, v.verified, v.status AS vendor_status,
             v.on_vacation, v.vacation_until, v.vacation_note, v.completed_orders,
@@ -189,10 +189,24 @@ def _public_view(
     }
 
 
+def review_state(status: str, *, held: bool) -> str | None:
+    """This function will tell how far the review of a listing is.
+
+    :param status: of the listing
+    :param held: whether the screening is over, and staff are waited for
+    :return: ``screening`` or ``held``, or none of a listing that is not in review
+    """
+    if status != "in_review":
+        return None
+    return "held" if held else "screening"
+
+
 def _private_fields(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "status": row["status"],
         "statusReason": row["status_reason"],
+        "reviewState": review_state(row["status"], held=row["held"]),
+        "reviewReasons": row["review_reasons"],
         "quantity": row["quantity"],
         "reserved": row["reserved"],
         "revision": row["revision"],

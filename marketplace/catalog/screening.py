@@ -1,6 +1,12 @@
-"""The screening of a listing by its fields alone: what must hold before the public sees it."""
+"""The rules that a listing is screened by. Nothing is read here: what they are held against is passed in."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
+
+from marketplace.catalog.banned import CATEGORIES, BannedWords
+from marketplace.kernel.contacts import Contact, contacts_in
 
 TITLE_LENGTHS = range(3, 141)
 MAX_DESCRIPTION_LENGTH = 5_000
@@ -15,6 +21,15 @@ CONDITIONS = ("new", "like_new", "good", "fair")
 _LEAST_LETTERS = 2  # "TV" says what is sold; "12345" or "!!!" does not
 _LONGEST_RUN = 6
 
+# A price is doubtful beyond this multiple of what is usual in the category, or below its reciprocal, if there
+# are listings enough to tell; and where the category's prices lie far apart by nature, beyond four times their
+# own spread (the median of the distances from the median, on a scale of ratios).
+PRICE_FACTOR = 20
+FEWEST_PRICES = 20
+MOST_PRICES = 1_000
+_SPREADS = 4
+_SPREAD_TO_DEVIATION = 1.4826  # what a median of distances is multiplied by to be a standard deviation
+
 
 @dataclass(frozen=True, slots=True)
 class Content:
@@ -28,12 +43,32 @@ class Content:
     image_count: int
 
 
-def reasons_to_reject(content: Content) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a listing is held against: terms that are banned, and what else in its category costs (kobo)."""
+
+    banned: BannedWords
+    prices: Sequence[int]
+
+
+def findings(content: Content, measure: Measure) -> list[str]:
     """This function will name what speaks against showing a listing, in sentences for its vendor.
 
+    Each says what to change; none repeats contact details.
+
     :param content: as it is stored; listings that came in otherwise than by the API are held to the same
+    :param measure: what it is held against
     :return: none if the listing is fit to be published
     """
+    return [
+        *_faults_of_form(content),
+        *_banned_in(content, measure.banned),
+        *_contacts_in(content),
+        *_price_out_of_line(content.price_minor, measure.prices),
+    ]
+
+
+def _faults_of_form(content: Content) -> list[str]:
     reasons = []
     if len(content.title) not in TITLE_LENGTHS:
         reasons.append(f"The title must have {TITLE_LENGTHS[0]} to {TITLE_LENGTHS[-1]} characters.")
@@ -59,3 +94,55 @@ def _has_run(text: str) -> bool:
     return any(
         character.isalpha() and character * _LONGEST_RUN in folded for character in dict.fromkeys(folded)
     )
+
+
+def _banned_in(content: Content, banned: BannedWords) -> list[str]:
+    found = {
+        term.term: term
+        for text in (content.title, content.description, " | ".join(content.tags))
+        for term in banned.found_in(text)
+    }
+    return [
+        f"\u201c{term.term}\u201d stands for {CATEGORIES[term.category]}, which may not be offered here. If that is"
+        " not what you offer, say it in other words."
+        for term in found.values()
+    ]
+
+
+def _contacts_in(content: Content) -> list[str]:
+    # Tags are read as one text: a number may be cut up over them.
+    places = {
+        "title": content.title,
+        "description": content.description,
+        "tags": " ".join(content.tags),
+    }
+    sentences = []
+    for place, text in places.items():
+        kinds = contacts_in(text)
+        names = [kind.value for kind in Contact if kind in kinds]
+        if names:
+            verb = "hold" if place == "tags" else "holds"
+            sentences.append(
+                f"The {place} {verb} {_in_a_row(names)}. Take that out: buyers write to you in the marketplace."
+            )
+    return sentences
+
+
+def _in_a_row(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _price_out_of_line(price_minor: int, others: Sequence[int]) -> list[str]:
+    """Hold a price against others on a scale of ratios, so that twice and half are equally far."""
+    if len(others) < FEWEST_PRICES:
+        return []
+    logarithms = [math.log(other) for other in others]
+    usual = median(logarithms)
+    spread = median(abs(one - usual) for one in logarithms) * _SPREAD_TO_DEVIATION
+    distance = math.log(price_minor) - usual
+    if abs(distance) <= max(math.log(PRICE_FACTOR), _SPREADS * spread):
+        return []
+    side, slip = ("above", "a zero too many") if distance > 0 else ("below", "a zero too few")
+    return [
+        f"The price is far {side} what is usual in this category. Check the category, and the price for {slip}."
+    ]

@@ -16,16 +16,20 @@ PRODUCT = StateMachine(
     transitions=(
         Transition("submit", ("draft", "rejected", "paused"), "in_review", (OWNER,)),
         Transition("revise", ("published",), "in_review", (OWNER,)),
-        Transition("approve", ("in_review",), "published", (STAFF,)),
+        # The screening found nothing; what it has doubts about stays in review, and waits for staff.
+        Transition("clear", ("in_review",), "published"),
+        Transition("approve", ("in_review", "rejected"), "published", (STAFF,)),
         Transition("reject", ("in_review",), "rejected", (STAFF,)),
         Transition("pause", ("published",), "paused", (OWNER,)),
         Transition("resume", ("paused",), "published", (OWNER,)),
         Transition("take_down", ("in_review", "published", "rejected", "paused"), "removed", (STAFF,)),
+        # The vendor can't bring back what staff took down.
+        Transition("restore", ("removed",), "published", (STAFF,)),
         Transition(
             "delete",
             ("draft", "in_review", "published", "rejected", "paused", "removed"),
             "deleted",
-            (OWNER,),
+            (OWNER, STAFF),
         ),
     ),
 )

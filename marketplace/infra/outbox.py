@@ -1,6 +1,7 @@
 """The outbox: work handed on in the transaction of its cause, run at least once, its effect exactly once."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -64,6 +65,14 @@ def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any]
     return event_id
 
 
+_DUE_EVENT = Statement(
+    text(
+        """
+        SELECT id, topic, payload FROM outbox_events
+        WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
+        """
+    )
+)
 _TAKE = Statement(
     text(
         """
@@ -103,6 +112,24 @@ _DUE = Statement(
 def due_events(session: Session, *, queue: str, now: datetime, most: int) -> list[UUID]:
     """This function will list a queue's events that are due, the longest waiting first."""
     return [row["id"] for row in _DUE.all(session, queue=queue, now=now, most=most)]
+
+
+@dataclass(frozen=True, slots=True)
+class DueEvent:
+    """An event that is due, as it was found; nobody holds it."""
+
+    id: UUID
+    topic: str
+    payload: dict[str, Any]
+
+
+def due_event(session: Session, *, event_id: UUID, now: datetime) -> DueEvent | None:
+    """This function will look at an event without taking it.
+
+    :return: the event, or none if it is done, given up or not due
+    """
+    row = _DUE_EVENT.first(session, event_id=event_id, now=now)
+    return DueEvent(**row) if row else None
 
 
 def run_event(session: Session, *, event_id: UUID, handlers: Mapping[str, Handler], now: datetime) -> bool:

@@ -162,6 +162,12 @@ class Settings:
         "", "Where the identity provider publishes its keys (RS256, ES256).", parse=_address
     )
     identity_shared_secret: str = _setting("", "The secret of HS256 tokens, at least 32 bytes.", secret=True)
+    ai_url: str = _setting(
+        "", "An OpenAI-compatible API that screens listings; empty means the rules alone.", parse=_address
+    )
+    ai_key: str = _setting("", "The key of that API.", secret=True)
+    ai_moderation_model: str = _setting("omni-moderation-latest", "The model that moderation asks for.")
+    ai_timeout_seconds: int = _setting(10, "How long a call to that API may take.", parse=_whole(1, 30))
     functions_key: str = _setting("", "The bearer key of /functions/v1/….", secret=True)
     delivery_pin_key: str = _setting(
         "", "The key that delivery PINs are derived with, at least 32 characters.", secret=True, required=True

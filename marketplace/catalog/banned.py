@@ -1,0 +1,158 @@
+"""Finding words that name what may not be sold, however they are written, and nothing that only looks like them.
+
+Words are compared whole, folded: case, accents and look-alikes are gone, digits that stand for letters are read
+as letters, plural endings and drawn-out letters are taken back, and letters that were spaced out are put
+together. A phrase in which a term is harmless (a glue gun) is an exception of that term.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from marketplace.kernel.folding import fold
+
+CATEGORIES = {
+    "weapon": "weapons",
+    "drug": "drugs",
+    "medicine": "medicines that take a prescription",
+    "exam_malpractice": "help to cheat in examinations",
+    "forgery": "forged, stolen or fraudulent goods",
+    "adult": "adult content",
+    "alcohol_tobacco": "alcohol or tobacco",
+    "wildlife": "protected animals",
+    "other": "goods that are not allowed",
+}
+MAX_TERM_LENGTH = 60
+MAX_EXCEPTIONS = 30
+
+_APOSTROPHES = re.compile(r"['\u2019\u02bc`]")
+_TOKEN = re.compile(r"[a-z0-9@$!|]+")
+_LEET = str.maketrans("0345789@$!|1", "oeastbgasiii")
+_LEET_L = str.maketrans("0345789@$!|1", "oeastbgasill")
+_DRAWN_OUT = re.compile(r"(.)\1{2,}")
+_LEAST_SPACED = 3
+# Two pieces of a word are put together where the whole is long enough not to come about by chance.
+_LEAST_JOINED = 6
+# In letters that were spaced out, a term this long is looked for anywhere, since no blank tells the words apart.
+_LEAST_INSIDE = 4
+_MAX_RUN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Words that name what may not be sold, folded, and phrases in which they are harmless."""
+
+    term: str
+    category: str
+    exceptions: tuple[str, ...] = ()
+
+
+def words_of(phrase: str) -> tuple[str, ...]:
+    """This function will give the folded words of a term or an exception."""
+    return tuple(re.findall(r"[a-z0-9]+", _APOSTROPHES.sub("", fold(phrase))))
+
+
+class BannedWords:
+    """Terms, made ready to be found in texts."""
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        """This function will index the terms.
+
+        :param terms: any number; one without words is passed over
+        """
+        self._by_first: dict[str, list[tuple[tuple[str, ...], Term]]] = defaultdict(list)
+        self._joined: dict[str, Term] = {}
+        self._exceptions: dict[str, list[tuple[str, ...]]] = {}
+        for term in terms:
+            words = words_of(term.term)
+            if words:
+                self._by_first[words[0]].append((words, term))
+                self._joined["".join(words)] = term
+                self._exceptions[term.term] = [words_of(phrase) for phrase in term.exceptions]
+
+    def found_in(self, text: str) -> list[Term]:
+        """This function will give the terms that a text holds, each once, in their order.
+
+        :param text: as its writer wrote it
+        """
+        tokens = _TOKEN.findall(_APOSTROPHES.sub("", fold(text)))
+        forms = [_forms(token) for token in tokens]
+        found: dict[str, Term] = {}
+        for start in range(len(forms)):
+            for first in forms[start]:
+                for words, term in self._by_first.get(first, ()):
+                    if _stands_at(forms, start, words) and not self._harmless(forms, start, words, term):
+                        found.setdefault(term.term, term)
+            for term in self._written_together(tokens, forms, start):
+                found.setdefault(term.term, term)
+        for run in _spaced_out(tokens):
+            for whole, term in self._joined.items():
+                if whole == run or (len(whole) >= _LEAST_INSIDE and whole in run):
+                    found.setdefault(term.term, term)
+        return list(found.values())
+
+    def _harmless(
+        self, forms: Sequence[frozenset[str]], start: int, words: tuple[str, ...], term: Term
+    ) -> bool:
+        """Tell whether the words stand within one of the term's exceptions."""
+        for phrase in self._exceptions[term.term]:
+            for before in range(len(phrase) - len(words) + 1):
+                at = start - before
+                if (
+                    at >= 0
+                    and phrase[before : before + len(words)] == words
+                    and _stands_at(forms, at, phrase)
+                ):
+                    return True
+        return False
+
+    def _written_together(
+        self, tokens: Sequence[str], forms: Sequence[frozenset[str]], start: int
+    ) -> Iterable[Term]:
+        """Find a phrase written as one word, and a word written as two."""
+        for form in forms[start]:
+            term = self._joined.get(form)
+            if term is not None and " " in term.term:
+                yield term
+        if start + 1 < len(tokens) and min(len(tokens[start]), len(tokens[start + 1])) > 1:
+            for form in _forms(tokens[start] + tokens[start + 1]):
+                term = self._joined.get(form)
+                if term is not None and " " not in term.term and len(form) >= _LEAST_JOINED:
+                    yield term
+
+
+def _forms(token: str) -> frozenset[str]:
+    """Give the words that a token may stand for."""
+    bare = token.strip("!|")
+    forms = {re.sub(r"[^a-z0-9]", "", bare)}
+    # A number alone is a number: sizes and models are no words.
+    if any(character.isalpha() for character in bare) and not bare.isalpha():
+        forms |= {bare.translate(_LEET), bare.translate(_LEET_L)}
+    for form in tuple(forms):
+        if _DRAWN_OUT.search(form):
+            forms |= {_DRAWN_OUT.sub(r"\1", form), _DRAWN_OUT.sub(r"\1\1", form)}
+    for form in tuple(forms):
+        forms |= {form.removesuffix("s"), form.removesuffix("es")} if len(form) > 3 else set()
+    return frozenset(forms - {""})
+
+
+def _stands_at(forms: Sequence[frozenset[str]], start: int, words: Sequence[str]) -> bool:
+    if start + len(words) > len(forms):
+        return False
+    return all(word in forms[start + offset] for offset, word in enumerate(words))
+
+
+def _spaced_out(tokens: Sequence[str]) -> Iterable[str]:
+    """Give what single characters that follow each other spell, three of them at least."""
+    run: list[str] = []
+    for token in (*tokens, ""):
+        if len(token) == 1 and len(run) < _MAX_RUN:
+            run.append(token)
+            continue
+        if len(run) >= _LEAST_SPACED:
+            spelled = "".join(run)
+            yield spelled
+            if not spelled.isalpha() and any(character.isalpha() for character in spelled):
+                yield spelled.translate(_LEET)
+        run = []

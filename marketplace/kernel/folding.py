@@ -1,0 +1,38 @@
+"""Folding of texts: what people read as the same letters and digits becomes the same characters."""
+
+import unicodedata
+
+# Letters of other scripts that look like Latin ones, as far as they stay themselves under NFKD.
+_LOOKALIKES = str.maketrans(
+    {
+        **dict(zip("аеорсхуіѕјԁԛԝһкмнтв", "aeopcxyisjdqwhkmhtb", strict=True)),
+        **dict(zip("αεικνορτυχω", "aeikvoptuxw", strict=True)),
+        **dict(zip("ɡɩıøłđð", "giioldd", strict=True)),
+        "æ": "ae",
+        "œ": "oe",
+    }
+)
+# What is between characters without being seen, beside the category of format characters.
+_UNSEEN = frozenset({"Mn", "Me", "Cf"})
+
+
+def fold(text: str) -> str:
+    """This function will write a text in lower case, without accents, in Latin letters and ASCII digits.
+
+    Characters of other scripts that look like a letter become that letter; full-width, circled and other
+    scripts' digits become digits; what can't be seen is left out. Spaces and line breaks stay where they are.
+
+    :param text: as somebody wrote it
+    :return: for comparing, not for showing: it may be longer or shorter
+    """
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    kept = []
+    for character in decomposed:
+        if character.isascii():
+            kept.append(character)
+        elif unicodedata.category(character) not in _UNSEEN:
+            digit = unicodedata.digit(character, None)
+            kept.append(character if digit is None else str(digit))
+    return "".join(kept).translate(_LOOKALIKES)

@@ -1,0 +1,48 @@
+"""Work of the outbox that asks a provider: read, ask, settle, with no transaction open while it waits.
+
+The event's row is taken only to settle, in the transaction that marks it done. Until then nothing is held, so a
+worker that is killed while it waits leaves an event that is due, and two workers at the same event ask twice
+and settle once. So ``ask`` must be fit to come more than once, and ``settle`` must look again at what was read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy.orm import Session
+
+from marketplace.infra.outbox import Handler
+from marketplace.services import Services
+
+_Found = TypeVar("_Found")
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True)
+class Phased(Generic[_Found, _Answer]):
+    """A handler in phases.
+
+    :param read: takes a reading session and the payload, and gives what the provider is to be asked about
+    :param ask: calls the provider; what it raises has the event tried again
+    :param settle: does the work, given what was read and what was answered, in a transaction
+    """
+
+    read: Callable[[Session, dict[str, Any]], _Found]
+    ask: Callable[[Services, _Found], _Answer]
+    settle: Callable[[Session, _Found, _Answer, datetime], None]
+
+    def asked(self, services: Services, payload: dict[str, Any]) -> Handler:
+        """This function will go through the first two phases, and give the third as a handler.
+
+        :param services: where the database and the providers are
+        :param payload: the event's
+        """
+        with services.database.reading() as session:
+            found = self.read(session, payload)
+        answer = self.ask(services, found)
+
+        def settle(session: Session, _payload: dict[str, Any], now: datetime) -> None:
+            self.settle(session, found, answer, now)
+
+        return settle

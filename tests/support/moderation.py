@@ -1,0 +1,23 @@
+"""What tests of the moderation look up."""
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from marketplace.infra.db import Database, Statement
+
+_NOTIFICATIONS = Statement(text("SELECT * FROM notifications WHERE user_id = :user_id ORDER BY id"))
+_AUDIT = Statement(text("SELECT * FROM audit_logs WHERE target_id = :target_id ORDER BY id"))
+
+
+def notifications_of(database: Database, user_id: UUID) -> list[dict[str, Any]]:
+    """Give what somebody was told, in order."""
+    with database.reading() as session:
+        return _NOTIFICATIONS.all(session, user_id=user_id)
+
+
+def audit_of(database: Database, target_id: UUID | str) -> list[dict[str, Any]]:
+    """Give what was recorded of a thing, in order."""
+    with database.reading() as session:
+        return _AUDIT.all(session, target_id=str(target_id))
