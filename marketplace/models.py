@@ -4,6 +4,7 @@ from marketplace.audit import models as audit
 from marketplace.cart import models as cart
 from marketplace.catalog import models as catalog
 from marketplace.catalog import promotion_models as promotions
+from marketplace.catalog import search_models as search
 from marketplace.catalog import statistics_models as catalog_statistics
 from marketplace.idempotency import models as idempotency
 from marketplace.identity import models as identity
@@ -32,6 +33,7 @@ __all__ = [
     "payments",
     "platform",
     "promotions",
+    "search",
     "vendors",
     "webhooks",
 ]

@@ -1,9 +1,11 @@
 """Tables of vendors."""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, text
+from sqlalchemy import CheckConstraint, FetchedValue, ForeignKey, Index, text
+from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
@@ -13,7 +15,15 @@ class VendorProfile(Base):
     """A store. Its rating and completed orders are written by the areas that know them."""
 
     __tablename__ = "vendor_profiles"
-    __table_args__ = (CheckConstraint("status IN ('active', 'suspended', 'closed')", name="status"),)
+    __table_args__ = (
+        CheckConstraint("status IN ('active', 'suspended', 'closed')", name="status"),
+        Index(
+            "ix_vendor_profiles_search",
+            "search",
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+        ),
+    )
 
     id: Mapped[Id]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), unique=True)
@@ -36,3 +46,5 @@ class VendorProfile(Base):
     revision: Mapped[int] = mapped_column(server_default=text("1"))
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]
+    # Of the name; the database's own trigger writes it, whatever is given.
+    search: Mapped[Any] = mapped_column(TSVECTOR, server_default=FetchedValue(), deferred=True)
