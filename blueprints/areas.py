@@ -1,6 +1,7 @@
 """All areas, in the order of the specification."""
 
 from blueprints.cart.routes import area as cart
+from blueprints.catalog.flash_sales import area as flash_sales
 from blueprints.catalog.routes import area as catalog
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
@@ -10,7 +11,7 @@ from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.users.routes import area as users
 
-AREAS: tuple[Area, ...] = (catalog, cart, orders, payments, transactions, users, health)
+AREAS: tuple[Area, ...] = (catalog, flash_sales, cart, orders, payments, transactions, users, health)
 
 
 def contracts() -> list[Contract]:

@@ -2,7 +2,7 @@
 
 from marshmallow import fields, validate
 
-from blueprints.http.fields import Choice, Minor, Schema, Uuid, Whole
+from blueprints.http.fields import Choice, Minor, Moment, Schema, Uuid, Whole
 from marketplace.cart.operations import MAX_LINES, MAX_QUANTITY
 from marketplace.cart.queries import PROBLEMS
 
@@ -44,7 +44,11 @@ class CartLineView(Schema):
     title = fields.String(required=True)
     image_url = fields.String(required=True, allow_none=True)
     condition = fields.String(required=True)
-    unit_price_minor = Minor(required=True)
+    unit_price_minor = Minor(
+        required=True, metadata={"description": "A flash sale's while one runs that has pieces for the line."}
+    )
+    regular_price_minor = Minor(required=True)
+    on_sale_until = Moment(required=True, allow_none=True)
     previous_price_minor = Minor(required=True, allow_none=True)
     quantity = Whole(low=1, required=True)
     line_total_minor = Minor(required=True)

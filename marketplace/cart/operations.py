@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.catalog.sale_terms import COLUMNS_SQL, unit_price_of
 from marketplace.identity import operations as identity_operations
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
@@ -21,7 +22,7 @@ MAX_QUANTITY = 1_000
 _WANTED = Statement(
     text(
         f"""
-        SELECT p.id, p.campus_id, p.price_minor, v.user_id,
+        SELECT p.id, p.campus_id, p.price_minor, v.user_id, {COLUMNS_SQL},
             p.status = 'published' AND {OPEN_SQL} AS offered
         FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
         WHERE p.id = ANY(:ids)
@@ -81,7 +82,7 @@ def synchronise(session: Session, *, caller: Caller, lines: Sequence[CartLine], 
             user_id=caller.id,
             ids=ids,
             quantities=[line.quantity for line in lines],
-            prices=[found[product_id]["price_minor"] for product_id in ids],
+            prices=[unit_price_of(found[line.product_id], quantity=line.quantity, now=now) for line in lines],
             now=now,
         )
 

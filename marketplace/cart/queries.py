@@ -1,4 +1,4 @@
-"""The cart as it is now: prices and stock are the products' own, not those of when they were put in."""
+"""The cart as it is now: prices (a flash sale's too) and stock are not those of when things were put in."""
 
 from datetime import datetime
 from typing import Any
@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.catalog.sale_terms import COLUMNS_SQL, unit_price_of
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
@@ -22,8 +23,8 @@ _LINES = Statement(
     text(
         f"""
         SELECT c.product_id, c.quantity, c.price_minor_seen, p.title, p.price_minor, p.condition, p.cover_key,
-            p.campus_id, p.available, v.id AS vendor_id, v.display_name, v.slug, v.verified, v.rating_sum,
-            v.rating_count,
+            p.campus_id, p.available, {COLUMNS_SQL}, v.id AS vendor_id, v.display_name, v.slug, v.verified,
+            v.rating_sum, v.rating_count,
             p.status = 'published' AND {OPEN_SQL} AS offered
         FROM cart_items c
             JOIN products p ON p.id = c.product_id
@@ -48,7 +49,7 @@ def cart_of(session: Session, *, user_id: UUID, now: datetime, media_base_url: s
         the lines that can be ordered as they stand, and whether that is all of them (``valid``)
     """
     rows = _LINES.all(session, user_id=user_id, now=now)
-    items = [_line(row, media_base_url) for row in rows]
+    items = [_line(row, media_base_url, now) for row in rows]
     vendors: dict[UUID, dict[str, Any]] = {}
     for item in items:
         vendor = vendors.setdefault(
@@ -72,17 +73,20 @@ def lines_for_order(session: Session, *, user_id: UUID) -> list[tuple[UUID, int]
     return [(product_id, quantity) for product_id, quantity in _FOR_ORDER.tuples(session, user_id=user_id)]
 
 
-def _line(row: dict[str, Any], media_base_url: str) -> dict[str, Any]:
-    problem = _problem(row)
+def _line(row: dict[str, Any], media_base_url: str, now: datetime) -> dict[str, Any]:
+    price_minor = unit_price_of(row, quantity=row["quantity"], now=now)
+    problem = _problem(row, price_minor)
     return {
         "productId": row["product_id"],
         "title": row["title"],
         "imageUrl": f"{media_base_url}/{row['cover_key']}" if row["cover_key"] else None,
         "condition": row["condition"],
-        "unitPriceMinor": row["price_minor"],
+        "unitPriceMinor": price_minor,
+        "regularPriceMinor": row["price_minor"],
+        "onSaleUntil": row["sale_ends_at"] if price_minor < row["price_minor"] else None,
         "previousPriceMinor": row["price_minor_seen"] if problem == PRICE_CHANGED else None,
         "quantity": row["quantity"],
-        "lineTotalMinor": row["price_minor"] * row["quantity"],
+        "lineTotalMinor": price_minor * row["quantity"],
         "available": row["available"] if row["offered"] else 0,
         "inStock": row["offered"] and row["available"] > 0,
         "orderable": problem in (None, PRICE_CHANGED),
@@ -97,7 +101,7 @@ def _line(row: dict[str, Any], media_base_url: str) -> dict[str, Any]:
     }
 
 
-def _problem(row: dict[str, Any]) -> str | None:
+def _problem(row: dict[str, Any], price_minor: int) -> str | None:
     """Name what stands most in the way of a line; a changed price is only worth knowing."""
     if not row["offered"]:
         return NOT_AVAILABLE
@@ -105,4 +109,4 @@ def _problem(row: dict[str, Any]) -> str | None:
         return OUT_OF_STOCK
     if row["available"] < row["quantity"]:
         return INSUFFICIENT_STOCK
-    return PRICE_CHANGED if row["price_minor"] != row["price_minor_seen"] else None
+    return PRICE_CHANGED if price_minor != row["price_minor_seen"] else None

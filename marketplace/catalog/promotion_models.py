@@ -40,6 +40,7 @@ class FlashSale(Base):
         CheckConstraint("sale_price_minor BETWEEN 1 AND 10000000000", name="price"),
         CheckConstraint("percent_off BETWEEN 1 AND 90", name="percent_off"),
         CheckConstraint("ends_at > starts_at", name="window"),
+        CheckConstraint("ends_at - starts_at <= interval '30 days'", name="length"),
         CheckConstraint("quantity BETWEEN 1 AND 100000", name="quantity"),
         CheckConstraint("sold >= 0 AND sold <= coalesce(quantity, sold)", name="sold"),
         _no_two_at_once("flash_sales"),

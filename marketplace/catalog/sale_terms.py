@@ -3,8 +3,11 @@
 Whether a sale counts is told by its window and the time of the request, never by a task having run.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import and_, bindparam, case, func, literal_column, or_
 
@@ -40,7 +43,62 @@ SALE = case(
     )
 )
 
+# What ``SaleTerms`` are read off, of statements that name the table ``p``.
+COLUMNS_SQL = "p.sale_id, p.sale_price_minor, p.sale_starts_at, p.sale_ends_at, p.sale_left"
+
 _LEAST_PERCENT, _MOST_PERCENT = 1, 99
+
+
+@dataclass(frozen=True, slots=True)
+class SaleTerms:
+    """The sale that a product carries: the one that runs or comes next, or one that is over by now."""
+
+    sale_id: UUID
+    price_minor: int
+    starts_at: datetime
+    ends_at: datetime
+    left: int | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "SaleTerms | None":
+        """This function will read the terms off a row that holds the columns ``COLUMNS_SQL``."""
+        if row["sale_id"] is None:
+            return None
+        return cls(
+            row["sale_id"],
+            row["sale_price_minor"],
+            row["sale_starts_at"],
+            row["sale_ends_at"],
+            row["sale_left"],
+        )
+
+    def honours(self, *, quantity: int, regular_minor: int, now: datetime) -> bool:
+        """This function will tell whether a line has the sale's price: it runs, and has pieces for all of it.
+
+        A regular price that was lowered to the sale's or below wins.
+
+        :param quantity: pieces of the line
+        :param regular_minor: the product's own price, in kobo
+        :param now: the time of the request
+        """
+        runs = self.starts_at <= now < self.ends_at
+        enough = self.left is None or self.left >= quantity
+        return runs and enough and self.price_minor < regular_minor
+
+
+def unit_price_of(row: Mapping[str, Any], *, quantity: int, now: datetime) -> int:
+    """This function will tell what a piece costs of so many: the sale's price, or else the regular one.
+
+    :param row: holds ``price_minor`` and the columns ``COLUMNS_SQL``
+    :param quantity: pieces that are bought together
+    :param now: the time of the request
+    :return: kobo
+    """
+    terms = SaleTerms.of(row)
+    regular: int = row["price_minor"]
+    if terms is not None and terms.honours(quantity=quantity, regular_minor=regular, now=now):
+        return terms.price_minor
+    return regular
 
 
 def percent_off(price_minor: int, *, sale_price_minor: int) -> int:

@@ -5,23 +5,25 @@ Whoever takes more than one product takes them in the order of their ids, so tha
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.catalog.sale_terms import COLUMNS_SQL, SaleTerms
 from marketplace.infra.db import Statement
 
 _LOCK = Statement(
     text(
-        """
+        f"""
         SELECT p.id, p.vendor_id, p.campus_id, p.title, p.price_minor, p.cover_key, p.available,
-            p.status = 'published' AS published, c.commission_bps
+            p.status = 'published' AS published, c.commission_bps, {COLUMNS_SQL}
         FROM products p JOIN categories c ON c.id = p.category_id
         WHERE p.id = ANY(:ids)
         ORDER BY p.id
         FOR NO KEY UPDATE OF p
-        """
+        """  # noqa: S608 - our own text
     )
 )
 _MOVE = "UPDATE products p SET {change} FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS m (id, n)"
@@ -57,6 +59,23 @@ class LockedProduct:
     available: int
     published: bool
     commission_bps: int | None
+    sale: SaleTerms | None
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> "LockedProduct":
+        """This function will make a product of a row."""
+        return cls(
+            row["id"],
+            row["vendor_id"],
+            row["campus_id"],
+            row["title"],
+            row["price_minor"],
+            row["cover_key"],
+            row["available"],
+            row["published"],
+            row["commission_bps"],
+            SaleTerms.of(row),
+        )
 
 
 def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, LockedProduct]:
@@ -65,7 +84,7 @@ def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, Lo
     :param product_ids: any order, any number
     :return: those that exist, by id
     """
-    return {row["id"]: LockedProduct(**row) for row in _LOCK.all(session, ids=sorted(product_ids))}
+    return {row["id"]: LockedProduct.of(row) for row in _LOCK.all(session, ids=sorted(product_ids))}
 
 
 def reserve(session: Session, *, quantities: Mapping[UUID, int]) -> bool:

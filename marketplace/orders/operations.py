@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import stock, tags
+from marketplace.catalog import flash_sales, stock, tags
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
@@ -25,7 +25,7 @@ from marketplace.orders.transitions import (
     lock_order,
     lock_order_of_vendor,
     move,
-    quantities_of,
+    pieces_of,
 )
 
 PIN_TRIES = 5
@@ -190,7 +190,7 @@ def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:
     """
     quantities: Counter[UUID] = Counter()
     for order in paid:
-        quantities.update(quantities_of(session, order_id=order.id))
+        quantities.update(pieces_of(session, order_id=order.id).by_product)
     stock.consume(session, quantities=quantities)
 
 
@@ -274,5 +274,7 @@ def _party(session: Session, *, order_id: UUID, caller: Caller) -> str:
 
 
 def _free_stock(session: Session, order: LockedOrder) -> None:
-    if stock.free(session, quantities=quantities_of(session, order_id=order.id)):
+    pieces = pieces_of(session, order_id=order.id)
+    if stock.free(session, quantities=pieces.by_product):
         drop_cached(session, tags.PRODUCTS)
+    flash_sales.give_back(session, pieces=pieces.by_sale)

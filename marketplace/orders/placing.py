@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.cart import operations as cart_operations
 from marketplace.cart import queries as cart_queries
-from marketplace.catalog import stock, tags
+from marketplace.catalog import flash_sales, stock, tags
 from marketplace.catalog.stock import LockedProduct
 from marketplace.identity import operations as identity_operations
 from marketplace.identity import queries as identity_queries
@@ -57,12 +57,13 @@ _INSERT_ITEMS = Statement(
     text(
         """
         INSERT INTO order_items (order_id, position, product_id, title, image_key, unit_price_minor, quantity,
-            line_total_minor, commission_bps)
+            line_total_minor, commission_bps, flash_sale_id)
         SELECT :order_id, i.position - 1, i.product_id, i.title, i.image_key, i.price, i.quantity,
-            i.price * i.quantity, i.bps
+            i.price * i.quantity, i.bps, i.sale_id
         FROM unnest(CAST(:products AS uuid[]), CAST(:titles AS text[]), CAST(:images AS text[]),
-            CAST(:prices AS bigint[]), CAST(:quantities AS bigint[]), CAST(:commissions AS bigint[]))
-            WITH ORDINALITY AS i (product_id, title, image_key, price, quantity, bps, position)
+            CAST(:prices AS bigint[]), CAST(:quantities AS bigint[]), CAST(:commissions AS bigint[]),
+            CAST(:sales AS uuid[]))
+            WITH ORDINALITY AS i (product_id, title, image_key, price, quantity, bps, sale_id, position)
         """
     )
 )
@@ -138,8 +139,9 @@ def place_order(
     wanted = _wishes_of_cart(session, buyer) if wishes is None else wishes
     products = stock.lock_products(session, product_ids=[wish.product_id for wish in wanted])
     vendor_id, campus_id = _check(session, wanted, products, buyer=buyer, now=now)
+    products = flash_sales.with_current_terms(session, products, now=now)
     fees = _fees(session)
-    lines = [_line(products[wish.product_id], wish.quantity, fees) for wish in wanted]
+    lines = [_line(products[wish.product_id], wish.quantity, fees, now=now) for wish in wanted]
     address = _address(session, delivery, buyer=buyer, campus_id=campus_id)
     price = price_of(lines, fees=fees, delivered=delivery.method == "delivery")
     if expected_total_minor is not None and expected_total_minor != price.total_minor:
@@ -149,6 +151,9 @@ def place_order(
         )
     if stock.reserve(session, quantities={wish.product_id: wish.quantity for wish in wanted}):
         drop_cached(session, tags.PRODUCTS)
+    flash_sales.claim(
+        session, pieces={line.flash_sale_id: line.quantity for line in lines if line.flash_sale_id}
+    )
     order_id = _insert(
         session,
         buyer=buyer,
@@ -218,8 +223,12 @@ def _fees(session: Session) -> Fees:
     )
 
 
-def _line(product: LockedProduct, quantity: int, fees: Fees) -> Line:
+def _line(product: LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> Line:
+    """Price a line: at the flash sale's price if one runs that has pieces for all of it."""
     commission = fees.commission_bps if product.commission_bps is None else product.commission_bps
+    sale = product.sale
+    if sale is not None and sale.honours(quantity=quantity, regular_minor=product.price_minor, now=now):
+        return Line(sale.price_minor, quantity, commission, sale.sale_id)
     return Line(product.price_minor, quantity, commission)
 
 
@@ -310,4 +319,5 @@ def _insert_items(
         prices=[line.unit_price_minor for line in lines],
         quantities=[line.quantity for line in lines],
         commissions=[line.commission_bps for line in lines],
+        sales=[line.flash_sale_id for line in lines],
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from marketplace.kernel.money import share_in_basis_points
 
@@ -17,11 +18,12 @@ class Fees:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A priced line; ``commission_bps`` is frozen with it."""
+    """A priced line; ``commission_bps`` is frozen with it, as is the flash sale that its price is of, if any."""
 
     unit_price_minor: int
     quantity: int
     commission_bps: int
+    flash_sale_id: UUID | None = None
 
     @property
     def total_minor(self) -> int:

@@ -31,7 +31,9 @@ _LOCK_OF_VENDOR = Statement(
     )
 )
 _LOCK_MANY = Statement(text(f"{_LOCK} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE"))
-_QUANTITIES = Statement(text("SELECT product_id, quantity FROM order_items WHERE order_id = :order_id"))
+_PIECES = Statement(
+    text("SELECT product_id, quantity, flash_sale_id FROM order_items WHERE order_id = :order_id")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,21 @@ def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]
     return [LockedOrder(**row) for row in _LOCK_MANY.all(session, order_ids=order_ids)]
 
 
-def quantities_of(session: Session, *, order_id: UUID) -> dict[UUID, int]:
-    """This function will give the pieces of an order by product."""
-    return {row["product_id"]: row["quantity"] for row in _QUANTITIES.all(session, order_id=order_id)}
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The pieces of an order: by product, and those that it claimed of flash sales, by sale."""
+
+    by_product: dict[UUID, int]
+    by_sale: dict[UUID, int]
+
+
+def pieces_of(session: Session, *, order_id: UUID) -> Pieces:
+    """This function will give the pieces of an order."""
+    rows = _PIECES.all(session, order_id=order_id)
+    return Pieces(
+        {row["product_id"]: row["quantity"] for row in rows},
+        {row["flash_sale_id"]: row["quantity"] for row in rows if row["flash_sale_id"] is not None},
+    )
 
 
 def move(

@@ -125,6 +125,7 @@ def _create_flash_sales() -> None:
         *_lasting(for_ever=False),
         sa.CheckConstraint("sale_price_minor BETWEEN 1 AND 10000000000", name=op.f("ck_flash_sales_price")),
         sa.CheckConstraint("percent_off BETWEEN 1 AND 90", name=op.f("ck_flash_sales_percent_off")),
+        sa.CheckConstraint("ends_at - starts_at <= interval '30 days'", name=op.f("ck_flash_sales_length")),
         sa.CheckConstraint("quantity BETWEEN 1 AND 100000", name=op.f("ck_flash_sales_quantity")),
         sa.CheckConstraint(
             "sold >= 0 AND sold <= coalesce(quantity, sold)", name=op.f("ck_flash_sales_sold")

@@ -86,7 +86,7 @@ CATALOG = (
     Row("PUT", "/api/products/:id", VENDOR, "vendor"),
     Row("DELETE", "/api/products/:id", VENDOR_OR_STAFF, "vendor", built=False),
     Row("DELETE", "/api/products/bulk/delete", staff_with("canManageProducts"), "30/minute", built=False),
-    Row("GET", "/api/flash-sales/active", PUBLIC, cache=60, built=False),
+    Row("GET", "/api/flash-sales/active", PUBLIC, cache=60),
     Row("GET", "/api/banners", PUBLIC, cache=300, built=False),
     Row("GET", "/api/vibes", PUBLIC, cache=300, built=False),
 )
@@ -122,7 +122,7 @@ NAMED_ALONGSIDE = (
     Row("POST", "/api/payouts/dispatch", VENDOR_OR_STAFF, "5/minute", idempotency="required", built=False),
     Row("GET", "/api/payouts", VENDOR_OR_STAFF, built=False),
     Row("GET", "/api/campus-orders", STAFF, built=False),
-    Row("GET", "/api/flash-sales", PUBLIC, built=False),
+    Row("GET", "/api/flash-sales", PUBLIC),
     Row("GET", "/api/vendor-applications", staff_with("canManageVendors"), built=False),
     Row("GET", "/api/vendors/:id/reviews", PUBLIC, built=False),
     Row("POST", "/api/vendors/:id/reviews", AUTHENTICATED, built=False),
@@ -240,6 +240,15 @@ FUNCTIONS = (
     Row("POST", "/functions/v1/create-user", UNCHECKED, "unlimited", built=False),
 )
 
+# What the specification leaves open how it is done, such as how staff make what the public is shown.
+PRODUCTS = "canManageProducts"
+ADDITIONS = (
+    Row("GET", "/api/flash-sales/all", staff_with(PRODUCTS)),
+    Row("POST", "/api/flash-sales", staff_with(PRODUCTS)),
+    Row("PUT", "/api/flash-sales/:id", staff_with(PRODUCTS)),
+    Row("POST", "/api/flash-sales/:id/end", staff_with(PRODUCTS)),
+)
+
 ROWS: tuple[Row, ...] = (
     *CATALOG,
     *CART_AND_ORDERS,
@@ -251,6 +260,7 @@ ROWS: tuple[Row, ...] = (
     *PRIVACY,
     *PLATFORM_AND_HEALTH,
     *FUNCTIONS,
+    *ADDITIONS,
 )
 
 

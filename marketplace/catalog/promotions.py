@@ -1,0 +1,265 @@
+"""What all promotions have in common: their windows, what they refer to, who may not, and the trail they leave."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, select
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.catalog.models import Image, Product
+from marketplace.identity.queries import Caller
+from marketplace.infra import outbox
+from marketplace.infra.cache import drop_cached
+from marketplace.infra.db import Statement
+from marketplace.kernel import queues
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import ConflictError, ForbiddenError, InvalidParam, ValidationError
+from marketplace.platform.models import Campus
+from marketplace.vendors.models import VendorProfile
+
+MANAGES = "canManageProducts"
+TURN_TOPIC = "promotion.turn"
+# Turns are a matter of time, as what this queue's worker does is; neither slow providers nor uploads hold them up.
+QUEUE = queues.ESCROW_RECONCILIATION
+
+MAX_POSITION = 1_000
+_GONE = ("removed", "deleted")
+
+_PRODUCTS = Statement(
+    select(Product.id, Product.campus_id, Product.status, VendorProfile.user_id)
+    .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+    .where(Product.id == any_(bindparam("ids", type_=ARRAY(Uuid))))
+)
+_IMAGE = Statement(select(Image.id).where(Image.id == bindparam("image_id")))
+_CAMPUS = Statement(select(Campus.id).where(Campus.id == bindparam("campus_id")))
+
+
+class PromotionOverError(ConflictError):
+    """The promotion is over, and stays as it was."""
+
+
+class StalePromotionError(ConflictError):
+    """Somebody changed the promotion since the client read it."""
+
+
+class Promotion(Protocol):
+    """What the tables of promotions have in common."""
+
+    id: Any
+    starts_at: Any
+    over_at: Any
+    ended_at: Any
+    ended_by: Any
+    revision: Any
+    updated_at: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Somebody does something to a promotion.
+
+    :param caller: who
+    :param actor: the same, as the audit names it
+    :param now: when
+    """
+
+    caller: Caller
+    actor: AuditActor
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Referred:
+    """A product that a promotion shows."""
+
+    id: UUID
+    campus_id: UUID
+    status: str
+    user_id: UUID
+
+
+def check_window(
+    *,
+    starts_at: datetime,
+    ends_at: datetime | None,
+    now: datetime,
+    began: bool = False,
+    longest: timedelta | None = None,
+) -> None:
+    """This function will refuse a window that can't be meant.
+
+    :param starts_at: its beginning
+    :param ends_at: its end, or none if it has none
+    :param now: the time of the request
+    :param began: whether the beginning is one that was accepted before, and may have come
+    :param longest: how long it may be at most
+    :raises ValidationError: it begins or ends in the past, ends before it begins, or is too long
+    """
+    faults = []
+    if not began and starts_at < now:
+        faults.append(InvalidParam("startsAt", "Is in the past; leave it out to begin at once."))
+    if ends_at is not None:
+        if ends_at <= starts_at:
+            faults.append(InvalidParam("endsAt", "Must be after startsAt."))
+        elif ends_at <= now:
+            faults.append(InvalidParam("endsAt", "Is in the past."))
+        elif longest is not None and ends_at - starts_at > longest:
+            faults.append(InvalidParam("endsAt", f"Must be at most {longest.days} days after startsAt."))
+    if faults:
+        raise ValidationError("The window can't be meant.", invalid_params=faults)
+
+
+def changed_window(
+    row: Any, changes: dict[str, Any], *, now: datetime, longest: timedelta | None = None
+) -> None:
+    """This function will refuse changes to a promotion's window that come too late or can't be meant.
+
+    :param row: the promotion, locked
+    :param changes: columns of it; ``starts_at`` and ``ends_at`` among them, if they change
+    :param now: the time of the request
+    :param longest: how long it may be at most
+    :raises ValidationError: as ``check_window``, or it has begun and its beginning would change
+    """
+    starts_at, ends_at = changes.get("starts_at", row.starts_at), changes.get("ends_at", row.ends_at)
+    moved = starts_at != row.starts_at
+    if moved and row.starts_at <= now:
+        raise ValidationError.of("startsAt", "It has begun, so that its beginning stays.")
+    if moved or ends_at != row.ends_at:
+        check_window(starts_at=starts_at, ends_at=ends_at, now=now, began=not moved, longest=longest)
+
+
+def check_changeable(row: Promotion, *, revision: int | None, now: datetime) -> None:
+    """This function will refuse to change what is over, or what the client did not see as it is.
+
+    :param row: the promotion, locked
+    :param revision: the one that the client read, or none not to compare
+    :param now: the time of the request
+    :raises PromotionOverError: it is over
+    :raises StalePromotionError: the revision is not the current one
+    """
+    if row.over_at is not None and row.over_at <= now:
+        raise PromotionOverError(f"It is over since {iso(row.over_at)}; make another one.")
+    if revision is not None and revision != row.revision:
+        raise StalePromotionError(
+            f"It is at revision {row.revision} by now, not {revision}: read it again.",
+            invalid_params=[InvalidParam("revision", f"The current one is {row.revision}.")],
+        )
+
+
+def end(row: Promotion, act: Act) -> None:
+    """This function will end a locked promotion now.
+
+    :raises PromotionOverError: it is over already
+    """
+    check_changeable(row, revision=None, now=act.now)
+    row.ended_at, row.ended_by = act.now, act.caller.id
+    touch(row, now=act.now)
+
+
+def touch(row: Promotion, *, now: datetime) -> None:
+    """This function will note that a promotion was changed."""
+    row.revision += 1
+    row.updated_at = now
+
+
+def find_products(session: Session, product_ids: Sequence[UUID]) -> dict[UUID, Referred]:
+    """This function will find the products that a promotion may show: neither taken down nor deleted."""
+    rows = _PRODUCTS.all(session, ids=list(product_ids)) if product_ids else []
+    return {row["id"]: Referred(**row) for row in rows if row["status"] not in _GONE}
+
+
+def check_not_own(owner_id: UUID, *, caller: Caller) -> None:
+    """This function will refuse an officer who would promote what is sold in the own store.
+
+    :raises ForbiddenError: the caller runs the store
+    """
+    if owner_id == caller.id:
+        raise ForbiddenError("Nobody promotes what the own store sells: ask another officer.")
+
+
+def check_references(session: Session, fields: dict[str, Any]) -> None:
+    """This function will check that the picture and the campus of a promotion exist, where it names them.
+
+    :raises ValidationError: one of them does not
+    """
+    faults = []
+    image_id, campus_id = fields.get("image_id"), fields.get("campus_id")
+    if image_id is not None and _IMAGE.first(session, image_id=image_id) is None:
+        faults.append(InvalidParam("imageId", "There is no such picture."))
+    if campus_id is not None and _CAMPUS.first(session, campus_id=campus_id) is None:
+        faults.append(InvalidParam("campusId", "There is no such campus."))
+    if faults:
+        raise ValidationError("It names what does not exist.", invalid_params=faults)
+
+
+def announce(
+    session: Session,
+    *,
+    moments: Iterable[datetime | None],
+    tags: Sequence[str],
+    now: datetime,
+    product_id: UUID | None = None,
+) -> None:
+    """This function will have cached content dropped when a promotion begins and when it ends.
+
+    Each moment becomes a row of the outbox that is due then. One that was overtaken by a change does no harm.
+
+    :param moments: when; those that have come are left out, what was written having dropped the content
+    :param tags: what the content depends on
+    :param product_id: of a flash sale: the product whose next sale it may be by then
+    """
+    for moment in moments:
+        if moment is not None and moment > now:
+            payload = {"tags": list(tags)} | ({"productId": str(product_id)} if product_id else {})
+            outbox.enqueue(session, queue=QUEUE, topic=TURN_TOPIC, payload=payload, due_at=moment)
+
+
+def publish(session: Session, act: Act, row: Any, *, tag: str) -> None:
+    """This function will drop what a written promotion made stale, now and at its turns to come."""
+    drop_cached(session, tag)
+    announce(session, moments=(row.starts_at, row.over_at), tags=(tag,), now=act.now)
+
+
+def snapshot(row: Any, names: Iterable[str]) -> dict[str, Any]:
+    """This function will write columns of a row as the audit keeps them: as JSON scalars and lists of them."""
+    return {name: _plain(getattr(row, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, UUID):
+        return str(value)
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def audit(
+    session: Session,
+    act: Act,
+    *,
+    action: str,
+    row_id: UUID,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+) -> None:
+    """This function will record what somebody did to a promotion.
+
+    :param action: such as ``flash_sale.create``; what stands before the dot is the kind of promotion
+    :param row_id: which one
+    :param before: its columns before, or none if it is new
+    :param after: its columns now
+    """
+    record(
+        session,
+        actor=act.actor,
+        action=action,
+        target_type=action.partition(".")[0],
+        target_id=str(row_id),
+        now=act.now,
+        before=before,
+        after=after,
+    )

@@ -1,0 +1,22 @@
+"""Tasks of promotions: one of them begins or ends."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import flash_sales, promotions
+from marketplace.infra.cache import drop_cached
+from marketplace.infra.outbox import Handler
+
+
+def turn_promotion(session: Session, payload: dict[str, Any], now: datetime) -> None:
+    """This function will drop what a promotion's beginning or end made stale, and bring the next sale forward."""
+    if "productId" in payload:
+        flash_sales.turn(session, product_id=UUID(payload["productId"]), now=now)
+    drop_cached(session, *payload["tags"])
+
+
+HANDLERS: Mapping[str, Handler] = {promotions.TURN_TOPIC: turn_promotion}
