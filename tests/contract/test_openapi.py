@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 import schemathesis
 from flask import Flask
+from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from schemathesis import GenerationMode
@@ -122,10 +124,11 @@ def test_every_component_is_described_once(document: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Cast:
-    """A buyer and a vendor, and what is theirs."""
+    """A buyer, a vendor and an officer, and what is theirs."""
 
     buyer: UUID
     vendor: UUID
+    moderator: UUID
     ids: dict[str, str]
 
 
@@ -140,7 +143,7 @@ def paying_app(settings: Settings, gateway_server: TestGateway) -> Iterator[Flas
 
 @pytest.fixture(scope="module")
 def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
-    """A buyer with an address and an unpaid order, of a vendor with a product."""
+    """A buyer with an address and an unpaid order, of a vendor with a product that an officer promotes."""
     market = Market(services.database)
     store = market.store()
     buyer = market.person()
@@ -164,7 +167,20 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "category_id": str(market.category_id),
         "campus_id": str(market.campus_id),
     }
-    return Cast(buyer, store.user_id, ids)
+    moderator = market.staff("moderator")
+    return Cast(buyer, store.user_id, moderator, ids | promoted(client, bearer(moderator), str(product)))
+
+
+def promoted(client: FlaskClient, headers: dict[str, str], product_id: str) -> dict[str, str]:
+    """Promote a product, and give the ids of what promotes it."""
+    ends_at = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    made = {"sale_id": ("/api/flash-sales", {"percentOff": 10, "productId": product_id, "endsAt": ends_at})}
+    ids = {}
+    for name, (path, body) in made.items():
+        answer = client.post(path, json=body, headers=headers)
+        assert answer.status_code == 201, answer.get_data(as_text=True)
+        ids[name] = answer.get_json()["data"]["id"]
+    return ids
 
 
 @pytest.fixture(scope="module")
@@ -189,16 +205,21 @@ def takes_something(contract: Contract) -> bool:
     return bool("<" in contract.path or contract.body or contract.query or keyed)
 
 
+def callers(contract: Contract) -> tuple[str, ...]:
+    """Name who of the cast calls an operation: an officer where that takes one."""
+    return ("buyer", "vendor", "moderator") if contract.access.permission else ("buyer", "vendor")
+
+
 REQUESTS = [
-    pytest.param(contract, mode, id=f"{mode.value} {contract.method} {contract.path}")
+    pytest.param(contract, mode, role, id=f"{role} {mode.value} {contract.method} {contract.path}")
     for contract in _CONTRACTS
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
     if mode is GenerationMode.POSITIVE or takes_something(contract)
+    for role in callers(contract)
 ]
 
 
-@pytest.mark.parametrize(("contract", "mode"), REQUESTS)
-@pytest.mark.parametrize("role", ["buyer", "vendor"])
+@pytest.mark.parametrize(("contract", "mode", "role"), REQUESTS)
 def test_the_service_behaves_as_the_document_says(
     schema: BaseSchema, cast: Cast, bearer: Bearer, contract: Contract, mode: GenerationMode, role: str
 ) -> None:
