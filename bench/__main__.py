@@ -22,7 +22,7 @@ from sandbox.process import ProcessFailedError
 
 _NAMES = (
     *("reference", "listing-cached", "listing-page", "listing-deep", "listing-filtered"),
-    *("detail", "memory"),
+    *("detail", "search", "suggestions", "memory"),
     *("placing", "ingest", "pin", "initialise", "initialise-flat-out"),
 )
 _MAX_PAGES = 2_500
@@ -44,6 +44,8 @@ _MAX_PAGES = 2_500
       listing-deep      its pages around the 500th; floor: its first pages
       listing-filtered  with a category and a band of prices, never in the cache; floor: likewise
       detail            a product; floor: one row, bare
+      search            of all kinds, rare and common words, also misspelled; beside one row, bare
+      suggestions       for the beginnings of words, never in the cache; beside one row, bare
       memory            of a web worker after 10,000 requests of all kinds
       placing           an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            a webhook; floor: HMAC, INSERT and enqueue, bare

@@ -15,6 +15,61 @@ STORES = 200
 RELEASING_STORES = 32
 IMAGES = 500
 SOLD_OUT_EVERY = 20  # of the products
+# What titles and tags are made of: common words, brands, and what the things are.
+QUALITIES = ("New", "Used", "Original", "Fairly used", "Brand new", "Clean", "Cheap")
+BRANDS = (
+    *(
+        "Casio",
+        "Samsung",
+        "Tecno",
+        "Infinix",
+        "Apple",
+        "Dell",
+        "Lenovo",
+        "Oraimo",
+        "Binatone",
+        "Nike",
+        "Adidas",
+    ),
+    *("Zara", "Stroud", "Campbell", "Guyton", "Sharp", "Sony", "Yamaha", "Spalding"),
+)
+THINGS = (
+    *(
+        "scientific calculator",
+        "laptop",
+        "phone charger",
+        "power bank",
+        "earphones",
+        "phone",
+        "tablet",
+        "router",
+    ),
+    *(
+        "rice cooker",
+        "standing fan",
+        "extension box",
+        "reading lamp",
+        "mattress",
+        "pillow",
+        "curtain",
+        "bucket",
+    ),
+    *(
+        "sneakers",
+        "T-shirt",
+        "hoodie",
+        "backpack",
+        "wristwatch",
+        "wig",
+        "perfume",
+        "jeans",
+        "jersey",
+        "sandals",
+    ),
+    *("engineering textbook", "past questions", "lab coat", "drawing board", "notebook", "highlighter set"),
+    *("guitar", "keyboard", "football", "bicycle", "hot plate", "kettle", "blender", "iron", "mirror"),
+)
+TAGS = ("used", "study", "exam", "gadget", "fashion", "hostel", "kitchen", "music", "sport", "beauty", "room")
 _KINDS = {
     name: number
     for number, name in enumerate(
@@ -82,6 +137,10 @@ def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
                 "releasing": RELEASING_STORES,
                 "images": IMAGES,
                 "sold_out": SOLD_OUT_EVERY,
+                "qualities": list(QUALITIES),
+                "brands": list(BRANDS),
+                "things": list(THINGS),
+                "tags": list(TAGS),
             }
             for statement in _STATEMENTS:
                 cursor.execute(statement, parameters)
@@ -128,10 +187,15 @@ _STATEMENTS = (
         quantity, tags, cover_key, status, popularity, rating_sum, rating_count, screened_at, published_at,
         created_at, updated_at)
     SELECT pg_temp.product(n), pg_temp.store(n %% %(stores)s), pg_temp.campus(n %% %(stores)s %% %(campuses)s),
-        pg_temp.category(n * 7 %% %(categories)s), 'Scientific calculator, model ' || n,
-        repeat('Used for two semesters, works well, comes with its cover and a manual. ', 5),
+        pg_temp.category(n * 7 %% %(categories)s),
+        (%(qualities)s::text[])[n %% cardinality(%(qualities)s::text[]) + 1] || ' '
+            || (%(brands)s::text[])[n * 7 %% cardinality(%(brands)s::text[]) + 1] || ' '
+            || (%(things)s::text[])[n * 11 %% cardinality(%(things)s::text[]) + 1] || ', model ' || n,
+        repeat('Used for two semesters, works well, comes with its cover and a manual. ', 4)
+            || 'Sold with a ' || (%(things)s::text[])[n * 13 %% cardinality(%(things)s::text[]) + 1] || '.',
         10000 + n::bigint * 7919 %% 5000000, (ARRAY['new', 'like_new', 'good', 'fair'])[n %% 4 + 1],
-        CASE WHEN n %% %(sold_out)s = 0 THEN 0 ELSE 100000 END, ARRAY['campus', 'used'],
+        CASE WHEN n %% %(sold_out)s = 0 THEN 0 ELSE 100000 END,
+        ARRAY['campus', (%(tags)s::text[])[n * 17 %% cardinality(%(tags)s::text[]) + 1]],
         'products/' || md5((n %% %(images)s)::text) || '-medium.webp', 'published', n * 31 %% 997,
         n * 13 %% 90, n * 13 %% 90 / 4 + 1, now(), made, made, made
     FROM (SELECT n, now() - n::bigint * 7001 %% 50000000 * interval '1 second' AS made

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import redis
 
-from bench import floors
+from bench import data, floors
 from bench.data import row_id
 from bench.figures import Target
 from bench.load import Call, request
@@ -21,6 +21,8 @@ from bench.statements import Floor, floor_of
 from sandbox.ports import HOST
 
 LISTING = "/api/products"
+SEARCH = f"{LISTING}/search"
+SUGGESTIONS = f"{LISTING}/suggestions"
 # Numbers that stand nowhere else in the recorded SQL.
 _RECORDED_PRICES = (1_234_567, 2_234_567)
 _CATEGORY = "category-8"
@@ -114,6 +116,43 @@ def _price_bands(seed: int) -> Iterator[tuple[int, int]]:
         yield low, low + _PRICE_BAND
 
 
+def _searches(seed: int) -> Iterator[Call]:
+    """Search for what is rare and what is common, well and badly spelled, with filters and in vain."""
+    numbers = random.Random(seed)
+    while True:
+        thing, brand = numbers.choice(data.THINGS), numbers.choice(data.BRANDS)
+        common = numbers.choice(data.QUALITIES)
+        given = numbers.choice(
+            (
+                {"q": f"model {numbers.randrange(50_000)}"},
+                {"q": thing},
+                {"q": f"{brand} {thing}"},
+                {"q": f"{common} {thing}"},
+                {"q": common},
+                {"q": "campus"},
+                {"q": "used with cover"},
+                {"q": thing[: max(3, len(thing) // 2)]},
+                {"q": _misspelled(thing, numbers)},
+                {"q": thing, "category": _CATEGORY},
+                {"q": common, "minPrice": 100_000, "maxPrice": 900_000, "condition": "new"},
+                {"q": f"xq{numbers.randrange(10_000)}zz"},
+            )
+        )
+        yield Call("", request("GET", f"{SEARCH}?{urlencode(given)}"))
+
+
+def _misspelled(words: str, numbers: random.Random) -> str:
+    """Swap two letters that stand beside each other, as hasty thumbs do."""
+    at = numbers.randrange(1, len(words) - 1)
+    return f"{words[: at - 1]}{words[at]}{words[at - 1]}{words[at + 1 :]}"
+
+
+def _prefixes() -> list[str]:
+    """Give the beginnings of all words that titles are made of, one to four letters long."""
+    words = " ".join((*data.QUALITIES, *data.BRANDS, *data.THINGS)).lower().split()
+    return sorted({word[:length] for word in words for length in range(1, 5)})
+
+
 class Reads:
     """Makes the parts that read."""
 
@@ -133,6 +172,8 @@ class Reads:
             self._deep(),
             self._filtered(),
             self._detail(),
+            self._search(),
+            self._suggestions(),
         ]
 
     def mixed(self, *, most: int) -> Iterator[Call]:
@@ -140,7 +181,12 @@ class Reads:
 
         :param most: how many
         """
-        kinds = (self._uncached(self._pages), self._bands(_SEED), self._details(LISTING + "/{}"))
+        kinds = (
+            self._uncached(self._pages),
+            self._bands(_SEED),
+            self._details(LISTING + "/{}"),
+            _searches(_SEED),
+        )
         return itertools.islice(itertools.chain.from_iterable(zip(*kinds, strict=True)), most)
 
     def _side(self, title: str, server: str, calls: Callable[[], Iterator[Call]]) -> Side:
@@ -238,4 +284,26 @@ class Reads:
             self._side("product detail", "web", lambda: self._details(LISTING + "/{}")),
             (self._side("one row, bare", "floors", lambda: self._details("/row?{}")),),
             Target(share=0.3, p95_ms=12),
+        )
+
+    def _search(self) -> Part:
+        return Part(
+            "search",
+            self._side("search", "web", lambda: _searches(_SEED)),
+            (self._side("one row, bare", "floors", lambda: self._details("/row?{}")),),
+            Target(p95_ms=25),
+        )
+
+    def _suggestions(self) -> Part:
+        def uncached() -> Iterator[Call]:
+            while True:
+                self._stand.empty_cache()
+                for prefix in _prefixes():
+                    yield Call("", request("GET", f"{SUGGESTIONS}?{urlencode({'q': prefix})}"))
+
+        return Part(
+            "suggestions",
+            self._side("suggestions, uncached", "web", uncached),
+            (self._side("one row, bare", "floors", lambda: self._details("/row?{}")),),
+            Target(p95_ms=30),
         )
