@@ -179,6 +179,12 @@ class StoreReputation(StoreSummary):
 
     rating_count = Whole(low=0, required=True)
     completed_orders = Whole(low=0, required=True)
+    response_minutes = Whole(
+        low=0,
+        required=True,
+        allow_none=True,
+        metadata={"description": "On average from an order's payment to its acceptance; null without any."},
+    )
     member_since = Moment(required=True)
     vacation = fields.Nested(Vacation, required=True, allow_none=True)
 

@@ -61,9 +61,8 @@ def asked(contract: Contract, path: Mapping[str, Any]) -> Asked:
     return _read(contract, tuple(path.items()), raw)
 
 
-@lru_cache(
-    maxsize=1024
-)  # most of what is asked for is asked for again, and reading it costs more than finding it
+# Most of what is asked for is asked for again, and reading it costs more than finding it here.
+@lru_cache(maxsize=1024)
 def _read(contract: Contract, path: tuple[tuple[str, Any], ...], raw: bytes) -> Asked:
     query = bodies.load_query(contract.query, raw)
     words = orjson.dumps([path, query], option=orjson.OPT_SORT_KEYS).decode()

@@ -4,7 +4,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, bindparam, cast, func, literal_column, select, text, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+    text,
+    union_all,
+)
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
@@ -21,20 +32,24 @@ from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import OPEN, OPEN_SQL
 
 RELATED = 8
+# So many next in price, on either side, are held against a product's title.
+_NEIGHBOURS = 8
 _MANAGES_PRODUCTS = "canManageProducts"
 
+# Ids as text: see cards.COLUMNS.
 _DETAIL = Prepared(
     text(
         f"""
-        SELECT p.id, p.title, p.description, p.price_minor, {SALE_SQL} AS sale, p.condition, p.quantity,
-            p.reserved, p.available, p.tags, p.cover_key, p.status, p.status_reason, p.review_reasons, p.held,
-            p.rating_sum, p.rating_count, p.revision, p.published_at, p.created_at, p.updated_at, p.campus_id,
-            p.category_id, p.vendor_id,
+        SELECT CAST(p.id AS text) AS id, p.title, p.description, p.price_minor, {SALE_SQL} AS sale,
+            p.condition, p.quantity, p.reserved, p.available, p.tags, p.cover_key, p.status, p.status_reason,
+            p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision, p.published_at, p.created_at,
+            p.updated_at, CAST(p.campus_id AS text) AS campus_id, CAST(p.category_id AS text) AS category_id,
+            CAST(p.vendor_id AS text) AS vendor_id,
             k.name AS campus_name, k.slug AS campus_slug, c.name AS category_name, c.slug AS category_slug,
-            v.user_id, v.display_name, v.slug AS vendor_slug, v.verified, v.status AS vendor_status,
-            v.on_vacation, v.vacation_until, v.vacation_note, v.completed_orders,
-            v.rating_sum AS vendor_rating_sum, v.rating_count AS vendor_rating_count,
-            v.created_at AS vendor_since,
+            CAST(v.user_id AS text) AS user_id, v.display_name, v.slug AS vendor_slug, v.verified,
+            v.status AS vendor_status, v.on_vacation, v.vacation_until, v.vacation_note, v.completed_orders,
+            v.response_seconds_sum, v.response_count, v.rating_sum AS vendor_rating_sum,
+            v.rating_count AS vendor_rating_count, v.created_at AS vendor_since,
             ARRAY(
                 SELECT ARRAY[CAST(i.id AS text), i.key] FROM product_images n JOIN images i ON i.id = n.image_id
                 WHERE n.product_id = p.id ORDER BY n.position
@@ -83,16 +98,20 @@ def _neighbours(*, dearer: bool) -> Any:
             OPEN,
         )
         .order_by(*order)
-        .limit(RELATED)
+        .limit(_NEIGHBOURS)
     )
 
 
 def _related_clause() -> ClauseElement:
+    """Select what is most alike: title and price count the same, each from 0 to 1."""
     sides = union_all(
         _neighbours(dearer=True).subquery().select(), _neighbours(dearer=False).subquery().select()
     ).subquery()
-    distance = func.abs(sides.c.price_minor - cast(bindparam("price_minor"), Product.price_minor.type))
-    return select(sides).order_by(distance, sides.c.id).limit(RELATED)
+    price = cast(bindparam("price_minor"), Product.price_minor.type)
+    unlike = func.abs(sides.c.price_minor - price) / cast(
+        func.greatest(sides.c.price_minor, price), Float
+    ) - func.similarity(sides.c.title, bindparam("title", type_=Text))
+    return select(sides).order_by(unlike, sides.c.id).limit(RELATED)
 
 
 _RELATED = Prepared(_related_clause())
@@ -131,6 +150,7 @@ def product_detail(
             category_id=row["category_id"],
             campus_id=row["campus_id"],
             price_minor=row["price_minor"],
+            title=row["title"],
             now=now,
             media_base_url=media_base_url,
         )
@@ -143,7 +163,7 @@ def _sees_private(caller: Caller | None, row: dict[str, Any]) -> bool:
         return False
     if caller.has_permission(_MANAGES_PRODUCTS):
         return True
-    return bool(caller.id == row["user_id"] and row["status"] != "deleted")
+    return bool(str(caller.id) == row["user_id"] and row["status"] != "deleted")
 
 
 def _public_view(
@@ -176,6 +196,7 @@ def _public_view(
             "rating": average_rating(row["vendor_rating_sum"], row["vendor_rating_count"]),
             "ratingCount": row["vendor_rating_count"],
             "completedOrders": row["completed_orders"],
+            "responseMinutes": _minutes(row["response_seconds_sum"], row["response_count"]),
             "memberSince": row["vendor_since"],
             "vacation": {"until": until, "note": row["vacation_note"]} if away else None,
         },
@@ -199,6 +220,11 @@ def review_state(status: str, *, held: bool) -> str | None:
     if status != "in_review":
         return None
     return "held" if held else "screening"
+
+
+def _minutes(seconds_sum: int, count: int) -> int | None:
+    """Give the average of responses in minutes, rounded up; none without any."""
+    return -(-seconds_sum // (count * 60)) if count else None
 
 
 def _private_fields(row: dict[str, Any]) -> dict[str, Any]:

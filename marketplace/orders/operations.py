@@ -60,6 +60,16 @@ _COMMISSION = Statement(
         """
     )
 )
+_NOTE_RESPONSE = Statement(
+    text(
+        """
+        UPDATE vendor_profiles v SET response_count = v.response_count + 1,
+            response_seconds_sum = v.response_seconds_sum
+                + greatest(extract(epoch FROM :now - o.paid_at), 0)::bigint
+        FROM orders o WHERE o.id = :order_id AND v.id = o.vendor_id
+        """
+    )
+)
 _COUNT_COMPLETED = Statement(
     text("UPDATE vendor_profiles SET completed_orders = completed_orders + 1 WHERE id = :vendor_id")
 )
@@ -124,6 +134,7 @@ def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -
         now=now,
         columns={"accepted_at": now},
     )
+    _NOTE_RESPONSE.run(session, order_id=order_id, now=now)
 
 
 def ship(

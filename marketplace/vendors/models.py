@@ -43,6 +43,10 @@ class VendorProfile(Base):
     rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
     rating_count: Mapped[int] = mapped_column(server_default=text("0"))
     completed_orders: Mapped[int] = mapped_column(server_default=text("0"))
+    response_seconds_sum: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="From the payment of each order to its acceptance"
+    )
+    response_count: Mapped[int] = mapped_column(server_default=text("0"))
     revision: Mapped[int] = mapped_column(server_default=text("1"))
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]

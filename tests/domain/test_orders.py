@@ -163,6 +163,15 @@ class TestTheVendorsSteps:
         ]
         assert_books_are_whole(session)
 
+    def test_a_store_s_response_times_are_summed_up(self, session: Session, shop: Shop) -> None:
+        """The clock of whoever paid may be ahead of ours: no response takes less than no time."""
+        for minutes in (3, 90, -2):
+            order_id = paid_order(session, shop)
+            operations.accept(session, order_id=order_id, caller=shop.vendor, now=later(minutes=minutes))
+
+        store = row_of(session, "vendor_profiles", id=shop.store_id)
+        assert (store["response_seconds_sum"], store["response_count"]) == (93 * 60, 3)
+
     def test_they_keep_to_their_order(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)
 

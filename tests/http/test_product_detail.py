@@ -55,7 +55,9 @@ def test_the_tree_takes_no_parameters(client: FlaskClient) -> None:
 
 
 def test_the_public_sees_a_product_without_private_fields(client: FlaskClient, market: Market) -> None:
-    store = market.store(rating_sum=9, rating_count=2, completed_orders=7)
+    store = market.store(
+        rating_sum=9, rating_count=2, completed_orders=7, response_seconds_sum=301, response_count=2
+    )
     image_ids = market.image(store.user_id), market.image(store.user_id)
     product_id = market.product(store, images=image_ids, quantity=5, reserved=2, tags=["lamp"])
 
@@ -70,6 +72,7 @@ def test_the_public_sees_a_product_without_private_fields(client: FlaskClient, m
     assert data["orderable"] is True
     assert data["vendor"]["rating"] == 4.5
     assert data["vendor"]["completedOrders"] == 7
+    assert data["vendor"]["responseMinutes"] == 3
     assert data["category"]["id"] == data["categoryId"] == str(market.category_id)
     assert not data.keys() & {"status", "statusReason", "quantity", "reserved", "revision", "createdAt"}
 
@@ -141,9 +144,13 @@ def test_a_bad_token_is_refused_where_one_is_optional(
 def test_related_items_are_the_nearest_in_price_of_the_same_kind_and_place(
     client: FlaskClient, market: Market, store: Store
 ) -> None:
-    product_id = market.product(store, price_minor=10_000)
-    near = [market.product(market.store(), price_minor=price) for price in (10_000, 9_900, 10_200, 9_700)]
-    far = [market.product(store, price_minor=20_000 + number * 1_000) for number in range(6)]
+    market.category_id = market.category()
+    product_id = market.product(store, price_minor=10_000, title="Lamp")
+    near = [
+        market.product(market.store(), price_minor=price, title="Lamp")
+        for price in (10_000, 9_900, 10_200, 9_700)
+    ]
+    far = [market.product(store, price_minor=20_000 + number * 1_000, title="Lamp") for number in range(6)]
     market.product(store, price_minor=10_000, category_id=market.category())
     market.product(market.store(campus_id=market.campus()), price_minor=10_000)
     market.product(store, price_minor=10_000, status="paused")
@@ -153,6 +160,21 @@ def test_related_items_are_the_nearest_in_price_of_the_same_kind_and_place(
 
     assert not ProductCard(many=True).validate(related)
     assert [UUID(card["id"]) for card in related] == near + far[:4]
+
+
+def test_of_those_near_in_price_what_reads_alike_comes_first(
+    client: FlaskClient, market: Market, store: Store
+) -> None:
+    market.category_id = market.category()
+    product_id = market.product(store, price_minor=10_000, title="Casio fx-991 calculator")
+    other = market.product(store, price_minor=10_000, title="Bunsen burner")
+    alike = market.product(store, price_minor=10_500, title="Casio fx-991ES Plus calculator")
+    kind = market.product(store, price_minor=9_000, title="Sharp calculator")
+    far = market.product(store, price_minor=900_000, title="Casio fx-991 calculator")
+
+    related = client.get(f"/api/products/{product_id}").json["data"]["relatedItems"]
+
+    assert [UUID(card["id"]) for card in related] == [alike, kind, far, other]
 
 
 def test_the_detail_takes_two_statements_however_much_is_related(
