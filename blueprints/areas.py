@@ -2,6 +2,7 @@
 
 from blueprints.cart.routes import area as cart
 from blueprints.catalog.flash_sales import area as flash_sales
+from blueprints.catalog.images import area as images
 from blueprints.catalog.routes import area as catalog
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
@@ -11,7 +12,17 @@ from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.users.routes import area as users
 
-AREAS: tuple[Area, ...] = (catalog, flash_sales, cart, orders, payments, transactions, users, health)
+AREAS: tuple[Area, ...] = (
+    catalog,
+    flash_sales,
+    images,
+    cart,
+    orders,
+    payments,
+    transactions,
+    users,
+    health,
+)
 
 
 def contracts() -> list[Contract]:

@@ -9,6 +9,7 @@ from marketplace.kernel.clock import Clock, system_clock
 from marketplace.providers.gateway import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.identity import TokenVerifier
 from marketplace.providers.moderation import ContentModerator, content_moderator
+from marketplace.providers.storage import ObjectStorage, S3ObjectStorage
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Services:
     tokens: TokenVerifier
     gateway: PaymentGateway
     moderator: ContentModerator | None
+    storage: ObjectStorage
     clock: Clock = system_clock
 
     @classmethod
@@ -43,4 +45,5 @@ class Services:
             tokens=TokenVerifier(settings),
             gateway=HttpPaymentGateway(settings),
             moderator=content_moderator(settings),
+            storage=S3ObjectStorage(settings),
         )

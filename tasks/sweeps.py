@@ -8,10 +8,11 @@ from typing import Any
 import structlog
 from huey import crontab
 
-from marketplace.catalog import review
+from marketplace.catalog import image_sweep, review
 from marketplace.idempotency import operations as idempotency
 from marketplace.kernel import queues
 from marketplace.ledger import queries as ledger
+from marketplace.orders.queries import shows_picture
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.services import Services
 from tasks.relay import Relay
@@ -61,6 +62,16 @@ def _hold_overdue_listings(services: Services, _relay: Relay, now: datetime) -> 
     return services.database.in_transaction(review.hold_overdue, now=now)
 
 
+def _sweep_images(services: Services, _relay: Relay, now: datetime) -> Any:
+    return image_sweep.sweep(
+        services.database,
+        services.storage,
+        bucket=services.settings.s3_public_bucket,
+        shown_elsewhere=shows_picture,
+        now=now,
+    )
+
+
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
     PeriodicTask(
         "expire-checkouts",
@@ -98,6 +109,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         queues.ESCROW_RECONCILIATION,
         _purge_idempotency_keys,
         minutes="37",
+    ),
+    PeriodicTask(
+        "sweep-images",
+        "Clears away pictures that nothing has shown for 24 hours",
+        queues.AI_MODERATION,
+        _sweep_images,
+        minutes="47",
     ),
 )
 

@@ -152,11 +152,23 @@ class ProductCard(Schema):
     published_at = Moment(required=True)
 
 
+class ImageSize(Schema):
+    """One size of a picture, in one format."""
+
+    url = fields.String(required=True)
+    width = Whole(low=1, required=True)
+    height = Whole(low=1, required=True)
+    content_type = fields.String(required=True)
+
+
 class ProductImage(Schema):
-    """A picture of a product."""
+    """A picture of a product: in the size for its own page, and all sizes, the smallest first."""
 
     id = Uuid(required=True)
     url = fields.String(required=True)
+    width = Whole(low=1, required=True, allow_none=True)
+    height = Whole(low=1, required=True, allow_none=True)
+    sizes = fields.List(fields.Nested(ImageSize), required=True)
 
 
 class NamedPlace(Schema):

@@ -94,9 +94,9 @@ def load_query(schema: Schema | None, raw: bytes | None = None) -> dict[str, Any
         return {}
     repeated = [name for name, values in given.lists() if len(values) > 1]
     if repeated:
-        raise _fault([InvalidParam(name, "was given more than once") for name in repeated])
+        raise named_faults([InvalidParam(name, "was given more than once") for name in repeated])
     if schema is None:
-        raise _fault([InvalidParam(name, "Unknown field.") for name in given])
+        raise named_faults([InvalidParam(name, "Unknown field.") for name in given])
     loaded: dict[str, Any] = _load(schema, given.to_dict())
     return loaded
 
@@ -114,7 +114,7 @@ def check_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[st
         if path[name] not in words
     ]
     if faults:
-        raise _fault(faults)
+        raise named_faults(faults)
 
 
 def _parameters(raw: bytes) -> MultiDict[str, str]:
@@ -134,10 +134,11 @@ def _load(schema: Schema, given: Any) -> Any:
         return schema.load(given)
     except marshmallow.ValidationError as error:
         messages = error.normalized_messages()  # type: ignore[no-untyped-call]
-        raise _fault(list(_flatten(messages))) from error
+        raise named_faults(list(_flatten(messages))) from error
 
 
-def _fault(params: list[InvalidParam]) -> ValidationError:
+def named_faults(params: list[InvalidParam]) -> ValidationError:
+    """This function will make the error of a request's faults, as many as are fit to be shown."""
     # A name may be the client's own words, a megabyte of them.
     shown = [InvalidParam(item.name[:_MAX_NAME_LENGTH], item.reason) for item in params[:_MAX_FAULTS]]
     names = ", ".join(item.name for item in shown[:5])

@@ -112,6 +112,18 @@ class Group(Enum):
 
 
 @dataclass(frozen=True)
+class Upload:
+    """A file that comes as the one part of a multipart body.
+
+    ``accepts`` are the content types that the description names; what the file really is, its content tells.
+    """
+
+    field: str
+    max_bytes: int
+    accepts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Contract:
     """Everything that the edge does for a route, and that its row in the specification says.
 
@@ -125,6 +137,7 @@ class Contract:
     access: Access
     limit: Shared | RouteLimit
     body: Schema | None
+    upload: Upload | None
     query: Schema | None
     reply: Schema | None
     meta: type[MetaSchema]

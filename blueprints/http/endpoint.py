@@ -15,9 +15,9 @@ from flask_smorest import Blueprint
 from marshmallow import Schema
 from sqlalchemy.orm import Session
 
-from blueprints.http import auth, bodies, caching, idempotency, limits, paging
+from blueprints.http import auth, bodies, caching, idempotency, limits, paging, uploads
 from blueprints.http.context import Context, LastPhase
-from blueprints.http.contract import Access, Contract, Group, Idempotency, RouteLimit, Shared
+from blueprints.http.contract import Access, Contract, Group, Idempotency, RouteLimit, Shared, Upload
 from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump, envelope, envelope_schema, inside
 from blueprints.http.tracing import Exchange, exchange
 from marketplace.idempotency import operations as keys
@@ -53,7 +53,7 @@ class Endpoint:
                 return idempotency.once(
                     current,
                     key=key,
-                    request_hash=bodies.digest(arguments.get("body")),
+                    request_hash=_digest(arguments),
                     perform=lambda claim: self._answer(current, context, arguments, claim),
                 )
         if not self.contract.transacts:
@@ -80,6 +80,8 @@ class Endpoint:
             arguments["query"] = query
         if contract.body is not None:
             arguments["body"] = bodies.load_body(contract.body)
+        if contract.upload is not None:
+            arguments["file"] = current.hold(uploads.receive(contract.upload))
         return Context(current, page, table), arguments
 
     def _read(self, context: Context, arguments: dict[str, Any]) -> Any:
@@ -165,6 +167,12 @@ class Endpoint:
         return Response(answer.body, status=answer.status, content_type=answer.content_type)
 
 
+def _digest(arguments: dict[str, Any]) -> str:
+    """Digest what is sent: for a file, its own digest stands."""
+    file = arguments.get("file")
+    return bodies.digest(arguments.get("body") if file is None else file.sha256)
+
+
 def _data_and_meta(current: Exchange, value: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(value, Page):
         return value.items, paging.page_meta(current, value)
@@ -206,6 +214,7 @@ class Area(Blueprint):  # type: ignore[misc]
         auth: Access,
         limit: Shared | str | RouteLimit,
         body: type[Schema] | Schema | None = None,
+        upload: Upload | None = None,
         query: type[Schema] | None = None,
         reply: type[Schema] | Schema | None = None,
         meta: type[MetaSchema] | None = None,
@@ -225,6 +234,7 @@ class Area(Blueprint):  # type: ignore[misc]
         :param auth: who may call
         :param limit: a quota of its own (``10/minute``), a tier, or unlimited
         :param body: the schema of the JSON body; the view gets it as ``body``
+        :param upload: a file instead of a JSON body; the view gets it as ``file``
         :param query: the schema of the parameters; the view gets them as ``query``
         :param reply: the schema that ``data`` is described by
         :param meta: the schema of ``meta``, where it holds more than what goes with the query's kind of paging
@@ -249,6 +259,7 @@ class Area(Blueprint):  # type: ignore[misc]
                 access=auth,
                 limit=RouteLimit(limit, scope=name) if isinstance(limit, str) else limit,
                 body=_instance(body),
+                upload=upload,
                 query=_instance(query),
                 reply=_instance(reply),
                 meta=meta or paging.meta_of(_instance(query)),
@@ -312,8 +323,27 @@ class Area(Blueprint):  # type: ignore[misc]
                     "schema": {"type": "string", "format": "uuid"},
                 }
             ]
+        if contract.upload is not None:
+            extra["requestBody"] = _multipart(contract.upload)
         described = self.doc(**extra)(described)
         return described._apidoc
+
+
+def _multipart(upload: Upload) -> dict[str, Any]:
+    """Describe a body that is a file, in OpenAPI's words."""
+    file = {
+        "type": "string",
+        "format": "binary",
+        "description": f"At most {upload.max_bytes // (1024 * 1024)} MB: {', '.join(upload.accepts)}.",
+    }
+    schema = {
+        "type": "object",
+        "properties": {upload.field: file},
+        "required": [upload.field],
+        "additionalProperties": False,
+    }
+    # Without the types as the part's encoding: what it says of itself is not looked at.
+    return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
 
 
 def _instance(schema: type[Schema] | Schema | None) -> Schema | None:

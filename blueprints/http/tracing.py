@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import structlog
 from flask import Flask, Response, g, request
 
+from blueprints.http.uploads import UploadedFile
 from marketplace.identity.queries import Caller
 from marketplace.kernel.ids import parse_uuid
 from marketplace.services import Services
@@ -36,6 +37,12 @@ class Exchange:
     quota: "Quota | None" = None
     listing: str = ""  # names the collection that is paged, for its cursors
     headers: dict[str, str] = field(default_factory=dict)
+    held: list[UploadedFile] = field(default_factory=list)
+
+    def hold(self, file: UploadedFile) -> UploadedFile:
+        """This function will hold a file until the answer was made, and close it then."""
+        self.held.append(file)
+        return file
 
 
 def exchange() -> Exchange:
@@ -112,3 +119,6 @@ def begin(app: Flask, services: Services) -> None:
     @app.teardown_request
     def forget(_error: BaseException | None) -> None:
         structlog.contextvars.clear_contextvars()
+        if "exchange" in g:
+            for file in exchange().held:
+                file.content.close()

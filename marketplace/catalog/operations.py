@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, delete, select
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, delete, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import review, states
@@ -25,9 +25,19 @@ from marketplace.vendors.queries import Store
 
 _NOT_SCREENED = frozenset({"quantity"})
 
+# Locked, so that none is swept away while it is taken into the listing.
 _IMAGES = Statement(
-    select(Image.id, Image.key, Image.owner_id).where(
-        Image.id == any_(bindparam("image_ids", type_=ARRAY(Uuid)))
+    select(Image.id, Image.key, Image.owner_id)
+    .where(Image.id == any_(bindparam("image_ids", type_=ARRAY(Uuid))), Image.status == "ready")
+    .order_by(Image.id)
+    .with_for_update(key_share=True)
+)
+_MARK_USED = Statement(
+    text(
+        """
+        UPDATE images SET unused_since = CASE WHEN id <> ALL(:taken) THEN CAST(:now AS timestamptz) END
+        WHERE id = ANY(:touched)
+        """
     )
 )
 
@@ -77,7 +87,7 @@ def create_product(
     )
     session.add(product)
     session.flush()
-    _write_images(session, product.id, image_ids)
+    _write_images(session, product.id, image_ids, now=now)
     _move(session, product, wanted=status, material=True, now=now)
     return product.id
 
@@ -117,7 +127,7 @@ def update_product(
     changed = _apply(session, product, changes)
     if image_ids is not None and list(image_ids) != pictures_of(session, product.id):
         keys = _keys_of(session, image_ids, owners={caller.id, store.user_id}, kept_by=product.id)
-        _write_images(session, product.id, image_ids)
+        _write_images(session, product.id, image_ids, now=now)
         product.cover_key = keys[0] if keys else None
         changed.add("images")
     material = bool(changed - _NOT_SCREENED)
@@ -230,9 +240,13 @@ def _keys_of(
     return [found[image_id]["key"] for image_id in image_ids]
 
 
-def _write_images(session: Session, product_id: UUID, image_ids: Sequence[UUID]) -> None:
+def _write_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:
+    """Put the pictures in, and note which ones are shown from now on, and which are no longer."""
+    touched = {*pictures_of(session, product_id), *image_ids}
     session.execute(delete(ProductImage).where(ProductImage.product_id == product_id))
     session.add_all(
         ProductImage(product_id=product_id, position=position, image_id=image_id)
         for position, image_id in enumerate(image_ids)
     )
+    if touched:
+        _MARK_USED.run(session, taken=list(image_ids), touched=sorted(touched), now=now)

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import (
     ColumnElement,
     Float,
@@ -20,6 +21,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.catalog import cards
+from marketplace.catalog.images import shown
 from marketplace.catalog.models import Product
 from marketplace.catalog.sale_terms import SALE_SQL, sale_view
 from marketplace.identity.queries import Caller
@@ -51,7 +53,8 @@ _DETAIL = Prepared(
             v.response_seconds_sum, v.response_count, v.rating_sum AS vendor_rating_sum,
             v.rating_count AS vendor_rating_count, v.created_at AS vendor_since,
             ARRAY(
-                SELECT ARRAY[CAST(i.id AS text), i.key] FROM product_images n JOIN images i ON i.id = n.image_id
+                SELECT ARRAY[CAST(i.id AS text), i.key, CAST(i.renditions AS text)]
+                FROM product_images n JOIN images i ON i.id = n.image_id
                 WHERE n.product_id = p.id ORDER BY n.position
             ) AS images
         FROM products p
@@ -171,7 +174,10 @@ def _public_view(
 ) -> dict[str, Any]:
     until = row["vacation_until"]
     away = row["on_vacation"] and (until is None or until > now)
-    images = [{"id": image_id, "url": f"{media_base_url}/{key}"} for image_id, key in row["images"]]
+    images = [
+        shown(image_id, key, orjson.loads(renditions), media_base_url=media_base_url)
+        for image_id, key, renditions in row["images"]
+    ]
     cover = row["cover_key"]
     return {
         "id": row["id"],

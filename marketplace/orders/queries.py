@@ -57,6 +57,7 @@ _ITEMS = Statement(
         """
     )
 )
+_PICTURED = Statement(text("SELECT 1 FROM order_items WHERE image_key = :key LIMIT 1"))
 _EVENTS = Statement(
     text(
         """
@@ -206,3 +207,11 @@ def _view(
         trigger for trigger in states.ORDER.triggers_for(row["status"], roles) if trigger not in barred
     ]
     return shown
+
+
+def shows_picture(session: Session, key: str) -> bool:
+    """This function will tell whether an order shows a picture, as its listing had it when it was placed.
+
+    :param key: of the object
+    """
+    return _PICTURED.first(session, key=key) is not None

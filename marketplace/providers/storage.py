@@ -1,12 +1,13 @@
 """Object storage: what the domain asks of it, and the adapter of the S3 interface."""
 
+import threading
 import time
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
-import boto3
 import structlog
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
@@ -18,6 +19,18 @@ _TRIES = 3  # every call here may be repeated: the same key gets the same conten
 _MAX_LINK_SECONDS = 3600
 # The key is made of the content, so what was read once never changes.
 IMMUTABLE = "public, max-age=31536000, immutable"
+_CALLS_AT_ONCE = 4
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object that is to be stored: its name, its content, and what browsers shall be told of it."""
+
+    key: str
+    content: bytes
+    content_type: str
+    cache_control: str | None = None
 
 
 class ObjectStorage(Protocol):
@@ -42,27 +55,20 @@ class S3ObjectStorage:
     """The S3 interface, of AWS or of anything that speaks it. Safe to use from several threads."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client: Any = boto3.session.Session().client(
-            "s3",
-            endpoint_url=settings.s3_endpoint_url or None,
-            region_name=settings.s3_region,
-            aws_access_key_id=settings.s3_access_key_id,
-            aws_secret_access_key=settings.s3_secret_access_key,
-            config=Config(
-                signature_version="s3v4",
-                connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-                read_timeout=_ANSWER_TIMEOUT_SECONDS,
-                retries={"total_max_attempts": _TRIES, "mode": "standard"},
-                max_pool_connections=16,
-                # Buckets as host names would need a name for each at whatever stands in for AWS.
-                s3={"addressing_style": "path" if settings.s3_endpoint_url else "auto"},
-                # Checksums beyond those that S3 demands are not understood by all that speak its interface.
-                request_checksum_calculation="when_required",
-                response_checksum_validation="when_required",
-                # A proxy of the environment would see what is private.
-                proxies={},
-            ),
-        )
+        """This function will make the adapter; its client is made when it is first used.
+
+        It is large, and most processes never need it.
+        """
+        self._settings = settings
+        self._made: Any = None
+        self._making = threading.Lock()
+
+    @property
+    def _client(self) -> Any:
+        with self._making:
+            if self._made is None:
+                self._made = _make_client(self._settings)
+            return self._made
 
     def put(
         self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
@@ -105,10 +111,14 @@ class S3ObjectStorage:
         self._call("delete_object", Bucket=bucket, Key=key)
 
     def _call(self, operation: str, **arguments: Any) -> None:
+        # As the client: most processes never need them.
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+        call = getattr(self._client, operation)
         started = time.perf_counter()
         failure: str | None = None
         try:
-            getattr(self._client, operation)(**arguments)
+            call(**arguments)
         except ClientError as error:
             failure = str(error.response.get("Error", {}).get("Code", "unknown"))
             raise self._unavailable(operation, failure) from error
@@ -127,3 +137,66 @@ class S3ObjectStorage:
     def _unavailable(self, operation: str, reason: str) -> ProviderUnavailableError:
         _log.warning("storage unavailable", operation=operation, reason=reason)
         return ProviderUnavailableError("The object storage did not answer as it should. Try again.")
+
+
+def put_all(storage: ObjectStorage, *, bucket: str, objects: Sequence[StoredObject]) -> None:
+    """This function will store several objects side by side.
+
+    :param bucket: the public or the private one
+    :raises ProviderUnavailableError: not all of them were stored
+    """
+
+    def put(one: StoredObject) -> None:
+        storage.put(
+            bucket=bucket,
+            key=one.key,
+            content=one.content,
+            content_type=one.content_type,
+            cache_control=one.cache_control,
+        )
+
+    _side_by_side(put, objects)
+
+
+def delete_all(storage: ObjectStorage, *, bucket: str, keys: Iterable[str]) -> None:
+    """This function will delete several objects side by side; that one is not there is no error.
+
+    :param bucket: the public or the private one
+    :raises ProviderUnavailableError: whether all of them were deleted is unknown
+    """
+    _side_by_side(lambda key: storage.delete(bucket=bucket, key=key), list(keys))
+
+
+def _side_by_side(call: Callable[[_Item], None], items: Sequence[_Item]) -> None:
+    """Make the calls, all of them, and raise what the first that failed raised."""
+    with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+        for done in [pool.submit(call, item) for item in items]:
+            done.result()
+
+
+def _make_client(settings: Settings) -> Any:
+    # Not at the top: this takes a tenth of a second and some megabytes.
+    import boto3  # noqa: PLC0415
+    from botocore.config import Config  # noqa: PLC0415
+
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=settings.s3_endpoint_url or None,
+        region_name=settings.s3_region,
+        aws_access_key_id=settings.s3_access_key_id,
+        aws_secret_access_key=settings.s3_secret_access_key,
+        config=Config(
+            signature_version="s3v4",
+            connect_timeout=_CONNECT_TIMEOUT_SECONDS,
+            read_timeout=_ANSWER_TIMEOUT_SECONDS,
+            retries={"total_max_attempts": _TRIES, "mode": "standard"},
+            max_pool_connections=16,
+            # Buckets as host names would need a name for each at whatever stands in for AWS.
+            s3={"addressing_style": "path" if settings.s3_endpoint_url else "auto"},
+            # Checksums beyond those that S3 demands are not understood by all that speak its interface.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            # A proxy of the environment would see what is private.
+            proxies={},
+        ),
+    )

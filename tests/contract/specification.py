@@ -76,7 +76,7 @@ CATALOG = (
     Row("GET", "/api/products/featured", PUBLIC, cache=300, built=False),
     Row("GET", "/api/products/categories", PUBLIC, cache=3600),
     Row("GET", "/api/products/suggestions", PUBLIC, cache=900, built=False),
-    Row("POST", "/api/products/images", VENDOR_OR_STAFF, "60/15 minute", waits=True, built=False),
+    Row("POST", "/api/products/images", VENDOR_OR_STAFF, "60/15 minute", waits=True),
     Row("POST", "/api/products/bulk", PUBLIC, built=False),
     Row("GET", "/api/products/vendor/paginated", VENDOR, "vendor", built=False),
     Row("GET", "/api/products/vendor/:id", OPTIONAL, cache=60, built=False),

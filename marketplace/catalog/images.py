@@ -1,0 +1,212 @@
+"""Pictures that are uploaded: stored in several sizes under their content's hash, and shown by listings.
+
+Nothing is ever in object storage that no row tells of: the row is written before the objects are stored, and
+stays until they are gone (``image_sweep``).
+"""
+
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import IO, Any
+from uuid import UUID
+
+from sqlalchemy import insert, text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog.models import Image
+from marketplace.infra.db import Database, Json, Statement
+from marketplace.infra.imaging.apart import draw_anew
+from marketplace.infra.imaging.formats import Picture, Rendition
+from marketplace.kernel.errors import ConflictError
+from marketplace.providers.storage import IMMUTABLE, ObjectStorage, StoredObject, put_all
+
+MAX_BYTES = 5 * 1024 * 1024
+SIZES = (320, 800, 1600)
+"""The longest sides, in pixels: for cards, for a listing's own page, and for looking closer."""
+PAGE_SIZE = SIZES[1]
+# Goes up when renditions are made otherwise: their keys must change, since they are kept for good.
+_RECIPE = 1
+
+_FIND = Statement(
+    text(
+        """
+        UPDATE images SET unused_since = CASE WHEN unused_since IS NOT NULL THEN CAST(:now AS timestamptz) END
+        WHERE owner_id = :owner_id AND content_hash = :content_hash AND status = 'ready' RETURNING id
+        """
+    )
+)
+# Whoever adds a row of a content, or takes one away, does so alone: rows of one content share their objects.
+LOCK_CONTENT = Statement(text("SELECT pg_advisory_xact_lock(hashtextextended('image:' || :content, 0))"))
+_OF_CONTENT = Statement(
+    text("SELECT id, owner_id, key, status FROM images WHERE content_hash = :content_hash ORDER BY id")
+)
+_INSERT = Statement(
+    insert(Image).returning(Image.id),
+    columns=(
+        *("owner_id", "key", "content_hash", "content_type", "width", "height", "renditions"),
+        *("status", "unused_since", "created_at"),
+    ),
+)
+_FINISH = Statement(
+    text(
+        """
+        UPDATE images SET status = 'ready' WHERE id = :image_id AND status IN ('pending', 'ready')
+        RETURNING id, key, renditions
+        """
+    )
+)
+
+
+class SweptImageError(ConflictError):
+    """The upload took so long that it was cleared away."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An upload whose row is there, and the objects that it takes."""
+
+    image_id: UUID
+    objects: Sequence[StoredObject]
+
+
+def store(
+    database: Database,
+    storage: ObjectStorage,
+    *,
+    bucket: str,
+    owner_id: UUID,
+    file: IO[bytes],
+    sha256: str,
+    now: datetime,
+) -> UUID:
+    """This function will take in a picture of a product, in phases; ``finish`` is the last one.
+
+    The same file of the same owner is the same picture: it is not stored again.
+
+    :param bucket: the public one
+    :param owner_id: who uploads it, and may show it in listings
+    :param file: an open file of the system
+    :param sha256: of its content
+    :param now: the time of the request
+    :return: the picture's id
+    :raises UnsupportedMediaTypeError: it is no JPEG, PNG, WebP or GIF
+    :raises ValidationError: it is one that can't be decoded, or not within bounds
+    :raises ProviderUnavailableError: the storage does not take it
+    """
+    content_hash = hashlib.sha256(f"{_RECIPE}:{sha256}".encode()).hexdigest()
+    known = database.in_transaction(_find, owner_id=owner_id, content_hash=content_hash, now=now)
+    if known is not None:
+        return known
+    picture = draw_anew(file, name="file", sizes=SIZES)
+    begun = database.in_transaction(
+        _begin, owner_id=owner_id, content_hash=content_hash, picture=picture, now=now
+    )
+    put_all(storage, bucket=bucket, objects=begun.objects)
+    return begun.image_id
+
+
+def finish(session: Session, *, image_id: UUID, media_base_url: str) -> dict[str, Any]:
+    """This function will make a picture whose objects are all stored one that listings can show.
+
+    :param image_id: as ``store`` gave it
+    :param media_base_url: where pictures are read
+    :return: the picture, as ``shown`` gives it
+    :raises SweptImageError: it was cleared away meanwhile
+    """
+    row = _FINISH.first(session, image_id=image_id)
+    if row is None:
+        raise SweptImageError("The upload took too long. Send the picture again.")
+    return shown(str(row["id"]), row["key"], row["renditions"], media_base_url=media_base_url)
+
+
+def shown(
+    image_id: str, key: str, renditions: Sequence[Mapping[str, Any]], *, media_base_url: str
+) -> dict[str, Any]:
+    """This function will describe a picture as clients are shown it.
+
+    :param key: of the rendition that cards show; what the seed drew has no other
+    :param renditions: as the row has them
+    :return: ``url``, ``width`` and ``height`` are those of the size for a listing's own page
+    """
+    page = None
+    for one in renditions:
+        if one["contentType"] == "image/webp" and max(one["width"], one["height"]) <= PAGE_SIZE:
+            page = one
+    return {
+        "id": image_id,
+        "url": f"{media_base_url}/{page['key'] if page else key}",
+        "width": page["width"] if page else None,
+        "height": page["height"] if page else None,
+        "sizes": [
+            {
+                "url": f"{media_base_url}/{one['key']}",
+                "width": one["width"],
+                "height": one["height"],
+                "contentType": one["contentType"],
+            }
+            for one in renditions
+        ],
+    }
+
+
+def _find(session: Session, *, owner_id: UUID, content_hash: str, now: datetime) -> UUID | None:
+    row = _FIND.first(session, owner_id=owner_id, content_hash=content_hash, now=now)
+    return row["id"] if row else None
+
+
+def _begin(session: Session, *, owner_id: UUID, content_hash: str, picture: Picture, now: datetime) -> Begun:
+    """Write the row of an upload, or take up the one that it left when it was broken off before."""
+    LOCK_CONTENT.run(session, content=content_hash)
+    rows = _OF_CONTENT.all(session, content_hash=content_hash)
+    keys = _keys_for(content_hash, picture, rows)
+    objects = [
+        StoredObject(key, one.content, one.content_type, IMMUTABLE)
+        for key, one in zip(keys, picture.renditions, strict=True)
+    ]
+    for row in rows:
+        if row["owner_id"] == owner_id and row["status"] in ("pending", "ready"):
+            return Begun(row["id"], objects)
+    inserted = _INSERT.one(
+        session,
+        owner_id=owner_id,
+        key=keys[0],
+        content_hash=content_hash,
+        content_type=picture.format.content_type,
+        width=picture.width,
+        height=picture.height,
+        renditions=Json([_described(key, one) for key, one in zip(keys, picture.renditions, strict=True)]),
+        status="pending",
+        unused_since=now,
+        created_at=now,
+    )
+    return Begun(inserted["id"], objects)
+
+
+def _keys_for(content_hash: str, picture: Picture, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the objects: as the live rows of this content do, or as none does whose objects are being deleted."""
+    first = _ending(picture.renditions[0])
+    live = [row["key"] for row in rows if row["status"] in ("pending", "ready")]
+    if live:
+        stem = live[0].removesuffix(first)
+    else:
+        used = {row["key"] for row in rows}
+        stems = itertools.chain(
+            [f"products/{content_hash}"], (f"products/{content_hash}.{n}" for n in itertools.count(2))
+        )
+        stem = next(stem for stem in stems if stem + first not in used)
+    return [stem + _ending(one) for one in picture.renditions]
+
+
+def _ending(rendition: Rendition) -> str:
+    return f"-{rendition.name}.webp" if rendition.name.isdecimal() else f".{rendition.name}"
+
+
+def _described(key: str, rendition: Rendition) -> dict[str, Any]:
+    return {
+        "key": key,
+        "width": rendition.width,
+        "height": rendition.height,
+        "contentType": rendition.content_type,
+    }

@@ -1,0 +1,113 @@
+"""Pictures are decoded apart: each in a process of its own that is limited in time and memory and knows no secret.
+
+A decoder that is fed hostile bytes then takes, at worst, that process; and a web worker that waits for it may
+serve others meanwhile.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import IO, Any
+
+import structlog
+
+from marketplace.infra.imaging.formats import (
+    LONGEST_SIGNATURE,
+    Picture,
+    PictureFormat,
+    Rendition,
+    UnfitPictureError,
+    format_of,
+)
+from marketplace.kernel.errors import ServiceUnavailableError, UnsupportedMediaTypeError, ValidationError
+
+_log = structlog.get_logger(__name__)
+_COMMAND = (sys.executable, "-I", "-m", "marketplace.infra.imaging.child")
+# Its own limits are of processor time; so much may pass on a machine that has much else to do.
+_PATIENCE_SECONDS = 20.0
+# In each process of ours: they are what computes most of all that a request sets in motion.
+_AT_ONCE = 2
+_QUEUE_SECONDS = 10.0
+_turns = threading.BoundedSemaphore(_AT_ONCE)
+
+
+class PictureProcessError(Exception):
+    """The process ended with a fault of our own; its last words are in the log."""
+
+
+def draw_anew(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
+    """This function will draw a picture anew, in a process of its own.
+
+    :param file: an open file of the system, from its beginning
+    :param name: the request's name for the file, which a refusal names
+    :param sizes: longest sides in pixels, ascending
+    :raises UnsupportedMediaTypeError: it is no JPEG, PNG, WebP or GIF
+    :raises ValidationError: it is one that can't be decoded, or not within bounds
+    :raises ServiceUnavailableError: too many are at work already, or the machine is too busy
+    """
+    file.flush()
+    head = os.pread(file.fileno(), LONGEST_SIGNATURE, 0)
+    if not head:
+        raise ValidationError.of(name, "The file is empty.")
+    kind = format_of(head)
+    if kind is None:
+        raise UnsupportedMediaTypeError(
+            f"{name}: The file's content is neither JPEG, PNG, WebP nor GIF, whatever its name says."
+        )
+    if not _turns.acquire(timeout=_QUEUE_SECONDS):
+        raise ServiceUnavailableError("Too many pictures are being taken in.", retry_after_seconds=5)
+    try:
+        return _drawn(file, kind, sizes)
+    except UnfitPictureError as error:
+        raise ValidationError.of(name, str(error)) from error
+    finally:
+        _turns.release()
+
+
+def _drawn(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int]) -> Picture:
+    started = time.perf_counter()
+    # The child reads the open file itself, from where the system has it stand.
+    os.lseek(file.fileno(), 0, os.SEEK_SET)
+    with subprocess.Popen(  # noqa: S603 - our own module; nothing of the request is in the arguments
+        [*_COMMAND, kind.name, ",".join(map(str, sizes))],
+        stdin=file,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"LANG": "C.UTF-8"},
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise ServiceUnavailableError("The machine is too busy.", retry_after_seconds=5) from error
+    _log.info(
+        "picture process ended",
+        status=process.returncode,
+        format=kind.name,
+        durationMs=round((time.perf_counter() - started) * 1000, 1),
+    )
+    if process.returncode < 0:
+        # By a signal: its timer's, or that of a crash.
+        raise UnfitPictureError("The file takes too much to decode.")
+    if process.returncode:
+        _log.error("picture process failed", error=errors[-2000:].decode(errors="replace"))
+        raise PictureProcessError(f"exit status {process.returncode}")
+    return _read(out, kind)
+
+
+def _read(out: bytes, kind: PictureFormat) -> Picture:
+    line, _, rest = out.partition(b"\n")
+    answer: dict[str, Any] = json.loads(line)
+    if "refused" in answer:
+        raise UnfitPictureError(answer["refused"])
+    renditions = []
+    start = 0
+    for name, content_type, width, height, length in answer["renditions"]:
+        content = rest[start : start + length]
+        renditions.append(Rendition(name, content_type, width, height, content))
+        start += length
+    return Picture(kind, answer["width"], answer["height"], renditions)

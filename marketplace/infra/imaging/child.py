@@ -1,0 +1,66 @@
+"""The process that decodes one picture: ``python -I -m marketplace.infra.imaging.child FORMAT SIZES``.
+
+The file is its standard input. On standard output it answers a line of JSON and then the renditions one after
+the other. It limits itself before it reads a byte: processor time by a timer whose signal ends it, and memory.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+
+from marketplace.infra.imaging.formats import FORMATS, Picture, UnfitPictureError
+from marketplace.infra.imaging.rendering import render
+
+DECODING_SECONDS = 0.9  # of processor time
+DRAWING_SECONDS = 5.0
+MAX_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes; what the interpreter and its libraries map included
+_NICENESS = 5  # requests that are answered in a millisecond go first
+
+
+def main(arguments: list[str]) -> int:
+    """This function will draw the picture on standard input, and write what came of it.
+
+    :param arguments: the format's name, and the sizes with commas between them
+    :return: the exit status, 0 also for a file that is refused
+    """
+    os.nice(_NICENESS)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESS_SPACE, MAX_ADDRESS_SPACE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sizes = [int(size) for size in arguments[1].split(",")]
+    signal.setitimer(signal.ITIMER_PROF, DECODING_SECONDS)
+    try:
+        picture = render(sys.stdin.buffer, FORMATS[arguments[0]], sizes=sizes, decoded=_allow_drawing)
+    except UnfitPictureError as error:
+        _write({"refused": str(error)})
+        return 0
+    _write(_described(picture))
+    for rendition in picture.renditions:
+        sys.stdout.buffer.write(rendition.content)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def _allow_drawing() -> None:
+    signal.setitimer(signal.ITIMER_PROF, DRAWING_SECONDS)
+
+
+def _described(picture: Picture) -> dict[str, object]:
+    return {
+        "width": picture.width,
+        "height": picture.height,
+        "renditions": [
+            [one.name, one.content_type, one.width, one.height, len(one.content)]
+            for one in picture.renditions
+        ],
+    }
+
+
+def _write(answer: dict[str, object]) -> None:
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

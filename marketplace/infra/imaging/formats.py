@@ -1,0 +1,114 @@
+"""What is taken for a picture, and within which bounds; nothing is decoded here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MAX_SIDE = 12_000  # pixels
+MAX_RATIO = 20  # of the longer side to the shorter one
+LONGEST_SIGNATURE = 30  # bytes that tell the format, and a WebP's size
+
+
+class UnfitPictureError(Exception):
+    """The file is no picture that can be drawn; the message says why, for whoever sent it."""
+
+
+@dataclass(frozen=True)
+class PictureFormat:
+    """A format. ``max_pixels`` is what fits into the memory of the process that decodes.
+
+    JPEG is decoded at a fraction of its size, unless it is progressive; WebP is held four times over.
+    """
+
+    name: str
+    content_type: str
+    suffix: str
+    max_pixels: int
+
+
+JPEG = PictureFormat("JPEG", "image/jpeg", "jpg", 50_000_000)
+PNG = PictureFormat("PNG", "image/png", "png", 24_000_000)
+WEBP = PictureFormat("WebP", "image/webp", "webp", 12_500_000)
+GIF = PictureFormat("GIF", "image/gif", "gif", 24_000_000)
+FORMATS = {one.name: one for one in (JPEG, PNG, WEBP, GIF)}
+MAX_PIXELS_PROGRESSIVE = 25_000_000  # a progressive JPEG's coefficients are all held at once
+
+
+@dataclass(frozen=True)
+class Rendition:
+    """A picture drawn anew. ``name`` is the longest side that was asked for, or the original format's suffix."""
+
+    name: str
+    content_type: str
+    width: int
+    height: int
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What became of a file: its size in pixels, upright, and its renditions, the smallest first."""
+
+    format: PictureFormat
+    width: int
+    height: int
+    renditions: Sequence[Rendition]
+
+
+def format_of(head: bytes) -> PictureFormat | None:
+    """This function will tell a file's format by its first bytes.
+
+    :param head: at least ``LONGEST_SIGNATURE`` of them, or all that there are
+    :return: none for what is no picture, or one of another format
+    """
+    if head.startswith(b"\xff\xd8\xff"):
+        return JPEG
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return PNG
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return GIF
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return WEBP
+    return None
+
+
+def webp_size(head: bytes) -> tuple[int, int] | None:
+    """This function will read a WebP's size off its first bytes: its decoder makes room for it at once.
+
+    :return: width and height, or none if the bytes tell none
+    """
+    if len(head) < LONGEST_SIGNATURE:
+        return None
+    kind = head[12:16]
+    if kind == b"VP8X":
+        return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
+    if kind == b"VP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 ":
+        return int.from_bytes(head[26:28], "little") & 0x3FFF, int.from_bytes(head[28:30], "little") & 0x3FFF
+    return None
+
+
+def check_size(width: int, height: int, *, max_pixels: int) -> None:
+    """This function will refuse a size that no picture of a product has, before anything is decoded.
+
+    :param width: as the file says, in pixels
+    :param height: as the file says, in pixels
+    :param max_pixels: how many there may be in all
+    :raises UnfitPictureError: there are none, too many, or they make a strip
+    """
+    if width < 1 or height < 1:
+        raise UnfitPictureError("The picture has no pixels.")
+    if max(width, height) > MAX_SIDE:
+        raise UnfitPictureError(
+            f"The picture has {width} by {height} pixels; a side may have {MAX_SIDE:,} at most."
+        )
+    if max(width, height) > MAX_RATIO * min(width, height):
+        raise UnfitPictureError(
+            f"The picture has {width} by {height} pixels; the longer side may be {MAX_RATIO} times the other at most."
+        )
+    if width * height > max_pixels:
+        raise UnfitPictureError(
+            f"The picture has {width * height / 1_000_000:.1f} million pixels;"
+            f" {max_pixels / 1_000_000:g} million are taken of this kind."
+        )

@@ -1,0 +1,213 @@
+"""Pictures drawn anew: decoded within bounds, turned upright, in sRGB, without metadata, in several sizes.
+
+Run in a process of its own (``child``): a decoder that is fed hostile bytes may take long, take much, or crash.
+"""
+
+import io
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from typing import IO
+
+from PIL import (
+    GifImagePlugin,
+    Image,
+    ImageCms,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    WebPImagePlugin,
+)
+
+from marketplace.infra.imaging.formats import (
+    GIF,
+    JPEG,
+    LONGEST_SIGNATURE,
+    MAX_PIXELS_PROGRESSIVE,
+    PNG,
+    WEBP,
+    Picture,
+    PictureFormat,
+    Rendition,
+    UnfitPictureError,
+    check_size,
+    webp_size,
+)
+
+# Whatever a decoder says of bytes that it can't make sense of.
+_DECODERS_ERRORS = (
+    *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, AttributeError, ArithmeticError),
+    *(RuntimeError, MemoryError, struct.error, zlib.error, Image.DecompressionBombError),
+)
+_OPENERS: dict[PictureFormat, Callable[[IO[bytes]], ImageFile.ImageFile]] = {
+    JPEG: JpegImagePlugin.JpegImageFile,
+    PNG: PngImagePlugin.PngImageFile,
+    WEBP: WebPImagePlugin.WebPImageFile,
+    GIF: GifImagePlugin.GifImageFile,
+}
+# A scan of few bytes makes the decoder go over the whole picture; cameras write a dozen.
+_MAX_SCANS = 100
+_END_OF_PNG = b"IEND\xaeB`\x82"
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_ON_THEIR_SIDE = frozenset(_TURNS[orientation] for orientation in (5, 6, 7, 8))
+_STRIP_HEIGHT = 64  # rows of the result that are converted at once
+_WEBP_QUALITY = 80
+_JPEG_QUALITY = 85
+_THOROUGH_UP_TO = 1_000  # pixels of the longest side up to which WebP takes its time
+
+# Texts that a PNG carries are not read: little of them is enough to get past them.
+PngImagePlugin.MAX_TEXT_CHUNK = 64 * 1024
+PngImagePlugin.MAX_TEXT_MEMORY = 512 * 1024
+
+
+def render(
+    stream: IO[bytes], kind: PictureFormat, *, sizes: Sequence[int], decoded: Callable[[], None] | None = None
+) -> Picture:
+    """This function will draw a picture anew: in WebP in several sizes, and in its own format in the largest.
+
+    It is never enlarged; sizes that it does not fill give one rendition. Of an animation, it is the first frame.
+
+    :param stream: the file, which can be searched
+    :param kind: its format, as its first bytes tell
+    :param sizes: longest sides in pixels, ascending
+    :param decoded: is called when all of the file was read
+    :raises UnfitPictureError: it can't be decoded, or not within bounds
+    """
+    try:
+        opened = _opened(stream, kind)
+        size = opened.size
+        turn = _turn_of(opened)
+        profile = opened.info.get("icc_profile")
+        drawn = _shrunk(opened, largest=sizes[-1])
+        opened.close()
+    except _DECODERS_ERRORS as error:
+        raise UnfitPictureError("The file is damaged or cut off: it can't be read as a picture.") from error
+    if decoded is not None:
+        decoded()
+    drawn = _in_srgb(drawn, profile)
+    if turn is not None:
+        drawn = drawn.transpose(turn)
+    # What is left of the file beside its pixels ends here.
+    drawn.info.clear()
+    width, height = size[::-1] if turn in _ON_THEIR_SIDE else size
+    return Picture(kind, width, height, _renditions(drawn, kind, sizes))
+
+
+def _opened(stream: IO[bytes], kind: PictureFormat) -> ImageFile.ImageFile:
+    """Open a file as what its first bytes say, and hold its size against the bounds; nothing is decoded yet."""
+    content = stream.read()
+    if kind is WEBP and (size := webp_size(content[:LONGEST_SIGNATURE])) is not None:
+        check_size(*size, max_pixels=kind.max_pixels)
+    if kind is PNG and _END_OF_PNG not in content:
+        raise UnfitPictureError("The file is cut off: it can't be read as a picture.")
+    if kind is JPEG and content.count(b"\xff\xda") > _MAX_SCANS:
+        raise UnfitPictureError(f"The file has more than {_MAX_SCANS} scans.")
+    opened = _OPENERS[kind](io.BytesIO(content))
+    held_at_once = kind is JPEG and opened.info.get("progressive")
+    check_size(*opened.size, max_pixels=MAX_PIXELS_PROGRESSIVE if held_at_once else kind.max_pixels)
+    return opened
+
+
+def _turn_of(opened: ImageFile.ImageFile) -> Image.Transpose | None:
+    """Tell how the picture must be turned to stand upright; metadata that can't be read tell nothing."""
+    try:
+        orientation = opened.getexif().get(_ORIENTATION)
+    except _DECODERS_ERRORS:
+        return None
+    return _TURNS.get(orientation) if isinstance(orientation, int) else None
+
+
+def _shrunk(opened: ImageFile.ImageFile, *, largest: int) -> Image.Image:
+    """Decode, and shrink by a whole number to what is at least the largest size, in RGB, premultiplied RGBa or CMYK.
+
+    A JPEG's decoder does half of it. The rest goes by strips: converted whole, a large picture would stand in
+    memory several times.
+    """
+    opened.draft(opened.mode, (largest, largest))
+    opened.load()
+    mode = "RGBa" if opened.has_transparency_data else "RGB"
+    if opened.mode == "CMYK":
+        mode = "CMYK"  # its profile, if there is one, tells how to make colours of it
+    width, height = opened.size
+    factor = max(1, max(width, height) // largest)
+    rows = _STRIP_HEIGHT * factor
+    drawn = Image.new(mode, (-(-width // factor), -(-height // factor)))
+    for top in range(0, height, rows):
+        strip = _converted(opened.crop((0, top, width, min(top + rows, height))), mode)
+        drawn.paste(strip.reduce(factor) if factor > 1 else strip, (0, top // factor))
+    return drawn
+
+
+def _converted(strip: Image.Image, mode: str) -> Image.Image:
+    if strip.mode.startswith("I;16"):
+        # Converted as it is, all but the darkest would be white.
+        strip = strip.point(lambda value: value / 257).convert("L")
+    if mode == "RGBa":
+        return strip.convert("RGBA").convert("RGBa")
+    return strip.convert(mode)
+
+
+def _in_srgb(drawn: Image.Image, profile: bytes | None) -> Image.Image:
+    """Convert to sRGB what was drawn in the colours of another profile; without one, it is sRGB already."""
+    alpha = drawn.mode == "RGBa"
+    plain = drawn.convert("RGBA") if alpha else drawn
+    if profile:
+        try:
+            given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+            space = "CMYK" if plain.mode == "CMYK" else "RGB"
+            if given.profile.xcolor_space.strip() == space:
+                result = ImageCms.profileToProfile(
+                    plain, given, ImageCms.createProfile("sRGB"), outputMode="RGBA" if alpha else "RGB"
+                )
+                plain = plain if result is None else result
+        except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
+            # A profile that nobody can read is as good as none.
+            plain = drawn.convert("RGBA") if alpha else drawn
+    if not alpha:
+        return plain.convert("RGB")
+    opaque = plain.getchannel("A").getextrema()[0] == 255
+    return plain.convert("RGB") if opaque else plain.convert("RGBa")
+
+
+def _renditions(drawn: Image.Image, kind: PictureFormat, sizes: Sequence[int]) -> list[Rendition]:
+    renditions = []
+    resized = drawn
+    for size in sizes:
+        resized = _resized(drawn, size)
+        renditions.append(_encoded(resized, WEBP, name=str(size)))
+        if max(drawn.size) <= size:
+            break
+    if kind is not WEBP:
+        renditions.append(_encoded(resized, kind, name=kind.suffix))
+    return renditions
+
+
+def _resized(drawn: Image.Image, longest: int) -> Image.Image:
+    width, height = drawn.size
+    if max(width, height) <= longest:
+        return drawn
+    scale = longest / max(width, height)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    return drawn.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+
+
+def _encoded(picture: Image.Image, kind: PictureFormat, *, name: str) -> Rendition:
+    image = picture.convert("RGBA") if picture.mode == "RGBa" else picture
+    out = io.BytesIO()
+    if kind is WEBP:
+        method = 4 if max(image.size) <= _THOROUGH_UP_TO else 2
+        image.save(out, "WEBP", quality=_WEBP_QUALITY, method=method)
+    elif kind is JPEG:
+        image.save(out, "JPEG", quality=_JPEG_QUALITY, progressive=True)
+    else:
+        image.save(out, kind.name)
+    return Rendition(name, kind.content_type, *image.size, out.getvalue())

@@ -1,0 +1,49 @@
+"""Pictures for tests: drawn here, so that each test knows what is in them."""
+
+import io
+import struct
+import zlib
+from typing import Any
+
+from PIL import Image
+
+
+def gradient(width: int, height: int, mode: str = "RGB") -> Image.Image:
+    """Draw a picture that is no two places the same: dark on the left, bright on the right."""
+    across = Image.linear_gradient("L").rotate(90).resize((width, height))
+    down = Image.linear_gradient("L").resize((width, height))
+    drawn = Image.merge("RGB", (across, down, across))
+    if mode.endswith("A"):
+        drawn.putalpha(down)
+    return drawn.convert(mode)
+
+
+def encoded(picture: Image.Image, kind: str = "JPEG", **options: Any) -> bytes:
+    """Encode a picture."""
+    out = io.BytesIO()
+    picture.save(out, kind, **options)
+    return out.getvalue()
+
+
+def photo(width: int = 2000, height: int = 1000, **options: Any) -> bytes:
+    """Give a JPEG."""
+    return encoded(gradient(width, height), "JPEG", **options)
+
+
+def opened(content: bytes) -> Image.Image:
+    """Decode a picture."""
+    picture = Image.open(io.BytesIO(content))
+    picture.load()
+    return picture
+
+
+def png_of(width: int, height: int, *, data: bytes = b"", more: bytes = b"") -> bytes:
+    """Write a PNG whose header says what it likes: eight bits of grey, and this as its pixels' packed bytes."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    packed = zlib.compress(data, 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + more + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    """Write a PNG's chunk."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
