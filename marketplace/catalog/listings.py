@@ -77,8 +77,8 @@ class Filters:
     in_stock: bool | None = None
 
 
-_TREE_BY_ID = Statement(text("SELECT id FROM categories WHERE lineage @> ARRAY[CAST(:category_id AS uuid)]"))
-_TREE_BY_SLUG = Statement(
+_TREE_BY_ID = Prepared(text("SELECT id FROM categories WHERE lineage @> ARRAY[CAST(:category_id AS uuid)]"))
+_TREE_BY_SLUG = Prepared(
     text("SELECT id FROM categories WHERE lineage @> ARRAY[(SELECT id FROM categories WHERE slug = :slug)]")
 )
 
@@ -94,8 +94,10 @@ _CONDITIONS: dict[str, ColumnElement[bool]] = {
     "in_stock": Product.available > 0,
     "sold_out": Product.available == 0,
 }
-# Filters that leave the index of the order the best way to go.
-_PLAIN = frozenset({"campus_id", "campus_slug", "condition", "in_stock"})
+# Filters that leave the index of the order the best way to go; by campus there is one for the default order alone,
+# and a small campus has few rows in a long index.
+_PLAIN = frozenset({"condition", "in_stock"})
+_PLAIN_BY_DEFAULT = _PLAIN | {"campus_id", "campus_slug"}
 
 
 @lru_cache(maxsize=2048)  # more than there are combinations
@@ -143,7 +145,8 @@ def list_products(
         sort,
         tuple(given),
         continued=page.position is not None,
-        usual=page.limit == DEFAULT_LIMIT and _PLAIN.issuperset(given),
+        usual=page.limit == DEFAULT_LIMIT
+        and (_PLAIN_BY_DEFAULT if sort == DEFAULT_SORT else _PLAIN).issuperset(given),
     )
     if page.position is not None:
         given["last_position"], given["last_id"] = page.position
