@@ -3,6 +3,7 @@
 from blueprints.cart.routes import area as cart
 from blueprints.catalog.flash_sales import area as flash_sales
 from blueprints.catalog.images import area as images
+from blueprints.catalog.moderation import area as moderation
 from blueprints.catalog.routes import area as catalog
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
@@ -16,6 +17,7 @@ AREAS: tuple[Area, ...] = (
     catalog,
     flash_sales,
     images,
+    moderation,
     cart,
     orders,
     payments,

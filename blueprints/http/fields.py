@@ -59,8 +59,8 @@ class Line(Text):
 class Distinct(fields.List[Any]):
     """A list of bounded length that names nothing twice."""
 
-    def __init__(self, inner: fields.Field[Any], *, most: int, **kwargs: Any) -> None:
-        super().__init__(inner, validate=validate.Length(max=most), **kwargs)
+    def __init__(self, inner: fields.Field[Any], *, most: int, least: int = 0, **kwargs: Any) -> None:
+        super().__init__(inner, validate=validate.Length(min=least or None, max=most), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> list[Any]:
         loaded = super()._deserialize(value, attr, data, **kwargs) or []

@@ -255,7 +255,7 @@ def _publish(session: Session, product: Product, *, now: datetime) -> None:
         product,
         outcome="published",
         title="Your listing is live",
-        body=f"{_named(product)} can be seen and bought now.",
+        body=f"{named(product)} can be seen and bought now.",
         occasion=f"round-{product.review_round}",
         now=now,
     )
@@ -271,7 +271,7 @@ def _hold(session: Session, product: Product, *, reasons: Sequence[str], now: da
         product,
         outcome="held",
         title="Your listing waits for review",
-        body=f"{_named(product)} waits for our staff. {product.status_reason}",
+        body=f"{named(product)} waits for our staff. {product.status_reason}",
         occasion=f"round-{product.review_round}",
         now=now,
     )
@@ -307,5 +307,6 @@ def tell_vendor(
     )
 
 
-def _named(product: Product) -> str:
+def named(product: Product) -> str:
+    """This function will name a listing in a sentence."""
     return f"\u201c{product.title}\u201d"

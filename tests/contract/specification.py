@@ -84,8 +84,8 @@ CATALOG = (
     Row("POST", "/api/products/:id/stats/:type", PUBLIC, "120/minute", built=False),
     Row("POST", "/api/products", VENDOR_OR_STAFF, "vendor"),
     Row("PUT", "/api/products/:id", VENDOR, "vendor"),
-    Row("DELETE", "/api/products/:id", VENDOR_OR_STAFF, "vendor", built=False),
-    Row("DELETE", "/api/products/bulk/delete", staff_with("canManageProducts"), "30/minute", built=False),
+    Row("DELETE", "/api/products/:id", VENDOR_OR_STAFF, "vendor"),
+    Row("DELETE", "/api/products/bulk/delete", staff_with("canManageProducts"), "30/minute"),
     Row("GET", "/api/flash-sales/active", PUBLIC, cache=60),
     Row("GET", "/api/banners", PUBLIC, cache=300, built=False),
     Row("GET", "/api/vibes", PUBLIC, cache=300, built=False),
@@ -247,6 +247,13 @@ ADDITIONS = (
     Row("POST", "/api/flash-sales", staff_with(PRODUCTS)),
     Row("PUT", "/api/flash-sales/:id", staff_with(PRODUCTS)),
     Row("POST", "/api/flash-sales/:id/end", staff_with(PRODUCTS)),
+    Row("GET", "/api/products/moderation", staff_with("canManageProducts")),
+    Row("GET", "/api/products/moderation/banned-terms", staff_with("canManageProducts")),
+    Row("POST", "/api/products/moderation/banned-terms", staff_with("canManageProducts")),
+    Row("DELETE", "/api/products/moderation/banned-terms/:id", staff_with("canManageProducts")),
+    Row("POST", "/api/products/:id/approve", staff_with("canManageProducts")),
+    Row("POST", "/api/products/:id/reject", staff_with("canManageProducts")),
+    Row("POST", "/api/products/:id/takedown", staff_with("canManageProducts")),
 )
 
 ROWS: tuple[Row, ...] = (
