@@ -247,13 +247,13 @@ ADDITIONS = (
     Row("POST", "/api/flash-sales", staff_with(PRODUCTS)),
     Row("PUT", "/api/flash-sales/:id", staff_with(PRODUCTS)),
     Row("POST", "/api/flash-sales/:id/end", staff_with(PRODUCTS)),
-    Row("GET", "/api/products/moderation", staff_with("canManageProducts")),
-    Row("GET", "/api/products/moderation/banned-terms", staff_with("canManageProducts")),
-    Row("POST", "/api/products/moderation/banned-terms", staff_with("canManageProducts")),
-    Row("DELETE", "/api/products/moderation/banned-terms/:id", staff_with("canManageProducts")),
-    Row("POST", "/api/products/:id/approve", staff_with("canManageProducts")),
-    Row("POST", "/api/products/:id/reject", staff_with("canManageProducts")),
-    Row("POST", "/api/products/:id/takedown", staff_with("canManageProducts")),
+    Row("GET", "/api/products/moderation", staff_with(PRODUCTS)),
+    Row("GET", "/api/products/moderation/banned-terms", staff_with(PRODUCTS)),
+    Row("POST", "/api/products/moderation/banned-terms", staff_with(PRODUCTS)),
+    Row("DELETE", "/api/products/moderation/banned-terms/:id", staff_with(PRODUCTS)),
+    Row("POST", "/api/products/:id/approve", staff_with(PRODUCTS)),
+    Row("POST", "/api/products/:id/reject", staff_with(PRODUCTS)),
+    Row("POST", "/api/products/:id/takedown", staff_with(PRODUCTS)),
 )
 
 ROWS: tuple[Row, ...] = (

@@ -21,6 +21,7 @@ from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
 from blueprints.http.contract import Contract, Idempotency, Token
 from blueprints.http.idempotency import HEADER
+from marketplace.catalog.models import Product
 from marketplace.infra.settings import Settings
 from marketplace.services import Services
 from tests.support.gateway import TestGateway
@@ -175,13 +176,27 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
 def promoted(client: FlaskClient, headers: dict[str, str], product_id: str) -> dict[str, str]:
     """Promote a product, and give the ids of what promotes it."""
     ends_at = (datetime.now(UTC) + timedelta(days=1)).isoformat()
-    made = {"sale_id": ("/api/flash-sales", {"percentOff": 10, "productId": product_id, "endsAt": ends_at})}
+    made = {
+        "sale_id": ("/api/flash-sales", {"percentOff": 10, "productId": product_id, "endsAt": ends_at}),
+        "term_id": (
+            "/api/products/moderation/banned-terms",
+            {"term": f"contraband {product_id}", "category": "other"},
+        ),
+    }
     ids = {}
     for name, (path, body) in made.items():
         answer = client.post(path, json=body, headers=headers)
         assert answer.status_code == 201, answer.get_data(as_text=True)
         ids[name] = answer.get_json()["data"]["id"]
     return ids
+
+
+@pytest.fixture
+def on_sale(cast: Cast, services: Services) -> None:
+    """Have the product on sale again, whatever an operation did to it before."""
+    Market(services.database).change(
+        Product, UUID(cast.ids["product_id"]), status="published", held=False, deleted_at=None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +235,7 @@ REQUESTS = [
 ]
 
 
+@pytest.mark.usefixtures("on_sale")
 @pytest.mark.parametrize(("contract", "mode", "role"), REQUESTS)
 def test_the_service_behaves_as_the_document_says(
     schema: BaseSchema, cast: Cast, bearer: Bearer, contract: Contract, mode: GenerationMode, role: str
