@@ -1,10 +1,13 @@
 """All areas, in the order of the specification."""
 
 from blueprints.cart.routes import area as cart
+from blueprints.catalog.banners import area as banners
+from blueprints.catalog.featured import area as featured
 from blueprints.catalog.flash_sales import area as flash_sales
 from blueprints.catalog.images import area as images
 from blueprints.catalog.moderation import area as moderation
 from blueprints.catalog.routes import area as catalog
+from blueprints.catalog.vibes import area as vibes
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
 from blueprints.http.endpoint import Area
@@ -15,7 +18,10 @@ from blueprints.users.routes import area as users
 
 AREAS: tuple[Area, ...] = (
     catalog,
+    featured,
     flash_sales,
+    banners,
+    vibes,
     images,
     moderation,
     cart,

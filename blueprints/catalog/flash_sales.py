@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from blueprints.catalog.promoting import PROMOTERS, act_of, media_of, without
 from blueprints.catalog.schemas_flash_sales import (
     ActiveSaleQuery,
     AddFlashSale,
@@ -12,17 +13,15 @@ from blueprints.catalog.schemas_flash_sales import (
     StaffFlashSale,
     StaffSaleQuery,
 )
-from blueprints.http.contract import PUBLIC, Shared, staff_with
+from blueprints.http.contract import PUBLIC, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import flash_sales, sale_listings, tags
 from marketplace.catalog.flash_sales import Discount
-from marketplace.catalog.promotions import MANAGES, Act
 from marketplace.kernel.paging import Page
 
 area = Area("flash_sales", "/api/flash-sales", "Flash sales")
 
-_STAFF = staff_with(MANAGES)
 _DISCOUNT = ("sale_price_minor", "percent_off")
 
 
@@ -46,7 +45,7 @@ def list_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
     return _listed(ctx, state=query.get("state"), campus=query.get("campus"))
 
 
-@area.get("/all", auth=_STAFF, limit=Shared.GLOBAL, query=StaffSaleQuery, reply=StaffFlashSale(many=True))
+@area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffSaleQuery, reply=StaffFlashSale(many=True))
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """This function will list flash sales of any state for staff, the last made first."""
     return sale_listings.list_for_staff(
@@ -58,12 +57,12 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.post("", auth=_STAFF, limit=Shared.GLOBAL, body=AddFlashSale, reply=StaffFlashSale, status=201)
+@area.post("", auth=PROMOTERS, limit=Shared.GLOBAL, body=AddFlashSale, reply=StaffFlashSale, status=201)
 def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """This function will make a flash sale."""
     sale_id = flash_sales.create(
         ctx.session,
-        _act(ctx),
+        act_of(ctx),
         product_id=body["product_id"],
         discount=Discount(body.get("sale_price_minor"), body.get("percent_off")),
         starts_at=body.get("starts_at"),
@@ -73,25 +72,25 @@ def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     return _view(ctx, sale_id)
 
 
-@area.put("/<uuid:sale_id>", auth=_STAFF, limit=Shared.GLOBAL, body=ChangeFlashSale, reply=StaffFlashSale)
+@area.put("/<uuid:sale_id>", auth=PROMOTERS, limit=Shared.GLOBAL, body=ChangeFlashSale, reply=StaffFlashSale)
 def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """This function will change a flash sale that is not over."""
     discounted = any(name in body for name in _DISCOUNT)
     flash_sales.change(
         ctx.session,
-        _act(ctx),
+        act_of(ctx),
         sale_id=sale_id,
         revision=expected_revision(body.get("revision")),
         discount=Discount(*map(body.get, _DISCOUNT)) if discounted else None,
-        changes={name: value for name, value in body.items() if name not in (*_DISCOUNT, "revision")},
+        changes=without(body, *_DISCOUNT, "revision"),
     )
     return _view(ctx, sale_id)
 
 
-@area.post("/<uuid:sale_id>/end", auth=_STAFF, limit=Shared.GLOBAL, reply=StaffFlashSale)
+@area.post("/<uuid:sale_id>/end", auth=PROMOTERS, limit=Shared.GLOBAL, reply=StaffFlashSale)
 def end_flash_sale(ctx: Context, sale_id: UUID) -> dict[str, Any]:
     """This function will end a flash sale now, or call it off before it begins."""
-    flash_sales.end(ctx.session, _act(ctx), sale_id=sale_id)
+    flash_sales.end(ctx.session, act_of(ctx), sale_id=sale_id)
     return _view(ctx, sale_id)
 
 
@@ -102,13 +101,9 @@ def _listed(ctx: Context, *, state: str | None, campus: str | None) -> Page:
         campus=campus,
         page=ctx.page,
         now=ctx.now,
-        media_base_url=ctx.services.settings.media_base_url,
+        media_base_url=media_of(ctx),
     )
 
 
 def _view(ctx: Context, sale_id: UUID) -> dict[str, Any]:
     return sale_listings.for_staff(ctx.session, sale_id=sale_id, now=ctx.now)
-
-
-def _act(ctx: Context) -> Act:
-    return Act(ctx.user, ctx.actor, ctx.now)

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, select
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
-from marketplace.catalog.models import Image, Product
+from marketplace.catalog.models import Product
 from marketplace.identity.queries import Caller
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
@@ -34,7 +34,10 @@ _PRODUCTS = Statement(
     .join(VendorProfile, VendorProfile.id == Product.vendor_id)
     .where(Product.id == any_(bindparam("ids", type_=ARRAY(Uuid))))
 )
-_IMAGE = Statement(select(Image.id).where(Image.id == bindparam("image_id")))
+_TAKE_IMAGE = Statement(text("SELECT id FROM images WHERE id = :image_id AND status = 'ready' FOR KEY SHARE"))
+_GIVE_UP_IMAGE = Statement(
+    text("UPDATE images SET unused_since = :now WHERE id = :image_id AND unused_since IS NULL")
+)
 _CAMPUS = Statement(select(Campus.id).where(Campus.id == bindparam("campus_id")))
 
 
@@ -166,10 +169,15 @@ def touch(row: Promotion, *, now: datetime) -> None:
     row.updated_at = now
 
 
-def find_products(session: Session, product_ids: Sequence[UUID]) -> dict[UUID, Referred]:
-    """This function will find the products that a promotion may show: neither taken down nor deleted."""
+def find_products(
+    session: Session, product_ids: Sequence[UUID], *, gone: bool = False
+) -> dict[UUID, Referred]:
+    """This function will find the products that a promotion may show: neither taken down nor deleted.
+
+    :param gone: whether those are found too
+    """
     rows = _PRODUCTS.all(session, ids=list(product_ids)) if product_ids else []
-    return {row["id"]: Referred(**row) for row in rows if row["status"] not in _GONE}
+    return {row["id"]: Referred(**row) for row in rows if gone or row["status"] not in _GONE}
 
 
 def check_not_own(owner_id: UUID, *, caller: Caller) -> None:
@@ -184,16 +192,40 @@ def check_not_own(owner_id: UUID, *, caller: Caller) -> None:
 def check_references(session: Session, fields: dict[str, Any]) -> None:
     """This function will check that the picture and the campus of a promotion exist, where it names them.
 
+    A picture is locked, so that it is not cleared away while it is taken.
+
     :raises ValidationError: one of them does not
     """
     faults = []
     image_id, campus_id = fields.get("image_id"), fields.get("campus_id")
-    if image_id is not None and _IMAGE.first(session, image_id=image_id) is None:
+    if image_id is not None and _TAKE_IMAGE.first(session, image_id=image_id) is None:
         faults.append(InvalidParam("imageId", "There is no such picture."))
     if campus_id is not None and _CAMPUS.first(session, campus_id=campus_id) is None:
         faults.append(InvalidParam("campusId", "There is no such campus."))
     if faults:
         raise ValidationError("It names what does not exist.", invalid_params=faults)
+
+
+def give_up_picture(session: Session, image_id: UUID | None, *, now: datetime) -> None:
+    """This function will have a picture looked at by the sweep again: what showed it shows another one."""
+    if image_id is not None:
+        _GIVE_UP_IMAGE.run(session, image_id=image_id, now=now)
+
+
+def apply(session: Session, row: Any, changes: dict[str, Any], *, now: datetime) -> None:
+    """This function will change a locked promotion that has a picture: a new one takes the old one's place.
+
+    :param changes: columns
+    """
+    old = row.image_id
+    if "image_id" in changes or "image_url" in changes:
+        changes = {"image_id": None, "image_url": None} | changes
+    for name, value in changes.items():
+        setattr(row, name, value)
+    touch(row, now=now)
+    session.flush()
+    if row.image_id != old:
+        give_up_picture(session, old, now=now)
 
 
 def announce(

@@ -12,6 +12,7 @@ from marketplace.catalog import cards
 from marketplace.catalog.flash_sales import LONGEST
 from marketplace.catalog.models import Product
 from marketplace.catalog.places import campus_condition, campus_parameters
+from marketplace.catalog.promotion_listings import product_view
 from marketplace.catalog.promotion_models import FlashSale
 from marketplace.catalog.sale_terms import percent_off
 from marketplace.infra.db import Statement
@@ -226,14 +227,7 @@ def _staff_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
     return {
         "id": row["id"],
         "state": state_of(**terms, now=now),
-        "product": {
-            "id": row["product_id"],
-            "title": row["title"],
-            "status": row["product_status"],
-            "priceMinor": row["price_minor"],
-            "campusId": row["campus_id"],
-            "vendorId": row["vendor_id"],
-        },
+        "product": product_view(row),
         "salePriceMinor": row["sale_price_minor"],
         "percentOff": row["percent_off"],
         "startsAt": row["starts_at"],

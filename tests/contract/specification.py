@@ -73,7 +73,7 @@ CATALOG = (
     Row("GET", "/api/products/trending", PUBLIC, cache=60, built=False),
     Row("GET", "/api/products/new-arrivals", PUBLIC, cache=60, built=False),
     Row("GET", "/api/products/exclusives", PUBLIC, cache=60, built=False),
-    Row("GET", "/api/products/featured", PUBLIC, cache=300, built=False),
+    Row("GET", "/api/products/featured", PUBLIC, cache=300),
     Row("GET", "/api/products/categories", PUBLIC, cache=3600),
     Row("GET", "/api/products/suggestions", PUBLIC, cache=900, built=False),
     Row("POST", "/api/products/images", VENDOR_OR_STAFF, "60/15 minute", waits=True),
@@ -87,8 +87,8 @@ CATALOG = (
     Row("DELETE", "/api/products/:id", VENDOR_OR_STAFF, "vendor"),
     Row("DELETE", "/api/products/bulk/delete", staff_with("canManageProducts"), "30/minute"),
     Row("GET", "/api/flash-sales/active", PUBLIC, cache=60),
-    Row("GET", "/api/banners", PUBLIC, cache=300, built=False),
-    Row("GET", "/api/vibes", PUBLIC, cache=300, built=False),
+    Row("GET", "/api/banners", PUBLIC, cache=300),
+    Row("GET", "/api/vibes", PUBLIC, cache=300),
 )
 
 CART_AND_ORDERS = (
@@ -254,6 +254,17 @@ ADDITIONS = (
     Row("POST", "/api/products/:id/approve", staff_with(PRODUCTS)),
     Row("POST", "/api/products/:id/reject", staff_with(PRODUCTS)),
     Row("POST", "/api/products/:id/takedown", staff_with(PRODUCTS)),
+    Row("GET", "/api/vibes/:id", PUBLIC, cache=300),
+    *(
+        row
+        for path in ("/api/banners", "/api/vibes", "/api/products/featured")
+        for row in (
+            Row("GET", f"{path}/all", staff_with(PRODUCTS)),
+            Row("POST", path, staff_with(PRODUCTS)),
+            Row("PUT", f"{path}/:id", staff_with(PRODUCTS)),
+            Row("DELETE", f"{path}/:id", staff_with(PRODUCTS)),
+        )
+    ),
 )
 
 ROWS: tuple[Row, ...] = (

@@ -1,0 +1,24 @@
+"""What the routes of all promotions share."""
+
+from typing import Any
+
+from blueprints.http.context import Context
+from blueprints.http.contract import staff_with
+from marketplace.catalog.promotions import MANAGES, Act
+
+PROMOTERS = staff_with(MANAGES)
+
+
+def act_of(ctx: Context) -> Act:
+    """This function will tell who acts, and when."""
+    return Act(ctx.user, ctx.actor, ctx.now)
+
+
+def media_of(ctx: Context) -> str:
+    """This function will tell where pictures are read."""
+    return ctx.services.settings.media_base_url
+
+
+def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
+    """This function will copy a body but for some fields: a transaction that is tried again is given the same."""
+    return {name: value for name, value in body.items() if name not in names}

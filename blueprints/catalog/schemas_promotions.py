@@ -1,0 +1,264 @@
+"""What banners, vibes and featured products are made and changed with, and what they look like."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from marshmallow import ValidationError, fields, validate, validates_schema
+
+from blueprints.catalog.schemas import ProductCard
+from blueprints.catalog.schemas_flash_sales import Lifetime, PromotedProduct
+from blueprints.http.fields import (
+    Address,
+    Choice,
+    Distinct,
+    Line,
+    Matches,
+    Moment,
+    Schema,
+    Text,
+    Uuid,
+    Whole,
+)
+from blueprints.http.paging import CursorQuery
+from marketplace.catalog import banners, promotion_listings, vibes
+from marketplace.catalog.promotions import MAX_POSITION
+
+_MAX_LINK_LENGTH = 2_000
+
+
+class CampusQuery(CursorQuery):
+    """Whose campus is looked at."""
+
+    campus = Text(most=100, metadata={"description": "Id or slug."})
+
+
+class BannerQuery(CampusQuery):
+    """Which banners are listed."""
+
+    placement = Choice(*banners.PLACEMENTS)
+
+
+class StaffQuery(CursorQuery):
+    """Which promotions staff want to see."""
+
+    state = Choice(*promotion_listings.STATES)
+
+
+class Link(fields.String):
+    """Where a click leads: a path of our own pages, or an address of http or https."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Length(min=1, max=_MAX_LINK_LENGTH), **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
+        link: str = super()._deserialize(value, attr, data, **kwargs)
+        if not _leads_somewhere(link):
+            raise ValidationError("Must be a path such as /products, or an address of http or https.")
+        return link
+
+
+def _leads_somewhere(link: str) -> bool:
+    # Browsers take a backslash for a slash, and leave out line breaks: neither may hide another host or scheme.
+    if not link.isprintable() or " " in link or "\\" in link:
+        return False
+    if link.startswith("/"):
+        return not link.startswith("//")
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _revision() -> Whole:
+    return Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+
+
+def _position(**terms: Any) -> Whole:
+    return Whole(low=0, high=MAX_POSITION, metadata={"description": "The lowest is first."}, **terms)
+
+
+def _starts_at() -> Moment:
+    return Moment(metadata={"description": "Left out, it begins at once."})
+
+
+def _ends_at() -> Moment:
+    return Moment(allow_none=True, metadata={"description": "Null for no end."})
+
+
+def _campus_id() -> Uuid:
+    return Uuid(allow_none=True, metadata={"description": "Null for all campuses."})
+
+
+def _image_id(**terms: Any) -> Uuid:
+    return Uuid(metadata={"description": "Of an uploaded picture."}, **terms)
+
+
+def _check_one_picture(data: dict[str, Any]) -> None:
+    if "image_id" in data and "image_url" in data:
+        raise ValidationError("Send either imageId or imageUrl.", "imageId")
+
+
+class ChangeBanner(Schema):
+    """Changes to a banner; what is left out stays as it is."""
+
+    title = Line(most=120)
+    subtitle = Line(most=200, allow_none=True)
+    image_id = _image_id()
+    image_url = Address()
+    link = Link(allow_none=True)
+    placement = Choice(*banners.PLACEMENTS)
+    campus_id = _campus_id()
+    position = _position()
+    starts_at = _starts_at()
+    ends_at = _ends_at()
+    revision = _revision()
+
+    @validates_schema
+    def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will refuse two pictures at once."""
+        _check_one_picture(data)
+
+
+class AddBanner(ChangeBanner):
+    """A new banner, with an uploaded picture or the address of one."""
+
+    class Meta(ChangeBanner.Meta):
+        exclude = ("revision",)
+
+    title = Line(most=120, required=True)
+    placement = Choice(*banners.PLACEMENTS, required=True)
+
+    @validates_schema
+    def check_there_is_one(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will want a picture."""
+        if "image_id" not in data and "image_url" not in data:
+            raise ValidationError("Send imageId or imageUrl.", "imageId")
+
+
+class BannerView(Schema):
+    """A banner."""
+
+    id = Uuid(required=True)
+    title = fields.String(required=True)
+    subtitle = fields.String(required=True, allow_none=True)
+    image_url = fields.String(required=True)
+    link = fields.String(required=True, allow_none=True)
+    placement = Choice(*banners.PLACEMENTS, required=True)
+    campus_id = Uuid(required=True, allow_none=True)
+    position = Whole(low=0, required=True)
+    starts_at = Moment(required=True)
+    ends_at = Moment(required=True, allow_none=True)
+
+
+class _StaffOnly(Lifetime):
+    state = Choice(*promotion_listings.STATES, required=True)
+
+
+class StaffBanner(BannerView, _StaffOnly):
+    """A banner, as staff see it."""
+
+    image_id = Uuid(required=True, allow_none=True)
+
+
+def _slug(**terms: Any) -> fields.String:
+    return fields.String(
+        validate=[
+            Matches("[a-z0-9]+(-[a-z0-9]+)*", error="Must be lower case words joined by hyphens."),
+            validate.Length(min=3, max=60),
+            validate.NoneOf(vibes.RESERVED_SLUGS, error="Is taken by a path of the API."),
+        ],
+        **terms,
+    )
+
+
+def _product_ids(**terms: Any) -> Distinct:
+    return Distinct(Uuid(), most=vibes.MAX_PRODUCTS, **terms)
+
+
+class ChangeVibe(Schema):
+    """Changes to a vibe; what is left out stays as it is."""
+
+    slug = _slug()
+    title = Line(most=120)
+    description = Text(least=0, most=1_000)
+    image_id = _image_id(allow_none=True)
+    image_url = Address(allow_none=True)
+    campus_id = _campus_id()
+    position = _position()
+    starts_at = _starts_at()
+    ends_at = _ends_at()
+    product_ids = _product_ids(metadata={"description": "All of them, in their order."})
+    revision = _revision()
+
+    @validates_schema
+    def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will refuse two pictures at once."""
+        _check_one_picture(data)
+
+
+class AddVibe(ChangeVibe):
+    """A new vibe."""
+
+    class Meta(ChangeVibe.Meta):
+        exclude = ("revision",)
+
+    slug = _slug(required=True)
+    title = Line(most=120, required=True)
+    product_ids = _product_ids(load_default=list, metadata={"description": "In their order."})
+
+
+class _VibeBase(Schema):
+    id = Uuid(required=True)
+    slug = fields.String(required=True)
+    title = fields.String(required=True)
+    description = fields.String(required=True)
+    image_url = fields.String(required=True, allow_none=True)
+    campus_id = Uuid(required=True, allow_none=True)
+    position = Whole(low=0, required=True)
+    starts_at = Moment(required=True)
+    ends_at = Moment(required=True, allow_none=True)
+
+
+class VibeView(_VibeBase):
+    """A vibe with the cards of its products."""
+
+    products = fields.List(fields.Nested(ProductCard), required=True)
+    has_more = fields.Boolean(
+        required=True, metadata={"description": "Whether its own page has more products than the listing."}
+    )
+
+
+class StaffVibe(_VibeBase, _StaffOnly):
+    """A vibe, as staff see it."""
+
+    image_id = Uuid(required=True, allow_none=True)
+    product_ids = fields.List(Uuid(), required=True)
+
+
+class AddFeatured(Schema):
+    """A product that is to be featured."""
+
+    product_id = Uuid(required=True)
+    position = _position(load_default=0)
+    starts_at = _starts_at()
+    ends_at = Moment(allow_none=True, load_default=None, metadata={"description": "Null for no end."})
+
+
+class ChangeFeatured(Schema):
+    """Changes to where, or when, a product is featured; what is left out stays as it is."""
+
+    position = _position()
+    starts_at = _starts_at()
+    ends_at = _ends_at()
+    revision = _revision()
+
+
+class StaffFeatured(_StaffOnly):
+    """A featured product, as staff see it."""
+
+    id = Uuid(required=True)
+    position = Whole(low=0, required=True)
+    product = fields.Nested(PromotedProduct, required=True)
+    starts_at = Moment(required=True)
+    ends_at = Moment(required=True, allow_none=True)

@@ -1,0 +1,150 @@
+"""How banners, vibes and featured products are listed: their windows, their pictures, their pages."""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.kernel.ids import parse_uuid
+from marketplace.kernel.paging import Page, PageRequest, page_of
+
+UPCOMING = "upcoming"
+RUNNING = "running"
+ENDED = "ended"
+STATES = (UPCOMING, RUNNING, ENDED)
+
+# Of statements that name the table ``t``. What is ended was ended before now, whatever its window.
+SHOWN = "t.ended_at IS NULL AND t.starts_at <= :now AND (t.ends_at IS NULL OR t.ends_at > :now)"
+_IN_STATE = {
+    UPCOMING: "t.ended_at IS NULL AND t.starts_at > :now",
+    RUNNING: SHOWN,
+    ENDED: "(t.ended_at IS NOT NULL OR t.ends_at <= :now)",
+}
+# An uploaded picture is shown in its largest size; one that has no sizes, as it is.
+IMAGE_URL = """
+    coalesce(t.image_url, :media_base_url || '/' || (
+        SELECT coalesce((
+            SELECT r ->> 'key' FROM jsonb_array_elements(i.renditions) r
+            WHERE r ->> 'contentType' = 'image/webp' ORDER BY CAST(r ->> 'width' AS integer) DESC LIMIT 1
+        ), i.key)
+        FROM images i WHERE i.id = t.image_id
+    )) AS shown_image_url
+"""
+LIFETIME = (
+    "t.starts_at, t.ends_at, t.created_by, t.created_at, t.updated_at, t.ended_at, t.ended_by, t.revision"
+)
+
+_CAMPUS_BY_ID = "CAST(:campus_id AS uuid)"
+_CAMPUS_BY_SLUG = "(SELECT k.id FROM campuses k WHERE k.slug = :campus_slug)"
+
+
+def campus_of(campus: str) -> tuple[str, dict[str, Any]]:
+    """This function will give a campus that is named by id or slug, as SQL and its parameter."""
+    campus_id = parse_uuid(campus)
+    if campus_id is None:
+        return _CAMPUS_BY_SLUG, {"campus_slug": campus}
+    return _CAMPUS_BY_ID, {"campus_id": campus_id}
+
+
+@lru_cache(maxsize=128)
+def _statement(select: str, conditions: tuple[str, ...], order: str) -> Statement:
+    where = " AND ".join(f"({condition})" for condition in conditions) or "true"
+    return Statement(text(f"{select} WHERE {where} ORDER BY {order} LIMIT :limit"))
+
+
+def list_shown(
+    session: Session,
+    *,
+    select: str,
+    conditions: tuple[str, ...],
+    parameters: dict[str, Any],
+    page: PageRequest,
+    now: datetime,
+) -> Page:
+    """This function will list what is in its window, by its position; rows as the database gives them.
+
+    :param select: up to its WHERE; the table is ``t``, its position and id are among the columns
+    :param conditions: further ones
+    :param parameters: of the statement
+    """
+    conditions = (SHOWN, *conditions)
+    given = dict(parameters)
+    if page.position is not None:
+        conditions = (*conditions, "(t.position, t.id) > (:last_position, :last_id)")
+        given["last_position"], given["last_id"] = page.position
+    statement = _statement(select, conditions, "t.position, t.id")
+    rows = statement.all(session, **given, now=now, limit=page.limit + 1)
+    return page_of(rows, request=page, position_of=lambda row: [row["position"], str(row["id"])])
+
+
+def list_for_staff(
+    session: Session,
+    *,
+    select: str,
+    state: str | None,
+    parameters: dict[str, Any],
+    page: PageRequest,
+    now: datetime,
+    view: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Page:
+    """This function will list what staff made, in any state or in one of ``STATES``, the last made first.
+
+    :param select: up to its WHERE; the table is ``t``
+    :param parameters: of the statement
+    :param view: makes of a row what is shown
+    """
+    conditions = () if state is None else (_IN_STATE[state],)
+    given = dict(parameters)
+    if page.position is not None:
+        conditions = (*conditions, "t.id < :last_id")
+        given["last_id"] = page.position[0]
+    statement = _statement(select, conditions, "t.id DESC")
+    rows = statement.all(session, **given, now=now, limit=page.limit + 1)
+    found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+    return Page([view(row) for row in found.items], found.limit, found.next_position)
+
+
+def find(session: Session, *, select: str, row_id: Any, parameters: dict[str, Any]) -> dict[str, Any] | None:
+    """This function will find one, in any state, or none.
+
+    :param select: up to its WHERE; the table is ``t``
+    """
+    statement = _statement(select, ("t.id = :row_id",), "t.id")
+    return statement.first(session, **parameters, row_id=row_id, limit=1)
+
+
+def lifetime_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
+    """This function will write what staff see of each promotion: its state, window, makers and revision."""
+    return {
+        "state": _state_of(row, now),
+        "startsAt": row["starts_at"],
+        "endsAt": row["ends_at"],
+        "createdBy": row["created_by"],
+        "createdAt": row["created_at"],
+        "updatedAt": row["updated_at"],
+        "endedAt": row["ended_at"],
+        "endedBy": row["ended_by"],
+        "revision": row["revision"],
+    }
+
+
+def product_view(row: dict[str, Any]) -> dict[str, Any]:
+    """This function will write a promoted product as staff see it."""
+    return {
+        "id": row["product_id"],
+        "title": row["title"],
+        "status": row["product_status"],
+        "priceMinor": row["price_minor"],
+        "campusId": row["campus_id"],
+        "vendorId": row["vendor_id"],
+    }
+
+
+def _state_of(row: dict[str, Any], now: datetime) -> str:
+    if row["ended_at"] is not None or (row["ends_at"] is not None and row["ends_at"] <= now):
+        return ENDED
+    return UPCOMING if row["starts_at"] > now else RUNNING
