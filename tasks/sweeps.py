@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from huey import crontab
 
-from marketplace.catalog import image_sweep, review
+from marketplace.catalog import image_sweep, review, statistics
 from marketplace.idempotency import operations as idempotency
 from marketplace.kernel import queues
 from marketplace.ledger import queries as ledger
@@ -72,6 +72,14 @@ def _sweep_images(services: Services, _relay: Relay, now: datetime) -> Any:
     )
 
 
+def _flush_statistics(services: Services, _relay: Relay, now: datetime) -> Any:
+    return statistics.flush(services.database, services.cache, now=now)
+
+
+def _purge_statistics(services: Services, _relay: Relay, now: datetime) -> Any:
+    return services.database.in_transaction(statistics.purge, now=now)
+
+
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
     PeriodicTask(
         "expire-checkouts",
@@ -115,6 +123,19 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         "Clears away pictures that nothing has shown for 24 hours",
         queues.AI_MODERATION,
         _sweep_images,
+        minutes="47",
+    ),
+    PeriodicTask(
+        "flush-statistics",
+        "Adds up views, cart adds and shares, and reckons what trends",
+        queues.NOTIFICATIONS,
+        _flush_statistics,
+    ),
+    PeriodicTask(
+        "purge-statistics",
+        "Deletes hourly counts after 90 days",
+        queues.NOTIFICATIONS,
+        _purge_statistics,
         minutes="47",
     ),
 )

@@ -1,5 +1,6 @@
 """The cache: shared content with tags, and the sliding windows of rate limits. It may be down at any time."""
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,11 +24,25 @@ _DOWN_SECONDS = 1.0  # after a failure, requests go without the cache for so lon
 _CLAIM_MILLISECONDS = 5_000  # a process that died over computing holds the others up for no longer
 _CONNECT_TIMEOUT_SECONDS = 0.25
 _ANSWER_TIMEOUT_SECONDS = 0.5
-_SCRIPT = (Path(__file__).parent / "edge.lua").read_text(encoding="utf-8")
 
 
 class CacheDownError(Exception):
     """The cache did not answer, or failed a moment ago: go on without it."""
+
+
+class Script:
+    """A program that the cache runs whole, with nothing in between."""
+
+    def __init__(self, text: str) -> None:
+        """This function will name a program.
+
+        :param text: in Lua
+        """
+        self.text = text
+        self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+_EDGE = Script((Path(__file__).parent / "edge.lua").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +76,6 @@ class Cache:
             socket_timeout=_ANSWER_TIMEOUT_SECONDS,
             health_check_interval=0,
         )
-        self._script_digest = self._client.register_script(_SCRIPT).sha
         self._wire = Wire(self._client)
         self._down_until = 0.0
         self._undropped: set[str] = set()
@@ -89,7 +103,7 @@ class Cache:
         limit, period = (window.limit, window.period_seconds * 1000) if window else (0, 0)
         with self._guard():
             allowed, used, frees_in, version, content, claimed = self._run_script(
-                keys, limit, period, 1 if counts else 0, _CLAIM_MILLISECONDS
+                _EDGE, keys, limit, period, 1 if counts else 0, _CLAIM_MILLISECONDS
             )
         seconds = max(frees_in, 0) / 1000
         return Lookup(bool(allowed), used, seconds, version.decode(), content, bool(claimed))
@@ -157,12 +171,26 @@ class Cache:
         with self._guard():
             self._client.ping()
 
-    def _run_script(self, keys: Sequence[str], *arguments: int) -> Any:
+    def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
+        """This function will run a program on the cache, in one round trip.
+
+        Where the connection breaks before the answer came, it may run twice.
+
+        :param script: the program
+        :param keys: all that it touches
+        :param arguments: what it is told besides
+        :return: the answer as the server gave it; texts are bytes
+        :raises CacheDownError: the cache is not to be had
+        """
+        with self._guard():
+            return self._run_script(script, keys, *arguments)
+
+    def _run_script(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
         try:
-            return self._wire.send("EVALSHA", self._script_digest, len(keys), *keys, *arguments)
+            return self._wire.send("EVALSHA", script.digest, len(keys), *keys, *arguments)
         except redis.exceptions.NoScriptError:
             # The server was started anew: sent whole, it is known from then on.
-            return self._wire.send("EVAL", _SCRIPT, len(keys), *keys, *arguments)
+            return self._wire.send("EVAL", script.text, len(keys), *keys, *arguments)
 
     def _guard(self) -> "_Guard":
         if time.monotonic() < self._down_until:

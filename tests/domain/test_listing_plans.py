@@ -84,7 +84,7 @@ def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[lis
 )
 def test_no_page_reads_the_whole_table(shelves: Shelves, sort: str, *, deep: bool, filtered: str) -> None:
     session, filters = shelves.session, shelves.filters[filtered]
-    given = listings._parameters(session, filters)
+    given = listings.conditions_of(session, filters)
     assert given is not None
     statement = listings._listing(sort, tuple(given), continued=deep, usual=False)
     values = statement._constants | given | {"now": "now", "media_base_url": "", "limit": LIMIT + 1}
@@ -120,4 +120,4 @@ def middle(session: Session, filters: Filters, sort: str) -> list[Any]:
 
 
 def test_an_unknown_category_asks_no_further(shelves: Shelves) -> None:
-    assert listings._parameters(shelves.session, Filters(category=str(uuid4()))) is None
+    assert listings.conditions_of(shelves.session, Filters(category=str(uuid4()))) is None

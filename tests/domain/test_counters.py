@@ -1,0 +1,85 @@
+"""Counters in the cache: nothing counted is in two batches or in none, whoever counts and takes meanwhile."""
+
+from uuid import uuid4
+
+import pytest
+
+from marketplace.infra import counters as module
+from marketplace.infra.cache import Cache, CacheDownError
+from marketplace.infra.counters import Counters
+from marketplace.services import Services
+from tests.support.threads import at_once, unforeseen
+
+
+@pytest.fixture
+def counters(services: Services) -> Counters:
+    return Counters(services.cache, f"test-{uuid4().hex}")
+
+
+def test_what_was_counted_is_taken_as_one_batch(counters: Counters) -> None:
+    for field in ("a", "b", "a"):
+        counters.increment(field)
+
+    [batch_id] = counters.take(most=10)
+
+    assert counters.read(batch_id) == {"a": 2, "b": 1}
+
+
+def test_a_batch_is_named_until_it_is_discarded(counters: Counters) -> None:
+    counters.increment("a")
+    [first] = counters.take(most=10)
+    counters.increment("a")
+    assert counters.take(most=1) == [first]
+    [_, second] = counters.take(most=10)
+
+    counters.discard(first)
+    counters.discard(first)
+
+    assert counters.read(first) == {}
+    assert counters.take(most=10) == [second]
+    counters.discard(second)
+    assert counters.take(most=10) == []
+
+
+def test_a_full_buffer_is_a_batch_by_itself(counters: Counters, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BATCH_FIELDS", 3)
+    for number in range(7):
+        counters.increment(f"field-{number}")
+        counters.increment("field-0")
+
+    batches = [counters.read(batch_id) for batch_id in counters.take(most=10)]
+
+    assert all(len(batch) <= 3 for batch in batches)
+    assert len(batches) > 1
+    assert sum(sum(batch.values()) for batch in batches) == 14
+
+
+def test_eight_threads_count_while_another_takes(counters: Counters) -> None:
+    taken: dict[str, int] = {}
+
+    def take() -> None:
+        for batch_id in counters.take(most=100):
+            for field, number in counters.read(batch_id).items():
+                taken[field] = taken.get(field, 0) + number
+            counters.discard(batch_id)
+
+    def work(thread: int) -> None:
+        if thread == 8:
+            for _ in range(60):
+                take()
+        else:
+            for number in range(500):
+                counters.increment(f"field-{number % 3}")
+
+    assert unforeseen(at_once(work, range(9))) == []
+    take()
+
+    assert taken == {"field-0": 8 * 167, "field-1": 8 * 167, "field-2": 8 * 166}
+
+
+def test_a_cache_that_is_down_is_told() -> None:
+    counters = Counters(Cache("redis://127.0.0.1:1/0"), "none")
+    with pytest.raises(CacheDownError):
+        counters.increment("a")
+    with pytest.raises(CacheDownError):
+        counters.take(most=1)

@@ -1,0 +1,357 @@
+"""Counts of products: added up once whatever dies, by the hour and in all; and what trends by them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.catalog import statistics, trending
+from marketplace.catalog.listings import Filters
+from marketplace.catalog.models import Product
+from marketplace.infra.cache import Cache, Script
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.paging import PageRequest
+from marketplace.services import Services
+from tests.support.market import Market, Store
+
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def market(database: Database) -> Market:
+    return Market(database, now=NOW)
+
+
+@pytest.fixture
+def store(market: Market) -> Store:
+    return market.store()
+
+
+@pytest.fixture
+def cache(services: Services) -> Cache:
+    return services.cache
+
+
+class KilledError(BaseException):
+    """The process is no more."""
+
+
+class Dying:
+    """A database and a cache of a process that dies at one of its steps, before it is taken or right after."""
+
+    def __init__(self, database: Database, cache: Cache, *, step: int, after: bool) -> None:
+        self._database, self._cache, self._left, self._after = database, cache, step, after
+
+    def run(self, script: Script, *arguments: Any) -> Any:
+        """Stand in for the cache's."""
+        return self._step(lambda: self._cache.run(script, *arguments))
+
+    def in_transaction(self, work: Any, **values: Any) -> Any:
+        """Stand in for the database's."""
+        return self._step(lambda: self._database.in_transaction(work, **values))
+
+    def _step(self, work: Any) -> Any:
+        self._left -= 1
+        if self._left == 0 and not self._after:
+            raise KilledError
+        result = work()
+        if self._left == 0:
+            raise KilledError
+        return result
+
+
+def count(
+    database: Database, cache: Cache, product_id: UUID, *kinds: str, now: datetime = NOW, times: int = 1
+) -> None:
+    for kind in kinds or (statistics.VIEW,):
+        for _ in range(times):
+            with database.reading() as session:
+                statistics.count(session, cache=cache, product_id=product_id, kind=kind, now=now)
+
+
+def totals(database: Database, product_id: UUID) -> tuple[int, int, int]:
+    with database.reading() as session:
+        found = statistics.totals_of(session, product_id=product_id)
+    return found["views"], found["cartAdds"], found["shares"]
+
+
+def hours(database: Database, product_id: UUID) -> list[tuple[Any, ...]]:
+    with database.reading() as session:
+        rows = session.execute(
+            text(
+                "SELECT hour, views, cart_adds, shares FROM product_statistics"
+                " WHERE product_id = :id ORDER BY hour"
+            ),
+            {"id": product_id},
+        )
+        return [tuple(row) for row in rows]
+
+
+def test_counts_are_added_up_by_the_hour_and_in_all(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    product_id = market.product(store)
+    count(database, cache, product_id, "view", "view", "share")
+    count(database, cache, product_id, "view", "cart_add", now=NOW + HOUR)
+    assert totals(database, product_id) == (0, 0, 0)
+
+    statistics.flush(database, cache, now=NOW + HOUR)
+    count(database, cache, product_id, "cart_add", now=NOW + HOUR)
+    statistics.flush(database, cache, now=NOW + HOUR)
+
+    begun = NOW.replace(minute=0)
+    assert hours(database, product_id) == [(begun, 2, 0, 1), (begun + HOUR, 1, 2, 0)]
+    assert totals(database, product_id) == (3, 2, 1)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_flush_that_is_killed_at_any_step_adds_up_once(
+    database: Database, cache: Cache, market: Market, store: Store, *, step: int, after: bool
+) -> None:
+    """Its steps: take, read, add up, discard."""
+    statistics.flush(database, cache, now=NOW)
+    product_id = market.product(store)
+    count(database, cache, product_id, times=7)
+    dying = Dying(database, cache, step=step, after=after)
+
+    with pytest.raises(KilledError):
+        statistics.flush(dying, dying, now=NOW)  # type: ignore[arg-type]
+    count(database, cache, product_id, "share")
+    for _ in range(2):
+        statistics.flush(database, cache, now=NOW)
+
+    assert totals(database, product_id) == (7, 0, 1)
+    assert statistics.counters(cache).take(most=10) == []
+
+
+def test_a_transaction_that_fails_leaves_the_batch(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    product_id = market.product(store)
+    count(database, cache, product_id, times=3)
+
+    class Failing:
+        def in_transaction(self, work: Any, **values: Any) -> Any:
+            with database.transaction() as session:
+                work(session, **values)
+                raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        statistics.flush(Failing(), cache, now=NOW)  # type: ignore[arg-type]
+    assert totals(database, product_id) == (0, 0, 0)
+    statistics.flush(database, cache, now=NOW)
+
+    assert totals(database, product_id) == (3, 0, 0)
+
+
+def test_ids_that_do_not_exist_break_nothing(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    product_id, stray = market.product(store), uuid4()
+    statistics.counters(cache).increment(f"{int(NOW.timestamp()) // 3600}:view:{stray.hex}")
+    count(database, cache, product_id)
+
+    assert statistics.flush(database, cache, now=NOW) == 1
+
+    assert totals(database, product_id) == (1, 0, 0)
+    assert hours(database, stray) == []
+
+
+def test_what_the_public_does_not_see_is_not_counted(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    hidden = [market.product(store, status=status) for status in ("draft", "paused", "deleted")]
+    hidden += [market.product(market.store(status=status)) for status in ("suspended", "closed")]
+    for product_id in (*hidden, uuid4()):
+        with pytest.raises(NotFoundError):
+            count(database, cache, product_id)
+    away = market.product(market.store(on_vacation=True))
+    count(database, cache, away)
+
+    statistics.flush(database, cache, now=NOW)
+    assert totals(database, away) == (1, 0, 0)
+
+
+def test_without_the_cache_counts_go_to_the_table_at_once(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    product_id, down = market.product(store), Cache("redis://127.0.0.1:1/0")
+    count(database, down, product_id, "view", "cart_add", times=3)
+
+    assert totals(database, product_id) == (3, 3, 0)
+    assert statistics.flush(database, down, now=NOW) == 0
+    count(database, cache, product_id)
+    statistics.flush(database, cache, now=NOW)
+
+    assert totals(database, product_id) == (4, 3, 0)
+    assert list_trending(database, market, now=NOW) == [product_id]
+
+
+def test_hours_are_deleted_after_ninety_days_and_totals_stay(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    product_id = market.product(store)
+    count(database, cache, product_id)
+    count(database, cache, product_id, now=NOW + timedelta(days=89))
+    [batch_id] = statistics.counters(cache).take(most=10)
+    statistics.flush(database, cache, now=NOW + timedelta(days=89))
+
+    database.in_transaction(statistics.purge, now=NOW + timedelta(days=91))
+
+    assert len(hours(database, product_id)) == 1
+    assert totals(database, product_id) == (2, 0, 0)
+
+    def batches() -> int:
+        with database.reading() as session:
+            found = session.execute(
+                text("SELECT count(*) FROM statistics_batches WHERE id = :id"), {"id": batch_id}
+            )
+            return int(found.scalar_one())
+
+    assert batches() == 1
+    database.in_transaction(statistics.purge, now=NOW + timedelta(days=180))
+    assert batches() == 0
+    assert hours(database, product_id) == []
+
+
+def test_a_batch_that_outlived_its_id_is_not_added_twice(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    product_id = market.product(store)
+    count(database, cache, product_id)
+    dying = Dying(database, cache, step=4, after=False)
+    statistics.flush(database, cache, now=NOW)
+    count(database, cache, product_id)
+    with pytest.raises(KilledError):
+        statistics.flush(dying, dying, now=NOW)  # type: ignore[arg-type]
+    much_later = NOW + timedelta(days=92)
+    database.in_transaction(statistics.purge, now=much_later)
+
+    statistics.flush(database, cache, now=much_later)
+
+    assert totals(database, product_id) == (2, 0, 0)
+
+
+def list_trending(database: Database, market: Market, *, now: datetime, limit: int = 100) -> list[UUID]:
+    """Give what trends, page by page, without what nobody counted."""
+    found: list[UUID] = []
+    position: list[Any] | None = None
+    with database.reading() as session:
+        for _ in range(50):
+            page = trending.list_trending(
+                session,
+                filters=Filters(campus=str(market.campus_id)),
+                page=PageRequest(limit, position),
+                now=now,
+                media_base_url="",
+            )
+            found += [UUID(card["id"]) for card in page.items]
+            position = page.next_position
+            if position is None:
+                return found
+    raise AssertionError("the listing does not end")
+
+
+def test_cart_adds_weigh_more_and_shares_nothing(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    viewed, wanted, shared = (market.product(store, popularity=0) for _ in range(3))
+    count(database, cache, viewed, times=4)
+    count(database, cache, wanted, "cart_add")
+    count(database, cache, shared, "share", times=50)
+    statistics.flush(database, cache, now=NOW)
+
+    assert list_trending(database, market, now=NOW) == [wanted, viewed, shared]
+
+
+def test_recent_hours_weigh_more_and_after_a_day_nothing_is_left(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    old = market.product(store, popularity=1)
+    new = market.product(store, popularity=2)
+    count(database, cache, old, times=5, now=NOW - 7 * HOUR)
+    count(database, cache, new, times=3, now=NOW)
+    statistics.flush(database, cache, now=NOW)
+    assert list_trending(database, market, now=NOW) == [new, old]
+
+    statistics.flush(database, cache, now=NOW + 17 * HOUR)
+    count(database, cache, old, now=NOW + 17 * HOUR)
+    statistics.flush(database, cache, now=NOW + 17 * HOUR)
+    # The hour that has left the window is not in it any more: 1 against 3 of 17 hours ago.
+    assert list_trending(database, market, now=NOW + 17 * HOUR) == [old, new]
+
+    with database.reading() as session:
+        trends = text("SELECT count(*) FROM product_counts WHERE product_id = :id AND trending IS NOT NULL")
+        assert session.execute(trends, {"id": new}).scalar_one() == 1
+        statistics.flush(database, cache, now=NOW + 24 * HOUR)
+        assert session.execute(trends, {"id": new}).scalar_one() == 0
+        assert session.execute(trends, {"id": old}).scalar_one() == 1
+
+
+def test_time_alone_does_not_change_the_order(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    ids = [market.product(store) for _ in range(8)]
+    for number, product_id in enumerate(ids):
+        count(database, cache, product_id, times=number + 1, now=NOW - (number * 5 % 8) * HOUR)
+    statistics.flush(database, cache, now=NOW)
+    first = list_trending(database, market, now=NOW)
+
+    for hour in range(1, 16):
+        statistics.flush(database, cache, now=NOW + hour * HOUR)
+        assert list_trending(database, market, now=NOW + hour * HOUR, limit=3) == first
+
+
+def test_the_score_is_what_a_plain_model_gives(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    counted = {
+        market.product(store): [(age, 1 + age * 3 % 7, age % 3) for age in range(n, 24, n)]
+        for n in range(1, 9)
+    }
+    for product_id, rows in counted.items():
+        for age, views, cart_adds in rows:
+            count(database, cache, product_id, "view", times=views, now=NOW - age * HOUR)
+            count(database, cache, product_id, "cart_add", times=cart_adds, now=NOW - age * HOUR)
+    statistics.flush(database, cache, now=NOW)
+
+    def score(product_id: UUID) -> float:
+        return sum((views + 5 * adds) * 0.5 ** (age / 6) for age, views, adds in counted[product_id])
+
+    assert list_trending(database, market, now=NOW) == sorted(counted, key=score, reverse=True)
+
+
+def test_what_nobody_looked_at_follows_by_popularity_over_all_pages(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    seen = [market.product(store, popularity=0) for _ in range(5)]
+    unseen = [market.product(store, popularity=number // 2) for number in range(9)]
+    for number, product_id in enumerate(seen):
+        count(database, cache, product_id, times=2**number)
+    statistics.flush(database, cache, now=NOW)
+    tail = sorted(unseen, key=lambda product_id: (market.row(Product, product_id).popularity, product_id))
+
+    for limit in (1, 2, 3, 4, 5, 6, 14, 20):
+        assert list_trending(database, market, now=NOW, limit=limit) == [*reversed(seen), *reversed(tail)]
+
+
+def test_a_time_that_is_past_does_not_upset_it(
+    database: Database, cache: Cache, market: Market, store: Store
+) -> None:
+    """An operator may run the task as of a time; counts that are younger come when their time has come."""
+    product_id = market.product(store)
+    count(database, cache, product_id)
+    statistics.flush(database, cache, now=NOW - timedelta(days=3650))
+    assert totals(database, product_id) == (1, 0, 0)
+    with database.reading() as session:
+        due = text("SELECT trending, recount_at FROM product_counts WHERE product_id = :id")
+        assert tuple(session.execute(due, {"id": product_id}).one()) == (None, NOW.replace(minute=0))
+
+    statistics.flush(database, cache, now=NOW)
+    with database.reading() as session:
+        assert session.execute(due, {"id": product_id}).one()[0] is not None
