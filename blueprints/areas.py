@@ -2,9 +2,11 @@
 
 from blueprints.cart.routes import area as cart
 from blueprints.catalog.banners import area as banners
+from blueprints.catalog.discovery import area as discovery
 from blueprints.catalog.featured import area as featured
 from blueprints.catalog.flash_sales import area as flash_sales
 from blueprints.catalog.images import area as images
+from blueprints.catalog.inventory import area as inventory
 from blueprints.catalog.moderation import area as moderation
 from blueprints.catalog.routes import area as catalog
 from blueprints.catalog.vibes import area as vibes
@@ -19,6 +21,8 @@ from blueprints.users.routes import area as users
 AREAS: tuple[Area, ...] = (
     catalog,
     featured,
+    discovery,
+    inventory,
     flash_sales,
     banners,
     vibes,

@@ -7,6 +7,7 @@ from marshmallow import ValidationError, fields, validates_schema
 from blueprints.http.fields import (
     Choice,
     Distinct,
+    Flag,
     FlagParameter,
     Line,
     Minor,
@@ -23,11 +24,16 @@ from marketplace.catalog import listings, screening, states
 _STATUSES = sorted(states.PRODUCT.states)
 
 
-class ProductQuery(CursorQuery):
-    """What a listing is narrowed to, and how it is sorted."""
+class PlaceQuery(CursorQuery):
+    """Where a listing is looked at, and of what kind."""
 
     campus = Text(most=100, metadata={"description": "Id or slug."})
     category = Text(most=100, metadata={"description": "Id or slug; categories below it are included."})
+
+
+class StoreQuery(PlaceQuery):
+    """What a store's listing is narrowed to, and how it is sorted."""
+
     min_price_minor = WholeParameter(
         data_key="minPrice", low=0, high=screening.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
     )
@@ -35,7 +41,6 @@ class ProductQuery(CursorQuery):
         data_key="maxPrice", low=0, high=screening.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
     )
     condition = Choice(*screening.CONDITIONS)
-    vendor_id = Uuid(data_key="vendor", metadata={"description": "The vendor profile's id."})
     in_stock = FlagParameter(
         metadata={"description": "`true` for what can be had, `false` for what is sold out."}
     )
@@ -46,6 +51,12 @@ class ProductQuery(CursorQuery):
         """This function will refuse a range that nothing can be in."""
         if data.get("min_price_minor", 0) > data.get("max_price_minor", screening.MAX_PRICE_MINOR):
             raise ValidationError("Must not be more than maxPrice.", "minPrice")
+
+
+class ProductQuery(StoreQuery):
+    """What the listing of all stores is narrowed to, and how it is sorted."""
+
+    vendor_id = Uuid(data_key="vendor", metadata={"description": "The vendor profile's id."})
 
 
 class _Tag(Line):
@@ -90,6 +101,9 @@ class AddProduct(Schema):
     quantity = _quantity(load_default=1)
     image_ids = _image_ids(load_default=list)
     tags = _tags(load_default=list)
+    exclusive = Flag(
+        load_default=False, metadata={"description": "That a verified store alone has it, or staff say so."}
+    )
     status = Choice(
         "published",
         "draft",
@@ -110,6 +124,7 @@ class UpdateProduct(Schema):
     quantity = _quantity()
     image_ids = _image_ids()
     tags = _tags()
+    exclusive = Flag()
     status = Choice("published", "paused", "draft")
     revision = Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
 
@@ -225,6 +240,7 @@ class ProductDetail(Schema):
     rating_average = fields.Float(required=True, allow_none=True)
     rating_count = Whole(low=0, required=True)
     published_at = Moment(required=True, allow_none=True)
+    exclusive = fields.Boolean(required=True)
     updated_at = Moment(required=True)
     related_items = fields.List(fields.Nested(ProductCard), required=True)
     status = Choice(*_STATUSES)
@@ -243,6 +259,9 @@ class ProductDetail(Schema):
     reserved = Whole(low=0)
     revision = Whole(low=1)
     created_at = Moment()
+    views = Whole(low=0)
+    cart_adds = Whole(low=0)
+    shares = Whole(low=0)
 
 
 class CategoryNode(Schema):

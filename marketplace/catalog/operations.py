@@ -23,7 +23,7 @@ from marketplace.kernel.errors import (
 from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.queries import Store
 
-_NOT_SCREENED = frozenset({"quantity"})
+_NOT_SCREENED = frozenset({"quantity", "exclusive"})
 
 # Locked, so that none is swept away while it is taken into the listing.
 _IMAGES = Statement(
@@ -65,15 +65,17 @@ def create_product(
     :param caller: a vendor, for the own store, or staff that manages products, for any store
     :param vendor_id: the store; a vendor may leave it out
     :param fields: columns of Product that a vendor decides: title, description, price_minor, category_id,
-        condition, quantity, tags
+        condition, quantity, tags, exclusive
     :param image_ids: pictures that the caller or the vendor uploaded, the cover first
     :param status: ``published`` or ``draft``
     :param now: the time of the request
     :return: the product's id
     :raises ForbiddenError: no store, another's store, a store that is not active, or no permission
-    :raises ValidationError: the category, a picture or the store does not exist
+    :raises ValidationError: the category, a picture or the store does not exist, or a store that is not
+        verified calls a listing exclusive
     """
     store = _store_to_list_in(session, caller=caller, vendor_id=vendor_id)
+    _check_exclusive(caller, store, exclusive=fields.get("exclusive", False))
     _check_category(session, fields["category_id"])
     keys = _keys_of(session, image_ids, owners={caller.id, store.user_id})
     product = Product(
@@ -118,11 +120,14 @@ def update_product(
     :raises ForbiddenError: the store is not active
     :raises StaleRevisionError: the revision is not the current one
     :raises ReservedStockError: the quantity would be less than what orders have reserved
-    :raises ValidationError: the category or a picture does not exist
+    :raises ValidationError: the category or a picture does not exist, or a store that is not verified calls
+        a listing exclusive
     :raises ConflictError: the status can't be reached from the current one
     """
     product, store = _lock_own(session, caller=caller, product_id=product_id)
     _check_changeable(product, store, revision=revision)
+    if not product.exclusive:
+        _check_exclusive(caller, store, exclusive=changes.get("exclusive", False))
     before = Shown.of(product)
     changed = _apply(session, product, changes)
     if image_ids is not None and list(image_ids) != pictures_of(session, product.id):
@@ -162,6 +167,12 @@ def _store_to_list_in(session: Session, *, caller: Caller, vendor_id: UUID | Non
 def _check_active(store: Store) -> None:
     if store.status != "active":
         raise ForbiddenError(f"The store is {store.status}.")
+
+
+def _check_exclusive(caller: Caller, store: Store, *, exclusive: bool) -> None:
+    """What a store alone has is its own word, which a verified store's is good for; or staff's."""
+    if exclusive and not (store.verified or caller.is_staff):
+        raise ValidationError.of("exclusive", "Only a verified store has exclusives.")
 
 
 def _lock_own(session: Session, *, caller: Caller, product_id: UUID) -> tuple[Product, Store]:

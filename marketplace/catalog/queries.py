@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
-from marketplace.catalog import cards
+from marketplace.catalog import cards, statistics
 from marketplace.catalog.images import shown
 from marketplace.catalog.models import Product
 from marketplace.catalog.sale_terms import SALE_SQL, sale_view
@@ -43,8 +43,8 @@ _DETAIL = Prepared(
     text(
         f"""
         SELECT CAST(p.id AS text) AS id, p.title, p.description, p.price_minor, {SALE_SQL} AS sale,
-            p.condition, p.quantity, p.reserved, p.available, p.tags, p.cover_key, p.status, p.status_reason,
-            p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision, p.published_at, p.created_at,
+            p.condition, p.quantity, p.reserved, p.available, p.tags, p.cover_key, p.exclusive, p.status,
+            p.status_reason, p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision, p.published_at, p.created_at,
             p.updated_at, CAST(p.campus_id AS text) AS campus_id, CAST(p.category_id AS text) AS category_id,
             CAST(p.vendor_id AS text) AS vendor_id,
             k.name AS campus_name, k.slug AS campus_slug, c.name AS category_name, c.slug AS category_slug,
@@ -125,6 +125,8 @@ def product_detail(
 ) -> dict[str, Any]:
     """This function will give a product with its vendor's reputation and related items, in two queries.
 
+    One more query tells its owner what was counted of it.
+
     Its owner, and staff that may manage products, see it in any state and with its private fields; all
     others see it while it is published and its store is active. A store on vacation still shows its
     products, as not orderable.
@@ -144,7 +146,7 @@ def product_detail(
         raise NotFoundError("There is no such product.")
     view = _public_view(row, now=now, media_base_url=media_base_url, orderable=public)
     if private:
-        view |= _private_fields(row)
+        view |= _private_fields(row) | statistics.totals_of(session, product_id=product_id)
     view["relatedItems"] = [
         cards.card(related)
         for related in _RELATED.tuples(
@@ -212,6 +214,7 @@ def _public_view(
         "ratingAverage": average_rating(row["rating_sum"], row["rating_count"]),
         "ratingCount": row["rating_count"],
         "publishedAt": row["published_at"],
+        "exclusive": row["exclusive"] and row["verified"],
         "updatedAt": row["updated_at"],
     }
 

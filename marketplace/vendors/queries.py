@@ -32,6 +32,7 @@ class Store:
     user_id: UUID
     campus_id: UUID
     status: str
+    verified: bool
     on_vacation: bool
     vacation_until: datetime | None
 
@@ -49,6 +50,7 @@ _STORE_COLUMNS = (
     VendorProfile.user_id,
     VendorProfile.campus_id,
     VendorProfile.status,
+    VendorProfile.verified,
     VendorProfile.on_vacation,
     VendorProfile.vacation_until,
 )

@@ -168,6 +168,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "address_id": address.get_json()["data"]["id"],
         "category_id": str(market.category_id),
         "campus_id": str(market.campus_id),
+        "vendor_id": str(store.id),
     }
     moderator = market.staff("moderator")
     return Cast(buyer, store.user_id, moderator, ids | promoted(client, bearer(moderator), str(product)))
