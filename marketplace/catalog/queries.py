@@ -44,7 +44,8 @@ _DETAIL = Prepared(
         f"""
         SELECT CAST(p.id AS text) AS id, p.title, p.description, p.price_minor, {SALE_SQL} AS sale,
             p.condition, p.quantity, p.reserved, p.available, p.tags, p.cover_key, p.exclusive, p.status,
-            p.status_reason, p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision, p.published_at, p.created_at,
+            p.status_reason, p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision,
+            p.published_at, p.created_at,
             p.updated_at, CAST(p.campus_id AS text) AS campus_id, CAST(p.category_id AS text) AS category_id,
             CAST(p.vendor_id AS text) AS vendor_id,
             k.name AS campus_name, k.slug AS campus_slug, c.name AS category_name, c.slug AS category_slug,

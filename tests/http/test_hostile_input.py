@@ -119,8 +119,9 @@ class People:
         return self._bearer(person, aal="aal2") | {"Idempotency-Key": str(uuid4())}
 
     def path(self, contract: Contract) -> str:
-        """Give a path: of a product that is there, of anything else that is not."""
+        """Give a path: of a product and a store that are there, of anything else that is not."""
         path = contract.path.replace("<uuid:product_id>", str(self._product))
+        path = path.replace("<uuid:vendor_id>", str(self._store.id))
         return re.sub(r"<[^>]+>", str(uuid4()), path)
 
     def body(self, contract: Contract) -> dict[str, Any]:
