@@ -42,6 +42,7 @@ LOCK_CONTENT = Statement(text("SELECT pg_advisory_xact_lock(hashtextextended('im
 _OF_CONTENT = Statement(
     text("SELECT id, owner_id, key, status FROM images WHERE content_hash = :content_hash ORDER BY id")
 )
+_TOUCH = Statement(text("UPDATE images SET unused_since = :now WHERE id = :image_id AND status = 'pending'"))
 _INSERT = Statement(
     insert(Image).returning(Image.id),
     columns=(
@@ -167,6 +168,7 @@ def _begin(session: Session, *, owner_id: UUID, content_hash: str, picture: Pict
     ]
     for row in rows:
         if row["owner_id"] == owner_id and row["status"] in ("pending", "ready"):
+            _TOUCH.run(session, image_id=row["id"], now=now)
             return Begun(row["id"], objects)
     inserted = _INSERT.one(
         session,

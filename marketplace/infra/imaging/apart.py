@@ -26,7 +26,8 @@ from marketplace.infra.imaging.formats import (
 from marketplace.kernel.errors import ServiceUnavailableError, UnsupportedMediaTypeError, ValidationError
 
 _log = structlog.get_logger(__name__)
-_COMMAND = (sys.executable, "-I", "-m", "marketplace.infra.imaging.child")
+_DECODING_SECONDS = 0.9  # of processor time; the largest picture that is taken needs a third of it
+_MAX_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes
 # Its own limits are of processor time; so much may pass on a machine that has much else to do.
 _PATIENCE_SECONDS = 20.0
 # In each process of ours: they are what computes most of all that a request sets in motion.
@@ -68,12 +69,20 @@ def draw_anew(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
         _turns.release()
 
 
+def command(kind: PictureFormat, sizes: Sequence[int]) -> list[str]:
+    """This function will give the command of the process that draws a picture anew."""
+    return [
+        *(sys.executable, "-I", "-m", "marketplace.infra.imaging.child"),
+        *(kind.name, ",".join(map(str, sizes)), str(_DECODING_SECONDS), str(_MAX_ADDRESS_SPACE)),
+    ]
+
+
 def _drawn(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int]) -> Picture:
     started = time.perf_counter()
     # The child reads the open file itself, from where the system has it stand.
     os.lseek(file.fileno(), 0, os.SEEK_SET)
     with subprocess.Popen(  # noqa: S603 - our own module; nothing of the request is in the arguments
-        [*_COMMAND, kind.name, ",".join(map(str, sizes))],
+        command(kind, sizes),
         stdin=file,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -93,7 +102,7 @@ def _drawn(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int]) -> Pictur
     if process.returncode < 0:
         # By a signal: its timer's, or that of a crash.
         raise UnfitPictureError("The file takes too much to decode.")
-    if process.returncode:
+    if process.returncode or not out:
         _log.error("picture process failed", error=errors[-2000:].decode(errors="replace"))
         raise PictureProcessError(f"exit status {process.returncode}")
     return _read(out, kind)

@@ -1,7 +1,7 @@
-"""The process that decodes one picture: ``python -I -m marketplace.infra.imaging.child FORMAT SIZES``.
+"""The process that decodes one picture: ``python -I -m marketplace.infra.imaging.child FORMAT SIZES SECONDS BYTES``.
 
 The file is its standard input. On standard output it answers a line of JSON and then the renditions one after
-the other. It limits itself before it reads a byte: processor time by a timer whose signal ends it, and memory.
+the other. It limits itself before it reads a byte: memory, and processor time by a timer whose signal ends it.
 """
 
 import json
@@ -9,29 +9,33 @@ import os
 import resource
 import signal
 import sys
+import warnings
 
 from marketplace.infra.imaging.formats import FORMATS, Picture, UnfitPictureError
 from marketplace.infra.imaging.rendering import render
 
-DECODING_SECONDS = 0.9  # of processor time
-DRAWING_SECONDS = 5.0
-MAX_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes; what the interpreter and its libraries map included
+_DRAWING_SECONDS = 5.0  # of processor time, when all is decoded
 _NICENESS = 5  # requests that are answered in a millisecond go first
 
 
 def main(arguments: list[str]) -> int:
     """This function will draw the picture on standard input, and write what came of it.
 
-    :param arguments: the format's name, and the sizes with commas between them
+    :param arguments: the format's name; the sizes with commas between them; seconds of processor time that
+        the decoding may take; bytes of address space, what the interpreter and its libraries map included
     :return: the exit status, 0 also for a file that is refused
     """
-    os.nice(_NICENESS)
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESS_SPACE, MAX_ADDRESS_SPACE))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    kind = FORMATS[arguments[0]]
     sizes = [int(size) for size in arguments[1].split(",")]
-    signal.setitimer(signal.ITIMER_PROF, DECODING_SECONDS)
+    seconds, space = float(arguments[2]), int(arguments[3])
+    # What a decoder finds odd about a file is nobody's concern.
+    warnings.simplefilter("ignore")
+    os.nice(_NICENESS)
+    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        picture = render(sys.stdin.buffer, FORMATS[arguments[0]], sizes=sizes, decoded=_allow_drawing)
+        picture = render(sys.stdin.buffer, kind, sizes=sizes, decoded=_allow_drawing)
     except UnfitPictureError as error:
         _write({"refused": str(error)})
         return 0
@@ -43,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _allow_drawing() -> None:
-    signal.setitimer(signal.ITIMER_PROF, DRAWING_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, _DRAWING_SECONDS)
 
 
 def _described(picture: Picture) -> dict[str, object]:

@@ -46,7 +46,7 @@ _OPENERS: dict[PictureFormat, Callable[[IO[bytes]], ImageFile.ImageFile]] = {
     GIF: GifImagePlugin.GifImageFile,
 }
 # A scan of few bytes makes the decoder go over the whole picture; cameras write a dozen.
-_MAX_SCANS = 100
+_MAX_SCANS = 50
 _END_OF_PNG = b"IEND\xaeB`\x82"
 _ORIENTATION = 0x0112
 _TURNS = {

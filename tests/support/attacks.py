@@ -1,0 +1,144 @@
+"""Files that were made to hurt whoever decodes them."""
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+
+from PIL import Image
+
+from tests.support.pictures import chunk, encoded, gradient, photo, png_of
+
+_SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+_FIVE_MEGABYTES = 5 * 1024 * 1024
+
+
+def _bomb_in_a_header() -> bytes:
+    """Two and a half thousand million pixels, of which none is there."""
+    return png_of(50_000, 50_000)
+
+
+def _bomb_in_full() -> bytes:
+    """All pixels there, packed a thousand times over: 100 MB in a tenth of a megabyte."""
+    return png_of(11_000, 9_000, data=bytes(11_001 * 9_000))
+
+
+def _strip() -> bytes:
+    return png_of(65_000, 1, data=bytes(65_001))
+
+
+def _upright_strip() -> bytes:
+    return encoded(Image.new("RGB", (1, 65_000)), "JPEG")
+
+
+def _frame_header_that_lies() -> bytes:
+    content = bytearray(photo(64, 64))
+    start = content.index(b"\xff\xc0") + 5
+    content[start : start + 4] = struct.pack(">HH", 65_500, 65_500)
+    return bytes(content)
+
+
+def _large_canvas_of_webp() -> bytes:
+    head = b"VP8X" + struct.pack("<I", 10) + b"\x00" * 4 + (16_000).to_bytes(3, "little") * 2
+    return b"RIFF" + struct.pack("<I", len(head) + 4) + b"WEBP" + head
+
+
+def _large_screen_of_gif() -> bytes:
+    content = bytearray(encoded(gradient(10, 10), "GIF"))
+    content[6:10] = struct.pack("<HH", 65_535, 65_535)
+    return bytes(content)
+
+
+def _frame_beyond_the_screen_of_gif() -> bytes:
+    content = bytearray(encoded(gradient(10, 10), "GIF"))
+    start = content.index(b",\x00\x00\x00\x00\x0a\x00\x0a\x00") + 5
+    content[start : start + 4] = struct.pack("<HH", 65_535, 65_535)
+    return bytes(content)
+
+
+def _profile_bomb() -> bytes:
+    """A colour profile of 300 MB, packed."""
+    packed = b"name\x00\x00" + zlib.compress(bytes(300_000_000), 9)
+    return png_of(8, 8, data=bytes(72), more=chunk(b"iCCP", packed))
+
+
+def _text_bombs() -> bytes:
+    text = chunk(b"zTXt", b"a\x00\x00" + zlib.compress(bytes(60_000), 9))
+    return png_of(8, 8, data=bytes(72), more=text * 20_000)
+
+
+def _many_chunks() -> bytes:
+    return png_of(8, 8, data=bytes(72), more=chunk(b"abCd", b"") * (_FIVE_MEGABYTES // 12 - 20))
+
+
+def _many_scans() -> bytes:
+    """A progressive JPEG whose last scan comes fifty thousand times: each goes over the whole picture."""
+    content = photo(4000, 4000, progressive=True, quality=5)
+    last = content.rindex(b"\xff\xda")
+    return content[:-2] + content[last:-2][:80] * 50_000 + b"\xff\xd9"
+
+
+def _scans_up_to_the_bound() -> bytes:
+    content = photo(4900, 4900, progressive=True, quality=5)
+    last = content.rindex(b"\xff\xda")
+    return content[:-2] + content[last:-2] * (50 - content.count(b"\xff\xda")) + b"\xff\xd9"
+
+
+def _long_comment_of_gif() -> bytes:
+    content = encoded(gradient(10, 10), "GIF")
+    start = content.index(b",\x00\x00\x00\x00\x0a\x00\x0a\x00")
+    comment = b"!\xfe" + (b"\xff" + bytes(255)) * 20_000 + b"\x00"
+    return content[:start] + comment + content[start:]
+
+
+def _zip() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("picture.jpg", bytes(10_000_000))
+    return out.getvalue()
+
+
+def _first_half(kind: str) -> Callable[[], bytes]:
+    def make() -> bytes:
+        content = encoded(gradient(900, 700), kind)
+        return content[: len(content) // 2]
+
+    return make
+
+
+ATTACKS: dict[str, tuple[Callable[[], bytes], int]] = {
+    "PNG of 50,000 by 50,000": (_bomb_in_a_header, 422),
+    "PNG of 99 million pixels": (_bomb_in_full, 422),
+    "PNG of 65,000 by 1": (_strip, 422),
+    "JPEG of 1 by 65,000": (_upright_strip, 422),
+    "JPEG that claims 65,500 by 65,500": (_frame_header_that_lies, 422),
+    "WebP that claims 16,001 by 16,001": (_large_canvas_of_webp, 422),
+    "GIF that claims 65,535 by 65,535": (_large_screen_of_gif, 422),
+    "GIF whose frame is larger than itself": (_frame_beyond_the_screen_of_gif, 422),
+    "PNG with a profile of 300 MB": (_profile_bomb, 422),
+    "PNG with 20,000 packed texts": (_text_bombs, 422),
+    "JPEG with 50,000 scans": (_many_scans, 422),
+    "half a JPEG": (_first_half("JPEG"), 422),
+    "half a PNG": (_first_half("PNG"), 422),
+    "half a WebP": (_first_half("WEBP"), 422),
+    "half a GIF": (_first_half("GIF"), 422),
+    "PNG's signature alone": (lambda: b"\x89PNG\r\n\x1a\n", 422),
+    "JPEG's signature alone": (lambda: b"\xff\xd8\xff\xe0", 422),
+    "nothing": (lambda: b"", 422),
+    "SVG": (lambda: _SVG, 415),
+    "HTML": (lambda: b"<!doctype html><script>alert(1)</script>", 415),
+    "PDF": (lambda: b"%PDF-1.7\n1 0 obj\n", 415),
+    "ZIP": (_zip, 415),
+    "BMP": (lambda: encoded(gradient(10, 10), "BMP"), 415),
+    "TIFF": (lambda: encoded(gradient(10, 10), "TIFF"), 415),
+    "AVIF": (lambda: encoded(gradient(10, 10), "AVIF"), 415),
+    "EPS": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", 415),
+}
+"""Each with the status that it is refused with."""
+BURDENS: dict[str, Callable[[], bytes]] = {
+    "PNG with 400,000 chunks": _many_chunks,
+    "JPEG with as many scans as are taken": _scans_up_to_the_bound,
+    "GIF with a comment of 5 MB": _long_comment_of_gif,
+}
+"""Pictures, if odd ones: whatever becomes of them, it takes no longer."""
