@@ -93,6 +93,7 @@ class Configuration:
     embedded_storage: bool
     sandbox_gateway: bool
     sandbox_identity: bool
+    sandbox_ai: bool
 
     @property
     def public_base_url(self) -> str:
@@ -152,6 +153,7 @@ def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration
         embedded_storage=not environ.get("S3_ENDPOINT_URL"),
         sandbox_gateway=not environ.get("GATEWAY_URL"),
         sandbox_identity=not environ.get("IDENTITY_ISSUER"),
+        sandbox_ai=not environ.get("AI_URL"),
     )
     return configuration, reservation
 
@@ -170,6 +172,7 @@ def _require_companions(environ: Mapping[str, str]) -> None:
     needed = {
         "S3_ENDPOINT_URL": ("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"),
         "GATEWAY_URL": ("GATEWAY_SECRET_KEY",),
+        "AI_URL": ("AI_KEY",),
     }
     for name, companions in needed.items():
         missing = [companion for companion in companions if not environ.get(companion)]
@@ -209,6 +212,8 @@ def _variables(
         "GATEWAY_SECRET_KEY": own["gateway_secret_key"],
         "IDENTITY_ISSUER": f"{providers}/identity",
         "IDENTITY_AUDIENCE": "campus-marketplace",
+        "AI_URL": f"{providers}/ai",
+        "AI_KEY": own["ai_key"],
         "FUNCTIONS_KEY": own["functions_key"],
         "DELIVERY_PIN_KEY": own["delivery_pin_key"],
         "CURSOR_KEY": own["cursor_key"],
@@ -233,6 +238,7 @@ def _load_secrets(path: Path) -> dict[str, str]:
         "s3_access_key_id": secrets.token_hex(10).upper(),
         "s3_secret_access_key": secrets.token_hex(24),
         "gateway_secret_key": f"sk_test_{secrets.token_hex(20)}",
+        "ai_key": f"sk_test_{secrets.token_hex(20)}",
         "functions_key": secrets.token_hex(24),
         "delivery_pin_key": secrets.token_hex(24),
         "cursor_key": secrets.token_hex(24),

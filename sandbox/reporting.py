@@ -67,6 +67,7 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
         ("Staff pages", f"{base}/admin (come with the back office; 404 until then)"),
         ("Payment gateway", _whose(variables["GATEWAY_URL"], sandbox=configuration.sandbox_gateway)),
         ("Identity provider", _whose(variables["IDENTITY_ISSUER"], sandbox=configuration.sandbox_identity)),
+        ("AI moderation", _whose(variables["AI_URL"], sandbox=configuration.sandbox_ai)),
         ("Logs", str(configuration.layout.logs)),
     ]
     lines = ["", f"Ready in {seconds:.1f} s: {base}", ""]

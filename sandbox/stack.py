@@ -1,7 +1,7 @@
 """Everything on one machine: ``python -m sandbox.stack up|status|reset``.
 
 PORT (8000) is the public port, DATA_DIR (.data) keeps the state. DATABASE_URL, REDIS_URL, S3_ENDPOINT_URL,
-GATEWAY_URL and IDENTITY_ISSUER, where given, name servers and providers to use instead of embedded ones.
+GATEWAY_URL, IDENTITY_ISSUER and AI_URL, where given, name servers and providers to use instead of embedded ones.
 """
 
 import argparse
@@ -158,7 +158,7 @@ def _start(
     services = Services(configuration, lock=lock)
     for server, names in services.servers():
         supervisor.add_server(server, before_binding=partial(reservation.release, *names))
-    if configuration.sandbox_gateway or configuration.sandbox_identity:
+    if configuration.sandbox_gateway or configuration.sandbox_identity or configuration.sandbox_ai:
         reservation.release("providers")
         supervisor.add_service(services.providers(), stops_late=True)
     supervisor.wait_for_servers()

@@ -37,6 +37,7 @@ _LEAST_JOINED = 6
 # In letters that were spaced out, a term this long is looked for anywhere, since no blank tells the words apart.
 _LEAST_INSIDE = 4
 _MAX_RUN = 200
+_LEAST_PLURAL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ def _forms(token: str) -> frozenset[str]:
         if _DRAWN_OUT.search(form):
             forms |= {_DRAWN_OUT.sub(r"\1", form), _DRAWN_OUT.sub(r"\1\1", form)}
     for form in tuple(forms):
-        forms |= {form.removesuffix("s"), form.removesuffix("es")} if len(form) > 3 else set()
+        if len(form) >= _LEAST_PLURAL:
+            forms |= {form.removesuffix("s"), form.removesuffix("es")}
     return frozenset(forms - {""})
 
 

@@ -32,6 +32,7 @@ SETTINGS_HELP = """environment:
   SANDBOX_SETTLE_SECONDS  until a transfer or refund has its result (2)
   SANDBOX_HANG_SECONDS    how long a call with the outcome "timeout" stays unanswered (30)
   IDENTITY_AUDIENCE       the aud of access tokens (campus-marketplace)
+  AI_KEY                  what callers of the AI provider authenticate with (anybody may call)
 """
 
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m sandbox.providers",
-        description="The sandbox payment gateway (/gateway) and identity provider (/identity).",
+        description="The sandbox payment gateway (/gateway), identity provider (/identity) and AI provider (/ai).",
         epilog=SETTINGS_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -62,7 +63,12 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         return _refuse(f"cannot use the data directory {options.data}: {error}")
     log = structlog.stdlib.get_logger("sandbox.providers")
     with server:
-        log.info("sandbox providers ready", gateway=server.gateway_url, identity=server.identity_issuer)
+        log.info(
+            "sandbox providers ready",
+            gateway=server.gateway_url,
+            identity=server.identity_issuer,
+            ai=server.ai_url,
+        )
         stop.wait()
     log.info("sandbox providers stopped")
     return 0
@@ -80,6 +86,7 @@ def _server(options: argparse.Namespace, environment: Mapping[str, str]) -> Prov
         public_base_url=environment.get("PUBLIC_BASE_URL") or DEFAULT_PUBLIC_BASE_URL,
         public_url=environment.get("SANDBOX_PUBLIC_URL") or None,
         audience=environment.get("IDENTITY_AUDIENCE") or DEFAULT_AUDIENCE,
+        ai_key=environment.get("AI_KEY", ""),
         fee_bearer=_fee_bearer(fee_bearer),
         retry_scale=_number(environment, "SANDBOX_RETRY_SCALE", context.DEFAULT_RETRY_SCALE),
         settle_seconds=_number(environment, "SANDBOX_SETTLE_SECONDS", context.DEFAULT_SETTLE_SECONDS),

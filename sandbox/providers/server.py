@@ -1,4 +1,4 @@
-"""Both stand-ins in one process, on one port: in the foreground, or in a thread for tests."""
+"""All stand-ins in one process, on one port: in the foreground, or in a thread for tests."""
 
 import socket
 import threading
@@ -15,6 +15,8 @@ from werkzeug.wrappers import Response
 from werkzeug.wsgi import ClosingIterator
 
 from marketplace.kernel.clock import Clock, system_clock
+from sandbox.providers.ai.app import create_app as create_ai_app
+from sandbox.providers.ai.context import Provider as AiProvider
 from sandbox.providers.gateway.app import create_app as create_gateway_app
 from sandbox.providers.gateway.clockwork import Clockwork
 from sandbox.providers.gateway.context import (
@@ -145,6 +147,7 @@ class ProvidersServer:
         settle_seconds: float = DEFAULT_SETTLE_SECONDS,
         hang_seconds: float = DEFAULT_HANG_SECONDS,
         webhook_timeout_seconds: float = DEFAULT_WEBHOOK_TIMEOUT_SECONDS,
+        ai_key: str = "",
         clock: Clock = system_clock,
     ) -> None:
         """This function will listen on the address and open the files; nothing is served before ``start``.
@@ -153,6 +156,7 @@ class ProvidersServer:
         :param data: directory of the two database files, made if it is missing
         :param webhook_url: where events go, by default the webhook of ``public_base_url``
         :param public_base_url: address of the application that uses the providers
+        :param ai_key: what callers of the AI provider authenticate with; empty lets anybody in
         :param public_url: the providers' own address as clients see it, if a proxy stands before them
         :raises PortUnavailableError: the address can't be listened on
         :raises InvalidSettingsError: a setting is missing or out of range
@@ -166,6 +170,8 @@ class ProvidersServer:
         self.url = (public_url or f"http://{shown_host}:{self.port}").rstrip("/")
         self.gateway_url = f"{self.url}/gateway"
         self.identity_issuer = f"{self.url}/identity"
+        self.ai_url = f"{self.url}/ai"
+        self.ai = AiProvider(key=ai_key, hang_seconds=hang_seconds, stopping=self._stopping)
         self._stores: list[Store] = []
         self._thread: threading.Thread | None = None
         try:
@@ -195,7 +201,11 @@ class ProvidersServer:
                 clock=clock,
             )
             self._in_flight = InFlight(
-                _compose(create_gateway_app(self.gateway), create_identity_app(self.identity))
+                _compose(
+                    create_gateway_app(self.gateway),
+                    create_identity_app(self.identity),
+                    create_ai_app(self.ai),
+                )
             )
             self._server = make_server(
                 host,
@@ -252,12 +262,12 @@ class ProvidersServer:
         self.stop()
 
 
-def _compose(gateway: Flask, identity: Flask) -> Callable[..., Iterable[bytes]]:
-    return DispatcherMiddleware(_root, {"/gateway": gateway, "/identity": identity})
+def _compose(gateway: Flask, identity: Flask, ai: Flask) -> Callable[..., Iterable[bytes]]:
+    return DispatcherMiddleware(_root, {"/gateway": gateway, "/identity": identity, "/ai": ai})
 
 
 def _root(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer what lies outside both: whether the process is there at all."""
+    """Answer what lies outside them: whether the process is there at all."""
     alive = environ.get("PATH_INFO") in ("/", "/health")
     response = Response(
         "ok\n" if alive else "not found\n", status=200 if alive else 404, mimetype="text/plain"

@@ -1,0 +1,1 @@
+"""The AI provider: looks at words as an OpenAI-compatible API does."""

@@ -1,0 +1,154 @@
+"""The AI provider's application: the moderation endpoint, and controls that the real one does not have."""
+
+import hmac
+from secrets import token_hex
+
+from flask import Blueprint, Flask, Response, jsonify, request
+from werkzeug.exceptions import HTTPException
+
+from sandbox.providers import fields
+from sandbox.providers.ai.context import (
+    MAXIMUM_OUTCOMES,
+    OUTCOMES,
+    WORDS,
+    Next,
+    Provider,
+    categories_of,
+    current_provider,
+)
+
+MAXIMUM_BODY_BYTES = 1_048_576
+MAXIMUM_TEXTS = 32
+MAXIMUM_CATEGORIES = 20
+_FLAGGED_WITHOUT_NAMES = ("illicit",)
+
+calls = Blueprint("calls", __name__)
+controls = Blueprint("controls", __name__, url_prefix="/sandbox")
+
+
+def create_app(provider: Provider) -> Flask:
+    """This function will make the provider's application."""
+    app = Flask("sandbox.providers.ai", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = MAXIMUM_BODY_BYTES
+    app.json = fields.json_in_order(app)
+    app.extensions["sandbox_ai"] = provider
+    app.register_blueprint(calls)
+    app.register_blueprint(controls)
+
+    @app.errorhandler(fields.InvalidFieldError)
+    def answer_invalid(error: fields.InvalidFieldError) -> tuple[Response, int]:
+        """This function will answer 400 for a field that is missing or wrong."""
+        return _failure(400, error.message, param=error.field)
+
+    @app.errorhandler(HTTPException)
+    def answer_http_error(error: HTTPException) -> tuple[Response, int]:
+        """This function will give the framework's own errors the provider's shape."""
+        return _failure(error.code or 500, error.name)
+
+    return app
+
+
+def _failure(
+    status: int, message: str, *, param: str | None = None, code: str | None = None
+) -> tuple[Response, int]:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return jsonify({"error": {"message": message, "type": kind, "param": param, "code": code}}), status
+
+
+@calls.before_request
+def authenticate() -> tuple[Response, int] | None:
+    """This function will refuse a call without the key, if there is one."""
+    expected = current_provider().key
+    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+    if expected and (scheme.lower() != "bearer" or not hmac.compare_digest(key.encode(), expected.encode())):
+        return _failure(401, "Incorrect API key provided", code="invalid_api_key")
+    return None
+
+
+@calls.post("/moderations")
+def moderate() -> Response | tuple[Response, int]:
+    """This function will look at one text, or several."""
+    provider = current_provider()
+    body = fields.json_object(request)
+    model = fields.text(body, "model")
+    texts = _texts(body.get("input"))
+    planned = provider.take("\n".join(texts))
+    outcome = planned.outcome if planned else None
+    if outcome == "error":
+        return _failure(500, "The server had an error while processing your request")
+    if outcome == "refused":
+        return _failure(403, "The project does not have access to the model", code="model_not_found")
+    if outcome == "garbled":
+        return Response("<html>", mimetype="text/html")
+    if outcome == "timeout":
+        provider.stopping.wait(provider.hang_seconds)
+    if planned is not None and outcome == "flagged":
+        found = [list(planned.categories) for _ in texts]
+    elif outcome == "clean":
+        found = [[] for _ in texts]
+    else:
+        found = [categories_of(text) for text in texts]
+    return jsonify(
+        {
+            "id": f"modr-{token_hex(16)}",
+            "model": model,
+            "results": [_result(names) for names in found],
+        }
+    )
+
+
+def _texts(given: object) -> list[str]:
+    """Read what is to be looked at.
+
+    :raises InvalidFieldError: it is neither a text nor a few of them
+    """
+    texts = given if isinstance(given, list) else [given]
+    if not 0 < len(texts) <= MAXIMUM_TEXTS or not all(isinstance(text, str) for text in texts):
+        raise fields.InvalidFieldError("input", "input has to be a text or a list of texts")
+    return [str(text) for text in texts]
+
+
+def _result(names: list[str]) -> dict[str, object]:
+    known = {*WORDS, *names}
+    return {
+        "flagged": bool(names),
+        "categories": {name: name in names for name in sorted(known)},
+        "category_scores": {name: 0.97 if name in names else 0.01 for name in sorted(known)},
+    }
+
+
+@controls.post("/next")
+def plan() -> Response:
+    """This function will set what the next answers are."""
+    body = fields.json_object(request)
+    fields.refuse_unknown(body, known=("outcome", "categories", "count"))
+    word = fields.choice(body, "outcome", allowed=OUTCOMES)
+    count = fields.integer({"count": 1, **body}, "count", minimum=1, maximum=MAXIMUM_OUTCOMES)
+    names = body.get("categories", list(_FLAGGED_WITHOUT_NAMES))
+    if not isinstance(names, list) or not 0 < len(names) <= MAXIMUM_CATEGORIES:
+        raise fields.InvalidFieldError("categories", "categories has to be a list of names")
+    outcome = next(one for one in OUTCOMES if one == word)
+    if not current_provider().plan(Next(outcome=outcome, categories=tuple(map(str, names))), count):
+        raise fields.InvalidFieldError("count", "Too many outcomes are waiting; DELETE drops them")
+    return _planned()
+
+
+@controls.delete("/next")
+def forget() -> Response:
+    """This function will drop what was set and not used, and what was asked."""
+    current_provider().forget()
+    return _planned()
+
+
+@controls.get("/calls")
+def count_calls() -> Response:
+    """This function will tell how often the provider was asked, and give the latest texts."""
+    count, texts = current_provider().asked()
+    return jsonify({"data": {"count": count, "texts": texts}})
+
+
+def _planned() -> Response:
+    planned = current_provider().planned()
+    return jsonify(
+        {"data": [{"outcome": one.outcome, "categories": list(one.categories)} for one in planned]}
+    )
