@@ -1,0 +1,403 @@
+"""Every filter and sort, alone and together, against a plain model of what a listing is."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from blueprints.areas import AREAS
+from marketplace.catalog.models import Category
+from marketplace.infra.settings import Settings
+from marketplace.platform.models import Campus
+from marketplace.services import Services
+from tests.support.checked_client import checked_app
+from tests.support.market import Bearer, Market
+from tests.support.servers import Addresses, create_database, drop_database
+
+PRODUCTS = 90
+STATUSES = ("draft", "in_review", "rejected", "paused", "removed", "deleted")
+CONDITIONS = ("new", "like_new", "good", "fair")
+PRICES = (100, 250, 500, 1_000, 5_000)
+_MOST_PAGES = PRODUCTS + 2
+EXAMPLES = hypothesis_settings(
+    max_examples=120, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+SORTS: dict[str, tuple[str, bool]] = {
+    "newest": ("published_at", True),
+    "price_asc": ("price_minor", False),
+    "price_desc": ("price_minor", True),
+    "popular": ("popularity", True),
+    "rating": ("rating", True),
+}
+OWN_SORTS = {"price": "price_minor"}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A product, and what of its store decides who sees it."""
+
+    id: UUID
+    vendor_id: UUID
+    campus_id: UUID
+    category_id: UUID
+    title: str
+    price_minor: int
+    condition: str
+    quantity: int
+    reserved: int
+    status: str
+    popularity: int
+    rating_sum: int
+    rating_count: int
+    published_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    exclusive: bool
+    store_open: bool
+    store_verified: bool
+
+    @property
+    def available(self) -> int:
+        """What can be had."""
+        return self.quantity - self.reserved
+
+    @property
+    def rating(self) -> int:
+        """Thousandths of a star, drawn to 3."""
+        return (self.rating_sum * 1000 + 15_000) // (self.rating_count + 5)
+
+    @property
+    def public(self) -> bool:
+        """Whether everybody sees it."""
+        return self.status == "published" and self.store_open
+
+
+@dataclass(frozen=True)
+class World:
+    """A catalog of its own, and how it is asked."""
+
+    client: FlaskClient
+    items: list[Item]
+    campuses: dict[str, UUID]
+    categories: dict[str, UUID]
+    below: dict[UUID, frozenset[UUID]]
+    stores: list[UUID]
+    owner: dict[str, str]
+    owned: UUID
+    now: datetime
+
+
+@pytest.fixture(scope="module")
+def world(addresses: Addresses, settings: Settings, worker_number: int, bearer: Bearer) -> Iterator[World]:
+    name = f"listings_{uuid4().hex[:8]}"
+    url = create_database(addresses, name)
+    own = replace(settings, database_url=url, redis_url=addresses.redis(15 - worker_number % 7))
+    services = Services.from_settings(own, application_name="tests")
+    try:
+        yield _populated(services, checked_app(services, AREAS).test_client(), bearer)
+    finally:
+        services.database.close()
+        drop_database(addresses, name)
+
+
+def _populated(services: Services, client: FlaskClient, bearer: Bearer) -> World:
+    draw = random.Random(20)  # noqa: S311 - the same in every run
+    now = datetime.now(UTC)
+    market = Market(services.database, now=now)
+    campus_ids = [market.campus_id, market.campus()]
+    root, other = market.category_id, market.category()
+    child = market.category(below=root)
+    grandchild, sibling = market.category(below=child), market.category(below=root)
+    lineage = {
+        root: {root, child, grandchild, sibling},
+        other: {other},
+        child: {child, grandchild},
+        grandchild: {grandchild},
+        sibling: {sibling},
+    }
+    columns: list[dict[str, Any]] = [
+        {"verified": True},
+        {},
+        {"on_vacation": True, "vacation_until": now - timedelta(hours=1)},
+        {"on_vacation": True, "vacation_until": now + timedelta(days=1)},
+        {"on_vacation": True, "verified": True},
+        {"status": "suspended", "verified": True},
+        {"status": "closed"},
+    ]
+    stores = [market.store(campus_id=campus_ids[number % 2], **given) for number, given in enumerate(columns)]
+    items = [
+        _item(draw, market, number, stores, columns, list(lineage), now=now) for number in range(PRODUCTS)
+    ]
+    return World(
+        client=client,
+        items=items,
+        campuses={market.row(Campus, one).slug: one for one in campus_ids},
+        categories={market.row(Category, one).slug: one for one in lineage},
+        below={one: frozenset(below) for one, below in lineage.items()},
+        stores=[store.id for store in stores],
+        owner=bearer(stores[0].user_id),
+        owned=stores[0].id,
+        now=now,
+    )
+
+
+def _item(
+    draw: random.Random,
+    market: Market,
+    number: int,
+    stores: list[Any],
+    columns: list[dict[str, Any]],
+    categories: list[UUID],
+    *,
+    now: datetime,
+) -> Item:
+    """Make a product of few different values, so that there are ties."""
+    place = draw.choice((0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 6))
+    store, given = stores[place], columns[place]
+    quantity = draw.randrange(6)
+    status = draw.choice(("published",) * 12 + STATUSES)
+    item = Item(
+        id=UUID(int=0),
+        vendor_id=store.id,
+        campus_id=store.campus_id,
+        category_id=draw.choice(categories),
+        title=draw.choice(("Reading LAMP", "Lamp shade", "Desk", "Old desk 100%")),
+        price_minor=draw.choice(PRICES),
+        condition=draw.choice(CONDITIONS),
+        quantity=quantity,
+        reserved=draw.randrange(quantity + 1),
+        status=status,
+        popularity=draw.randrange(4),
+        rating_sum=draw.choice((0, 10, 40)),
+        rating_count=draw.choice((0, 10)),
+        # To the microsecond, and some at the same one.
+        published_at=now - timedelta(days=draw.choice((1, 2, 13, 15, 40)), microseconds=number // 3)
+        if status == "published"
+        else None,
+        created_at=now - timedelta(days=draw.randrange(5)),
+        updated_at=now - timedelta(hours=draw.randrange(5)),
+        exclusive=draw.random() < 0.4,
+        store_open=given.get("status", "active") == "active"
+        and (not given.get("on_vacation") or given.get("vacation_until", now) < now),
+        store_verified=given.get("verified", False),
+    )
+    stored = dict(vars(item))
+    for name in ("id", "vendor_id", "campus_id", "store_open", "store_verified"):
+        stored.pop(name)
+    return replace(item, id=market.product(store, **stored))
+
+
+def pages(
+    world: World, path: str, query: dict[str, Any], headers: dict[str, str] | None = None
+) -> list[UUID]:
+    """Fetch all pages by cursor."""
+    found: list[UUID] = []
+    asked = dict(query)
+    for _ in range(_MOST_PAGES):
+        response = world.client.get(path, query_string=asked, headers=headers)
+        assert response.status_code == 200, response.json
+        body: Any = response.json
+        found += [UUID(card["id"]) for card in body["data"]]
+        if not body["meta"]["has_more"]:
+            return found
+        assert len(body["data"]) == body["meta"]["limit"]
+        asked = {name: value for name, value in query.items() if name != "page"}
+        asked["cursor"] = body["meta"]["next_cursor"]
+    raise AssertionError("the listing does not end")
+
+
+def ordered(items: list[Item], column: str, *, descending: bool) -> list[UUID]:
+    return [
+        item.id
+        for item in sorted(items, key=lambda item: (getattr(item, column), item.id), reverse=descending)
+    ]
+
+
+def in_place(world: World, item: Item, query: dict[str, Any]) -> bool:
+    """Tell whether a product is of the campus and the category asked for, by id or slug."""
+    for name, column, known in (
+        ("campus", item.campus_id, world.campuses),
+        ("category", item.category_id, world.categories),
+    ):
+        wanted = query.get(name)
+        if wanted is None:
+            continue
+        target = known.get(wanted) or next((one for one in known.values() if str(one) == wanted), None)
+        if target is None or column not in world.below.get(target, {target}):
+            return False
+    return True
+
+
+def wanted(world: World, item: Item, query: dict[str, Any]) -> bool:
+    return (
+        item.public
+        and in_place(world, item, query)
+        and query.get("minPrice", 0) <= item.price_minor <= query.get("maxPrice", 10**10)
+        and query.get("condition") in (None, item.condition)
+        and query.get("vendor") in (None, str(item.vendor_id))
+        and ("inStock" not in query or (query["inStock"] == "true") == (item.available > 0))
+    )
+
+
+def queries(**fields: Any) -> Any:
+    return st.fixed_dictionaries({}, optional={"limit": st.sampled_from([1, 3, 7, 20, 100]), **fields})
+
+
+def places(world: World) -> dict[str, Any]:
+    known = {
+        name: st.sampled_from([*table, *map(str, table.values()), "no-such-place", str(uuid4())])
+        for name, table in (("campus", world.campuses), ("category", world.categories))
+    }
+    return dict(known)
+
+
+def prices() -> dict[str, Any]:
+    return {name: st.sampled_from([*PRICES, 0, 300, 9_999]) for name in ("minPrice", "maxPrice")}
+
+
+def of_stores(world: World) -> dict[str, Any]:
+    return {
+        **places(world),
+        **prices(),
+        "condition": st.sampled_from(CONDITIONS),
+        "inStock": st.sampled_from(["true", "false"]),
+        "sort": st.sampled_from(sorted(SORTS)),
+    }
+
+
+def assert_sort(found: list[UUID], items: list[Item], query: dict[str, Any]) -> None:
+    column, descending = SORTS[query.get("sort", "newest")]
+    assert found == ordered(items, column, descending=descending)
+
+
+def contradicts(query: dict[str, Any]) -> bool:
+    return bool(query.get("minPrice", 0) > query.get("maxPrice", 10**10))
+
+
+def test_the_listing(world: World) -> None:
+    vendors = st.sampled_from([*map(str, world.stores), str(uuid4())])
+
+    @EXAMPLES
+    @given(queries(**of_stores(world), vendor=vendors))
+    def check(query: dict[str, Any]) -> None:
+        if contradicts(query):
+            assert world.client.get("/api/products", query_string=query).status_code == 422
+            return
+        items = [item for item in world.items if wanted(world, item, query)]
+        assert_sort(pages(world, "/api/products", query), items, query)
+
+    check()
+
+
+def test_each_filter_and_sort_has_something_to_find(world: World) -> None:
+    """Or the test above would hold of a listing that is always empty."""
+    shown = [item for item in world.items if item.public]
+    assert len(shown) > 30
+    for column in ("campus_id", "category_id", "condition", "price_minor", "vendor_id"):
+        assert len({getattr(item, column) for item in shown}) > 1
+    assert {item.available > 0 for item in shown} == {True, False}
+    assert len({item.published_at for item in shown}) < len(shown)
+
+
+def test_a_stores_listing(world: World) -> None:
+    @EXAMPLES
+    @given(st.sampled_from(world.stores), queries(**of_stores(world)))
+    def check(vendor_id: UUID, query: dict[str, Any]) -> None:
+        path = f"/api/products/vendor/{vendor_id}"
+        if contradicts(query) or vendor_id in world.stores[-2:]:
+            expected = {422} if contradicts(query) else {404}
+            assert {world.client.get(path, query_string=query).status_code} == expected
+            return
+        own = query | {"vendor": str(vendor_id)}
+        items = [item for item in world.items if wanted(world, item, own)]
+        assert_sort(pages(world, path, query), items, query)
+
+    check()
+
+
+@pytest.mark.parametrize("route", ["new-arrivals", "exclusives", "trending"])
+def test_listings_of_a_purpose(world: World, route: str) -> None:
+    def belongs(item: Item) -> bool:
+        if route == "exclusives":
+            return item.exclusive and item.store_verified
+        assert item.published_at is not None
+        return route == "trending" or item.published_at > world.now - timedelta(days=14)
+
+    @EXAMPLES
+    @given(queries(**places(world)))
+    def check(query: dict[str, Any]) -> None:
+        items = [item for item in world.items if wanted(world, item, query) and belongs(item)]
+        # Nothing was counted here, so what trends is what is popular.
+        sort = {"sort": "popular" if route == "trending" else "newest"}
+        assert_sort(pages(world, f"/api/products/{route}", query), items, sort)
+
+    check()
+
+
+def test_named_products(world: World) -> None:
+    by_id = {item.id: item for item in world.items}
+
+    @EXAMPLES
+    @given(st.lists(st.sampled_from([*by_id, uuid4()]), min_size=1, max_size=100))
+    def check(ids: list[UUID]) -> None:
+        response = world.client.post("/api/products/bulk", json=[str(one) for one in ids])
+        distinct = list(dict.fromkeys(ids))
+        shown = [one for one in distinct if one in by_id and by_id[one].public]
+        body: Any = response.json
+        assert [UUID(card["id"]) for card in body["data"]] == shown
+        assert [UUID(one) for one in body["meta"]["missing"]] == [one for one in distinct if one not in shown]
+
+    check()
+
+
+def test_the_own_inventory(world: World) -> None:
+    own = [item for item in world.items if item.vendor_id == world.owned and item.status != "deleted"]
+    fields = {
+        "category": places(world)["category"],
+        "status": st.sampled_from([one for one in STATUSES if one != "deleted"] + ["published"]),
+        "lowStock": st.sampled_from(["true", "false"]),
+        "lowStockAt": st.integers(0, 5),
+        "q": st.sampled_from(["lamp", "LAMP", "desk", "100%", "_", "d"]),
+        "sort": st.sampled_from(["updated_at", "created_at", "title", "price", "available", "popularity"]),
+        "order": st.sampled_from(["asc", "desc"]),
+    }
+
+    @EXAMPLES
+    @given(queries(**fields))
+    def check(query: dict[str, Any]) -> None:
+        few = query.get("lowStockAt", 3)
+        items = [
+            item
+            for item in own
+            if in_place(world, item, {name: query[name] for name in ("category",) if name in query})
+            and query.get("status") in (None, item.status)
+            and ("lowStock" not in query or (query["lowStock"] == "true") == (item.available <= few))
+            and query.get("q", "").lower() in item.title.lower()
+        ]
+        sort = query.get("sort", "updated_at")
+        descending = query.get("order", "desc") == "desc"
+        path = "/api/products/vendor/paginated"
+        expected = ordered(items, OWN_SORTS.get(sort, sort), descending=descending)
+        assert pages(world, path, query, world.owner) == expected
+        limit = query.get("limit", 50)
+        number = len(expected) // limit + 1
+        response = world.client.get(path, query_string=query | {"page": number}, headers=world.owner)
+        body: Any = response.json
+        assert [UUID(item["id"]) for item in body["data"]] == expected[(number - 1) * limit :]
+        meta = body["meta"]
+        assert (meta["total"], meta["total_pages"]) == (len(expected), -(-len(expected) // limit))
+        counts = meta["counts"]
+        assert counts.pop("lowStock") == sum(item.available <= few for item in own)
+        assert counts.pop("outOfStock") == sum(item.available == 0 for item in own)
+        assert counts == {status: sum(item.status == status for item in own) for status in counts}
+
+    check()
