@@ -1,0 +1,133 @@
+"""Pages while others write: of what was there before, nothing is skipped and nothing is shown twice."""
+
+import random
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from flask import Flask
+from sqlalchemy import text
+
+from marketplace.catalog.models import Product
+from marketplace.infra.db import Database
+from tests.support.market import Bearer, Market, Store
+
+BEFORE = 40
+LEAST_WRITTEN = 30
+SORTS = ("newest", "price_asc", "price_desc", "popular", "rating")
+OWN_SORTS = ("updated_at", "created_at", "title", "price", "available", "popularity")
+LISTINGS = (
+    *(("/api/products", {"sort": sort}) for sort in SORTS),
+    *(("/api/products/vendor/{store}", {"sort": sort}) for sort in SORTS),
+    ("/api/products/trending", {}),
+    ("/api/products/new-arrivals", {}),
+    ("/api/products/exclusives", {}),
+    *(
+        ("/api/products/vendor/paginated", {"sort": sort, "order": order})
+        for sort in OWN_SORTS
+        for order in ("asc", "desc")
+    ),
+)
+
+
+class Shelf:
+    """A store with products, to which others are added at any place of any order."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.market = Market(database)
+        self.store: Store = self.market.store(verified=True)
+        self._draw = random.Random(7)  # noqa: S311 - the same in every run
+        self.before = [self.add() for _ in range(BEFORE)]
+        with database.transaction() as session:
+            session.execute(
+                text(
+                    "INSERT INTO product_counts (product_id, trending)"
+                    " SELECT id, popularity + 1000 FROM products"
+                    " WHERE vendor_id = :vendor_id AND popularity % 2 = 0"
+                ),
+                {"vendor_id": self.store.id},
+            )
+        self.written = 0
+
+    def add(self) -> UUID:
+        """Add a product somewhere."""
+        draw, now = self._draw, self.market.now
+        return self.market.product(
+            self.store,
+            title=f"Thing {draw.randrange(9)}",
+            price_minor=1_000 + draw.randrange(9),
+            popularity=draw.randrange(9),
+            quantity=draw.randrange(9),
+            rating_sum=draw.randrange(9),
+            rating_count=2,
+            exclusive=True,
+            published_at=now - timedelta(minutes=draw.randrange(9)),
+            created_at=now - timedelta(minutes=draw.randrange(9)),
+            updated_at=now - timedelta(minutes=draw.randrange(9)),
+        )
+
+    def write(self, ended: threading.Event) -> None:
+        """Add and hide products until the reader is done."""
+        added = []
+        while not ended.is_set() or self.written < LEAST_WRITTEN:
+            added.append(self.add())
+            self.written += 1
+            if len(added) % 3 == 0:
+                self.market.change(Product, self._draw.choice(added), status="paused")
+            if self.written >= 2_000:
+                return
+
+
+@pytest.mark.parametrize(
+    ("path", "query"), LISTINGS, ids=[f"{path} {' '.join(query.values())}" for path, query in LISTINGS]
+)
+def test_pages_skip_and_repeat_nothing(
+    database: Database, crowded_app: Flask, bearer: Bearer, path: str, query: dict[str, Any]
+) -> None:
+    shelf = Shelf(database)
+    ended = threading.Event()
+    writer = threading.Thread(target=shelf.write, args=(ended,))
+    headers = bearer(shelf.store.user_id)
+    asked = {"limit": 3} | query
+    if path == "/api/products" or not query:
+        asked["campus"] = str(shelf.market.campus_id)
+    path = path.format(store=shelf.store.id)
+    writer.start()
+    try:
+        seen = _read_all(crowded_app, path, asked, headers, between=shelf.add)
+    finally:
+        ended.set()
+        writer.join(60)
+
+    assert not writer.is_alive()
+    assert shelf.written >= LEAST_WRITTEN
+    assert len(seen) == len(set(seen))
+    assert set(shelf.before) <= set(seen)
+
+
+def _read_all(
+    app: Flask,
+    path: str,
+    query: dict[str, Any],
+    headers: dict[str, str],
+    *,
+    between: Callable[[], Any],
+) -> list[UUID]:
+    """Page to the end of what was there at the beginning, with a product more after each page."""
+    client, seen = app.test_client(), []
+    asked = dict(query)
+    for _ in range(3_000):
+        response = client.get(path, query_string=asked, headers=headers)
+        assert response.status_code == 200, response.text
+        body: Any = response.json
+        seen += [UUID(card["id"]) for card in body["data"]]
+        if not body["meta"]["has_more"]:
+            return seen
+        asked = query | {"cursor": body["meta"]["next_cursor"]}
+        if len(seen) < 3 * BEFORE:
+            between()
+    raise AssertionError("the listing does not end")

@@ -1,0 +1,208 @@
+"""What the public sees: one rule on every listing. Published, of an active store that is not on vacation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask.testing import FlaskClient
+from sqlalchemy import text
+
+from blueprints.areas import contracts
+from marketplace.catalog.models import Product
+from marketplace.catalog.promotion_models import FeaturedProduct, FlashSale, Vibe, VibeProduct
+from marketplace.catalog.queries import category_tree
+from tests.support.market import Market, Store
+
+HIDDEN_STATUSES = ("draft", "in_review", "rejected", "paused", "removed", "deleted")
+HIDDEN_STORES: dict[str, dict[str, Any]] = {
+    "on vacation": {"on_vacation": True},
+    "on vacation until tomorrow": {"on_vacation": True, "vacation_until": timedelta(days=1)},
+    "suspended": {"status": "suspended"},
+    "closed": {"status": "closed"},
+}
+SHOWN_STORES: dict[str, dict[str, Any]] = {
+    "open": {},
+    "back from vacation": {"on_vacation": True, "vacation_until": timedelta(days=-1)},
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One product, put forward in every way that there is, beside one that everybody sees."""
+
+    client: FlaskClient
+    market: Market
+    store: Store
+    product_id: UUID
+    beside: UUID
+    word: str
+
+    def get(self, path: str, **query: Any) -> Any:
+        response = self.client.get(path, query_string={"campus": str(self.market.campus_id), **query})
+        assert response.status_code == 200, response.json
+        return response.json["data"]
+
+
+def ids(cards: list[dict[str, Any]]) -> set[UUID]:
+    return {UUID(card["id"]) for card in cards}
+
+
+def of_store(scene: Scene) -> set[UUID]:
+    response = scene.client.get(f"/api/products/vendor/{scene.store.id}")
+    return ids(response.json["data"]) if response.status_code == 200 else set()  # type: ignore[index]
+
+
+def named(scene: Scene) -> set[UUID]:
+    response = scene.client.post("/api/products/bulk", json=[str(scene.product_id), str(scene.beside)])
+    return ids(response.json["data"])  # type: ignore[index]
+
+
+def of_vibes(scene: Scene) -> set[UUID]:
+    return {one for vibe in scene.get("/api/vibes") for one in ids(vibe["products"])}
+
+
+def of_vibe(scene: Scene) -> set[UUID]:
+    response = scene.client.get(f"/api/vibes/{scene.word}")
+    return ids(response.json["data"]["products"])  # type: ignore[index]
+
+
+def related(scene: Scene) -> set[UUID]:
+    return ids(scene.client.get(f"/api/products/{scene.beside}").json["data"]["relatedItems"])  # type: ignore[index]
+
+
+def on_sale(path: str) -> Callable[[Scene], set[UUID]]:
+    return lambda scene: {UUID(sale["product"]["id"]) for sale in scene.get(path)}
+
+
+def listing(path: str) -> Callable[[Scene], set[UUID]]:
+    return lambda scene: ids(scene.get(path))
+
+
+# Every public route that shows products, by its contract's path; what it shows of a scene.
+LISTINGS: dict[str, Callable[[Scene], set[UUID]]] = {
+    "/api/products": listing("/api/products"),
+    "/api/products/trending": listing("/api/products/trending"),
+    "/api/products/new-arrivals": listing("/api/products/new-arrivals"),
+    "/api/products/exclusives": listing("/api/products/exclusives"),
+    "/api/products/featured": listing("/api/products/featured"),
+    "/api/products/vendor/<uuid:vendor_id>": of_store,
+    "/api/products/bulk": named,
+    "/api/products/<uuid:product_id>": related,
+    "/api/flash-sales/active": on_sale("/api/flash-sales/active"),
+    "/api/flash-sales": on_sale("/api/flash-sales"),
+    "/api/vibes": of_vibes,
+    "/api/vibes/<string:vibe>": of_vibe,
+}
+NOT_LISTINGS = {
+    "/api/products/categories",  # held to it below
+    "/api/products/<uuid:product_id>/stats/<type>",  # shows nothing
+    "/api/banners",  # shows no products
+}
+every_listing = pytest.mark.parametrize("path", LISTINGS)
+
+
+def put_forward(market: Market, product_id: UUID, vibe_id: UUID, position: int) -> None:
+    """Have a product on every list: counted, featured, on sale, in a vibe."""
+    officer = market.staff("moderator")
+    since, until = market.now - timedelta(hours=1), market.now + timedelta(hours=1)
+    window = {"starts_at": since, "ends_at": until, "created_by": officer}
+    market._save(FeaturedProduct(product_id=product_id, campus_id=market.campus_id, **window))
+    sale_id = market._save(FlashSale(product_id=product_id, sale_price_minor=500, **window))
+    market.change(
+        Product,
+        product_id,
+        sale_id=sale_id,
+        sale_price_minor=500,
+        sale_starts_at=since,
+        sale_ends_at=until,
+    )
+    market._save(VibeProduct(vibe_id=vibe_id, position=position, product_id=product_id))
+    with market.database.transaction() as session:
+        counted = text("INSERT INTO product_counts (product_id, trending) VALUES (:id, 1)")
+        session.execute(counted, {"id": product_id})
+
+
+def scene_of(
+    client: FlaskClient, market: Market, *, product_status: str = "published", **store: Any
+) -> Scene:
+    word = f"w{uuid4().hex[:10]}"
+    vibe_id = market._save(
+        Vibe(
+            slug=word,
+            title=word,
+            campus_id=market.campus_id,
+            starts_at=market.now - timedelta(hours=1),
+            created_by=market.staff("moderator"),
+        )
+    )
+    if isinstance(store.get("vacation_until"), timedelta):
+        store["vacation_until"] = market.now + store["vacation_until"]
+    own, other = market.store(verified=True, **store), market.store(verified=True)
+    common = {"exclusive": True, "title": f"Lamp {word}", "published_at": market.now - timedelta(hours=1)}
+    product_id = market.product(own, status=product_status, **common)
+    beside = market.product(other, **common)
+    put_forward(market, product_id, vibe_id, 0)
+    put_forward(market, beside, vibe_id, 1)
+    return Scene(client, market, own, product_id, beside, word)
+
+
+def assert_seen(scene: Scene, path: str, *, seen: bool) -> None:
+    found = LISTINGS[path](scene)
+    assert (scene.product_id in found) is seen
+    # A list that is empty would hide everything, and prove nothing.
+    if path not in {"/api/products/vendor/<uuid:vendor_id>", "/api/products/<uuid:product_id>"}:
+        assert scene.beside in found
+
+
+@every_listing
+@pytest.mark.parametrize("store", SHOWN_STORES)
+def test_what_is_published_by_an_open_store_is_seen(
+    client: FlaskClient, market: Market, path: str, store: str
+) -> None:
+    assert_seen(scene_of(client, market, **SHOWN_STORES[store]), path, seen=True)
+
+
+@every_listing
+@pytest.mark.parametrize("status", HIDDEN_STATUSES)
+def test_other_states_are_hidden(client: FlaskClient, market: Market, path: str, status: str) -> None:
+    assert_seen(scene_of(client, market, product_status=status), path, seen=False)
+
+
+@every_listing
+@pytest.mark.parametrize("store", HIDDEN_STORES)
+def test_products_of_stores_that_do_not_sell_are_hidden(
+    client: FlaskClient, market: Market, path: str, store: str
+) -> None:
+    assert_seen(scene_of(client, market, **HIDDEN_STORES[store]), path, seen=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "store"),
+    [
+        *((status, {}) for status in HIDDEN_STATUSES),
+        *(("published", HIDDEN_STORES[name]) for name in HIDDEN_STORES),
+    ],
+)
+def test_categories_count_what_is_seen(
+    client: FlaskClient, market: Market, status: str, store: dict[str, Any]
+) -> None:
+    scene_of(client, market, product_status=status, **store)
+    # Not over HTTP: the tree is kept for an hour, whatever tests write past the service.
+    with market.database.reading() as session:
+        tree = category_tree(session, now=market.now)
+    [node] = [node for node in tree if node["id"] == str(market.category_id)]
+    assert node["listingCount"] == 1
+
+
+def test_every_public_route_that_shows_products_is_held_to_the_rule() -> None:
+    """A route that is added shows up here, until it is in the table above."""
+    known = {*LISTINGS, *NOT_LISTINGS}
+    public = {
+        contract.path
+        for contract in contracts()
+        if contract.access.token.value in ("ignored if bad", "checked if given")
+    }
+    assert public - known == set()
