@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from commands.database import services as make_services
 from commands.failures import CommandFailedError
 from commands.progress import Stages
-from commands.seeding import orders, people, pictures, products
+from commands.seeding import orders, people, pictures, products, promotions
 from commands.seeding.categories import load_categories
 from commands.seeding.ids import Kind, seeded_id
 from commands.seeding.loading import Progress
@@ -43,7 +43,7 @@ class State(Enum):
 
 @click.command(
     help=f"""Fill the database with demo data: two campuses, stores, {products.DEMO_PRODUCTS} products with
-    pictures, the personas, and orders in each state.
+    pictures, the personas, orders in each state, and flash sales, banners and vibes.
 
     It is the same data each time. What is there already is left as it is, so it may be run again, also to
     add products for a load test. ENVIRONMENT=production refuses it.
@@ -123,8 +123,10 @@ def fill(services: Services, *, count: int, now: datetime, stages: Stages) -> st
         checkout = None
     with stages.stage("orders", total=len(orders.SCENES)) as progress:
         placed = orders.play(services, checkout=checkout, now=now, progress=progress)
+    # After the orders, which were placed before all sales and at regular prices.
+    promoted = services.database.in_transaction(promotions.load_promotions, now=now)
     analyze(services)
-    return f"Added {added} products and {placed} orders; there are {count} products of the seed."
+    return f"Added {added} products, {placed} orders and {promoted} promotions; there are {count} products of the seed."
 
 
 def analyze(services: Services) -> None:

@@ -20,6 +20,7 @@ MAX_PRODUCTS = 200_000
 # From so many on, products are spread over the stores of load tests.
 _FEW_STORES_UP_TO = 3_000
 _SECOND_PICTURE_EVERY = 5
+_EXCLUSIVE_EVERY = 12
 _PRICE_STEP_NAIRA = 50
 _PRICE_SHARES = {"new": 1.0, "like_new": 0.85, "good": 0.7, "fair": 0.5}
 _CONDITION_TEXTS = {
@@ -145,7 +146,7 @@ def load_products(
         "products",
         (
             *("id", "vendor_id", "campus_id", "category_id", "title", "description", "price_minor"),
-            *("condition", "quantity", "tags", "cover_key", "status", "popularity"),
+            *("condition", "quantity", "tags", "cover_key", "status", "popularity", "exclusive"),
             *("screened_at", "published_at", "created_at", "updated_at"),
         ),
         _product_rows(count, keys=keys, now=now),
@@ -162,7 +163,7 @@ def _product_rows(count: int, *, keys: Mapping[int, str], now: datetime) -> Iter
         yield (
             *(item.id, item.store.id, campus_id(item.store.campus), item.category.id, item.title),
             *(item.description, item.price_minor, item.condition, item.quantity, item.tags),
-            *(keys[item.pictures[0]], "published", item.popularity),
+            *(keys[item.pictures[0]], "published", item.popularity, number % _EXCLUSIVE_EVERY == 0),
             *(published, published, published, published),
         )
 

@@ -27,6 +27,11 @@ CONTENT = {
     "products": "id, vendor_id, category_id, title, description, price_minor, condition, quantity, tags, cover_key",
     "product_images": "product_id, position, image_id",
     "orders": "number, buyer_id, vendor_id, status, total_minor, delivery_method, shipping_address",
+    "flash_sales": "product_id, sale_price_minor, percent_off, quantity",
+    "banners": "title, subtitle, placement, link, image_id, position",
+    "vibes": "slug, title, description, campus_id, image_id, position",
+    "vibe_products": "position, product_id",
+    "featured_products": "product_id, campus_id, position",
     "order_items": "position, product_id, title, quantity, unit_price_minor",
 }
 
@@ -36,7 +41,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> It
     with installed(tmp_path_factory.mktemp("installation"), addresses) as installation:
         installation.ok("db", "upgrade")
         output = installation.ok("seed")
-        assert "Added 300 products and 17 orders" in output
+        assert "Added 300 products, 17 orders and 17 promotions" in output
         yield installation
 
 
@@ -155,7 +160,7 @@ def test_the_gateway_holds_what_the_books_say(seeded: Installation) -> None:
 def test_a_second_run_adds_nothing(seeded: Installation, database: str) -> None:
     before = content(database)
     assert "nothing was done" in seeded.ok("seed", "--if-empty")
-    assert "Added 0 products and 0 orders" in seeded.ok("seed")
+    assert "Added 0 products, 0 orders and 0 promotions" in seeded.ok("seed")
     assert content(database) == before
 
 
