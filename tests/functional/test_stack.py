@@ -21,6 +21,7 @@ from marketplace.kernel import queues
 from sandbox.lock import is_locked, lock_holders
 from sandbox.ports import is_free, reserve_ports
 from sandbox.process import wait_until
+from tests.support.pictures import photo
 
 PROJECT = Path(__file__).parents[2]
 # The stack needs the whole application: these tests run from the commit on that completes it.
@@ -180,6 +181,29 @@ def test_everything_listens_on_loopback_alone(running: Stack) -> None:
     ours = [row[1].split(":")[0] for row in listening if f"socket:[{row[9]}]" in sockets]
     assert len(ours) > 10
     assert set(ours) == {"0100007F"}  # 127.0.0.1
+
+
+def test_a_picture_goes_in_through_the_proxy_and_comes_back(running: Stack) -> None:
+    issuer = running.variables()["IDENTITY_ISSUER"]
+    issued = requests.post(f"{issuer}/sandbox/token", json={"persona": "vendor"}, timeout=5).json()
+    headers = {"Authorization": f"Bearer {issued['access_token']}"}
+
+    def upload(content: bytes) -> requests.Response:
+        files = {"file": ("picture.jpg", content)}
+        return requests.post(
+            f"{running.base}/api/v1/products/images", files=files, headers=headers, timeout=STOP_SECONDS
+        )
+
+    picture = photo(1800, 1200)
+    stored = upload(picture + bytes(5 * 1024 * 1024 - len(picture)))
+    assert stored.status_code == 201, stored.text
+    for size in stored.json()["data"]["sizes"]:
+        assert size["url"].startswith(f"{running.base}/media/products/")
+        read = requests.get(size["url"], timeout=5)
+        assert (read.status_code, read.headers["content-type"]) == (200, size["contentType"])
+        assert read.headers["cache-control"] == "public, max-age=31536000, immutable"
+    for length in (5 * 1024 * 1024 + 1, 60 * 1024 * 1024):
+        assert upload(picture + bytes(length - len(picture))).json()["code"] == "PAYLOAD_TOO_LARGE"
 
 
 def test_pictures_are_readable_and_nothing_else_of_the_storage(running: Stack) -> None:
