@@ -107,6 +107,17 @@ def _first_half(kind: str) -> Callable[[], bytes]:
     return make
 
 
+def _large_png_damaged_late() -> bytes:
+    content = bytearray(encoded(gradient(6000, 4000), "PNG"))
+    content[len(content) * 9 // 10] ^= 0xFF
+    return bytes(content)
+
+
+def _large_jpeg_cut_off_late() -> bytes:
+    content = photo(8000, 6000, quality=40)
+    return content[: len(content) * 49 // 50]
+
+
 ATTACKS: dict[str, tuple[Callable[[], bytes], int]] = {
     "PNG of 50,000 by 50,000": (_bomb_in_a_header, 422),
     "PNG of 99 million pixels": (_bomb_in_full, 422),
@@ -118,7 +129,10 @@ ATTACKS: dict[str, tuple[Callable[[], bytes], int]] = {
     "GIF whose frame is larger than itself": (_frame_beyond_the_screen_of_gif, 422),
     "PNG with a profile of 300 MB": (_profile_bomb, 422),
     "PNG with 20,000 packed texts": (_text_bombs, 422),
+    "PNG with 400,000 chunks": (_many_chunks, 422),
     "JPEG with 50,000 scans": (_many_scans, 422),
+    "PNG of 24 million pixels, damaged at its end": (_large_png_damaged_late, 422),
+    "JPEG of 48 million pixels, cut off at its end": (_large_jpeg_cut_off_late, 422),
     "half a JPEG": (_first_half("JPEG"), 422),
     "half a PNG": (_first_half("PNG"), 422),
     "half a WebP": (_first_half("WEBP"), 422),
@@ -137,7 +151,6 @@ ATTACKS: dict[str, tuple[Callable[[], bytes], int]] = {
 }
 """Each with the status that it is refused with."""
 BURDENS: dict[str, Callable[[], bytes]] = {
-    "PNG with 400,000 chunks": _many_chunks,
     "JPEG with as many scans as are taken": _scans_up_to_the_bound,
     "GIF with a comment of 5 MB": _long_comment_of_gif,
 }
