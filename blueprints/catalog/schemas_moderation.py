@@ -39,7 +39,12 @@ class BulkDelete(Schema):
     """Listings that violate the rules."""
 
     ids = Distinct(Uuid(), least=1, most=moderation.MAX_BULK, required=True)
-    reason = Text(least=3, most=500, required=True, metadata={"description": "For the vendors."})
+    reason = Text(
+        least=3,
+        most=500,
+        load_default=moderation.BULK_REASON,
+        metadata={"description": "For the vendors and the audit trail."},
+    )
 
 
 class BulkDeleted(Schema):

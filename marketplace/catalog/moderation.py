@@ -24,6 +24,7 @@ from marketplace.vendors import queries as vendor_queries
 
 MANAGES_PRODUCTS = "canManageProducts"
 MAX_BULK = 100
+BULK_REASON = "The listing violates the rules of the marketplace."
 
 
 class OwnListingError(ForbiddenError):

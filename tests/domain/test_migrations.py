@@ -32,8 +32,9 @@ SCHEMA = {
     "roles": "SELECT role, permissions FROM admin_roles ORDER BY 1",
     "settings": "SELECT key, value::text FROM platform_settings ORDER BY 1",
     "accounts": "SELECT id, kind, normal_side FROM ledger_accounts ORDER BY 2",
+    "banned": "SELECT term, category, exceptions FROM banned_terms ORDER BY 1",
 }
-DATA = frozenset({"roles", "settings", "accounts"})
+DATA = frozenset({"roles", "settings", "accounts", "banned"})
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from blueprints.catalog.schemas_moderation import BulkDeleted
 from blueprints.http.fields import Deleted
 from marketplace.audit.queries import first_broken_link
 from marketplace.catalog.models import Product
+from marketplace.catalog.moderation import BULK_REASON
 from marketplace.infra.db import Database
 from tests.support.listings import faults_of, ids_of, listed
 from tests.support.market import Bearer, Market, Store
@@ -232,6 +233,18 @@ class TestMany:
         response = delete_all(client, bearer(market.staff("moderator")), uuid4(), **body)
 
         assert (response.status_code, faults_of(response)) == (422, [fault])
+
+    def test_without_a_reason_the_usual_one_is_given(
+        self, client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
+    ) -> None:
+        product_id = market.product(store)
+        headers = bearer(market.staff("moderator"))
+
+        answer = client.delete("/api/products/bulk/delete", json={"ids": [str(product_id)]}, headers=headers)
+
+        assert answer.json["data"]["deleted"] == [str(product_id)]
+        assert audit_of(database, product_id)[0]["after"]["statusReason"] == BULK_REASON
+        assert BULK_REASON in notifications_of(database, store.user_id)[0]["body"]
 
     def test_it_needs_a_body(self, client: FlaskClient, market: Market, bearer: Bearer) -> None:
         headers = bearer(market.staff("moderator"))

@@ -1,0 +1,98 @@
+"""The plans of the screening and of the staff's queue: bounded by what they give, not by what the table holds."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import moderation_queries, review, screening
+from marketplace.infra.db import Database, Statement, driver_cursor
+from tests.support.market import Market
+
+ROWS = 20_000
+IN_MODERATION = 2_000
+
+_FILL = text(
+    """
+    INSERT INTO products (vendor_id, campus_id, category_id, title, description, price_minor, condition,
+        quantity, status, held, moderated_at, published_at)
+    SELECT CAST(:vendor AS uuid), CAST(:campus AS uuid), (CAST(:categories AS uuid[]))[1 + n % 4],
+        'Listing ' || n, repeat('word ', 60), 1000 + n * 104729 % 900000, 'good', 3,
+        CASE WHEN n > :waiting THEN 'published' ELSE 'in_review' END, n <= :waiting,
+        now() - n * 7919 % 100000 * interval '1 second', now() - n * interval '1 minute'
+    FROM generate_series(1, :rows) AS n
+    """
+)
+
+
+@pytest.fixture(scope="module")
+def filled(services: Any) -> Iterator[tuple[Session, UUID]]:
+    """Many products, some of which wait for staff; and a category of a quarter of them."""
+    database: Database = services.database
+    market = Market(database)
+    store, categories = market.store(), [market.category() for _ in range(4)]
+    with database.engine.connect() as connection, Session(connection) as session:
+        given = {"vendor": store.id, "campus": market.campus_id, "categories": categories}
+        session.execute(_FILL, given | {"rows": ROWS, "waiting": IN_MODERATION})
+        session.execute(text("ANALYZE products, vendor_profiles, categories, campuses"))
+        yield session, categories[0]
+        session.rollback()
+
+
+def explained(session: Session, statement: Statement, **parameters: Any) -> tuple[set[str], int]:
+    """Run a statement, and give the indexes of its plan and the buffers that it touched."""
+    with driver_cursor(session) as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", parameters)
+        (found,) = cursor.fetchone()
+    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+
+    def indexes(node: dict[str, Any]) -> Iterator[str]:
+        if "Index Name" in node:
+            yield node["Index Name"]
+        for inner in node.get("Plans", ()):
+            yield from indexes(inner)
+
+    return set(indexes(plan)), plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+
+def test_prices_of_a_category_are_those_of_its_newest(filled: tuple[Session, UUID]) -> None:
+    session, category_id = filled
+
+    indexes, buffers = explained(
+        session,
+        review._PRICES,
+        category_id=category_id,
+        product_id=uuid4(),
+        most=screening.MOST_PRICES,
+    )
+
+    assert "ix_products_category_newest" in indexes
+    assert buffers < 3 * screening.MOST_PRICES
+
+
+@pytest.mark.parametrize("continued", [False, True])
+def test_the_queue_is_read_by_its_index(filled: tuple[Session, UUID], continued: bool) -> None:
+    session, _ = filled
+    position: dict[str, Any] = {"last_at": None, "last_id": None}
+    if continued:
+        position = dict(
+            session.execute(
+                text(
+                    "SELECT moderated_at AS last_at, id AS last_id FROM products WHERE held"
+                    " ORDER BY moderated_at, id OFFSET 1000 LIMIT 1"
+                )
+            )
+            .mappings()
+            .one()
+        )
+
+    indexes, buffers = explained(
+        session, moderation_queries._ALL, status="in_review", held=True, campus=None, limit=21, **position
+    )
+
+    assert "ix_products_moderation" in indexes
+    assert buffers < 400  # a page, wherever it stands
