@@ -308,6 +308,22 @@ def assert_books_are_whole(session: Session) -> None:
         )
     ).all()
     assert torn == [], "what is reserved of a product is not what unpaid orders hold"
+    torn = session.execute(
+        text(
+            """
+            SELECT f.id FROM flash_sales f
+            LEFT JOIN order_items i ON i.flash_sale_id = f.id LEFT JOIN orders o ON o.id = i.order_id
+            GROUP BY f.id
+            HAVING f.sold <> coalesce(sum(i.quantity) FILTER (
+                WHERE o.paid_at IS NOT NULL OR o.status NOT IN ('cancelled', 'expired')), 0)
+            UNION ALL
+            SELECT p.id FROM products p JOIN flash_sales f ON f.id = p.sale_id
+            WHERE (p.id, p.sale_price_minor, p.sale_starts_at, p.sale_ends_at, p.sale_left) IS DISTINCT FROM
+                (f.product_id, f.sale_price_minor, f.starts_at, f.over_at, f.quantity - f.sold)
+            """
+        )
+    ).all()
+    assert torn == [], "a flash sale has not sold what orders claimed, or its product says otherwise"
 
 
 def later(**delta: float) -> datetime:

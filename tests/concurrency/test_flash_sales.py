@@ -1,0 +1,193 @@
+"""Flash sales under load: the last piece is sold once at its price, and no two acts undo one another."""
+
+import random
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from marketplace.catalog import flash_sales
+from marketplace.catalog.flash_sales import ClaimedPiecesError, Discount, OverlappingSaleError
+from marketplace.catalog.promotions import PromotionOverError, StalePromotionError
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import MarketplaceError
+from marketplace.orders import operations as orders
+from marketplace.orders.placing import PriceChangedError, Wish
+from tests.support.purchases import (
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    assert_books_are_whole,
+    later,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+    with_buyer,
+)
+from tests.support.sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
+from tests.support.threads import at_once, unforeseen
+
+
+@pytest.fixture
+def shop(database: Database) -> Shop:
+    with database.transaction() as session:
+        return make_shop(session)
+
+
+def make_sale(database: Database, shop: Shop, **terms: Any) -> tuple[UUID, UUID]:
+    with database.transaction() as session:
+        product_id = make_product(session, shop, quantity=100)
+        return product_id, put_on_sale(session, product_id, **terms)
+
+
+def buyers(database: Database, shop: Shop, number: int) -> list[Shop]:
+    with database.transaction() as session:
+        return [with_buyer(session, shop) for _ in range(number)]
+
+
+def assert_whole(database: Database) -> None:
+    with database.reading() as session:
+        assert_books_are_whole(session)
+
+
+def test_the_last_piece_is_sold_once_at_the_sale_price(database: Database, shop: Shop) -> None:
+    product_id, sale_id = make_sale(database, shop, quantity=1)
+
+    placed = at_once(
+        lambda buying: database.in_transaction(place, buying, product_id), buyers(database, shop, 20)
+    )
+
+    assert unforeseen(placed) == []
+    with database.reading() as session:
+        prices = Counter(item_of(session, order_id) for order_id in placed)  # type: ignore[arg-type]
+        assert prices == {(SALE_PRICE, sale_id): 1, (PRICE_MINOR, None): 19}
+        assert (sold_of(session, sale_id), left_of(session, product_id)) == (1, 0)
+    assert_whole(database)
+
+
+def test_whoever_was_too_late_is_told_of_the_price(database: Database, shop: Shop) -> None:
+    product_id, sale_id = make_sale(database, shop, quantity=3)
+    expected = SALE_PRICE + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+
+    results = at_once(
+        lambda buying: database.in_transaction(place, buying, product_id, expected_total_minor=expected),
+        buyers(database, shop, 16),
+    )
+
+    assert Counter(type(result) for result in results) == {UUID: 3, PriceChangedError: 13}
+    with database.reading() as session:
+        assert sold_of(session, sale_id) == 3
+    assert_whole(database)
+
+
+def test_of_two_officers_who_overlap_one_is_first(database: Database, shop: Shop) -> None:
+    with database.transaction() as session:
+        product_id = make_product(session, shop)
+
+    results = at_once(
+        lambda minutes: database.in_transaction(
+            put_on_sale, product_id, starts_at=later(minutes=minutes), ends_at=later(hours=2)
+        ),
+        range(8),
+    )
+
+    assert Counter(type(result) for result in results) == {UUID: 1, OverlappingSaleError: 7}
+
+
+def test_of_changes_to_one_revision_one_is_made(database: Database, shop: Shop) -> None:
+    _, sale_id = make_sale(database, shop)
+
+    def change(percent: int) -> None:
+        with database.transaction() as session:
+            flash_sales.change(
+                session,
+                act(session),
+                sale_id=sale_id,
+                revision=1,
+                discount=Discount(percent=percent),
+                changes={},
+            )
+
+    results = at_once(change, range(10, 18))
+
+    assert Counter(type(result) for result in results) == {type(None): 1, StalePromotionError: 7}
+    with database.reading() as session:
+        assert row_of(session, "flash_sales", id=sale_id)["revision"] == 2
+
+
+def test_a_sale_is_ended_once(database: Database, shop: Shop) -> None:
+    _, sale_id = make_sale(database, shop)
+
+    def end(_: int) -> None:
+        with database.transaction() as session:
+            flash_sales.end(session, act(session), sale_id=sale_id)
+
+    results = at_once(end, range(6))
+
+    assert Counter(type(result) for result in results) == {type(None): 1, PromotionOverError: 5}
+
+
+def test_a_storm_over_sales_neither_deadlocks_nor_loses_a_piece(database: Database, shop: Shop) -> None:
+    """Orders, cancellations, officers and the worker are at the same two products; nothing is retried."""
+    made = [make_sale(database, shop, quantity=10) for _ in range(2)]
+    crowd = buyers(database, shop, 8)
+
+    def act_at_random(number: int) -> Counter[str]:
+        draw = random.Random(number)  # noqa: S311 - the same in every run
+        buying, placed = crowd[number], list[UUID]()
+        done: Counter[str] = Counter()
+
+        def order() -> None:
+            wishes = [Wish(product_id, draw.randint(1, 3)) for product_id, _ in draw.sample(made, 2)]
+            with database.transaction() as session:
+                placed.append(place(session, buying, wishes=wishes))
+
+        def cancel() -> None:
+            if placed:
+                with database.transaction() as session:
+                    orders.cancel_unpaid(
+                        session, order_id=placed.pop(), caller=buying.buyer, reason=None, now=NOW
+                    )
+
+        def change() -> None:
+            _, sale_id = draw.choice(made)
+            changes = {
+                "quantity": draw.randint(5, 30),
+                "ends_at": NOW + timedelta(minutes=draw.randint(1, 90)),
+            }
+            with database.transaction() as session:
+                flash_sales.change(
+                    session, act(session), sale_id=sale_id, revision=None, discount=None, changes=changes
+                )
+
+        def turn() -> None:
+            product_id, _ = draw.choice(made)
+            with database.transaction() as session:
+                flash_sales.turn(session, product_id=product_id, now=NOW)
+
+        for _ in range(25):
+            step = draw.choice((order, order, order, cancel, cancel, change, turn))
+            try:
+                step()
+                done[step.__name__] += 1
+            except MarketplaceError as error:
+                done[type(error).__name__] += 1
+        return done
+
+    results = at_once(act_at_random, range(8))
+
+    assert [found for found in results if isinstance(found, DBAPIError)] == []
+    assert unforeseen(results) == []
+    done: Counter[str] = sum(results, Counter())  # type: ignore[arg-type]
+    assert done.keys() >= {"order", "cancel", "change", "turn"}
+    assert done.keys() - {"order", "cancel", "change", "turn"} <= {
+        ClaimedPiecesError.__name__,
+        "TooManyUnpaidOrdersError",
+    }
+    assert_whole(database)

@@ -1,0 +1,50 @@
+"""Flash sales for tests of orders: made by the domain's own hands, and looked at."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor
+from marketplace.catalog import flash_sales
+from marketplace.catalog.flash_sales import Discount
+from marketplace.catalog.promotions import Act
+from tests.support.purchases import NOW, make_person, row_of
+
+SALE_PRICE = 200_000
+
+
+def act(session: Session, now: datetime = NOW) -> Act:
+    """Have a new officer act."""
+    officer = make_person(session, role="staff", staff_role="moderator")
+    return Act(officer, AuditActor("moderator", officer.id), now)
+
+
+def put_on_sale(session: Session, product_id: UUID, *, now: datetime = NOW, **terms: Any) -> UUID:
+    """Put a product on sale at ``SALE_PRICE`` for an hour from now, unless told otherwise."""
+    given: dict[str, Any] = {
+        "discount": Discount(price_minor=SALE_PRICE),
+        "starts_at": None,
+        "ends_at": now + timedelta(hours=1),
+        "quantity": None,
+    }
+    return flash_sales.create(session, act(session, now), product_id=product_id, **given | terms)
+
+
+def item_of(session: Session, order_id: UUID) -> tuple[int, UUID | None]:
+    """Give the price of an order's one item, and whose it is."""
+    item = row_of(session, "order_items", order_id=order_id)
+    return item["unit_price_minor"], item["flash_sale_id"]
+
+
+def sold_of(session: Session, sale_id: UUID) -> int:
+    """Give how many pieces of a sale are claimed."""
+    sold: int = row_of(session, "flash_sales", id=sale_id)["sold"]
+    return sold
+
+
+def left_of(session: Session, product_id: UUID) -> int | None:
+    """Give how many pieces a product says that its sale has left."""
+    left: int | None = row_of(session, "products", id=product_id)["sale_left"]
+    return left

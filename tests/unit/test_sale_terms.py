@@ -1,0 +1,59 @@
+"""The terms of flash sales: prices that are rounded to the kobo, percentages as they are shown."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketplace.catalog.sale_terms import SaleTerms, percent_off, price_at_percent_off, sale_view
+
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+PRICES = st.integers(100, 10**10)
+
+
+@given(price=PRICES, percent=st.integers(1, 90))
+def test_a_percentage_off_is_rounded_to_the_nearest_kobo(price: int, percent: int) -> None:
+    sale = price_at_percent_off(price, percent=percent)
+
+    exact = Decimal(price) * (100 - percent) / 100
+    assert sale == exact.quantize(Decimal(1), ROUND_HALF_UP)
+    assert 0 < sale < price
+
+
+@given(price=st.integers(10_000, 10**10), percent=st.integers(1, 90))
+def test_what_was_taken_off_is_what_is_shown(price: int, percent: int) -> None:
+    assert percent_off(price, sale_price_minor=price_at_percent_off(price, percent=percent)) == percent
+
+
+@given(price=PRICES, data=st.data())
+def test_no_sale_is_shown_as_nothing_or_everything_off(price: int, data: st.DataObject) -> None:
+    sale = data.draw(st.integers(1, price - 1))
+    assert 1 <= percent_off(price, sale_price_minor=sale) <= 99
+
+
+@pytest.mark.parametrize(
+    ("left", "quantity", "regular", "seconds", "honoured"),
+    [
+        (None, 1_000, 1_001, 0, True),
+        (3, 3, 1_001, 59, True),
+        (3, 4, 1_001, 0, False),
+        (0, 1, 1_001, 0, False),
+        (None, 1, 1_000, 0, False),
+        (None, 1, 1_001, -1, False),
+        (None, 1, 1_001, 60, False),
+    ],
+)
+def test_a_line_is_honoured_in_time_whole_and_if_it_is_cheaper(
+    *, left: int | None, quantity: int, regular: int, seconds: int, honoured: bool
+) -> None:
+    terms = SaleTerms(UUID(int=1), 1_000, NOW, NOW + timedelta(seconds=60), left)
+    now = NOW + timedelta(seconds=seconds)
+
+    assert terms.honours(quantity=quantity, regular_minor=regular, now=now) is honoured
+
+
+def test_no_sale_shows_as_none() -> None:
+    assert sale_view(None, price_minor=1_000) is None
