@@ -34,7 +34,7 @@ RETENTION = timedelta(days=90)
 _HOUR = timedelta(hours=1)
 _MOST_BATCHES = 20  # of a flush; what is left over waits for the next one
 _MOST_RECOUNTED = 20_000
-_MOST_PURGED = 50_000
+_MOST_PURGED = 200_000  # of an hour: more than are made in one by many products
 _THOUSANDTHS = 1_000  # of a halving: two scores that differ by less than a tenth of a percent are equal
 _SECONDS_PER_HOUR = 3_600
 

@@ -12,6 +12,7 @@ from flask import Flask
 from sqlalchemy import text
 
 from marketplace.catalog.models import Product
+from marketplace.catalog.promotion_models import FeaturedProduct, FlashSale
 from marketplace.infra.db import Database
 from tests.support.market import Bearer, Market, Store
 
@@ -25,6 +26,9 @@ LISTINGS = (
     ("/api/products/trending", {}),
     ("/api/products/new-arrivals", {}),
     ("/api/products/exclusives", {}),
+    ("/api/products/featured", {}),
+    ("/api/flash-sales", {}),
+    ("/api/flash-sales/active", {}),
     *(
         ("/api/products/vendor/paginated", {"sort": sort, "order": order})
         for sort in OWN_SORTS
@@ -36,7 +40,8 @@ LISTINGS = (
 class Shelf:
     """A store with products, to which others are added at any place of any order."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, promoted: bool) -> None:
+        self._promoted = promoted
         self.database = database
         self.market = Market(database)
         self.store: Store = self.market.store(verified=True)
@@ -56,7 +61,7 @@ class Shelf:
     def add(self) -> UUID:
         """Add a product somewhere."""
         draw, now = self._draw, self.market.now
-        return self.market.product(
+        product_id = self.market.product(
             self.store,
             title=f"Thing {draw.randrange(9)}",
             price_minor=1_000 + draw.randrange(9),
@@ -69,6 +74,22 @@ class Shelf:
             created_at=now - timedelta(minutes=draw.randrange(9)),
             updated_at=now - timedelta(minutes=draw.randrange(9)),
         )
+        if self._promoted:
+            self._promote(product_id)
+        return product_id
+
+    def _promote(self, product_id: UUID) -> None:
+        """Put it forward, at any place."""
+        draw, now = self._draw, self.market.now
+        window = {
+            "product_id": product_id,
+            "starts_at": now - timedelta(minutes=1),
+            "ends_at": now + timedelta(hours=1 + draw.randrange(3)),
+            "created_by": self.store.user_id,
+        }
+        with self.database.transaction() as session:
+            session.add(FlashSale(sale_price_minor=500, **window))
+            session.add(FeaturedProduct(campus_id=self.store.campus_id, position=draw.randrange(5), **window))
 
     def write(self, ended: threading.Event) -> None:
         """Add and hide products until the reader is done."""
@@ -88,7 +109,7 @@ class Shelf:
 def test_pages_skip_and_repeat_nothing(
     database: Database, crowded_app: Flask, bearer: Bearer, path: str, query: dict[str, Any]
 ) -> None:
-    shelf = Shelf(database)
+    shelf = Shelf(database, promoted="featured" in path or "flash" in path)
     ended = threading.Event()
     writer = threading.Thread(target=shelf.write, args=(ended,))
     headers = bearer(shelf.store.user_id)
@@ -124,7 +145,7 @@ def _read_all(
         response = client.get(path, query_string=asked, headers=headers)
         assert response.status_code == 200, response.text
         body: Any = response.json
-        seen += [UUID(card["id"]) for card in body["data"]]
+        seen += [UUID(item.get("product", item)["id"]) for item in body["data"]]
         if not body["meta"]["has_more"]:
             return seen
         asked = query | {"cursor": body["meta"]["next_cursor"]}

@@ -100,6 +100,14 @@ class TestAStoresListing:
                 assert response.status_code == 404
                 assert response.json["code"] == "RESOURCE_NOT_FOUND"
 
+    def test_it_takes_three_statements_at_most(
+        self, client: FlaskClient, market: Market, store: Store, database: Database
+    ) -> None:
+        market.product(store)
+        with counted_statements(database) as seen:
+            ask(client, f"vendor/{store.id}", category=market.category_id, minPrice=1)
+        assert len(seen) <= 3
+
     def test_on_vacation_it_has_nothing(self, client: FlaskClient, market: Market) -> None:
         away = market.store(on_vacation=True)
         market.product(away)
