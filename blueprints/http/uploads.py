@@ -23,6 +23,8 @@ _CHUNK_BYTES = 64 * 1024
 # What may stand around the file: boundaries, the headers of parts, fields that are refused by their names.
 _OVERHEAD_BYTES = 16 * 1024
 _MAX_PARTS = 16
+# A part's headers are read whole before they are looked at; the file itself passes through by chunks.
+_MAX_HEAD_BYTES = 2 * _CHUNK_BYTES
 _MAX_BOUNDARY_LENGTH = 70  # RFC 2046
 
 
@@ -55,7 +57,8 @@ def receive(upload: Upload) -> UploadedFile:
     request.max_content_length = limit
     content = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, or by the caller
     try:
-        return _Reader(upload, content).read(MultipartDecoder(boundary, max_parts=_MAX_PARTS))
+        decoder = MultipartDecoder(boundary, max_form_memory_size=_MAX_HEAD_BYTES, max_parts=_MAX_PARTS)
+        return _Reader(upload, content).read(decoder)
     except ValueError as error:
         # The decoder's word for what is not multipart; a name that is not UTF-8 is one as well.
         content.close()

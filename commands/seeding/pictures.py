@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from commands.seeding.loading import Progress
-from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, product
+from commands.seeding.products import DEMO_PRODUCTS, PICTURE_SIZE, PICTURE_TYPE, SeededProduct, product
 from commands.seeding.wares import TREE
 from marketplace.providers.storage import IMMUTABLE, ObjectStorage
 
-_SIZE = (480, 360)
+_SIZE = PICTURE_SIZE
 _QUALITY = 72
 _EFFORT = 2  # WebP's slower methods save some kilobytes that a demo need not save
 _UPLOADS_AT_ONCE = 8
@@ -118,7 +118,7 @@ def store_pictures(
         content = draw(number)
         key = f"products/{hashlib.sha256(content).hexdigest()}.webp"
         storage.put(
-            bucket=bucket, key=key, content=content, content_type="image/webp", cache_control=IMMUTABLE
+            bucket=bucket, key=key, content=content, content_type=PICTURE_TYPE, cache_control=IMMUTABLE
         )
         return number, key
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+import orjson
 from sqlalchemy.orm import Session
 
 from commands.seeding.categories import LEAVES, Category
@@ -19,6 +20,8 @@ DEMO_PRODUCTS = 300
 MAX_PRODUCTS = 200_000
 # From so many on, products are spread over the stores of load tests.
 _FEW_STORES_UP_TO = 3_000
+PICTURE_SIZE = (480, 360)  # pixels
+PICTURE_TYPE = "image/webp"
 _SECOND_PICTURE_EVERY = 5
 _EXCLUSIVE_EVERY = 12
 _PRICE_STEP_NAIRA = 50
@@ -135,9 +138,12 @@ def load_products(
     load(
         session,
         "images",
-        ("id", "owner_id", "key", "created_at"),
+        ("id", "owner_id", "key", "content_type", "width", "height", "renditions", "created_at"),
         [
-            (seeded_id(Kind.IMAGE, picture), owner.store.user_id, keys[picture], now - owner.age)
+            (
+                *(seeded_id(Kind.IMAGE, picture), owner.store.user_id, keys[picture]),
+                *(PICTURE_TYPE, *PICTURE_SIZE, _rendition(keys[picture]), now - owner.age),
+            )
             for picture, owner in owners.items()
         ],
     )
@@ -154,6 +160,13 @@ def load_products(
     )
     load(session, "product_images", ("product_id", "position", "image_id"), _picture_rows(count))
     return added
+
+
+def _rendition(key: str) -> str:
+    """Describe a picture's only size."""
+    width, height = PICTURE_SIZE
+    one = {"key": key, "width": width, "height": height, "contentType": PICTURE_TYPE}
+    return orjson.dumps([one]).decode()
 
 
 def _product_rows(count: int, *, keys: Mapping[int, str], now: datetime) -> Iterator[tuple[object, ...]]:

@@ -127,7 +127,7 @@ def shown(
 ) -> dict[str, Any]:
     """This function will describe a picture as clients are shown it.
 
-    :param key: of the rendition that cards show; what the seed drew has no other
+    :param key: of the rendition that cards show; rows of before there were sizes have no other
     :param renditions: as the row has them
     :return: ``url``, ``width`` and ``height`` are those of the size for a listing's own page
     """

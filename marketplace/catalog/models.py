@@ -34,7 +34,7 @@ class Image(Base):
 
     A row is there before its objects are stored (``pending``) and until they are gone (``deleting``). It stays
     for a while as ``deleted``, so that no key is used again while somebody may still be deleting its object.
-    What was drawn by the seed has a key alone: no hash, no renditions.
+    What the seed drew has one rendition and no hash; rows of before there were sizes have a key alone.
     """
 
     __tablename__ = "images"

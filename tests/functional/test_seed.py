@@ -23,7 +23,7 @@ CONTENT = {
     "profiles": "id, email, name, phone, campus_id, role, staff_role, account_status, badges",
     "addresses": "id, user_id, hostel, hall, room_number, is_default",
     "vendor_profiles": "id, user_id, display_name, slug, bank_code, bank_account_number",
-    "images": "id, owner_id, key",
+    "images": "id, owner_id, key, renditions",
     "products": "id, vendor_id, category_id, title, description, price_minor, condition, quantity, tags, cover_key",
     "product_images": "product_id, position, image_id",
     "orders": "number, buyer_id, vendor_id, status, total_minor, delivery_method, shipping_address",

@@ -2,6 +2,8 @@
 
 import io
 import struct
+import subprocess
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -367,3 +369,15 @@ class TestBounds:
 
         with pytest.raises(UnfitPictureError, match="25 million"):
             drawn(bytes(content))
+
+
+def test_web_processes_hold_neither_the_decoder_nor_the_storages_client() -> None:
+    """Both are large: the one is another process's, the other is loaded when it is first used."""
+    check = (
+        "import sys, blueprints.areas, marketplace.services, tasks.sweeps;"
+        "sys.exit(', '.join({'PIL', 'boto3', 'botocore'} & sys.modules.keys()) or None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

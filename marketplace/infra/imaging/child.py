@@ -31,7 +31,9 @@ def main(arguments: list[str]) -> int:
     # What a decoder finds odd about a file is nobody's concern.
     warnings.simplefilter("ignore")
     os.nice(_NICENESS)
-    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    if sys.platform == "linux":
+        # Elsewhere what is mapped says nothing of what is used.
+        resource.setrlimit(resource.RLIMIT_AS, (space, space))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
