@@ -62,6 +62,8 @@ class InventoryItem(ProductCard):
     published_at = Moment(required=True, allow_none=True)
     status = Choice(*inventory.STATUSES, required=True)
     status_reason = fields.String(required=True, allow_none=True)
+    review_state = Choice("screening", "held", required=True, allow_none=True)
+    review_reasons = fields.List(fields.String(), required=True)
     exclusive = fields.Boolean(required=True)
     quantity = Whole(low=0, required=True)
     reserved = Whole(low=0, required=True)

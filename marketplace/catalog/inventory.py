@@ -6,7 +6,21 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, ColumnElement, Text, Uuid, any_, bindparam, func, select, text, tuple_
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Text,
+    Uuid,
+    any_,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    null,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import cards, listings, states
@@ -36,6 +50,12 @@ SORTS = tuple(_SORTS)
 _OWN: dict[str, Any] = {
     "status": Product.status,
     "statusReason": Product.status_reason,
+    "reviewState": case(
+        (Product.status != literal_column("'in_review'"), null()),
+        (Product.held, literal_column("'held'")),
+        else_=literal_column("'screening'"),
+    ),
+    "reviewReasons": Product.review_reasons,
     "exclusive": Product.exclusive,
     "quantity": Product.quantity,
     "reserved": Product.reserved,

@@ -398,6 +398,9 @@ def test_from_doubt_to_the_public_by_the_vendors_own_hand(
     assert len(seen["reviewReasons"]) == 1
     assert "phone number" in seen["statusReason"]
     assert "0803" not in seen["statusReason"]
+    [item] = client.get("/api/products/vendor/paginated", headers=owner).json["data"]
+    assert (item["status"], item["reviewState"]) == ("in_review", "held")
+    assert item["reviewReasons"] == seen["reviewReasons"]
 
     mended = client.put(
         f"/api/products/{product_id}", json={"description": "Hardly used."}, headers=owner
