@@ -9,6 +9,7 @@ from blueprints.catalog.images import area as images
 from blueprints.catalog.inventory import area as inventory
 from blueprints.catalog.moderation import area as moderation
 from blueprints.catalog.routes import area as catalog
+from blueprints.catalog.search import area as search
 from blueprints.catalog.vibes import area as vibes
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
@@ -20,6 +21,7 @@ from blueprints.users.routes import area as users
 
 AREAS: tuple[Area, ...] = (
     catalog,
+    search,
     featured,
     discovery,
     inventory,

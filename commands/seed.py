@@ -17,7 +17,7 @@ from commands.seeding.categories import load_categories
 from commands.seeding.ids import Kind, seeded_id
 from commands.seeding.loading import Progress
 from commands.seeding.places import campus_id, load_places
-from marketplace.catalog import tags
+from marketplace.catalog import search_index, tags
 from marketplace.catalog.models import Image
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement, driver_cursor
@@ -142,7 +142,8 @@ def _load(session: Session, count: int, keys: dict[int, str], now: datetime, pro
     load_categories(session)
     people.load_people(session, vendors=products.stores_for(count), now=now)
     added = products.load_products(session, count=count, keys=keys, now=now, progress=progress)
-    drop_cached(session, tags.PRODUCTS, tags.CATEGORIES)
+    search_index.refresh(session, now=now)
+    drop_cached(session, tags.PRODUCTS, tags.CATEGORIES, tags.SUGGESTIONS)
     return added
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from huey import crontab
 
-from marketplace.catalog import image_sweep, review, statistics
+from marketplace.catalog import image_sweep, review, search_index, statistics
 from marketplace.idempotency import operations as idempotency
 from marketplace.kernel import queues
 from marketplace.ledger import queries as ledger
@@ -80,6 +80,10 @@ def _purge_statistics(services: Services, _relay: Relay, now: datetime) -> Any:
     return services.database.in_transaction(statistics.purge, now=now)
 
 
+def _refresh_search_terms(services: Services, _relay: Relay, now: datetime) -> Any:
+    return services.database.in_transaction(search_index.refresh, now=now)
+
+
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
     PeriodicTask(
         "expire-checkouts",
@@ -124,6 +128,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         queues.AI_MODERATION,
         _sweep_images,
         minutes="47",
+    ),
+    PeriodicTask(
+        "refresh-search-terms",
+        "Counts the words of the catalog, and takes over how popular products are",
+        queues.AI_MODERATION,
+        _refresh_search_terms,
+        minutes="*/15",
     ),
     PeriodicTask(
         "flush-statistics",

@@ -175,7 +175,7 @@ def _digest(arguments: dict[str, Any]) -> str:
 
 def _data_and_meta(current: Exchange, value: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(value, Page):
-        return value.items, paging.page_meta(current, value)
+        return value.items if value.data is None else value.data, paging.page_meta(current, value)
     if isinstance(value, TablePage):
         return value.items, paging.table_meta(current, value)
     if isinstance(value, Annotated):

@@ -43,7 +43,10 @@ class SearchDocument(Base):
 
 
 class SearchTerm(Base):
-    """A word of titles, tags, stores and categories, and how many documents had it at the last count."""
+    """A word of titles, tags, stores and categories, and how many documents had it at the last count.
+
+    ``in_title`` is how many had it in what ``SearchDocument.title`` holds: in all that but the store.
+    """
 
     __tablename__ = "search_terms"
     __table_args__ = (
@@ -55,6 +58,7 @@ class SearchTerm(Base):
 
     word: Mapped[str] = mapped_column(primary_key=True)
     documents: Mapped[int] = mapped_column(Integer)
+    in_title: Mapped[int] = mapped_column(Integer)
 
 
 class SearchLexeme(Base):

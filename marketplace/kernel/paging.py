@@ -20,12 +20,16 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class Page:
-    """Rows in order, and the position to go on from (none: there is no more)."""
+    """Rows in order, and the position to go on from (none: there is no more).
+
+    ``data`` is what is answered where that is more than the items: an object that has them as one of its fields.
+    """
 
     items: list[dict[str, Any]]
     limit: int
     next_position: list[Any] | None
     extra_meta: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,8 @@ _FUNCTIONS = (
                 title = excluded.title, body = excluded.body
             RETURNING d.words
         )
-        INSERT INTO search_terms (word, documents)
-            SELECT word, 1 FROM (
+        INSERT INTO search_terms (word, documents, in_title)
+            SELECT word, 1, 1 FROM (
                 SELECT DISTINCT unnest(tsvector_to_array(to_tsvector('simple', words))) AS word FROM written
             ) found
             WHERE length(word) BETWEEN 2 AND 40
@@ -288,6 +288,7 @@ def _make_words() -> None:
         "search_terms",
         sa.Column("word", sa.Text(), nullable=False),
         sa.Column("documents", sa.Integer(), nullable=False),
+        sa.Column("in_title", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("word", name="pk_search_terms"),
     )
     op.create_index(

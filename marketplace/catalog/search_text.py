@@ -1,0 +1,112 @@
+"""What is typed, as words: accents and case folded, as ``search_words`` of the database folds what is indexed."""
+
+import re
+import unicodedata
+
+MAX_WORDS = 10
+MAX_WORD_LENGTH = 40
+_MAX_PHRASE_WORDS = 4
+
+# Letters that no decomposition takes apart; casefold() does ß.
+_LETTERS = str.maketrans(
+    {"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "\u0131": "i", "þ": "th", "ħ": "h"}
+)
+_APOSTROPHES = re.compile("['\u2019\u2018`]")
+_THOUSANDS = re.compile(r"(?<=[0-9])[,.](?=[0-9]{3}(?![0-9]))")
+_WORD = re.compile(r"[^\W_]+")
+_BOUNDARY = re.compile(r"(?<=[0-9])(?=[^\W\d_])|(?<=[^\W\d_])(?=[0-9])")
+
+STOP_WORDS = frozenset(
+    (
+        *(
+            "a",
+            "an",
+            "and",
+            "are",
+            "as",
+            "at",
+            "be",
+            "buy",
+            "by",
+            "for",
+            "from",
+            "i",
+            "in",
+            "is",
+            "it",
+            "its",
+        ),
+        *("me", "my", "need", "of", "on", "or", "please", "s", "sale", "selling", "some", "t", "that", "the"),
+        *("this", "to", "want", "was", "we", "with", "you", "your"),
+    )
+)
+"""Words that need not be met, as long as there are others."""
+
+_ADDRESS = re.compile(r"\S*@\S*|(?:https?://|www\.)\S*")
+# Fewer digits are a size, a price or a model; six or more may be somebody's number.
+_NUMBER = re.compile(r"[+(]?[0-9](?:[ ().-]{0,2}[0-9]){5,}")
+
+
+def fold(text: str) -> str:
+    """This function will take accents and case out of a text."""
+    bare = "".join(
+        character
+        for character in unicodedata.normalize("NFKD", text).casefold()
+        if not "\u0300" <= character <= "\u036f"
+    )
+    return bare.translate(_LETTERS)
+
+
+def words(text: str, *, most: int = MAX_WORDS) -> list[str]:
+    """This function will give the words of a text, folded.
+
+    :param text: anything
+    :param most: how many words, from the beginning; a word is cut at ``MAX_WORD_LENGTH`` characters
+    :return: letters and digits alone; empty where there are none
+    """
+    folded = _THOUSANDS.sub("", _APOSTROPHES.sub("", fold(text)))
+    return [found[:MAX_WORD_LENGTH] for found in _WORD.findall(folded)[:most]]
+
+
+def parts(word: str) -> list[str]:
+    """This function will take a word apart where letters meet digits: ``fx991es`` is ``fx``, ``991``, ``es``."""
+    return _BOUNDARY.split(word)
+
+
+def forms(word: str) -> list[str]:
+    """This function will give a word with the singular and plural forms that it may be, itself first."""
+    found = [word]
+    if word.endswith("ies"):
+        found.append(f"{word[:-3]}y")
+    if word.endswith("es"):
+        found.append(word[:-2])
+    if word.endswith("s"):
+        found.append(word[:-1])
+    else:
+        found.append(f"{word}s")
+    return [form for form in found if form]
+
+
+def phrases(given: list[str]) -> dict[str, tuple[int, int]]:
+    """This function will give the phrases of up to four words that stand in a query, each in all its forms.
+
+    :param given: the words
+    :return: from each phrase to the positions that it covers, the second exclusive
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for start in range(len(given)):
+        for end in range(start + 1, min(start + _MAX_PHRASE_WORDS, len(given)) + 1):
+            head = given[start : end - 1]
+            for last in forms(given[end - 1]):
+                found.setdefault(" ".join([*head, last]), (start, end))
+    return found
+
+
+def masked(query: str) -> str:
+    """This function will give a query as it may be kept: folded, without what could name a person.
+
+    :param query: as it was typed
+    :return: addresses and handles, and numbers of six digits and more, are dots
+    """
+    folded = " ".join(fold(query).split())
+    return _NUMBER.sub("…", _ADDRESS.sub("…", folded))

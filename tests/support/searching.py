@@ -1,0 +1,32 @@
+"""What tests of the search ask, and how they read the answers."""
+
+import random
+from typing import Any
+from uuid import UUID
+
+from flask.testing import FlaskClient
+
+_CONSONANTS = "bcdfghjklmnpqrstvwxz"
+_VOWELS = "aeiou"
+
+
+def invented(length: int = 9) -> str:
+    """Make a word that no other test has, and that is near to none: tests share their database."""
+    chance = random.SystemRandom()
+    return "".join(chance.choice(_VOWELS if place % 2 else _CONSONANTS) for place in range(length)) + "q"
+
+
+def searched(client: FlaskClient, words: str, **query: Any) -> Any:
+    response = client.get("/api/products/search", query_string={"q": words} | query)
+    assert response.status_code == 200, response.json
+    return response.json
+
+
+def found(client: FlaskClient, words: str, **query: Any) -> list[UUID]:
+    return [UUID(card["id"]) for card in searched(client, words, **query)["data"]["products"]]
+
+
+def suggested(client: FlaskClient, beginning: str, **query: Any) -> list[tuple[str, str]]:
+    response = client.get("/api/products/suggestions", query_string={"q": beginning} | query)
+    assert response.status_code == 200, response.json
+    return [(item["text"], item["kind"]) for item in response.json["data"]]
