@@ -63,7 +63,7 @@ def _names(campus: str | None) -> Statement:
             WITH asked AS MATERIALIZED (SELECT to_tsquery('simple', :query) AS query)
             (
                 SELECT '{CATEGORY}', c.name FROM asked a, categories c
-                WHERE to_tsvector('simple', search_words(c.name)) @@ a.query
+                WHERE setweight(to_tsvector('simple', search_words(c.name)), 'A') @@ a.query
                 ORDER BY cardinality(c.lineage), c.position, c.name LIMIT {_MOST_OTHERS}
             )
             UNION ALL

@@ -59,10 +59,12 @@ _FUNCTIONS = (
     RETURN CAST(round(20 * ln(1 + greatest(popularity, 0)::float8)) AS integer) * 8
         + CAST(least(rating_bayes / 1000, 7) AS integer)
     """,
-    # As written and as stems: the one is found by its beginning, the other in any inflection.
+    # As written and as stems: the one is found by its beginning, the other in any inflection. A mark that is no
+    # word stands behind each, or the last word and the first of what follows would be a phrase.
     """
     CREATE FUNCTION search_vector(words text, weight "char") RETURNS tsvector STABLE STRICT PARALLEL SAFE LANGUAGE sql
-    RETURN setweight(to_tsvector('simple', words) || to_tsvector('campus', words), weight)
+    RETURN setweight(to_tsvector('simple', words) || '_:1'::tsvector || to_tsvector('campus', words)
+        || '_:1'::tsvector, weight)
     """,
     """
     CREATE FUNCTION search_write_documents(ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$

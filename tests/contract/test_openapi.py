@@ -192,6 +192,7 @@ def promoted(client: FlaskClient, headers: dict[str, str], product_id: str) -> d
             "/api/products/moderation/banned-terms",
             {"term": f"contraband {product_id}", "category": "other"},
         ),
+        "synonyms_id": ("/api/products/search/synonyms", {"terms": ["lamp", "light"]}),
     }
     ids = {}
     for name, (path, body) in made.items():
