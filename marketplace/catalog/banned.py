@@ -127,8 +127,7 @@ def _forms(token: str) -> frozenset[str]:
     """Give the words that a token may stand for."""
     bare = token.strip("!|")
     forms = {re.sub(r"[^a-z0-9]", "", bare)}
-    # A number alone is a number: sizes and models are no words.
-    if any(character.isalpha() for character in bare) and not bare.isalpha():
+    if _may_be_leet(bare):
         forms |= {bare.translate(_LEET), bare.translate(_LEET_L)}
     for form in tuple(forms):
         if _DRAWN_OUT.search(form):
@@ -137,6 +136,13 @@ def _forms(token: str) -> frozenset[str]:
         if len(form) >= _LEAST_PLURAL:
             forms |= {form.removesuffix("s"), form.removesuffix("es")}
     return frozenset(forms - {""})
+
+
+def _may_be_leet(token: str) -> bool:
+    """Tell whether a token is a word with some digits for letters; 15D and 128GB are numbers with a unit."""
+    letters = sum(character.isalpha() for character in token)
+    digits = sum(character.isdigit() for character in token)
+    return letters < len(token) and letters >= max(digits, 1)
 
 
 def _stands_at(forms: Sequence[frozenset[str]], start: int, words: Sequence[str]) -> bool:
@@ -155,6 +161,6 @@ def _spaced_out(tokens: Sequence[str]) -> Iterable[str]:
         if len(run) >= _LEAST_SPACED:
             spelled = "".join(run)
             yield spelled
-            if not spelled.isalpha() and any(character.isalpha() for character in spelled):
+            if _may_be_leet(spelled):
                 yield spelled.translate(_LEET)
         run = []

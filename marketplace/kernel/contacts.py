@@ -37,23 +37,27 @@ _MOBILE = re.compile(
     rf"(?<!\d)(?:\+?{_GAP}2{_GAP}3{_GAP}4{_GAP}(?:\(?0\)?{_GAP})?|0{_GAP})[789]{_GAP}[01](?:{_GAP}\d){{8}}(?!\d)"
 )
 # Without the prefix 0: at a stretch, or grouped as phone numbers are.
-_MOBILE_BARE = re.compile(rf"{_BEFORE}[789][01]\d{{8}}{_AFTER}")
+_MOBILE_BARE = re.compile(rf"(?<![a-z]){_BEFORE}[789][01]\d{{8}}{_AFTER}(?![a-z])")
 _MOBILE_GROUPED = re.compile(rf"{_BEFORE}([789][01]\d)[\s.-](\d{{3}})[\s.-](\d{{4}}){_AFTER}")
 _ABROAD = re.compile(r"(?<![\w+])\+[1-9](?:[\s().-]{0,2}\d){9,14}(?!\d)")
 
 # Ten digits: at a stretch, in groups where the text speaks of an account or a bank, or one by one.
-_TEN = re.compile(rf"{_BEFORE}\d{{10}}{_AFTER}(?![a-z])")
+_TEN = re.compile(rf"(?<![a-z]){_BEFORE}\d{{10}}{_AFTER}(?![a-z])")
 _TEN_GROUPED = re.compile(rf"{_BEFORE}\d(?:[\s.-]{{0,2}}\d){{9}}{_AFTER}")
 _TEN_SINGLE = re.compile(r"(?<!\d)(?<!\d\W)\d(?:[\s.,_*-]{1,3}\d){9}(?!\d)(?!\W\d)")
 _OF_A_BANK = re.compile(
-    r"\b(?:acct|acc(?:oun)?t|a/c|bank|nuban|transfer|pay\s?to|gt\s?b(?:ank)?|gtco|uba|zenith|access|fidelity|fcmb"
-    r"|wema|alat|opay|palm\s?pay|kuda|monie\s?point|sterling|polaris|ecobank|stanbic|firstbank)\b"
+    r"(?<![a-z])(?:acct|acc(?:oun)?t|a/c|bank|nuban|transfer|pay\s?to|gt\s?b(?:ank)?|gtco|uba|zenith|access|fidelity|fcmb"
+    r"|wema|alat|opay|palm\s?pay|kuda|monie\s?point|sterling|polaris|ecobank|stanbic|firstbank)(?![a-z])"
 )
 _WITHIN = 60
 _NUMBER_OF_A_THING = re.compile(
     r"\b(?:isbn(?:-?1[03])?|issn|ean|upc|barcode|serial|s/n|imei|model|part|sku)(?:\s?(?:no|number|code))?[\s:#.]{0,3}$"
 )
-_ROUND = re.compile(r"\d{1,5}0{5,}")
+# Round numbers are prices, and seconds since 1970 a machine's: no account, if nothing speaks of one.
+_NO_ACCOUNT = re.compile(r"\d{1,5}0{5,}|1[6-9]\d{8}")
+_UUID = re.compile(
+    r"(?<![\w-])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![\w-])|(?<!\w)(?=\d*[a-f])[0-9a-f]{32}(?!\w)"
+)
 _ISBN_13 = re.compile(r"(?<!\d)97[89][ -]?(?:\d[ -]?){9}\d(?!\d)")
 
 # A date with its year: its digits are no part of a number.
@@ -133,7 +137,8 @@ def _in_words(folded: str) -> Iterator[Contact]:
 
 def _in_numbers(folded: str) -> Iterator[Contact]:
     """Find what is made of digits, in whatever way they are written."""
-    numbers = _ISBN_13.sub(" isbn ", _DATE.sub(" date ", _digits_of(folded)))
+    without_ids = _UUID.sub(" id ", folded)
+    numbers = _ISBN_13.sub(" isbn ", _DATE.sub(" date ", _digits_of(without_ids)))
     if sum(character.isdigit() for character in numbers) < _FEWEST_DIGITS:
         return
     if _holds_phone(numbers):
@@ -172,7 +177,9 @@ def _holds_phone(text: str) -> bool:
 
 
 def _holds_account(text: str) -> bool:
-    if any(not (_ROUND.fullmatch(found[0]) or _is_of_a_thing(text, found)) for found in _TEN.finditer(text)):
+    if any(
+        not (_NO_ACCOUNT.fullmatch(found[0]) or _is_of_a_thing(text, found)) for found in _TEN.finditer(text)
+    ):
         return True
     if any(_OF_A_BANK.search(_around(text, found)) for found in _TEN_GROUPED.finditer(text)):
         return True
