@@ -164,8 +164,8 @@ class StaffBanner(BannerView, _StaffOnly):
 def _slug(**terms: Any) -> fields.String:
     return fields.String(
         validate=[
-            Matches("[a-z0-9]+(-[a-z0-9]+)*", error="Must be lower case words joined by hyphens."),
-            validate.Length(min=3, max=60),
+            Matches(vibes.SLUG, error="Must be lower case words joined by hyphens."),
+            validate.Length(min=3, max=vibes.MAX_SLUG_LENGTH),
             validate.NoneOf(vibes.RESERVED_SLUGS, error="Is taken by a path of the API."),
         ],
         **terms,

@@ -1,5 +1,6 @@
 """Vibes as the public sees them, with the cards of their products, and as staff do."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -13,7 +14,7 @@ from marketplace.catalog import cards, promotion_listings
 from marketplace.catalog.models import Product
 from marketplace.catalog.places import campus_condition, campus_parameters
 from marketplace.catalog.promotion_models import VibeProduct
-from marketplace.catalog.vibes import MAX_PRODUCTS
+from marketplace.catalog.vibes import MAX_PRODUCTS, SLUG
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.ids import parse_uuid
@@ -24,6 +25,7 @@ from marketplace.vendors.queries import OPEN
 IN_LISTING = 12
 """So many cards of each vibe are in the listing; all of them are in its detail."""
 
+_IS_SLUG = re.compile(SLUG)
 _SELECT = f"""
     SELECT t.id, t.slug, t.title, t.description, {promotion_listings.IMAGE_URL}, t.image_id, t.campus_id,
         t.position, {promotion_listings.LIFETIME}
@@ -97,7 +99,10 @@ def shown(session: Session, *, vibe: str, now: datetime, media_base_url: str) ->
     :raises NotFoundError: there is none, or it is not its time
     """
     statement = _BY_SLUG if parse_uuid(vibe) is None else _BY_ID
-    row = statement.first(session, vibe=vibe, now=now, media_base_url=media_base_url)
+    row = None
+    # A path may hold anything, even what no text in the database can.
+    if statement is _BY_ID or _IS_SLUG.fullmatch(vibe):
+        row = statement.first(session, vibe=vibe, now=now, media_base_url=media_base_url)
     if row is None:
         raise NotFoundError("There is no such vibe.")
     feeds = _feeds(

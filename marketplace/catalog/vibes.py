@@ -15,6 +15,8 @@ from marketplace.infra.db import violated_constraint
 from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
 
 MAX_PRODUCTS = 50
+SLUG = "[a-z0-9]+(-[a-z0-9]+)*"
+MAX_SLUG_LENGTH = 60
 RESERVED_SLUGS = frozenset({"all"})
 
 _AUDITED = (

@@ -164,6 +164,11 @@ def test_what_can_not_be_meant_is_named(stage: Stage, body: dict[str, Any], faul
     assert fault in faults_of(refused)
 
 
+@pytest.mark.parametrize("name", ["%00", "a%00b", "No-Such", "no such", "%FF", "x" * 2_000, str(UUID(int=7))])
+def test_what_names_no_vibe_is_not_found(stage: Stage, name: str) -> None:
+    assert stage.client.get(f"{PATH}/{name}").status_code == 404
+
+
 def test_products_must_be_there_once_and_of_the_campus(stage: Stage) -> None:
     fine = stage.product()
     there = stage.market.product(stage.market.store(campus_id=stage.market.campus()))

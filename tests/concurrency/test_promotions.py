@@ -1,17 +1,19 @@
-"""Flash sales under load: the last piece is sold once at its price, and no two acts undo one another."""
+"""Promotions under load: the last piece is sold once at its price, and no two acts undo one another."""
 
 import random
 from collections import Counter
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from marketplace.catalog import flash_sales
+from marketplace.catalog import featured, flash_sales, vibes
+from marketplace.catalog.featured import FeaturedAlreadyError
 from marketplace.catalog.flash_sales import ClaimedPiecesError, Discount, OverlappingSaleError
 from marketplace.catalog.promotions import PromotionOverError, StalePromotionError
+from marketplace.catalog.vibes import SlugTakenError
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders import operations as orders
@@ -131,6 +133,33 @@ def test_a_sale_is_ended_once(database: Database, shop: Shop) -> None:
     results = at_once(end, range(6))
 
     assert Counter(type(result) for result in results) == {type(None): 1, PromotionOverError: 5}
+
+
+def test_a_product_is_featured_once_however_many_ask(database: Database, shop: Shop) -> None:
+    with database.transaction() as session:
+        product_id = make_product(session, shop)
+
+    def feature(_: int) -> UUID:
+        with database.transaction() as session:
+            return featured.create(
+                session, act(session), product_id=product_id, position=0, starts_at=None, ends_at=None
+            )
+
+    results = at_once(feature, range(6))
+
+    assert Counter(type(result) for result in results) == {UUID: 1, FeaturedAlreadyError: 5}
+
+
+def test_a_slug_is_taken_once_however_many_ask(database: Database) -> None:
+    fields = {"slug": f"vibe-{uuid4().hex[:12]}", "title": "Exams"}
+
+    def make(_: int) -> UUID:
+        with database.transaction() as session:
+            return vibes.create(session, act(session), fields=fields, product_ids=[])
+
+    results = at_once(make, range(6))
+
+    assert Counter(type(result) for result in results) == {UUID: 1, SlugTakenError: 5}
 
 
 def test_a_storm_over_sales_neither_deadlocks_nor_loses_a_piece(database: Database, shop: Shop) -> None:
