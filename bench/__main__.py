@@ -158,6 +158,9 @@ def _prepare(
     tell(f"loading {sizes.products} products and {sizes.shipped + sizes.payable} orders")
     stand.migrate()
     data.load(stand.database, sizes)
+    # As operators schedule it: words are counted, so that the search knows the common ones.
+    stand.run_periodic("refresh-search-terms")
+    data.settle(stand.database)
     tell("recording the application's SQL for the floors")
     # Without statements, for the identity provider's keys: it is started again with them.
     stand.start_floors(floors.describe(statements={}, published_keys=stand.identity.published_keys()))

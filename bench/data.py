@@ -117,7 +117,7 @@ def row_id(kind: str, number: int) -> str:
 
 
 def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
-    """This function will fill a migrated database, in one transaction, and have it analysed.
+    """This function will fill a migrated database, in one transaction.
 
     :param server: runs
     :param sizes: how many rows there are
@@ -147,6 +147,17 @@ def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
             for number in range(RELEASING_STORES):
                 store = UUID(row_id("store", number))
                 cursor.execute(_OPEN_ACCOUNT, (str(vendor_payable(store).id), str(store)))
+    finally:
+        connection.close()
+
+
+def settle(server: EmbeddedPostgres) -> None:
+    """This function will have the database look at its new content, and write it to the disk.
+
+    :param server: runs
+    """
+    connection = psycopg2.connect(server.url, connect_timeout=5)
+    try:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute("VACUUM ANALYZE")

@@ -94,6 +94,10 @@ class Stand:
         """This function will make the tables."""
         self._run("migrate", "-c", "from commands.main import main; main(['db', 'upgrade'])")
 
+    def run_periodic(self, name: str) -> None:
+        """This function will run one of the application's periodic tasks, once."""
+        self._run(name, "-c", f"from commands.main import main; main(['periodic', 'run', {name!r}])")
+
     def record(self, calls: str) -> str:
         """This function will have the application serve calls in a process of its own, and note its SQL.
 
