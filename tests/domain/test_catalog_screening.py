@@ -7,11 +7,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from marketplace.catalog import review
+from marketplace.audit.operations import AuditActor
+from marketplace.catalog import moderation, review
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.infra.db import Database
+from marketplace.kernel.states import IllegalTransitionError
 from tests.support.market import Market, Store
 from tests.support.moderation import notifications_of
+from tests.support.threads import at_once
 
 
 @pytest.fixture
@@ -158,6 +161,37 @@ def test_of_many_at_once_one_publishes(market: Market, store: Store) -> None:
 
     assert sorted(states, key=str) == [None, None, None, "published"]
     assert notified(market, store) == ["product_published"]
+
+
+def test_an_officer_and_the_screening_at_once_publish_once(market: Market, store: Store) -> None:
+    officer_id = market.staff("moderator")
+    officer = market.caller(officer_id)
+    for _ in range(3):
+        product_id = market.product(store, status="in_review")
+        found = read(market, product_id)
+
+        def approve(product_id: UUID = product_id) -> None:
+            market.database.in_transaction(
+                moderation.approve,
+                officer=officer,
+                actor=AuditActor("moderator", officer_id),
+                product_id=product_id,
+                revision=None,
+                note=None,
+                now=market.now,
+            )
+
+        def clear(found: review.Review | None = found) -> str | None:
+            return settle(market, found)
+
+        approved, cleared = at_once(lambda work: work(), [approve, clear])
+
+        assert market.row(Product, product_id).status == "published"
+        if cleared is None:
+            assert approved is None
+        else:
+            assert (cleared, type(approved)) == ("published", IllegalTransitionError)
+    assert notified(market, store) == ["product_published"] * 3
 
 
 def test_what_staff_turned_down_is_not_published_without_them(market: Market, store: Store) -> None:
