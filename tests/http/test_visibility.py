@@ -73,6 +73,16 @@ def related(scene: Scene) -> set[UUID]:
     return ids(scene.client.get(f"/api/products/{scene.beside}").json["data"]["relatedItems"])  # type: ignore[index]
 
 
+def searched(scene: Scene) -> set[UUID]:
+    return ids(scene.get("/api/products/search", q=scene.word)["products"])
+
+
+def suggested(scene: Scene) -> set[UUID]:
+    """Suggestions are titles: of each product its own."""
+    titles = {suggestion["text"] for suggestion in scene.get("/api/products/suggestions", q=scene.word)}
+    return {one for one in (scene.product_id, scene.beside) if scene.market.row(Product, one).title in titles}
+
+
 def on_sale(path: str) -> Callable[[Scene], set[UUID]]:
     return lambda scene: {UUID(sale["product"]["id"]) for sale in scene.get(path)}
 
@@ -90,6 +100,8 @@ LISTINGS: dict[str, Callable[[Scene], set[UUID]]] = {
     "/api/products/featured": listing("/api/products/featured"),
     "/api/products/vendor/<uuid:vendor_id>": of_store,
     "/api/products/bulk": named,
+    "/api/products/search": searched,
+    "/api/products/suggestions": suggested,
     "/api/products/<uuid:product_id>": related,
     "/api/flash-sales/active": on_sale("/api/flash-sales/active"),
     "/api/flash-sales": on_sale("/api/flash-sales"),
@@ -128,7 +140,7 @@ def put_forward(market: Market, product_id: UUID, vibe_id: UUID, position: int) 
 def scene_of(
     client: FlaskClient, market: Market, *, product_status: str = "published", **store: Any
 ) -> Scene:
-    word = f"w{uuid4().hex[:10]}"
+    word = "".join(chr(ord("a") + byte % 26) for byte in uuid4().bytes[:12])
     vibe_id = market._save(
         Vibe(
             slug=word,
@@ -141,9 +153,9 @@ def scene_of(
     if isinstance(store.get("vacation_until"), timedelta):
         store["vacation_until"] = market.now + store["vacation_until"]
     own, other = market.store(verified=True, **store), market.store(verified=True)
-    common = {"exclusive": True, "title": f"Lamp {word}", "published_at": market.now - timedelta(hours=1)}
-    product_id = market.product(own, status=product_status, **common)
-    beside = market.product(other, **common)
+    common = {"exclusive": True, "published_at": market.now - timedelta(hours=1)}
+    product_id = market.product(own, status=product_status, title=f"{word} lamp", **common)
+    beside = market.product(other, title=f"{word} desk", **common)
     put_forward(market, product_id, vibe_id, 0)
     put_forward(market, beside, vibe_id, 1)
     return Scene(client, market, own, product_id, beside, word)

@@ -57,10 +57,11 @@ def pages(
         response = world.client.get(path, query_string=asked, headers=headers)
         assert response.status_code == 200, response.json
         body: Any = response.json
-        found += [UUID(card["id"]) for card in body["data"]]
+        cards = body["data"]["products"] if path.endswith("/search") else body["data"]
+        found += [UUID(card["id"]) for card in cards]
         if not body["meta"]["has_more"]:
             return found
-        assert len(body["data"]) == body["meta"]["limit"]
+        assert len(cards) == body["meta"]["limit"]
         asked = {name: value for name, value in query.items() if name != "page"}
         asked["cursor"] = body["meta"]["next_cursor"]
     raise AssertionError("the listing does not end")
@@ -145,6 +146,25 @@ def test_the_listing(world: World) -> None:
             return
         items = [item for item in world.items if wanted(world, item, query)]
         assert_sort(pages(world, "/api/products", query), items, query)
+
+    check()
+
+
+def test_the_search_has_the_listings_filters(world: World) -> None:
+    vendors = st.sampled_from([*map(str, world.stores), str(uuid4())])
+    fields = {name: field for name, field in of_stores(world).items() if name != "sort"}
+
+    @EXAMPLES
+    @given(st.sampled_from(["lamp", "desk", "old desk"]), queries(**fields, vendor=vendors))
+    def check(words: str, query: dict[str, Any]) -> None:
+        if contradicts(query):
+            return
+        found = pages(world, "/api/products/search", query | {"q": words})
+        shown = {item.id: item for item in world.items if wanted(world, item, query)}
+        items = {one for one, item in shown.items() if set(words.split()) <= set(item.title.lower().split())}
+        assert len(found) == len(set(found))
+        # Where nothing has all the words, what is near is given instead, within the filters too.
+        assert set(found) == items if items else set(found) <= set(shown)
 
     check()
 
