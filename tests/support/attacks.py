@@ -137,6 +137,7 @@ ATTACKS: dict[str, tuple[Callable[[], bytes], int]] = {
     "half a PNG": (_first_half("PNG"), 422),
     "half a WebP": (_first_half("WEBP"), 422),
     "half a GIF": (_first_half("GIF"), 422),
+    "PNG with half of its pixels": (lambda: png_of(1000, 1000, data=bytes(500_000)), 422),
     "PNG's signature alone": (lambda: b"\x89PNG\r\n\x1a\n", 422),
     "JPEG's signature alone": (lambda: b"\xff\xd8\xff\xe0", 422),
     "nothing": (lambda: b"", 422),

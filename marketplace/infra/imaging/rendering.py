@@ -88,12 +88,14 @@ def render(
         size = opened.size
         turn = _turn_of(opened)
         profile = opened.info.get("icc_profile")
+        opened.draft(opened.mode, (sizes[-1], sizes[-1]))
+        opened.load()
+        if decoded is not None:
+            decoded()
         drawn = _shrunk(opened, largest=sizes[-1])
         opened.close()
     except _DECODERS_ERRORS as error:
         raise UnfitPictureError("The file is damaged or cut off: it can't be read as a picture.") from error
-    if decoded is not None:
-        decoded()
     drawn = _in_srgb(drawn, profile)
     if turn is not None:
         drawn = drawn.transpose(turn)
@@ -143,13 +145,11 @@ def _turn_of(opened: ImageFile.ImageFile) -> Image.Transpose | None:
 
 
 def _shrunk(opened: ImageFile.ImageFile, *, largest: int) -> Image.Image:
-    """Decode, and shrink by a whole number to what is at least the largest size, in RGB, premultiplied RGBa or CMYK.
+    """Shrink by a whole number to what is at least the largest size, in RGB, premultiplied RGBa or CMYK.
 
-    A JPEG's decoder does half of it. The rest goes by strips: converted whole, a large picture would stand in
-    memory several times.
+    A JPEG's decoder has done half of it. The rest goes by strips: converted whole, a large picture would stand
+    in memory several times.
     """
-    opened.draft(opened.mode, (largest, largest))
-    opened.load()
     mode = "RGBa" if opened.has_transparency_data else "RGB"
     if opened.mode == "CMYK":
         mode = "CMYK"  # its profile, if there is one, tells how to make colours of it
