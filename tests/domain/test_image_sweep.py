@@ -102,6 +102,9 @@ def fresh() -> bytes:
 
 @pytest.fixture
 def shelf(database: Database, storage: StorageDouble) -> Shelf:
+    with database.transaction() as session:
+        # What a test that failed has left behind.
+        session.execute(text("UPDATE images SET status = 'deleted' WHERE status = 'deleting'"))
     return Shelf(database, storage)
 
 
