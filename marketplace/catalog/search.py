@@ -97,7 +97,7 @@ def search(
     """This function will find products and, on the first page, merchants.
 
     What was typed is taken as it is; if that finds nothing, with the nearest spellings; then with one word left
-    out. It takes three queries, one more with a category; a misspelling takes up to eight. What is found in
+    out. It takes three queries, one more with a category; a misspelling takes up to nine. What is found in
     neither of the first two ways is counted, unless filters other than the campus may have kept it away.
 
     :param words: as they were typed
@@ -184,22 +184,25 @@ def _products(
 def _block(asker: _Asker, way: _Way, position: _Position, *, limit: int) -> list[tuple[Any, ...]]:
     conditions = tuple(asker.given)
     statement = search_statement(way.steps, conditions, prepared=_PREPARED.issuperset(conditions))
+    return statement.tuples(asker.session, **_values(asker, way, position, limit=limit))
+
+
+def _values(asker: _Asker, way: _Way, position: _Position, *, limit: int) -> dict[str, Any]:
     start, end = position.start or (0, None, None), position.end or (None, None, None)
-    score, last_id = position.last or (None, None)
-    return statement.tuples(
-        asker.session,
+    last_score, last_id = position.last or (None, None)
+    return {
         **asker.given,
         **{f"query_{number}": query for number, query in enumerate(way.queries)},
         **dict(zip(("start_step", "start_prior", "start_id"), start, strict=True)),
         **dict(zip(("end_step", "end_prior", "end_id"), end, strict=True)),
-        last_score=score,
-        last_id=last_id,
+        "last_score": last_score,
+        "last_id": last_id,
         # What was added meanwhile must not push out what the first page had among its candidates.
-        most=CANDIDATES if position.last is None else 2 * CANDIDATES,
-        limit=limit,
-        now=asker.now,
-        media_base_url=asker.media_base_url,
-    )
+        "most": CANDIDATES if position.last is None else 2 * CANDIDATES,
+        "limit": limit,
+        "now": asker.now,
+        "media_base_url": asker.media_base_url,
+    }
 
 
 def _merchants(asker: _Asker, way: _Way, filters: Filters) -> list[dict[str, Any]]:

@@ -32,8 +32,12 @@ STEPS = 3
 _RANKS = 64
 _PRIORS = 4_096  # search_prior stays below
 
-# Weights of description, store and category, tags, title.
-_RANK = "ts_rank('{0.1, 0.3, 0.6, 1.0}', d.vector, d.query)"
+# Weights of description, store and category, tags, title; and once more what is in a category that is called so:
+# who searches for a laptop wants none of the pads and bags that have it in their titles.
+_RANK = (
+    "(ts_rank('{0.1, 0.3, 0.6, 1}', d.vector, d.query) + 0.8 * ts_rank('{0, 1, 0, 0}', d.vector, d.query))"
+)
+_RANKS_FOR_ONE = 40  # of the ranks; more than one is seldom reached
 
 CONDITIONS = {
     "campus_id": "d.campus_id = :campus_id",
@@ -106,7 +110,7 @@ def _found(steps: Sequence[Step], conditions: Sequence[str]) -> TextClause:
         ),
         scored AS (
             SELECT d.product_id, (({STEPS - 1} - d.step) * {_RANKS}
-                + least(CAST({_RANK} * {_RANKS} AS integer), {_RANKS - 1})) * {_PRIORS} + d.prior AS score
+                + least(CAST({_RANK} * {_RANKS_FOR_ONE} AS integer), {_RANKS - 1})) * {_PRIORS} + d.prior AS score
             FROM candidates d
         )
         SELECT s.product_id, s.score, e.end_step, e.end_prior, e.end_id

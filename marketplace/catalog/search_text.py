@@ -42,6 +42,7 @@ STOP_WORDS = frozenset(
 )
 """Words that need not be met, as long as there are others."""
 
+MASK = "#"
 _ADDRESS = re.compile(r"\S*@\S*|(?:https?://|www\.)\S*")
 # Fewer digits are a size, a price or a model; six or more may be somebody's number.
 _NUMBER = re.compile(r"[+(]?[0-9](?:[ ().-]{0,2}[0-9]){5,}")
@@ -106,7 +107,7 @@ def masked(query: str) -> str:
     """This function will give a query as it may be kept: folded, without what could name a person.
 
     :param query: as it was typed
-    :return: addresses and handles, and numbers of six digits and more, are dots
+    :return: addresses and handles, and numbers of six digits and more, are masked
     """
     folded = " ".join(fold(query).split())
-    return _NUMBER.sub("…", _ADDRESS.sub("…", folded))
+    return _NUMBER.sub(MASK, _ADDRESS.sub(MASK, folded))

@@ -234,6 +234,8 @@ _SYNONYMS = (
     ("jersey", "football shirt"),
     ("bicycle", "bike"),
     ("television", "tv"),
+    ("playstation 4", "ps4"),
+    ("playstation 5", "ps5"),
 )
 
 

@@ -69,11 +69,11 @@ def test_two_at_once_are_both_counted(client: FlaskClient, database: Database, w
 @pytest.mark.parametrize(
     ("typed", "kept"),
     [
-        ("Ada@Example.edu lamp", "… lamp"),
-        ("call 0803 123 4567", "call …"),
-        ("+234(803)1234567", "…"),
-        ("lamp @ada_sells", "lamp …"),
-        ("https://example.edu/ada lamp", "… lamp"),
+        ("Ada@Example.edu lamp", "# lamp"),
+        ("call 0803 123 4567", "call #"),
+        ("+234(803)1234567", "#"),
+        ("lamp @ada_sells", "lamp #"),
+        ("https://example.edu/ada lamp", "# lamp"),
         ("20000mah, 128gb, fx 99123", "20000mah, 128gb, fx 99123"),
         ("Crème BRÛLÉE", "creme brulee"),
     ],

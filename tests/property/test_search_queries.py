@@ -1,0 +1,100 @@
+"""Whatever is typed, and whatever is known of it, becomes a query that the database takes."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import search_query
+from marketplace.catalog.search_query import Frequency, Lexicon
+from marketplace.catalog.search_text import fold, masked, words
+from marketplace.infra.db import Database
+
+TEXTS = st.one_of(
+    st.text(max_size=100),
+    st.text(alphabet="ab'\"\\&|!<->():*%_ \t0123456789-,.éßøﷺ①", max_size=100),
+    st.lists(
+        st.sampled_from(["the", "it", "power", "bank", "fx991es", "20,000", "o'", "lamps"]), max_size=15
+    ).map(" ".join),
+)
+WORDS = st.lists(st.text(alphabet="abcxyz019é日", min_size=1, max_size=12), min_size=1, max_size=10)
+
+
+@pytest.fixture(scope="module")
+def reading(services: object) -> Iterator[Session]:
+    database: Database = services.database  # type: ignore[attr-defined]
+    with database.reading() as session:
+        yield session
+
+
+def takes(session: Session, query: str) -> None:
+    session.execute(text("SELECT to_tsquery('campus', :query) @@ to_tsvector('lamp')"), {"query": query})
+
+
+@given(typed=TEXTS)
+def test_any_text_gives_a_query_that_is_taken(reading: Session, typed: str) -> None:
+    found = words(typed)
+    if not found:
+        return
+    query = search_query.build(found, Lexicon())
+    for part in (query.exact, query.wide, query.partial):
+        if part is not None:
+            takes(reading, part)
+
+
+@given(
+    typed=WORDS,
+    synonyms=st.lists(
+        st.lists(WORDS.map(lambda some: " ".join(some[:4])), min_size=2, max_size=4), max_size=4
+    ),
+    meant=st.dictionaries(
+        st.integers(0, 9), st.lists(WORDS.map(lambda some: " ".join(some[:2])), max_size=2)
+    ),
+    total=st.integers(0, 100_000),
+)
+def test_any_knowledge_gives_a_query_that_is_taken(
+    reading: Session, typed: list[str], synonyms: list[list[str]], meant: dict[int, list[str]], total: int
+) -> None:
+    given_words = [fold(word) for word in typed]
+    groups = [[" ".join(given_words[:2]), *terms] for terms in synonyms]
+    lexicon = Lexicon(
+        documents={given_words[0]: 3},
+        frequent={given_words[-1]: Frequency(7, 9)},
+        beginning=5,
+        synonyms=[[fold(term) for term in terms] for terms in groups],
+        total=total,
+    )
+    corrected = {
+        given_words[place]: some for place, some in meant.items() if place < len(given_words) and some
+    }
+
+    query = search_query.build(given_words, lexicon, corrected=corrected)
+
+    for part in (query.exact, query.wide, query.partial):
+        if part is not None:
+            takes(reading, part)
+    for share in (query.share_exact, query.share_in_title, query.share_anywhere, query.share_partial):
+        assert 0 <= share <= 1
+    assert query.share_exact <= query.share_in_title
+    assert search_query.respelled(given_words, corrected)
+
+
+@given(typed=st.text(max_size=100))
+def test_folding_twice_changes_nothing_more(typed: str) -> None:
+    once = words(typed)
+    assert words(" ".join(once), most=len(once) + 1) == once
+    assert masked(masked(typed)) == masked(typed)
+
+
+LATIN = [chr(code) for code in range(1, 0x250) if fold(chr(code)).isascii()]
+
+
+@given(typed=st.text(alphabet=LATIN, max_size=60))
+def test_the_database_folds_as_we_do(reading: Session, typed: str) -> None:
+    theirs = reading.execute(text("SELECT search_words(:typed)"), {"typed": typed}).scalar_one().split()
+    ours = words(typed, most=60)
+    # Behind the words stand their parts; ours are cut off.
+    assert [word[:40] for word in theirs[: len(ours)]] == ours

@@ -1,0 +1,144 @@
+"""Words, spellings and queries of the search, without a database."""
+
+import pytest
+
+from bench.search_quality.labels import Label
+from bench.search_quality.measuring import Outcome, evaluate
+from marketplace.catalog import search_query
+from marketplace.catalog.search_query import Frequency, Lexicon
+from marketplace.catalog.search_spelling import Candidate, corrections, distance
+from marketplace.catalog.search_text import MAX_WORDS, fold, forms, parts, phrases, words
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("Crème BRÛLÉE", ["creme", "brulee"]),
+        ("Ọ̀ṣun's øre, Łódź straße", ["osuns", "ore", "lodz", "strasse"]),
+        ("fx-991ES", ["fx", "991es"]),
+        ("20,000 mAh, 1.5 m", ["20000", "mah", "1", "5", "m"]),
+        ("  “new”—lamp!  ", ["new", "lamp"]),
+        ("snake_case", ["snake", "case"]),
+        ("🍮 ' & | ! <-> :* \\ %", []),
+        ("ﬁne ① ﷺ"[:5], ["fine", "1"]),
+        ("x" * 50, ["x" * 40]),
+        (" ".join("abcdefghijkl"), list("abcdefghij")),
+    ],
+)
+def test_a_text_is_folded_to_words(typed: str, expected: list[str]) -> None:
+    assert words(typed) == expected
+    assert len(words(typed)) <= MAX_WORDS
+
+
+def test_parts_and_forms() -> None:
+    assert parts("fx991es") == ["fx", "991", "es"]
+    assert parts("lamp") == ["lamp"]
+    assert fold("É") == "e"
+    assert set(forms("batteries")) >= {"batteries", "battery"}
+    assert set(forms("boxes")) >= {"boxes", "box"}
+    assert forms("lamp") == ["lamp", "lamps"]
+
+
+def test_phrases_know_their_places() -> None:
+    found = phrases(["cheap", "power", "banks"])
+
+    assert found["power bank"] == found["power banks"] == (1, 3)
+    assert found["cheap"] == (0, 1)
+    assert "cheap banks" not in found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "faults"),
+    [
+        ("lapotp", "laptop", 1),
+        ("lamp", "lamp", 0),
+        ("lmap", "lamp", 1),
+        ("matress", "mattress", 1),
+        ("", "ab", 2),
+    ],
+)
+def test_faults_are_counted(one: str, other: str, faults: int) -> None:
+    assert distance(one, other, most=3) == distance(other, one, most=3) == faults
+
+
+def test_faults_are_not_counted_further_than_matters() -> None:
+    assert distance("calculator", "mattress", most=2) == 3
+    assert distance("a", "abcdef", most=2) == 3
+
+
+def test_the_nearest_and_most_usual_spelling_is_chosen() -> None:
+    near = [Candidate("lamp", 5), Candidate("lamb", 50), Candidate("camp", 500), Candidate("laptop", 900)]
+
+    assert corrections("lamq", near) == ["lamb", "lamp"]
+    assert corrections("zamp", near) == ["camp", "lamp"]
+    assert corrections("lamp", [Candidate("lamp", 5)]) == []
+    assert (
+        corrections("powerbank", [Candidate("power bank", 3), Candidate("powerbanc", 3)])[0] == "power bank"
+    )
+    assert corrections("kettl", []) == []
+
+
+def test_a_known_word_is_corrected_to_a_far_more_usual_one_alone() -> None:
+    near = [Candidate("laptop", 24), Candidate("lapdog", 900)]
+
+    assert corrections("labtop", near, known_documents=1) == []
+    assert corrections("labtop", [Candidate("laptop", 25)], known_documents=1) == ["laptop"]
+
+
+def test_a_query_needs_every_word_that_says_something() -> None:
+    query = search_query.build(["lamp", "for", "my", "desk"], Lexicon())
+
+    assert query.exact == "('lamp' & 'desk')"
+    assert query.wide == "('lamp' & ('desk' | 'desk':*))"
+    assert query.partial == "(('desk' | 'desk':*) | 'lamp')"
+    assert search_query.build(["the", "it"], Lexicon()).exact == "('the' & 'it')"
+    assert search_query.build(["lamp"], Lexicon()).partial is None
+
+
+def test_synonyms_stand_for_words_and_phrases() -> None:
+    lexicon = Lexicon(synonyms=[["iphone charger", "lightning cable"], ["gen", "generator"]])
+
+    query = search_query.build(["iphone", "chargers", "gen"], lexicon)
+
+    assert "('lightning' <-> 'cable')" in query.wide
+    assert "'generator'" in query.wide
+    assert query.exact == "(('iphone' & 'chargers') & 'gen')"
+
+
+def test_spellings_and_halves_are_alternatives() -> None:
+    lexicon = Lexicon(documents={"earbuds": 3})
+    corrected = {"lapotp": ["laptop", "lap top"]}
+
+    assert "'earbuds'" in search_query.build(["ear", "buds"], lexicon).wide
+    query = search_query.build(["lapotp", "bag"], Lexicon(), corrected=corrected)
+    assert query.wide.startswith("(('lapotp' | 'laptop' | ('lap' <-> 'top')) & ")
+    assert search_query.respelled(["lapotp", "bag"], corrected) == "laptop bag"
+
+
+def test_models_are_taken_apart() -> None:
+    assert search_query.build(["fx991"], Lexicon()).exact == "('fx991' | ('fx' & '991'))"
+
+
+def test_what_is_common_is_known_to_be() -> None:
+    lexicon = Lexicon(
+        documents={"lamp": 40}, frequent={"new": Frequency(100, 5_000)}, beginning=60, total=10_000
+    )
+
+    query = search_query.build(["new", "lamp"], lexicon)
+
+    assert query.share_exact == pytest.approx(0.01 * 0.004)
+    assert query.share_in_title == pytest.approx(0.01 * 0.006)
+    assert query.share_anywhere == pytest.approx(0.5 * 0.006)
+    assert query.share_partial == pytest.approx(0.506)
+
+
+def test_recall_is_of_what_fits_on_the_page() -> None:
+    label = Label("lamp", "exact", ("Lamp",))
+    hits = Outcome(label, relevant=20, titles=("Fan", *["Lamp, red"] * 9))
+    few = Outcome(label, relevant=2, titles=("Lamp, red", "Fan"))
+
+    assert (hits.recall, hits.reciprocal_rank) == (0.9, 0.5)
+    assert (few.recall, few.reciprocal_rank) == (0.5, 1)
+    assert Outcome(label, relevant=1, titles=()).reciprocal_rank == 0
+    with pytest.raises(ValueError, match="nothing in the catalogue"):
+        evaluate([label], catalogue=["Fan"], search=lambda _query: [])
