@@ -1,10 +1,13 @@
 """What is measured on: products, stores, buyers and orders, made by the database itself, ids by number."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from uuid import UUID
 
 import psycopg2
 
+from marketplace.catalog import search_index
+from marketplace.infra.db import Database
 from marketplace.ledger.accounts import vendor_payable
 from sandbox.servers import EmbeddedPostgres
 
@@ -152,10 +155,13 @@ def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
 
 
 def settle(server: EmbeddedPostgres) -> None:
-    """This function will have the database look at its new content, and write it to the disk.
+    """This function will have the search count its words, and the database look at its new content and write it out.
 
     :param server: runs
     """
+    database = Database(server.url, pool_size=1, application_name="bench")
+    database.in_transaction(search_index.refresh, now=datetime.now(UTC))
+    database.close()
     connection = psycopg2.connect(server.url, connect_timeout=5)
     try:
         connection.autocommit = True

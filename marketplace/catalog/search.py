@@ -13,7 +13,15 @@ from marketplace.catalog.listings import Filters, conditions_of
 from marketplace.catalog.places import BY_ID, BY_SLUG
 from marketplace.catalog.search_query import Lexicon
 from marketplace.catalog.search_spelling import RARE_DOCUMENTS
-from marketplace.catalog.search_steps import CANDIDATES, WALKED_FROM, Step, search_statement
+from marketplace.catalog.search_steps import (
+    CANDIDATES,
+    NARROWED_CANDIDATES,
+    NARROWED_WALKED_FROM,
+    WALKED_FROM,
+    Step,
+    is_narrowed,
+    search_statement,
+)
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.paging import Page, PageRequest
@@ -25,11 +33,9 @@ MOST_MERCHANTS = 5
 Spelling = Mapping[str, Sequence[str]]
 # How the words are taken: as they were typed, with other spellings, or all of them but one.
 TYPED, CORRECTED, PARTIAL = range(3)
-# A page is at most half a block long: it begins in one and ends, if it is not the last one, in the next.
+# A page is no longer than a block: it begins in one, and there is more if the next one has any.
 _MOST_BLOCKS = 3
 _SCORE = len(cards.COLUMNS)
-# With these alone a statement comes often enough to be kept on the server.
-_PREPARED = frozenset({BY_ID, BY_SLUG})
 
 _MERCHANTS = """
     SELECT CAST(v.id AS text), v.display_name, v.slug, v.verified, v.rating_sum, v.rating_count,
@@ -116,7 +122,7 @@ def search(
     if page.position is not None:
         spelling, *place = page.position
         position = _Position(*place)
-        way = _way(position.way, typed, lexicon, spelling)
+        way = _way(position.way, asker, lexicon, spelling)
         rows, following = _products(asker, way, position, limit=page.limit)
         return _page(rows, [], page=page, position=following, way=way, asker=asker)
     for way in _ways(asker, lexicon):  # there is one at least
@@ -137,30 +143,31 @@ def _ways(asker: _Asker, lexicon: Lexicon) -> Iterator[_Way]:
     if any(0 < lexicon.known(word) <= RARE_DOCUMENTS for word in typed):
         spelling = search_lexicon.spell(session, given=typed, lexicon=lexicon)
         usual = {word: meant for word, meant in spelling.items() if lexicon.known(word)}
-    yield _way(TYPED, typed, lexicon, usual)
+    yield _way(TYPED, asker, lexicon, usual)
     if spelling is None:
         spelling = search_lexicon.spell(session, given=typed, lexicon=lexicon)
     if spelling.keys() - usual.keys():
-        yield _way(CORRECTED, typed, lexicon, spelling)
-    partial = _way(PARTIAL, typed, lexicon, spelling)
+        yield _way(CORRECTED, asker, lexicon, spelling)
+    partial = _way(PARTIAL, asker, lexicon, spelling)
     if partial.queries[1]:
         yield partial
 
 
-def _way(number: int, typed: Sequence[str], lexicon: Lexicon, spelling: Spelling) -> _Way:
-    query = search_query.build(typed, lexicon, corrected=spelling)
+def _way(number: int, asker: _Asker, lexicon: Lexicon, spelling: Spelling) -> _Way:
+    query = search_query.build(asker.typed, lexicon, corrected=spelling)
     if number == PARTIAL:
-        title, body = (_step(vector, query.share_partial, lexicon) for vector in ("title", "body"))
+        title, body = (_step(vector, query.share_partial, lexicon, asker) for vector in ("title", "body"))
         return _Way(number, (None, query.partial, query.partial), (title, title, body), spelling)
-    title = _step("title", query.share_in_title, lexicon)
-    body = _step("body", query.share_anywhere, lexicon)
+    title = _step("title", query.share_in_title, lexicon, asker)
+    body = _step("body", query.share_anywhere, lexicon, asker)
     exact = query.exact if number == TYPED else None
-    steps = (_step("title", query.share_exact, lexicon), title, body)
+    steps = (_step("title", query.share_exact, lexicon, asker), title, body)
     return _Way(number, (exact, query.wide, query.wide), steps, spelling)
 
 
-def _step(vector: str, share: float, lexicon: Lexicon) -> Step:
-    return Step(vector, walked=share * lexicon.total > WALKED_FROM)
+def _step(vector: str, share: float, lexicon: Lexicon, asker: _Asker) -> Step:
+    most = NARROWED_WALKED_FROM if is_narrowed(asker.given) else WALKED_FROM
+    return Step(vector, walked=share * lexicon.total > most)
 
 
 def _products(
@@ -183,13 +190,14 @@ def _products(
 
 def _block(asker: _Asker, way: _Way, position: _Position, *, limit: int) -> list[tuple[Any, ...]]:
     conditions = tuple(asker.given)
-    statement = search_statement(way.steps, conditions, prepared=_PREPARED.issuperset(conditions))
+    statement = search_statement(way.steps, conditions, prepared=not is_narrowed(conditions))
     return statement.tuples(asker.session, **_values(asker, way, position, limit=limit))
 
 
 def _values(asker: _Asker, way: _Way, position: _Position, *, limit: int) -> dict[str, Any]:
     start, end = position.start or (0, None, None), position.end or (None, None, None)
     last_score, last_id = position.last or (None, None)
+    candidates = NARROWED_CANDIDATES if is_narrowed(asker.given) else CANDIDATES
     return {
         **asker.given,
         **{f"query_{number}": query for number, query in enumerate(way.queries)},
@@ -198,7 +206,7 @@ def _values(asker: _Asker, way: _Way, position: _Position, *, limit: int) -> dic
         "last_score": last_score,
         "last_id": last_id,
         # What was added meanwhile must not push out what the first page had among its candidates.
-        "most": CANDIDATES if position.last is None else 2 * CANDIDATES,
+        "most": candidates if position.last is None else 2 * candidates,
         "limit": limit,
         "now": asker.now,
         "media_base_url": asker.media_base_url,

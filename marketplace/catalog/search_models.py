@@ -12,6 +12,7 @@ from marketplace.infra.db import Base, CreatedAt, Id
 
 # Without a list of what is yet to be indexed: searches would read it through.
 _GIN: dict[str, Any] = {"postgresql_using": "gin", "postgresql_with": {"fastupdate": "off"}}
+_WITHOUT_DIGITS = text("word !~ '[0-9]'")
 
 
 class SearchDocument(Base):
@@ -50,9 +51,15 @@ class SearchTerm(Base):
 
     __tablename__ = "search_terms"
     __table_args__ = (
+        # Model numbers are no spelling of anything, and many.
         Index(
-            "ix_search_terms_word", "word", postgresql_using="gin", postgresql_ops={"word": "gin_trgm_ops"}
+            "ix_search_terms_word",
+            "word",
+            postgresql_using="gin",
+            postgresql_ops={"word": "gin_trgm_ops"},
+            postgresql_where=_WITHOUT_DIGITS,
         ),
+        Index("ix_search_terms_length", text("length(word)"), postgresql_where=_WITHOUT_DIGITS),
         Index("ix_search_terms_beginning", "word", postgresql_ops={"word": "text_pattern_ops"}),
     )
 

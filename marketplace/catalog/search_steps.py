@@ -9,7 +9,7 @@ A step finds its rows by the index of words. Where very many rows match, that re
 popular rows are walked through first, until enough of them match or too many were looked at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,6 +18,7 @@ from sqlalchemy.sql.elements import TextClause
 
 from marketplace.catalog import cards
 from marketplace.catalog.models import Product
+from marketplace.catalog.places import BY_ID, BY_SLUG
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.vendors.models import VendorProfile
@@ -28,6 +29,11 @@ CANDIDATES = 200
 # matches, both ways cost about the same.
 WALKED_FROM = 2_500
 _MOST_WALKED = 5_000
+# With filters fewer candidates will do, and more rows must be walked for them, most without a look at their words:
+# that is worth it for very common words alone.
+NARROWED_CANDIDATES = 100
+NARROWED_WALKED_FROM = 12_000
+_MOST_WALKED_NARROWED = 12_000
 STEPS = 3
 _RANKS = 64
 _PRIORS = 4_096  # search_prior stays below
@@ -50,6 +56,14 @@ CONDITIONS = {
     "in_stock": "(SELECT p.available > 0 FROM products p WHERE p.id = d.product_id)",
     "sold_out": "(SELECT p.available = 0 FROM products p WHERE p.id = d.product_id)",
 }
+
+
+def is_narrowed(conditions: Iterable[str]) -> bool:
+    """This function will tell whether filters take away more than other campuses' products do.
+
+    :param conditions: names of ``CONDITIONS``
+    """
+    return not {BY_ID, BY_SLUG}.issuperset(conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +157,11 @@ def _step(number: int, step: Step, conditions: Sequence[str]) -> str:
     )
     if not step.walked:
         return f"step_{number} AS MATERIALIZED (SELECT {columns} {by_words} {order} :most)"
+    most_walked = _MOST_WALKED_NARROWED if is_narrowed(conditions) else _MOST_WALKED
     return f"""
         walk_{number} AS MATERIALIZED (
             SELECT {columns} FROM asked a, (
-                SELECT * FROM search_documents d WHERE {within} {order} {_MOST_WALKED}
+                SELECT * FROM search_documents d WHERE {within} {order} {most_walked}
             ) d
             WHERE ts_match_vq(d.{step.vector}, a.query_{number}) AND {wanted} {order} :most
         ),

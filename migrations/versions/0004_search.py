@@ -301,6 +301,13 @@ def _make_words() -> None:
         ["word"],
         postgresql_using="gin",
         postgresql_ops={"word": "gin_trgm_ops"},
+        postgresql_where=sa.text("word !~ '[0-9]'"),
+    )
+    op.create_index(
+        "ix_search_terms_length",
+        "search_terms",
+        [sa.text("length(word)")],
+        postgresql_where=sa.text("word !~ '[0-9]'"),
     )
     op.create_index(
         "ix_search_terms_beginning", "search_terms", ["word"], postgresql_ops={"word": "text_pattern_ops"}
