@@ -1,5 +1,6 @@
 """The pages of the API itself, its documentation and its explained errors, in a real browser."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -116,7 +117,7 @@ def test_the_documentation_shows_every_operation(visit: Callable[..., Visit]) ->
         for block in page.locator(".opblock").all()
     }
     assert shown == {
-        (contract.method, f"/{contract.path.strip('/')}".replace("<uuid:", "{").replace(">", "}"))
+        (contract.method, re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", f"/{contract.path.strip('/')}"))
         for contract in contracts()
     }
 

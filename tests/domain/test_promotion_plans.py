@@ -13,7 +13,7 @@ from marketplace.catalog import featured, sale_listings
 from marketplace.infra.db import Database, driver_cursor
 from tests.support.market import Market
 
-PAST, RUNNING = 20_000, 200
+PAST, RUNNING = 20_000, 100
 MOST_BUFFERS = 1_000
 
 _PRODUCTS = text(
