@@ -1,6 +1,6 @@
 """Suggestions while somebody types: titles, categories and stores that have a word which begins so."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.catalog import search_lexicon, search_text
 from marketplace.catalog.places import BY_ID, BY_SLUG, campus_parameters
 from marketplace.catalog.search_steps import CONDITIONS
-from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.vendors.queries import OPEN_SQL
 
 MAX_SUGGESTIONS = 10
@@ -30,7 +30,7 @@ _CAMPUS_OF_STORE = {
 
 
 @lru_cache(maxsize=8)
-def _titles(campus: str | None, *, walked: bool) -> Statement:
+def _titles(campus: str | None, *, walked: bool) -> Prepared:
     """Build the statement of titles; where many match, the most popular listings are walked through instead."""
     place = CONDITIONS[campus] if campus else "true"
     wanted = f"d.vendor_id NOT IN (SELECT c.id FROM closed c) AND {place}"  # noqa: S608 - our own text
@@ -38,10 +38,10 @@ def _titles(campus: str | None, *, walked: bool) -> Statement:
     rows = f"(SELECT * FROM search_documents d {order} {_MOST_WALKED})" if walked else "search_documents"  # noqa: S608
     # The function does what the operator does, but never by the index.
     matches = "ts_match_vq(d.title, a.query)" if walked else "d.title @@ a.query"
-    return Statement(
+    return Prepared(
         text(
             f"""
-            WITH asked AS MATERIALIZED (SELECT to_tsquery('simple', :query) AS query),
+            WITH asked AS MATERIALIZED (SELECT to_tsquery('simple', CAST(:query AS text)) AS query),
             closed AS MATERIALIZED (SELECT v.id FROM vendor_profiles v WHERE NOT {OPEN_SQL}),
             found AS (
                 SELECT d.product_id, d.prior FROM asked a, {rows} d WHERE {matches} AND {wanted}
@@ -55,15 +55,15 @@ def _titles(campus: str | None, *, walked: bool) -> Statement:
 
 
 @lru_cache(maxsize=8)
-def _names(campus: str | None) -> Statement:
+def _names(campus: str | None) -> Prepared:
     """Build the statement of categories and stores."""
-    return Statement(
+    return Prepared(
         text(
             f"""
-            WITH asked AS MATERIALIZED (SELECT to_tsquery('simple', :query) AS query)
+            WITH asked AS MATERIALIZED (SELECT to_tsquery('simple', CAST(:query AS text)) AS query)
             (
                 SELECT '{CATEGORY}', c.name FROM asked a, categories c
-                WHERE setweight(to_tsvector('simple', search_words(c.name)), 'A') @@ a.query
+                WHERE setweight(to_tsvector('simple', unaccent(c.name)), 'A') @@ a.query
                 ORDER BY cardinality(c.lineage), c.position, c.name LIMIT {_MOST_OTHERS}
             )
             UNION ALL
@@ -111,15 +111,18 @@ def _distinct(
     titles: Iterable[tuple[str, str]], names: Iterable[tuple[str, str]], *, limit: int
 ) -> list[dict[str, Any]]:
     """Join what folds to the same; names have their places at the end, or more where there are fewer titles."""
-    products: Mapping[str, tuple[str, str]] = _by_fold(titles)
-    others = {key: item for key, item in _by_fold(names).items() if key not in products}
+    products = _by_fold(titles, most=limit)
+    others = {key: item for key, item in _by_fold(names, most=limit).items() if key not in products}
     room = max(limit - len(others), 1)
     chosen = [*list(products.values())[:room], *others.values()][:limit]
     return [{"text": text_shown, "kind": kind} for kind, text_shown in chosen]
 
 
-def _by_fold(items: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+def _by_fold(items: Iterable[tuple[str, str]], *, most: int) -> dict[str, tuple[str, str]]:
+    """Give the first ones that differ; many are written the same, and folding costs more than comparing."""
     found: dict[str, tuple[str, str]] = {}
-    for kind, shown in items:
+    for kind, shown in dict.fromkeys(items):
+        if len(found) == most:
+            break
         found.setdefault(" ".join(search_text.fold(shown).split()), (kind, shown))
     return found
