@@ -40,9 +40,9 @@ _SCORE = len(cards.COLUMNS)
 _MERCHANTS = """
     SELECT CAST(v.id AS text), v.display_name, v.slug, v.verified, v.rating_sum, v.rating_count,
         v.completed_orders, CAST(v.campus_id AS text)
-    FROM vendor_profiles v
-    WHERE v.search @@ to_tsquery('campus', CAST(:query AS text)) AND {open} {campus}
-    ORDER BY ts_rank(v.search, to_tsquery('campus', CAST(:query AS text)), 1) DESC, v.completed_orders DESC, v.id
+    FROM (SELECT to_tsquery('campus', CAST(:query AS text)) AS query OFFSET 0) asked, vendor_profiles v
+    WHERE v.search @@ asked.query AND {open} {campus}
+    ORDER BY ts_rank(v.search, asked.query, 1) DESC, v.completed_orders DESC, v.id
     LIMIT {most}
 """
 _CAMPUS = {

@@ -17,9 +17,9 @@ from marketplace.vendors.queries import OPEN_SQL
 MAX_SUGGESTIONS = 10
 PRODUCT, CATEGORY, STORE = KINDS = ("product", "category", "store")
 # Of the most popular listings so many are looked at: some have the same title.
-_CANDIDATES = 300
+_CANDIDATES = 120
 # Where very many match, most of them may be tagged so and not titled: these many of the most popular are looked at.
-_WALKED_FROM = 3_000
+_WALKED_FROM = 1_700
 _MOST_WALKED = 8_000
 _MOST_OTHERS = 2  # categories, and stores, at the end
 
