@@ -52,7 +52,7 @@ def search_products(ctx: Context, query: dict[str, Any]) -> Page:
     query=SuggestionQuery,
     reply=Suggestion(many=True),
     cache=900,
-    tags=(tags.SUGGESTIONS,),
+    tags=(tags.CATEGORIES,),
 )
 def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
     """This function will suggest titles, categories and stores that have a word which begins so."""

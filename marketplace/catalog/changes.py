@@ -60,8 +60,6 @@ def drop_stale(session: Session, before: Shown, product: Product) -> None:
     was_shown, is_shown = before.status == "published", product.status == "published"
     if was_shown or is_shown:
         drop_cached(session, tags.PRODUCTS)
-    if was_shown and not is_shown:
-        drop_cached(session, tags.SUGGESTIONS)
     if was_shown != is_shown or (is_shown and before.category_id != product.category_id):
         drop_cached(session, tags.CATEGORIES)
 

@@ -103,7 +103,7 @@ def search(
     """This function will find products and, on the first page, merchants.
 
     What was typed is taken as it is; if that finds nothing, with the nearest spellings; then with one word left
-    out. It takes three queries, one more with a category; a misspelling takes up to nine. What is found in
+    out. It takes three queries, one more with a category; a misspelling takes up to ten. What is found in
     neither of the first two ways is counted, unless filters other than the campus may have kept it away.
 
     :param words: as they were typed
@@ -122,6 +122,7 @@ def search(
     if page.position is not None:
         spelling, *place = page.position
         position = _Position(*place)
+        lexicon = search_lexicon.also_meant(session, given=typed, lexicon=lexicon, spelling=spelling)
         way = _way(position.way, asker, lexicon, spelling)
         rows, following = _products(asker, way, position, limit=page.limit)
         return _page(rows, [], page=page, position=following, way=way, asker=asker)
@@ -146,6 +147,7 @@ def _ways(asker: _Asker, lexicon: Lexicon) -> Iterator[_Way]:
     yield _way(TYPED, asker, lexicon, usual)
     if spelling is None:
         spelling = search_lexicon.spell(session, given=typed, lexicon=lexicon)
+    lexicon = search_lexicon.also_meant(session, given=typed, lexicon=lexicon, spelling=spelling)
     if spelling.keys() - usual.keys():
         yield _way(CORRECTED, asker, lexicon, spelling)
     partial = _way(PARTIAL, asker, lexicon, spelling)
@@ -249,7 +251,7 @@ def _page(
 ) -> Page:
     suggestion = None
     # A spelling with which there still is a word too many is of no help, unless there is nothing else to offer.
-    if asker and way and way.spelling and not (way.number == PARTIAL and rows):
+    if asker and way and way.spelling and (way.number == CORRECTED or not rows):
         suggestion = search_query.respelled(asker.typed, way.spelling)
     return Page(
         items=rows,

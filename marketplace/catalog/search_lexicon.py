@@ -3,11 +3,12 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.search_query import Frequency, Lexicon
+from marketplace.catalog.search_query import Frequency, Lexicon, respelled_words
 from marketplace.catalog.search_spelling import (
     LEAST_LENGTH,
     RARE_DOCUMENTS,
@@ -68,8 +69,18 @@ _NEAREST = Statement(
             FROM generate_series(3, length(w.word) - 3) AS cut
                 JOIN search_terms a ON a.word = left(w.word, cut)
                 JOIN search_terms b ON b.word = substr(w.word, cut + 1)
+            UNION
+            -- What only staff call something is meant as well; no listing need have it.
+            SELECT s.word, 1
+            FROM (SELECT DISTINCT regexp_split_to_table(unnest(terms), ' ') AS word FROM search_synonyms) s
+            WHERE levenshtein_less_equal(s.word, left(w.word, 60), 3) <= 3 AND s.word !~ '[0-9]'
         ) near
         """
+    )
+)
+_SYNONYMS = Prepared(
+    text(
+        "SELECT s.terms FROM search_synonyms s WHERE s.terms && CAST(:phrases AS text[]) ORDER BY s.id LIMIT 20"
     )
 )
 
@@ -130,6 +141,24 @@ def spell(session: Session, *, given: Sequence[str], lexicon: Lexicon) -> Mappin
             near[word].append(Candidate(found, documents))
     chosen = {word: corrections(word, near[word], known_documents=lexicon.known(word)) for word in doubtful}
     return {word: meant for word, meant in chosen.items() if meant}
+
+
+def also_meant(
+    session: Session, *, given: Sequence[str], lexicon: Lexicon, spelling: Mapping[str, Sequence[str]]
+) -> Lexicon:
+    """This function will add the synonyms of what misspelled words may have meant; in one query, if any.
+
+    :param given: the words of a query
+    :param lexicon: what is known of them
+    :param spelling: what some of them may have meant
+    """
+    if not spelling:
+        return lexicon
+    meant = phrases(respelled_words(given, spelling))
+    found = [terms for (terms,) in _SYNONYMS.tuples(session, phrases=list(meant))]
+    return replace(
+        lexicon, synonyms=[*lexicon.synonyms, *(terms for terms in found if terms not in lexicon.synonyms)]
+    )
 
 
 def _next(letter: str) -> str:

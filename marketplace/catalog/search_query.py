@@ -87,6 +87,14 @@ def build(
     """
     groups = _groups(list(given), lexicon, corrected or {})
     rest = [groups[:index] + groups[index + 1 :] for index in range(len(groups))] if groups[1:] else []
+    if not rest and len(given) > 1:
+        # A phrase that has synonyms as a whole is one group: without one of its words, the others are left.
+        words = [word for word in given if word not in STOP_WORDS]
+        rest = [
+            [_group([word], [], lexicon, corrected=corrected or {}, last=False)]
+            for word in words
+            if words[1:]
+        ]
     return Query(
         exact=_all_of([group.exact for group in groups]),
         wide=_all_of([group.wide for group in groups]),
@@ -100,11 +108,16 @@ def build(
 
 def respelled(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> str:
     """This function will write a query with each word in its nearest spelling."""
-    return " ".join(corrected[word][0] if corrected.get(word) else word for word in given)
+    return " ".join(respelled_words(given, corrected))
+
+
+def respelled_words(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> list[str]:
+    """This function will give each word of a query in its nearest spelling, which may be two words."""
+    return [corrected[word][0] if corrected.get(word) else word for word in given]
 
 
 def _groups(given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence[str]]) -> list[Group]:
-    spans = _spans(given, lexicon)
+    spans = _spans(given, lexicon, corrected)
     bare = all(word in STOP_WORDS for word in given)
     found = []
     start = 0
@@ -124,10 +137,12 @@ def _groups(given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence
     return list(dict.fromkeys(found))
 
 
-def _spans(given: list[str], lexicon: Lexicon) -> dict[tuple[int, int], list[str]]:
+def _spans(
+    given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence[str]]
+) -> dict[tuple[int, int], list[str]]:
     """Find the words and phrases that others may stand for: synonyms, and one word written as two."""
     found: dict[tuple[int, int], list[str]] = {}
-    places = phrases(given)
+    places = phrases(respelled_words(given, corrected)) | phrases(given)
     for terms in lexicon.synonyms:
         for term in terms:
             place = places.get(term)

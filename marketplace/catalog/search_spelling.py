@@ -66,8 +66,8 @@ def corrections(word: str, candidates: Iterable[Candidate], *, known_documents: 
             # Few get the first letter wrong.
             found.append((faults, candidate.text[0] != word[0], -candidate.documents, candidate.text))
     found.sort()
-    best = [item for item in found if item[0] == found[0][0]]
-    return [item[3] for item in best[:MOST_CORRECTIONS]]
+    best = [item[3] for item in found if item[0] == found[0][0]]
+    return list(dict.fromkeys(best))[:MOST_CORRECTIONS]
 
 
 def _faults(word: str, meant: str, most: int) -> int:

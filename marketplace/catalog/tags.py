@@ -3,10 +3,6 @@
 PRODUCTS = "products"
 """Anything that a listing shows: titles, prices, pictures, whether something is in stock."""
 
-SUGGESTIONS = "suggestions"
-"""Which titles and stores are public. A listing or store that is hidden drops it; one that appears is suggested when
-what is kept expires, or suggestions would hardly ever be kept."""
-
 TRENDING = "trending"
 """In which order products trend."""
 

@@ -77,7 +77,7 @@ def test_what_is_hidden_is_not_suggested(
     assert suggested(client, f" {word}", limit=9) == []  # not what is kept
 
 
-def test_suggestions_are_kept_until_a_listing_is_hidden(
+def test_suggestions_are_kept_until_a_listing_comes_or_goes(
     client: FlaskClient, market: Market, store: Store, word: str, database: Database, bearer: Bearer
 ) -> None:
     product_id = market.product(store, title=word)
@@ -98,6 +98,12 @@ def test_suggestions_are_kept_until_a_listing_is_hidden(
     )
     assert paused.status_code == 200
     assert suggested(client, word) == [(f"{word} other", "product")]
+
+    resumed = client.put(
+        f"/api/products/{product_id}", json={"status": "published"}, headers=bearer(store.user_id)
+    )
+    assert resumed.json["data"]["status"] == "published"
+    assert {text for text, _ in suggested(client, word)} == {word, f"{word} other"}
 
 
 def test_suggestions_take_three_statements(
