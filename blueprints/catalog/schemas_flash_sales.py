@@ -32,7 +32,7 @@ class StaffSaleQuery(CursorQuery):
 
 
 def _sale_price(**terms: Any) -> Minor:
-    return Minor(low=1, high=screening.MAX_PRICE_MINOR, **terms)
+    return Minor(low=screening.MIN_PRICE_MINOR, high=screening.MAX_PRICE_MINOR, **terms)
 
 
 def _percent_off(**terms: Any) -> Whole:

@@ -22,6 +22,7 @@ from blueprints.http.fields import (
 from blueprints.http.paging import CursorQuery
 from marketplace.catalog import banners, promotion_listings, vibes
 from marketplace.catalog.promotions import MAX_POSITION
+from marketplace.kernel.ids import parse_uuid
 
 _MAX_LINK_LENGTH = 2_000
 
@@ -45,7 +46,7 @@ class StaffQuery(CursorQuery):
 
 
 class Link(fields.String):
-    """Where a click leads: a path of our own pages, or an address of http or https."""
+    """Where a click leads: a path of our own pages, or an address of http or https without credentials."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(validate=validate.Length(min=1, max=_MAX_LINK_LENGTH), **kwargs)
@@ -53,7 +54,9 @@ class Link(fields.String):
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         link: str = super()._deserialize(value, attr, data, **kwargs)
         if not _leads_somewhere(link):
-            raise ValidationError("Must be a path such as /products, or an address of http or https.")
+            raise ValidationError(
+                "Must be a path such as /products, or an address of http or https without credentials."
+            )
         return link
 
 
@@ -67,7 +70,7 @@ def _leads_somewhere(link: str) -> bool:
         parts = urlsplit(link)
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
 def _revision() -> Whole:
@@ -161,12 +164,19 @@ class StaffBanner(BannerView, _StaffOnly):
     image_id = Uuid(required=True, allow_none=True)
 
 
+def _check_no_id(slug: str) -> None:
+    # A vibe is asked for by its slug or its id: the one must not look like the other.
+    if parse_uuid(slug) is not None:
+        raise ValidationError("Must not be a UUID.")
+
+
 def _slug(**terms: Any) -> fields.String:
     return fields.String(
         validate=[
             Matches(vibes.SLUG, error="Must be lower case words joined by hyphens."),
             validate.Length(min=3, max=vibes.MAX_SLUG_LENGTH),
             validate.NoneOf(vibes.RESERVED_SLUGS, error="Is taken by a path of the API."),
+            _check_no_id,
         ],
         **terms,
     )

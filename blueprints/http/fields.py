@@ -11,7 +11,13 @@ from marshmallow import fields, validate
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.phones import normalise_phone
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
+# What can't be seen and reaches us with pasted text: zero-width spaces and marks, and what turns the direction of
+# writing. The joiners that scripts beyond Latin and emoji are written with stay where they join such characters.
+_UNSEEN = re.compile(r"[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+_IDLE_JOINER = re.compile(
+    r"(?<![^\x00-\u02ff\u200c\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\u02ff\u200c\u200d])"
+)
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
 _BIGGEST = 2**63 - 1
 
@@ -35,7 +41,10 @@ class Schema(marshmallow.Schema):
 
 
 class Text(fields.String):
-    """A text without control characters, stripped at both ends; line breaks and tabs may stand in it."""
+    """A text without control characters, stripped at both ends; line breaks and tabs may stand in it.
+
+    What can't be seen is left out, so that no text shows as another one, or differs from it unseen.
+    """
 
     def __init__(self, *, most: int, least: int = 1, **kwargs: Any) -> None:
         given = kwargs.pop("validate", None)
@@ -46,7 +55,7 @@ class Text(fields.String):
         text: str = super()._deserialize(value, attr, data, **kwargs)
         if _CONTROL.search(text):
             raise marshmallow.ValidationError("Must not hold control characters.")
-        return text.strip()
+        return _IDLE_JOINER.sub("", _UNSEEN.sub("", text)).strip()
 
 
 class Line(Text):

@@ -17,6 +17,7 @@ from marketplace.catalog import promotions, stock, tags
 from marketplace.catalog.promotion_models import FlashSale
 from marketplace.catalog.promotions import Act
 from marketplace.catalog.sale_terms import price_at_percent_off
+from marketplace.catalog.screening import MIN_PRICE_MINOR
 from marketplace.catalog.stock import LockedProduct
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
@@ -111,14 +112,25 @@ class Discount:
         """This function will tell the sale's price.
 
         :param regular_minor: the product's own price, in kobo
-        :raises ValidationError: it would not be below that
+        :raises ValidationError: it would not be below that, or below what ``MAX_PERCENT_OFF`` leaves of it or
+            what anything costs at least
         """
+        least = max(price_at_percent_off(regular_minor, percent=MAX_PERCENT_OFF), MIN_PRICE_MINOR)
         if self.percent is not None:
-            return price_at_percent_off(regular_minor, percent=self.percent)
+            price = price_at_percent_off(regular_minor, percent=self.percent)
+            if price < least:
+                raise ValidationError.of("percentOff", f"Must leave a price of at least {least} kobo.")
+            return price
         if self.price_minor is None:
             raise ValueError("a discount is a price or a percentage")
         if self.price_minor >= regular_minor:
             raise ValidationError.of("salePriceMinor", f"Must be below the regular price, {regular_minor}.")
+        if self.price_minor < least:
+            raise ValidationError.of(
+                "salePriceMinor",
+                f"Must be at least {least}: at most {MAX_PERCENT_OFF} percent off, and a price of"
+                f" {MIN_PRICE_MINOR} kobo.",
+            )
         return self.price_minor
 
 
@@ -139,7 +151,8 @@ def create(
     :param starts_at: none for now
     :param quantity: pieces that are sold at its price; none for as many as there are
     :return: the sale's id
-    :raises ValidationError: no such product, no such window, or the price is not below the regular one
+    :raises ValidationError: no such product, no such window, or the price is not below the regular one or too far
+        below it
     :raises ForbiddenError: the product is the officer's own store's
     :raises OverlappingSaleError: the product has another sale in that time
     """

@@ -24,6 +24,7 @@ from marketplace.catalog import flash_sales
 from marketplace.catalog.flash_sales import Discount
 from marketplace.catalog.models import Product
 from marketplace.catalog.queries import product_detail
+from marketplace.catalog.sale_terms import price_at_percent_off
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders import operations as orders
@@ -108,7 +109,7 @@ class LifeOfSales(RuleBasedStateMachine):
         quantity=st.none() | st.integers(1, 5),
     )
     def plan(self, product: int, price: int, start: int, length: int, quantity: int | None) -> None:
-        """Make a sale: refused if, and only if, another is in its time, or it would not be cheaper."""
+        """Make a sale: refused if, and only if, another is in its time, or it would be too dear or too cheap."""
         product_id = self.products[product % 2]
         starts_at = self.now + timedelta(minutes=start)
         ends_at = starts_at + timedelta(minutes=length)
@@ -117,6 +118,8 @@ class LifeOfSales(RuleBasedStateMachine):
             for one in self.sales
             if one.ends_at > one.starts_at
         )
+        regular = self.regular[product_id]
+        cheaper = max(price_at_percent_off(regular, percent=90), 100) <= price < regular
         try:
             with self.database.transaction() as session:
                 sale_id = put_on_sale(
@@ -129,8 +132,9 @@ class LifeOfSales(RuleBasedStateMachine):
                     quantity=quantity,
                 )
         except MarketplaceError:
-            assert overlaps or price >= self.regular[product_id]
+            assert overlaps or not cheaper
         else:
+            assert cheaper
             assert not overlaps
             self.sales.append(Sale(sale_id, product_id, price, starts_at, ends_at, quantity))
 

@@ -1,9 +1,10 @@
+# ruff: noqa: RUF001 - characters of many scripts are what is tested
 """Fields of schemas that are asked for a form."""
 
 import marshmallow
 import pytest
 
-from blueprints.http.fields import Matches
+from blueprints.http.fields import Line, Matches, Text
 
 PIN = Matches("[0-9]{6}", error="Must be 6 digits.")
 
@@ -19,3 +20,46 @@ def test_a_text_that_matches_is_taken_as_it_is() -> None:
 def test_a_text_that_matches_in_part_is_refused(text: str) -> None:
     with pytest.raises(marshmallow.ValidationError, match="Must be 6 digits"):
         PIN(text)
+
+
+@pytest.mark.parametrize("field", [Line(most=40), Text(most=40)])
+class TestWhatCanNotBeSeen:
+    @pytest.mark.parametrize(
+        ("text", "kept"),
+        [
+            *((f"La{chr(code)}mp", "Lamp") for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))),
+            *((f"La{chr(code)}mp", "Lamp") for code in (0xAD, 0x200B, 0x200E, 0x200F, 0x2060, 0xFEFF)),
+            ("\u202eLamp\u202c", "Lamp"),
+            ("\u200b Lamp \ufeff", "Lamp"),
+            ("La\u200dm\u200c\u200cp", "Lamp"),
+            ("\u200dLamp\u200c", "Lamp"),
+        ],
+        ids=ascii,
+    )
+    def test_is_left_out(self, field: Text, text: str, kept: str) -> None:
+        assert field.deserialize(text) == kept
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "می\u200cخواهم",
+            "क्\u200dष",
+            "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+            "\u2764\ufe0f\u200d\U0001f525 lamp",
+            "Ìwé kíkà",
+            "O\u0323\u0300ṣọ́",
+        ],
+        ids=ascii,
+    )
+    def test_what_scripts_are_written_with_stays(self, field: Text, text: str) -> None:
+        assert field.deserialize(text) == text
+
+    @pytest.mark.parametrize("text", ["\u200b", "\u202e\u202c", " \ufeff "], ids=ascii)
+    def test_nothing_else_is_no_text(self, field: Text, text: str) -> None:
+        with pytest.raises(marshmallow.ValidationError):
+            field.deserialize(text)
+
+    @pytest.mark.parametrize("text", ["La\x00mp", "La\x1bmp", "La\x9bmp"], ids=ascii)
+    def test_control_characters_are_refused(self, field: Text, text: str) -> None:
+        with pytest.raises(marshmallow.ValidationError, match="control characters"):
+            field.deserialize(text)

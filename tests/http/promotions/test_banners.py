@@ -145,6 +145,8 @@ def test_it_is_kept_until_staff_change_something(stage: Stage) -> None:
         ({"link": " https://example.edu"}, ["link"]),
         ({"link": "data:text/html,x"}, ["link"]),
         ({"link": "https://"}, ["link"]),
+        ({"link": "https://user:pw@example.edu/"}, ["link"]),
+        ({"link": "https://user@example.edu"}, ["link"]),
         ({"link": "http://[bad"}, ["link"]),
         ({"link": ""}, ["link"]),
         ({"imageUrl": "javascript:alert(1)"}, ["imageUrl"]),
@@ -179,7 +181,9 @@ def test_there_must_be_one_picture(stage: Stage) -> None:
         assert (refused.status_code, faults_of(refused)) == (422, ["imageId"])
 
 
-@pytest.mark.parametrize("link", ["/", "/a?b=c#d", "https://example.edu/x", "http://example.edu:8080"])
+@pytest.mark.parametrize(
+    "link", ["/", "/a?b=c#d", "https://example.edu/x", "http://example.edu:8080", "https://example.edu/@ada"]
+)
 def test_links_that_lead_somewhere(stage: Stage, link: str) -> None:
     assert banner(stage, link=link)["link"] == link
 

@@ -105,6 +105,7 @@ class TestMaking:
         [
             ({"salePriceMinor": 10_000}, "salePriceMinor"),
             ({"salePriceMinor": 0}, "salePriceMinor"),
+            ({"salePriceMinor": 999}, "salePriceMinor"),
             ({"percentOff": 0}, "percentOff"),
             ({"percentOff": 91}, "percentOff"),
             ({"percentOff": 10, "salePriceMinor": 5_000}, "salePriceMinor"),
@@ -130,6 +131,37 @@ class TestMaking:
 
         assert refused.status_code == 422
         assert faults_of(refused) == [fault]
+
+    @pytest.mark.parametrize(
+        ("regular", "discount", "fault"),
+        [
+            (333_333, {"salePriceMinor": 33_332}, "salePriceMinor"),
+            (333_333, {"salePriceMinor": 33_333}, None),
+            (333_333, {"percentOff": 90}, None),
+            (900, {"salePriceMinor": 99}, "salePriceMinor"),
+            (900, {"salePriceMinor": 100}, None),
+            (900, {"percentOff": 90}, "percentOff"),
+            (900, {"percentOff": 88}, None),
+        ],
+    )
+    def test_a_price_is_held_to_the_bound_of_percentages(
+        self, stage: Stage, regular: int, discount: dict[str, int], fault: str | None
+    ) -> None:
+        product_id = stage.product(price_minor=regular)
+        given = {"productId": str(product_id), "endsAt": stage.later(hours=1)}
+
+        made = stage.post(PATH, **given, **discount)
+
+        assert made.status_code == (422 if fault else 201)
+        if fault:
+            assert faults_of(made) == [fault]
+
+    def test_a_change_is_held_to_it_too(self, stage: Stage) -> None:
+        sale = stage.sale(stage.product(price_minor=333_333))
+
+        refused = stage.put(f"{PATH}/{sale['id']}", salePriceMinor=33_332)
+
+        assert (refused.status_code, faults_of(refused)) == (422, ["salePriceMinor"])
 
     @pytest.mark.parametrize("status", ["removed", "deleted"])
     def test_what_is_gone_is_not_on_sale(self, stage: Stage, status: str) -> None:

@@ -145,6 +145,7 @@ def test_one_that_is_taken_down_frees_its_slug(stage: Stage) -> None:
         ({"slug": "No"}, "slug"),
         ({"slug": "a"}, "slug"),
         ({"slug": "all"}, "slug"),
+        ({"slug": str(uuid4())}, "slug"),
         ({"slug": "a--b"}, "slug"),
         ({"slug": "exam\n"}, "slug"),
         ({"title": ""}, "title"),
