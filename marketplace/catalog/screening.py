@@ -117,6 +117,7 @@ def _contacts_in(content: Content) -> list[str]:
         "tags": " ".join(content.tags),
     }
     sentences = []
+    found: frozenset[Contact] = frozenset()
     for place, text in places.items():
         kinds = contacts_in(text)
         names = [kind.value for kind in Contact if kind in kinds]
@@ -125,6 +126,15 @@ def _contacts_in(content: Content) -> list[str]:
             sentences.append(
                 f"The {place} {verb} {_in_a_row(names)}. Take that out: buyers write to you in the marketplace."
             )
+            found |= kinds
+    # What is cut up over title, description and tags is read by people in one go, so here too.
+    kinds = contacts_in("\n".join(places.values())) - found
+    names = [kind.value for kind in Contact if kind in kinds]
+    if names:
+        sentences.append(
+            f"Read one after the other, title, description and tags hold {_in_a_row(names)}. Take that out: buyers"
+            " write to you in the marketplace."
+        )
     return sentences
 
 

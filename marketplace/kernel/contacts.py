@@ -39,6 +39,15 @@ _MOBILE = re.compile(
 # Without the prefix 0: at a stretch, or grouped as phone numbers are.
 _MOBILE_BARE = re.compile(rf"(?<![a-z]){_BEFORE}[789][01]\d{{8}}{_AFTER}(?![a-z])")
 _MOBILE_GROUPED = re.compile(rf"{_BEFORE}([789][01]\d)[\s.-](\d{{3}})[\s.-](\d{{4}}){_AFTER}")
+# Told in pieces, with words between that only lead on from one to the next.
+_LEADING_ON = (
+    r"and|then|next|after\s(?:that|this|which)|followed|by|plus|add|also|finally|lastly|last|the|rest|is|its|it|comes"
+    r"|number|digits?|ends?|ending|in|with|continue[sd]?|n|&|\.{2,4}|dash|hyphen|space|dot"
+)
+_BETWEEN_PIECES = re.compile(rf"(?<=\d)[\s,;:.()]{{1,3}}(?:(?:{_LEADING_ON})[\s,;:.()]{{1,3}}){{1,5}}(?=\d)")
+_MOBILE_IN_PIECES = re.compile(
+    r"(?<!\w)(?<!\d[\s/.,:-])(?:\+?2\s?3\s?4\s?(?:\(?0\)?\s?)?|0\s?)[789]\s?[01](?:[\s,.-]{0,2}\d){8}(?!\d)"
+)
 _ABROAD = re.compile(r"(?<![\w+])\+[1-9](?:[\s().-]{0,2}\d){9,14}(?!\d)")
 
 # Ten digits: at a stretch, in groups where the text speaks of an account or a bank, or one by one.
@@ -70,6 +79,13 @@ _DIGIT_NAMES = {
 }
 _SPELLED = "|".join(sorted(_DIGIT_NAMES, key=len, reverse=True))
 _DIGIT_WORD_INSIDE = re.compile("zero|one|two|three|four|five|six|seven|eight|nine")
+# The same words with digits for some letters (zer0, thr33): each holds a letter that no digit stands for.
+_LIKE_DIGIT_NAMES = (
+    *("z[e3]r[o0]", "[o0]n[e3]", "[t7]w[o0]", "[t7]hr[e3][e3]", "f[o0]ur", "f[i1l]v[e3]", "s[i1l]x|5[il]x"),
+    *("s[e3]v[e3]n|5[e3]v[e3]n", "[e3][i1l][g9]h[t7]", "n[i1l]n[e3]"),
+)
+_LIKE_DIGIT_WORD = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(_LIKE_DIGIT_NAMES)}){{1,20}}(?![a-z0-9])")
+_LIKE_DIGIT_INSIDE = re.compile("|".join(f"({name})" for name in _LIKE_DIGIT_NAMES))
 _TIMES = {"double": 2, "triple": 3}
 _REPEATED = re.compile(r"\b(double|triple)[\s-]{0,3}(\d)(?![a-z0-9])")
 _DIGIT_WORD = re.compile(rf"(?<![a-z])(?:{_SPELLED})(?![a-z])")
@@ -86,6 +102,7 @@ _MORE_ENDINGS = "me|ly|gg|io|co|shop|store|link|app|site|africa|to|uk|cc|bio|pag
 _MAILERS = "gmail|googlemail|yahoo|ymail|hotmail|outlook|icloud|proton(?:mail)?|live|aol|zoho"
 _DOT = r"(?:\s{0,2}\.\s{0,2}|\s{0,2}[(\[{]?\s?\bdot\b\s?[)\]}]?\s{0,2})"
 _AT = r"(?:\s{0,2}@\s{0,2}|\s{0,2}[(\[{]\s?at\s?[)\]}]\s{0,2})"
+_SLASH = r"\s{0,2}(?:/|[(\[{]?\s?\b(?:forward\s?)?slash\b\s?[)\]}]?)\s{0,2}"
 _EMAIL = re.compile(
     rf"[a-z0-9._%+-]{{1,64}}@{_HOST}(?:\.{_HOST}){{0,3}}\.[a-z]{{2,12}}\b"
     rf"|[a-z0-9]{_AT}{_HOST}{_DOT}(?:{_HOST}{_DOT}){{0,2}}(?:com|ng|org|net|edu)\b"
@@ -95,9 +112,14 @@ _EMAIL = re.compile(
 _LINK = re.compile(
     rf"\bhttps?\s?:\s?/\s?/|\bwww\s?\.\s?[a-z0-9]"
     rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:{_ENDINGS})(?![a-z0-9-])"
-    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:{_MORE_ENDINGS})/[a-z0-9@+]"
+    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:{_MORE_ENDINGS}){_SLASH}[a-z0-9@+]"
+    rf"|(?<![a-z0-9'\u2019])(?:t|wa|fb|m|ig|bit|linktr|discord){_DOT}(?:me|ly|ee|gg){_SLASH}[a-z0-9@+]"
     rf"|(?<![a-z0-9]){_HOST}\s{{0,2}}[(\[{{]?\s?\bdot\s?[)\]}}]?\s{{0,2}}(?:com|ng|org|net)\b"
 )
+# Characters written one by one, and what they spell if it is an address whose dots and signs were spelled too.
+_ONE_BY_ONE = re.compile(r"(?<![a-z0-9])(?:[a-z0-9@.][\s*_~|/,-]{1,3}){2,200}[a-z0-9](?![a-z0-9])")
+_BETWEEN_ONES = re.compile(r"[\s*_~|/,-]+")
+_EMAIL_SPELLED = re.compile(rf"(?:{_MAILERS})(?:dot|\.){{0,1}}(?:com|co|ng)")
 # Names that end like a host and are none.
 _NO_LINK = re.compile(r"\b(?:asp|vb|ado|ml|paint)\.net\b")
 
@@ -126,6 +148,19 @@ def contacts_in(text: str) -> frozenset[Contact]:
 
 def _in_words(folded: str) -> Iterator[Contact]:
     """Find what is written in letters."""
+    together = _ONE_BY_ONE.sub(_together, folded)
+    if together != folded:
+        yield from _in_words_as_written(together)
+        if any(_EMAIL_SPELLED.search(_together(run)) for run in _ONE_BY_ONE.finditer(folded)):
+            yield Contact.EMAIL
+    yield from _in_words_as_written(folded)
+
+
+def _together(run: re.Match[str]) -> str:
+    return _BETWEEN_ONES.sub("", run[0])
+
+
+def _in_words_as_written(folded: str) -> Iterator[Contact]:
     rest = _EMAIL.sub(" ", folded)
     if rest != folded:
         yield Contact.EMAIL
@@ -151,12 +186,17 @@ def _digits_of(folded: str) -> str:
     """Write digits that are spelled in words, or as letters that look like them, as digits."""
     text = _WRITTEN_TOGETHER.sub(lambda found: _DIGIT_WORD_INSIDE.sub(_digit, found[0]), folded)
     text = _DIGIT_WORD.sub(_digit, text)
+    text = _LIKE_DIGIT_WORD.sub(lambda found: _LIKE_DIGIT_INSIDE.sub(_like_digit, found[0]), text)
     text = _REPEATED.sub(lambda found: found[2] * _TIMES[found[1]], text)
     return _LETTERS_FOR_DIGITS.sub(_as_digits, text)
 
 
 def _digit(found: re.Match[str]) -> str:
     return _DIGIT_NAMES[found[0]]
+
+
+def _like_digit(found: re.Match[str]) -> str:
+    return str((found.lastindex or 0) - 1)
 
 
 def _as_digits(found: re.Match[str]) -> str:
@@ -167,6 +207,8 @@ def _as_digits(found: re.Match[str]) -> str:
 
 def _holds_phone(text: str) -> bool:
     if _MOBILE.search(text) or _ABROAD.search(text):
+        return True
+    if _MOBILE_IN_PIECES.search(_BETWEEN_PIECES.sub(" ", text)):
         return True
     if any(not _is_of_a_thing(text, found) for found in _MOBILE_BARE.finditer(text)):
         return True

@@ -15,7 +15,7 @@ _BANNED = {
     "weapon": {
         "gun": (
             "glue gun", "nail gun", "heat gun", "spray gun", "massage gun", "staple gun", "water gun",
-            "toy gun", "nerf gun", "price gun", "top gun", "gun metal",
+            "toy gun", "nerf gun", "price gun", "top gun", "gun metal", "gun n rose", "gun and rose",
         ),
         "pistol": ("water pistol", "toy pistol"),
         "revolver": (),

@@ -99,6 +99,33 @@ def test_each_fault_is_named(change: dict[str, object], word: str) -> None:
     assert word in reasons[0]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": "Lamp 0803", "description": "456 7891 is all you need."},
+        {"description": "Hardly used, 0803", "tags": ["456", "7891"]},
+        {"title": "Lamp, see t.me", "description": "slash ngozi"},
+    ],
+)
+def test_contact_details_cut_up_over_the_texts_are_found(change: dict[str, object]) -> None:
+    [reason] = findings(replace(FIT, **change), NOTHING)  # type: ignore[arg-type]
+    assert reason.startswith("Read one after the other")
+    assert "0803" not in reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": "Lamp model 0803", "description": "456 in stock, 12 W, N7,891."},
+        {"title": "Shoes size 42", "description": "38 39 40 too. 2019/2020", "tags": ["43", "44", "nike"]},
+        {"title": "Casio fx-991ES", "description": "15,000 last price", "tags": ["991", "casio"]},
+        {"title": "Size 10", "description": "5000 naira for 2, 9000 for 4. 07/08/2026"},
+    ],
+)
+def test_numbers_of_several_texts_make_no_phone(change: dict[str, object]) -> None:
+    assert findings(replace(FIT, **change), NOTHING) == []  # type: ignore[arg-type]
+
+
 def test_all_faults_are_named_together() -> None:
     assert len(findings(replace(FIT, title="?!?", price_minor=1, image_count=99), NOTHING)) == 3
 
