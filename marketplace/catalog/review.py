@@ -45,7 +45,7 @@ _CONTENT = Statement(
     text(
         """
         SELECT p.id, p.review_round, p.title, p.description, p.price_minor, p.condition, p.tags, p.category_id,
-            p.needs_staff, p.moderated_at,
+            p.needs_staff, p.moderated_at, (SELECT c.lineage FROM categories c WHERE c.id = p.category_id) AS lineage,
             (SELECT count(*) FROM product_images i WHERE i.product_id = p.id) AS image_count
         FROM products p WHERE p.id = :product_id AND p.status = 'in_review' AND NOT p.held
         """
@@ -62,6 +62,22 @@ _PRICES = Statement(
         """
     )
 )
+# Of all categories below one, and of it: some of each, so that the work is bounded by their number.
+_PRICES_BELOW = Statement(
+    text(
+        """
+        SELECT newest.price_minor
+        FROM categories c CROSS JOIN LATERAL (
+            SELECT p.price_minor, p.published_at, p.id FROM products p
+            WHERE p.status = 'published' AND p.category_id = c.id AND p.id <> :product_id
+            ORDER BY p.published_at DESC, p.id DESC LIMIT :each
+        ) newest
+        WHERE c.lineage @> ARRAY[CAST(:category_id AS uuid)]
+        ORDER BY newest.published_at DESC, newest.id DESC LIMIT :most
+        """
+    )
+)
+_MOST_OF_EACH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +130,8 @@ def read(session: Session, *, product_id: UUID) -> Review | None:
         tags=row["tags"],
         image_count=row["image_count"],
     )
-    prices = _PRICES.tuples(
-        session, category_id=row["category_id"], product_id=product_id, most=screening.MOST_PRICES
-    )
-    measure = screening.Measure(banned=banned_words(session), prices=[price for (price,) in prices])
+    prices = _prices_like(session, product_id=product_id, lineage=row["lineage"])
+    measure = screening.Measure(banned=banned_words(session), prices=prices)
     found = screening.findings(content, measure)
     return Review(
         product_id=row["id"],
@@ -126,6 +140,17 @@ def read(session: Session, *, product_id: UUID) -> Review | None:
         findings=(*([REJECTED_BEFORE] if row["needs_staff"] else []), *found),
         words="\n".join((content.title, content.description, *content.tags)),
     )
+
+
+def _prices_like(session: Session, *, product_id: UUID, lineage: Sequence[UUID]) -> list[int]:
+    """Read what else costs in the category; where too few know, what is below its parent, or else its root."""
+    given = {"product_id": product_id, "most": screening.MOST_PRICES}
+    prices = _PRICES.tuples(session, category_id=lineage[-1], **given)
+    for wider in dict.fromkeys((*lineage[-2:-1], lineage[0])):
+        if len(prices) >= screening.FEWEST_PRICES:
+            break
+        prices = _PRICES_BELOW.tuples(session, category_id=wider, each=_MOST_OF_EACH, **given)
+    return [price for (price,) in prices]
 
 
 def banned_words(session: Session) -> BannedWords:

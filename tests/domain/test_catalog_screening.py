@@ -216,6 +216,34 @@ def test_prices_are_held_against_the_categorys_own(market: Market, store: Store)
     assert screened(2_500_000, category_id=elsewhere) == "published"
 
 
+def test_where_a_category_knows_too_little_its_parent_and_root_are_asked(
+    market: Market, store: Store
+) -> None:
+    root = market.category()
+    parent = market.category(below=root)
+    leaf, sibling = market.category(below=parent), market.category(below=parent)
+    cousin = market.category(below=market.category(below=root))
+
+    def screened(category_id: UUID, price_minor: int) -> str | None:
+        product_id = market.product(
+            store, status="in_review", price_minor=price_minor, category_id=category_id
+        )
+        return screen(market, product_id)
+
+    for number in range(19):
+        market.product(store, price_minor=100_000 + number, category_id=cousin)
+    assert screened(leaf, 90_000_000) == "published"  # 19 are too few to tell
+    assert screened(leaf, 3_000_000) == "in_review"  # 20 in the root's tree are not
+    assert screened(root, 3_000_000) == "in_review"
+    assert screened(leaf, 1_500_000) == "published"
+
+    for number in range(20):
+        market.product(store, price_minor=10_000_000 + number, category_id=sibling)
+    assert screened(leaf, 3_000_000) == "published"  # as its siblings cost, which come before the cousins
+    assert screened(leaf, 400_000) == "in_review"
+    assert screened(cousin, 90_000) == "published"
+
+
 def test_terms_are_those_of_the_table(market: Market, store: Store) -> None:
     word = f"contraband{uuid4().hex[:8]}"
     product_id = market.product(store, status="in_review", description=f"Fresh {word.upper()}s")

@@ -74,6 +74,22 @@ def test_prices_of_a_category_are_those_of_its_newest(filled: tuple[Session, UUI
     assert buffers < 3 * screening.MOST_PRICES
 
 
+def test_prices_of_a_tree_are_those_of_the_newest_of_each_category(filled: tuple[Session, UUID]) -> None:
+    session, category_id = filled
+
+    indexes, buffers = explained(
+        session,
+        review._PRICES_BELOW,
+        category_id=category_id,
+        product_id=uuid4(),
+        each=review._MOST_OF_EACH,
+        most=screening.MOST_PRICES,
+    )
+
+    assert "ix_products_category_newest" in indexes
+    assert buffers < 3 * review._MOST_OF_EACH + 100
+
+
 @pytest.mark.parametrize("continued", [False, True])
 def test_the_queue_is_read_by_its_index(filled: tuple[Session, UUID], continued: bool) -> None:
     session, _ = filled
