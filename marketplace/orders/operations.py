@@ -21,6 +21,7 @@ from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import release_of
 from marketplace.orders.transitions import (
     Actor,
+    EscrowMove,
     LockedOrder,
     lock_order,
     lock_order_of_vendor,
@@ -184,7 +185,7 @@ def mark_paid(
         trigger=states.PAY,
         actor=actor,
         now=now,
-        escrow="hold",
+        escrow=EscrowMove("hold"),
         columns={
             "paid_at": paid_at,
             "payment_reference": reference,
@@ -244,22 +245,41 @@ def _check_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, 
     raise WrongPinError("The PIN is not this order's.", extensions={"attemptsLeft": PIN_TRIES - failures})
 
 
+def confirm(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
+    """This function will release an order's escrow to its vendor, the buyer having confirmed the receipt.
+
+    :param caller: the buyer
+    :raises NotFoundError: it is no order of the caller's
+    :raises IllegalTransitionError: it is not shipped
+    """
+    if _IS_BUYER.first(session, order_id=order_id, user_id=caller.id) is None:
+        raise NotFoundError("There is no such order.")
+    order = lock_order(session, order_id=order_id)
+    _release(session, order, trigger=states.CONFIRM, actor=Actor("buyer", caller.id), now=now)
+
+
 def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor, now: datetime) -> None:
-    """Release a locked order's escrow: items less commission and delivery to the vendor, the rest is ours."""
+    """Release what escrow holds of a locked order: to the vendor less commission, the rest is ours.
+
+    Of an order that was refunded in part, each side bears its share of that.
+    """
+    held = order.held_minor
+    whole = held == order.total_minor
     move(
         session,
         order=order,
         trigger=trigger,
         actor=actor,
         now=now,
-        escrow="release",
+        escrow=EscrowMove("release" if whole else "release-rest", released_minor=held),
         columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
     )
     commission = _COMMISSION.one(session, order_id=order.id)["minor"]
     share = release_of(order.price, commission_minor=commission)
+    vendor_minor = share.vendor_minor if whole else held * share.vendor_minor // order.total_minor
     shares = (
-        (accounts.vendor_payable(order.vendor_id), share.vendor_minor),
-        (accounts.PLATFORM_REVENUE, share.platform_minor),
+        (accounts.vendor_payable(order.vendor_id), vendor_minor),
+        (accounts.PLATFORM_REVENUE, held - vendor_minor),
     )
     post(
         session,
@@ -267,7 +287,7 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
         source=f"order:{order.id}",
         description=f"Escrow of order {order.number} released",
         postings=[
-            Posting(accounts.ESCROW, "debit", order.total_minor, order.id),
+            Posting(accounts.ESCROW, "debit", held, order.id),
             *(Posting(account, "credit", minor, order.id) for account, minor in shares if minor),
         ],
         now=now,

@@ -56,6 +56,8 @@ ESCROW = StateMachine(
     ),
 )
 
+# While money of an order is in escrow.
+ESCROW_HOLDS = frozenset({"held", "frozen"})
 # The buyer sees the PIN from payment on, as long as it can be used.
 PIN_VISIBLE = frozenset({PAID_ESCROW, PROCESSING, SHIPPED})
 

@@ -75,6 +75,36 @@ class Charge:
         )
 
 
+@dataclass(frozen=True)
+class GatewayRefund:
+    """A refund as the gateway describes it. ``note`` is our own: it names the refund that it is of ours.
+
+    ``status`` is the gateway's word: pending, processing, processed, failed, needs-attention.
+    """
+
+    id: str
+    status: str
+    amount_minor: int
+    note: str
+
+    @classmethod
+    def from_wire(cls, data: Any) -> "GatewayRefund":
+        """This function will read a refund from the gateway's JSON.
+
+        :param data: the ``data`` object of an event, or a refund of an answer
+        :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
+        """
+        if not isinstance(data, dict):
+            raise MalformedChargeError("data is not an object")
+        note = data.get("merchant_note")
+        return cls(
+            id=str(_field(data, "id", int)),
+            status=_field(data, "status", str),
+            amount_minor=_amount(data, "amount"),
+            note=note if isinstance(note, str) else "",
+        )
+
+
 def _charge_id(data: dict[str, Any]) -> str:
     """Give the charge's id, or its reference where the gateway sent none."""
     return _field(data, "reference", str) if data.get("id") is None else str(_field(data, "id", int))
@@ -122,6 +152,14 @@ class PaymentGateway(Protocol):
 
     def charge(self, reference: str) -> Charge | None:
         """This function will ask what became of a reference; none if the gateway does not know it."""
+        ...
+
+    def refund(self, *, reference: str, amount_minor: int, note: str) -> GatewayRefund:
+        """This function will have the gateway send money of a charge back to where it came from."""
+        ...
+
+    def refunds_of(self, reference: str) -> list[GatewayRefund]:
+        """This function will list the refunds of a charge."""
         ...
 
 
@@ -196,6 +234,53 @@ class HttpPaymentGateway:
         if charge.reference != reference:
             raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
         return charge
+
+    def refund(self, *, reference: str, amount_minor: int, note: str) -> GatewayRefund:
+        """This function will have the gateway send money of a charge back to where it came from.
+
+        The gateway does not know a second call for the first one again: who lost its answer looks for the note
+        in ``refunds_of`` before calling again.
+
+        :param reference: the charge's
+        :param amount_minor: kobo, all of it or a part
+        :param note: names our refund, and comes back with it
+        :raises ProviderRefusedError: the gateway refused: nothing was sent
+        :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
+        """
+        body = {
+            "transaction": reference,
+            "amount": amount_minor,
+            "merchant_note": note,
+            "customer_note": "Refund of your order",
+        }
+        return _read_refund(_data(self._client.post("/refund", body)))
+
+    def refunds_of(self, reference: str) -> list[GatewayRefund]:
+        """This function will list the refunds of a charge, at most a hundred.
+
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        try:
+            answer = self._client.get("/refund", params={"transaction": reference, "perPage": "100"})
+        except ProviderRefusedError as error:
+            raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
+        data = _data(answer)
+        if not isinstance(data, list):
+            raise ProviderUnavailableError("The payment gateway did not answer as it should. Try again.")
+        return [_read_refund(item) for item in data]
+
+
+def _data(answer: Any) -> Any:
+    return answer.get("data") if isinstance(answer, dict) else None
+
+
+def _read_refund(data: Any) -> GatewayRefund:
+    try:
+        return GatewayRefund.from_wire(data)
+    except MalformedChargeError as error:
+        raise ProviderUnavailableError(
+            "The payment gateway did not answer as it should. Try again."
+        ) from error
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:
