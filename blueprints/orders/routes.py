@@ -19,6 +19,7 @@ from marketplace.kernel.errors import ForbiddenError
 from marketplace.kernel.paging import Page
 from marketplace.orders import operations, queries
 from marketplace.orders.placing import Delivery, Wish, place_order
+from marketplace.payments import cancelling
 from marketplace.vendors.queries import store_of_user
 
 area = Area("orders", "/api/orders", "Orders and their escrow")
@@ -128,10 +129,18 @@ def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will cancel an order that is not paid and free its stock."""
-    operations.cancel_unpaid(
-        ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now
-    )
+    """This function will cancel an order that is not shipped; what was paid goes back."""
+    cancelling.cancel(ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now)
+    return _order(ctx, order_id)
+
+
+@area.post(
+    "/<uuid:order_id>/confirm", auth=AUTHENTICATED, limit="20/minute", reply=OrderView,
+    idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def confirm(ctx: Context, order_id: UUID) -> dict[str, Any]:
+    """This function will release escrow once the buyer confirms that the order has come."""
+    operations.confirm(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order(ctx, order_id)
 
 

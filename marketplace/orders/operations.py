@@ -87,18 +87,17 @@ class PinLockedError(RateLimitError):
     """Too many wrong PINs: verification of this order rests for a while."""
 
 
-def cancel_unpaid(
-    session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime
-) -> None:
-    """This function will cancel an order that is not paid, and free its stock.
+def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | None, now: datetime) -> None:
+    """This function will cancel a locked order that is not shipped, and give its pieces back.
 
-    :param caller: its buyer or its vendor
+    What its buyer's wallet paid of an unpaid one goes back at once. Of a paid one the escrow's record is emptied
+    here; the money itself is the payments area's to send, which calls this in the same transaction.
+
+    :param actor: its buyer or its vendor
     :param reason: for the trail
-    :raises NotFoundError: the order is not in the caller's scope
-    :raises IllegalTransitionError: it is paid, or over
+    :raises IllegalTransitionError: it is shipped, or over
     """
-    actor = Actor(_party(session, order_id=order_id, caller=caller), caller.id)
-    order = lock_order(session, order_id=order_id)
+    paid = order.status != states.PENDING_PAYMENT
     move(
         session,
         order=order,
@@ -106,9 +105,14 @@ def cancel_unpaid(
         actor=actor,
         now=now,
         note=reason,
+        escrow=EscrowMove("refund", refunded_minor=order.held_minor) if paid else None,
         columns={"cancelled_at": now, "cancelled_by": actor.role, "cancellation_reason": reason},
     )
-    _free_stock(session, order)
+    if paid:
+        _put_back(session, order)
+    else:
+        _free_stock(session, order)
+        _return_wallet_part(session, order, now=now)
 
 
 def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
@@ -118,6 +122,7 @@ def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime)
     """
     move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns={"expired_at": now})
     _free_stock(session, order)
+    _return_wallet_part(session, order, now=now)
 
 
 def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
@@ -295,7 +300,11 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
     _COUNT_COMPLETED.run(session, vendor_id=order.vendor_id)
 
 
-def _party(session: Session, *, order_id: UUID, caller: Caller) -> str:
+def party_of(session: Session, *, order_id: UUID, caller: Caller) -> str:
+    """This function will tell whether somebody is the buyer of an order or its vendor.
+
+    :raises NotFoundError: neither
+    """
     if _IS_BUYER.first(session, order_id=order_id, user_id=caller.id) is not None:
         return "buyer"
     # A vendor may call off an order before it is paid too, although it is not listed to them.
@@ -309,3 +318,25 @@ def _free_stock(session: Session, order: LockedOrder) -> None:
     if stock.free(session, quantities=pieces.by_product):
         drop_cached(session, tags.PRODUCTS)
     flash_sales.give_back(session, pieces=pieces.by_sale)
+
+
+def _put_back(session: Session, order: LockedOrder) -> None:
+    """Put the pieces of a paid order back into stock; those of a flash sale stay sold at its price."""
+    pieces = pieces_of(session, order_id=order.id)
+    if stock.put_back(session, quantities=pieces.by_product):
+        drop_cached(session, tags.PRODUCTS)
+
+
+def _return_wallet_part(session: Session, order: LockedOrder, *, now: datetime) -> None:
+    if order.wallet_minor:
+        post(
+            session,
+            kind="wallet_return",
+            source=f"order:{order.id}",
+            description=f"Wallet part of order {order.number} returned",
+            postings=[
+                Posting(accounts.ESCROW, "debit", order.wallet_minor, order.id),
+                Posting(accounts.wallet(order.buyer_id), "credit", order.wallet_minor, order.id),
+            ],
+            now=now,
+        )

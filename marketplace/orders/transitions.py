@@ -64,6 +64,11 @@ class LockedOrder:
     refunded_minor: int
 
     @property
+    def due_minor(self) -> int:
+        """This function will give what is to be paid for the order beside what its buyer's wallet paid."""
+        return self.total_minor - self.wallet_minor
+
+    @property
     def held_minor(self) -> int:
         """This function will give what escrow still holds of a paid order."""
         if self.escrow_status not in states.ESCROW_HOLDS:

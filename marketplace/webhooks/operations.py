@@ -16,8 +16,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
+from marketplace.payments import refunds
 from marketplace.payments.charges import UnknownReferenceError, apply_charge
-from marketplace.providers.gateway import Charge, MalformedChargeError
+from marketplace.providers.gateway import Charge, GatewayRefund, MalformedChargeError
 from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
@@ -249,12 +250,24 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
 
 def _apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
     """Have an event its effect; events that have none are recorded as ignored."""
+    if event.type.startswith("refund."):
+        return _apply_refund(session, event, now=now)
     if event.type != "charge.success":
         return "ignored"
     charge = Charge.from_wire(event.data)
     if not charge.settled:
         raise HopelessEventError("the charge of a charge.success is not a success")
     apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
+    return "processed"
+
+
+def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
+    """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
+    told = GatewayRefund.from_wire(event.data)
+    refund_id = refunds.find_by_event(session, told)
+    if refund_id is None:
+        return "ignored"
+    refunds.settle(session, refund_id=refund_id, told=told, now=now)
     return "processed"
 
 

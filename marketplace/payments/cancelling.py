@@ -1,0 +1,65 @@
+"""An order is called off: unpaid it just ends, paid its money goes back."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.notifications.operations import notify
+from marketplace.orders import operations as orders
+from marketplace.orders import states
+from marketplace.orders.transitions import Actor, LockedOrder, lock_order
+from marketplace.payments import refunds
+
+_VENDOR_OF = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = :vendor_id"))
+
+
+def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime) -> None:
+    """This function will have a buyer or a vendor call an order off that is not shipped yet.
+
+    What was paid goes back whole: to where it came from what came by the gateway, to the wallet what came from
+    there. Its pieces can be had again.
+
+    :param reason: for the other side
+    :raises NotFoundError: it is neither an order of the caller's nor of their store
+    :raises IllegalTransitionError: it is shipped, or over
+    """
+    actor = Actor(orders.party_of(session, order_id=order_id, caller=caller), caller.id)
+    order = lock_order(session, order_id=order_id)
+    paid = order.status != states.PENDING_PAYMENT
+    orders.cancel(session, order=order, actor=actor, reason=reason, now=now)
+    if not paid:
+        return
+    refunds.refund_order(
+        session,
+        order=order,
+        amount_minor=order.held_minor,
+        destination="gateway",
+        request=refunds.Request(
+            f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=caller.id
+        ),
+        now=now,
+    )
+    _tell(session, order, actor, now=now)
+
+
+def _tell(session: Session, order: LockedOrder, actor: Actor, *, now: datetime) -> None:
+    vendor_id = _VENDOR_OF.one(session, vendor_id=order.vendor_id)["user_id"]
+    told = {
+        order.buyer_id: f"Order {order.number} was cancelled by the {actor.role}. Your money is on its way back.",
+        vendor_id: f"Order {order.number} was cancelled by the {actor.role}. Its pieces are in stock again.",
+    }
+    for user_id, body in told.items():
+        notify(
+            session,
+            user_id=user_id,
+            type="order_cancelled",
+            title="An order was cancelled",
+            body=body,
+            link=f"/orders/{order.id}",
+            cause=f"order:{order.id}:cancelled",
+            now=now,
+        )
