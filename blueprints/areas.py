@@ -10,6 +10,7 @@ from blueprints.http.endpoint import Area
 from blueprints.orders.routes import area as orders
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
+from blueprints.payments.wallet import area as wallet
 from blueprints.users.routes import area as users
 
 AREAS: tuple[Area, ...] = (
@@ -20,6 +21,7 @@ AREAS: tuple[Area, ...] = (
     orders,
     payments,
     transactions,
+    wallet,
     users,
     health,
 )

@@ -86,6 +86,13 @@ class Received(Schema):
     received = fields.Boolean(required=True)
 
 
+class WalletView(Schema):
+    """What is in a wallet."""
+
+    balance_minor = Minor(required=True)
+    currency = fields.String(required=True)
+
+
 class EntryQuery(CursorQuery):
     """Which entries of the caller's statement are listed; ``to`` is exclusive."""
 

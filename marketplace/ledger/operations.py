@@ -68,6 +68,16 @@ class InsufficientFundsError(ConflictError):
     """An account with an owner would become negative."""
 
 
+def lock_balance(session: Session, *, account: Account) -> int:
+    """This function will lock an account with an owner, and give its balance in kobo.
+
+    It is the last of the rows that money locks: what follows may post, and lock nothing else.
+    """
+    rows = _LOCK_OWNED.all(session, ids=[account.id])
+    # An account that was never opened holds nothing that could be taken.
+    return rows[0]["balance_minor"] if rows else 0
+
+
 def post(
     session: Session,
     *,

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Row, Statement
 from marketplace.kernel.paging import Page, PageRequest, page_of
+from marketplace.ledger.accounts import Account
 
 # Every filter may be none: one statement serves all, and its index is the account's own.
 _STATEMENT = Statement(
@@ -32,6 +33,7 @@ _STATEMENT = Statement(
         """
     )
 )
+_BALANCE = Statement(text("SELECT balance_minor FROM ledger_accounts WHERE id = :account_id"))
 _SYSTEM_BALANCES = Statement(
     text(
         """
@@ -80,6 +82,12 @@ def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, p
     return page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
 
 
+def balance_of(session: Session, *, account: Account) -> int:
+    """This function will give the balance of an account with an owner, in kobo; 0 if it was never opened."""
+    row = _BALANCE.first(session, account_id=account.id)
+    return row["balance_minor"] if row else 0
+
+
 def balances_by_kind(session: Session) -> dict[str, int]:
     """This function will sum the books: kobo by kind of account, on each kind's normal side."""
     return {row["kind"]: row["balance_minor"] for row in _SYSTEM_BALANCES.all(session)}
@@ -120,7 +128,8 @@ _CHECKS: dict[str, Statement] = {
         "each order's escrow in the books is what its escrow record holds": """
             SELECT o.number, s.status AS escrow, expected.minor AS expected_minor, coalesce(b.minor, 0) AS booked_minor
             FROM escrows s JOIN orders o ON o.id = s.order_id
-            CROSS JOIN LATERAL (SELECT CASE WHEN s.status = 'pending' THEN 0
+            CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment' THEN o.wallet_minor
+                WHEN s.status = 'pending' THEN 0
                 ELSE s.amount_minor - s.released_minor - s.refunded_minor END AS minor) expected
             LEFT JOIN (
                 SELECT e.order_id, sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)
@@ -134,7 +143,7 @@ _CHECKS: dict[str, Statement] = {
             SELECT o.number, o.status FROM orders o
             WHERE o.paid_at IS NOT NULL AND NOT EXISTS (
                 SELECT FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
-                WHERE e.order_id = o.id AND t.kind = 'payment') LIMIT 100
+                WHERE e.order_id = o.id AND t.kind IN ('payment', 'wallet_payment')) LIMIT 100
             """,
         "no order is paid without a time of payment": """
             SELECT number, status FROM orders

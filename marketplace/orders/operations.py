@@ -280,11 +280,10 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
         columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
     )
     commission = _COMMISSION.one(session, order_id=order.id)["minor"]
-    share = release_of(order.price, commission_minor=commission)
-    vendor_minor = share.vendor_minor if whole else held * share.vendor_minor // order.total_minor
+    share = release_of(order.price, commission_minor=commission).of_held(held)
     shares = (
-        (accounts.vendor_payable(order.vendor_id), vendor_minor),
-        (accounts.PLATFORM_REVENUE, held - vendor_minor),
+        (accounts.vendor_payable(order.vendor_id), share.vendor_minor),
+        (accounts.PLATFORM_REVENUE, share.platform_minor),
     )
     post(
         session,

@@ -111,7 +111,7 @@ class _Intent:
 
 @dataclass(frozen=True)
 class _Settled:
-    """A charge with what it is for: the orders of its payment that wait for it, and those that are over.
+    """A charge with what it is for: the orders of its payment that wait for it, and those that do not any more.
 
     ``principal_minor`` is what of it is the buyer's, in kobo.
     """
@@ -137,9 +137,9 @@ class _Settled:
 def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: datetime) -> Outcome:
     """This function will apply a settled charge: orders are paid, or it is held back, or sent back at once.
 
-    Of a checkout's orders all that still wait are paid, and the part of those that were cancelled meanwhile goes
-    back; a charge that does not suffice for all that wait pays none of them and is quarantined. What is more than
-    was due stays in the buyer's wallet. A charge for orders that are paid, cancelled or expired goes back whole.
+    Of a checkout's orders all that still wait are paid, and the part of those that were called off, or paid
+    otherwise, goes back; a charge that does not suffice for all that wait pays none of them and is quarantined.
+    What is more than was due stays in the buyer's wallet. A charge for orders none of which waits goes back whole.
 
     It may be called for one charge any number of times, from webhooks, ``verify`` and the sweep at once.
     Rows are locked in the order: orders by id with their escrow, the intent, charges, products, balances.
@@ -168,7 +168,7 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
         charge,
         intent,
         waiting=[order for order in locked if order.status == states.PENDING_PAYMENT],
-        over=[order for order in locked if order.status in (states.CANCELLED, states.EXPIRED)],
+        over=[order for order in locked if order.status != states.PENDING_PAYMENT],
         principal_minor=charge.amount_minor - (charge.fees_minor if fee_bearer == "customer" else 0),
         fee_bearer=fee_bearer,
     )
@@ -232,7 +232,7 @@ def _pay(session: Session, settled: _Settled, *, now: datetime) -> Outcome:
             settled,
             charge_id,
             amount_minor=for_over,
-            reason="An order of the checkout was called off before its payment arrived.",
+            reason="An order of the checkout was called off, or paid otherwise, before its payment arrived.",
             now=now,
         )
     excess = kept_minor - settled.due_minor
@@ -256,7 +256,7 @@ def _return(session: Session, settled: _Settled, *, now: datetime) -> Outcome:
         )
     charge_id = _insert_charge(session, settled, "returned", transaction_id, now=now)
     if settled.principal_minor > 0:
-        twice = settled.intent.status == intent_states.SUCCEEDED or not settled.over
+        twice = any(order.status not in (states.CANCELLED, states.EXPIRED) for order in settled.over)
         reason = "The order was paid already." if twice else "The order was over when the payment arrived."
         _send_back(session, settled, charge_id, amount_minor=settled.principal_minor, reason=reason, now=now)
     _log.warning("charge returned", reference=settled.intent.reference)

@@ -145,5 +145,8 @@ def _expire(session: Session, order_id: UUID, now: datetime) -> bool:
     order = lock_order(session, order_id=order_id)
     if order.status != order_states.PENDING_PAYMENT or order.payment_status == states.QUARANTINED:
         return False
+    # Its page was opened once more while the gateway was asked.
+    if order.expires_at > now:
+        return False
     orders.expire(session, order=order, actor=SYSTEM, now=now)
     return True

@@ -77,8 +77,6 @@ def open_page(
             # An answer was lost. Nobody has that page, so a fresh reference takes its place; should money come
             # for the old one after all, it finds its order all the same.
             database.in_transaction(operations.abandon, intent_id=intent.id, now=clock())
-            if target.reference is not None:
-                target = Target(order_id=intent.order_ids[0], checkout_id=intent.checkout_id)
     raise ProviderUnavailableError("The payment gateway refused to open a payment page.")
 
 
@@ -106,8 +104,10 @@ def _reserve(
         intent = operations.ensure_intent(
             session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
         )
-        ours = intent.page is not None or operations.claim_opening(session, intent=intent, now=now)
-        return intent, ours
+        if intent.page is None:
+            return intent, operations.claim_opening(session, intent=intent, now=now)
+        operations.extend(session, intent=intent, now=now)
+        return intent, True
 
     for _ in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
         intent, ours = database.in_transaction(attempt, clock())

@@ -98,14 +98,14 @@ CART_AND_ORDERS = (
     Row("POST", "/api/orders", AUTHENTICATED, "30/minute", idempotency="honoured", shares="placing"),
     Row("GET", "/api/orders", AUTHENTICATED),
     Row("GET", "/api/orders/vendor", VENDOR),
-    Row("GET", "/api/orders/vendor/counts", VENDOR, built=False),
+    Row("GET", "/api/orders/vendor/counts", VENDOR),
     Row("GET", "/api/orders/:id", PARTIES),
     Row("GET", "/api/orders/:id/events", PARTIES),
     Row("POST", "/api/orders/:id/accept", VENDOR, "30/minute"),
     Row("POST", "/api/orders/:id/status", VENDOR, "30/minute"),
     Row("POST", "/api/orders/:id/verify-code", VENDOR, "10/minute", idempotency="honoured", shares="PIN"),
     Row("POST", "/api/orders/:id/cancel", PARTIES, "15/minute", idempotency="honoured"),
-    Row("POST", "/api/orders/:id/confirm", PARTIES, "20/minute", idempotency="honoured", built=False),
+    Row("POST", "/api/orders/:id/confirm", PARTIES, "20/minute", idempotency="honoured"),
     Row("GET", "/api/orders/admin", staff_with("canManageOrders"), "60/minute", built=False),
 )
 
@@ -113,7 +113,7 @@ CART_AND_ORDERS = (
 NAMED_ALONGSIDE = (
     Row(
         "POST", "/api/orders/checkout", AUTHENTICATED, "30/minute",
-        idempotency="required", shares="placing", built=False,
+        idempotency="required", shares="placing",
     ),
     Row("POST", "/api/orders/:id/verify-delivery", VENDOR, "10/minute", idempotency="required", shares="PIN"),
     Row("GET", "/api/orders/:id/items", PARTIES),
@@ -247,6 +247,7 @@ ADDITIONS = (
     Row("POST", "/api/flash-sales", staff_with(PRODUCTS)),
     Row("PUT", "/api/flash-sales/:id", staff_with(PRODUCTS)),
     Row("POST", "/api/flash-sales/:id/end", staff_with(PRODUCTS)),
+    Row("GET", "/api/wallet", AUTHENTICATED),
 )
 
 ROWS: tuple[Row, ...] = (

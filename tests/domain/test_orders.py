@@ -40,7 +40,7 @@ from tests.support.purchases import (
     wrong_pin_of,
 )
 
-VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY)
+VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
 
 
 @pytest.fixture

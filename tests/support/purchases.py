@@ -14,8 +14,10 @@ from marketplace.identity.models import Profile
 from marketplace.identity.queries import Caller
 from marketplace.ledger.queries import balances_by_kind, verify
 from marketplace.orders import operations as orders
+from marketplace.orders.baskets import Wish
 from marketplace.orders.pin import delivery_pin
-from marketplace.orders.placing import Delivery, Wish, place_order
+from marketplace.orders.placing import Delivery, Placement, place_order
+from marketplace.orders.wallet import NO_WALLET, WalletUse
 from marketplace.payments import operations as payments
 from marketplace.payments.charges import Outcome, apply_charge
 from marketplace.payments.operations import Intent, Target
@@ -156,19 +158,13 @@ def place(
     wishes: list[Wish] | None = None,
     delivery: Delivery = DELIVERY,
     expected_total_minor: int | None = None,
+    wallet: WalletUse = NO_WALLET,
     now: datetime = NOW,
 ) -> UUID:
     """Place an order: of one product, or of wishes."""
     wanted = [Wish(product_id, quantity)] if product_id else wishes
-    return place_order(
-        session,
-        buyer=shop.buyer,
-        wishes=wanted,
-        delivery=delivery,
-        note=None,
-        expected_total_minor=expected_total_minor,
-        now=now,
-    )
+    asked = Placement(shop.buyer, wanted, delivery, expected_total_minor=expected_total_minor, wallet=wallet)
+    return place_order(session, asked=asked, now=now)
 
 
 def make_intent(session: Session, shop: Shop, order_id: UUID, *, now: datetime = NOW) -> Intent:
