@@ -39,6 +39,7 @@ from tests.support.purchases import (
     make_store,
     pay,
     place,
+    put_into_cart,
     row_of,
     stock_of,
     trail_of,
@@ -62,20 +63,6 @@ def make_address(session: Session, user_id: UUID, *, hostel: str = "Jaja", is_de
     session.add(address)
     session.flush()
     return address.id
-
-
-def put_into_cart(session: Session, user_id: UUID, *lines: tuple[UUID, int]) -> None:
-    for position, (product_id, quantity) in enumerate(lines):
-        session.add(
-            CartItem(
-                user_id=user_id,
-                product_id=product_id,
-                quantity=quantity,
-                price_minor_seen=1,
-                position=position,
-            )
-        )
-    session.flush()
 
 
 def refused_params(refused: pytest.ExceptionInfo[ValidationError]) -> list[str]:
