@@ -9,24 +9,24 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.clock import system_clock
-from marketplace.payments import refunds
-from marketplace.payments.refunds import ToSend
+from marketplace.payments import refunds, sending
+from marketplace.payments.sending import ToSend
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.services import Services
 from tasks.phases import Phased
 
 
 def _read(session: Session, payload: dict[str, Any]) -> ToSend | None:
-    return refunds.read_to_send(session, refund_id=UUID(payload["refundId"]), now=system_clock())
+    return sending.claim(session, refund_id=UUID(payload["refundId"]), now=system_clock())
 
 
 def _ask(services: Services, found: ToSend | None) -> GatewayRefund | None:
-    return refunds.send(services.gateway, found)
+    return sending.send(services.gateway, found)
 
 
 def _settle(session: Session, found: ToSend | None, told: GatewayRefund | None, now: datetime) -> None:
     if found is not None and told is not None:
-        refunds.settle(session, refund_id=found.id, told=told, now=now)
+        sending.settle(session, refund_id=found.id, told=told, now=now)
 
 
 HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {

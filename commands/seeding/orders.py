@@ -23,6 +23,7 @@ from marketplace.orders.baskets import Wish
 from marketplace.orders.pin import delivery_pin
 from marketplace.orders.placing import PAYABLE_FOR, Delivery, Placement, place_order
 from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments import cancelling
 from marketplace.payments import operations as payments
 from marketplace.payments.operations import Target
 from marketplace.payments.pages import open_page
@@ -242,7 +243,7 @@ class _Stage:
 
 
 def _cancel(session: Session, stage: _Stage) -> None:
-    operations.cancel_unpaid(
+    cancelling.cancel(
         session, order_id=stage.order_id, caller=stage.buyer, reason="Found it in my hall", now=stage.at
     )
 

@@ -30,28 +30,31 @@ def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | No
     actor = Actor(orders.party_of(session, order_id=order_id, caller=caller), caller.id)
     order = lock_order(session, order_id=order_id)
     paid = order.status != states.PENDING_PAYMENT
+    if paid:
+        refunds.lock_charges(session, order=order)
     orders.cancel(session, order=order, actor=actor, reason=reason, now=now)
-    if not paid:
-        return
-    refunds.refund_order(
-        session,
-        order=order,
-        amount_minor=order.held_minor,
-        destination="gateway",
-        request=refunds.Request(
-            f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=caller.id
-        ),
-        now=now,
-    )
-    _tell(session, order, actor, now=now)
+    if paid:
+        refunds.refund_order(
+            session,
+            order=order,
+            amount_minor=order.held_minor,
+            destination="gateway",
+            request=refunds.Request(
+                f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=caller.id
+            ),
+            now=now,
+        )
+    _tell(session, order, actor, paid=paid, now=now)
 
 
-def _tell(session: Session, order: LockedOrder, actor: Actor, *, now: datetime) -> None:
-    vendor_id = _VENDOR_OF.one(session, vendor_id=order.vendor_id)["user_id"]
-    told = {
-        order.buyer_id: f"Order {order.number} was cancelled by the {actor.role}. Your money is on its way back.",
-        vendor_id: f"Order {order.number} was cancelled by the {actor.role}. Its pieces are in stock again.",
-    }
+def _tell(session: Session, order: LockedOrder, actor: Actor, *, paid: bool, now: datetime) -> None:
+    """Tell both sides; a vendor does not hear of orders that nobody paid."""
+    cancelled = f"Order {order.number} was cancelled by the {actor.role}."
+    back = " Your money goes back to where you paid from." if paid else ""
+    told = {order.buyer_id: f"{cancelled}{back}"}
+    if paid:
+        vendor_id = _VENDOR_OF.one(session, vendor_id=order.vendor_id)["user_id"]
+        told[vendor_id] = f"{cancelled} Its pieces are in stock again."
     for user_id, body in told.items():
         notify(
             session,

@@ -1,7 +1,6 @@
 """The one way in for money: a settled charge, however we learnt of it, ends here."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -12,7 +11,7 @@ from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Json, Statement
-from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.money import CURRENCY, naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.notifications.operations import notify
@@ -21,7 +20,8 @@ from marketplace.orders import states
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments import refunds
 from marketplace.payments import states as intent_states
-from marketplace.payments.models import GatewayCharge, QuarantinedCharge
+from marketplace.payments.models import QuarantinedCharge
+from marketplace.payments.settled import LockedIntent, Settled, fee_postings, insert_charge, is_known
 from marketplace.providers.gateway import Charge
 
 _log = structlog.get_logger(__name__)
@@ -40,22 +40,6 @@ _LOCK_INTENT = Statement(
         "SELECT id, reference, buyer_id, amount_minor, status FROM payment_intents"
         " WHERE id = :intent_id FOR NO KEY UPDATE"
     )
-)
-# A charge that was told of without an id goes by its reference. Told of again with its id, it is the same money.
-_KNOWN = Statement(
-    text(
-        """
-        SELECT id FROM gateway_charges WHERE gateway_charge_id = :charge_id OR (intent_id = :intent_id
-            AND amount_minor = :amount_minor AND :reference IN (gateway_charge_id, :charge_id))
-        """
-    )
-)
-_INSERT_CHARGE = Statement(
-    insert(GatewayCharge).returning(GatewayCharge.id),
-    columns=(
-        *("gateway_charge_id", "intent_id", "outcome", "amount_minor", "fees_minor", "principal_minor"),
-        *("currency", "channel", "ledger_transaction_id", "paid_at", "created_at"),
-    ),
 )
 _SUCCEED = Statement(
     text(
@@ -85,6 +69,13 @@ _QUARANTINE = Statement(
 )
 
 
+_PAID_REASON = "The order was paid already."
+_OVER_REASONS = {
+    states.CANCELLED: "The order was cancelled before the payment arrived.",
+    states.EXPIRED: "The order had expired before the payment arrived.",
+}
+
+
 class UnknownReferenceError(Exception):
     """No payment of ours has the charge's reference, at least not yet: worth another try."""
 
@@ -98,48 +89,13 @@ class Outcome(Enum):
     REPEATED = "repeated"
 
 
-@dataclass(frozen=True)
-class _Intent:
-    """The payment that a charge belongs to, locked."""
-
-    id: UUID
-    reference: str
-    buyer_id: UUID
-    amount_minor: int
-    status: str
-
-
-@dataclass(frozen=True)
-class _Settled:
-    """A charge with what it is for: the orders of its payment that wait for it, and those that do not any more.
-
-    ``principal_minor`` is what of it is the buyer's, in kobo.
-    """
-
-    charge: Charge
-    intent: _Intent
-    waiting: Sequence[LockedOrder]
-    over: Sequence[LockedOrder]
-    principal_minor: int
-    fee_bearer: str
-
-    @property
-    def due_minor(self) -> int:
-        """This function will give what the orders that wait still cost."""
-        return sum(order.due_minor for order in self.waiting)
-
-    @property
-    def source(self) -> str:
-        """This function will name the charge as the cause of what is posted."""
-        return f"charge:{self.charge.id}"
-
-
 def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: datetime) -> Outcome:
     """This function will apply a settled charge: orders are paid, or it is held back, or sent back at once.
 
-    Of a checkout's orders all that still wait are paid, and the part of those that were called off, or paid
-    otherwise, goes back; a charge that does not suffice for all that wait pays none of them and is quarantined.
-    What is more than was due stays in the buyer's wallet. A charge for orders none of which waits goes back whole.
+    Of a checkout's orders all that still wait are paid, and the part of those that were cancelled, or paid
+    otherwise, meanwhile goes back; a charge that does not suffice for all that wait pays none of them and is
+    quarantined. What is more than was due stays in the buyer's wallet. A charge for orders that are paid,
+    cancelled or expired goes back whole.
 
     It may be called for one charge any number of times, from webhooks, ``verify`` and the sweep at once.
     Rows are locked in the order: orders by id with their escrow, the intent, charges, products, balances.
@@ -154,17 +110,10 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     if found is None:
         raise UnknownReferenceError("no payment has this reference")
     locked = lock_orders(session, order_ids=found["order_ids"])
-    intent = _Intent(**_LOCK_INTENT.one(session, intent_id=found["intent_id"]))
-    known = _KNOWN.first(
-        session,
-        charge_id=charge.id,
-        intent_id=intent.id,
-        amount_minor=charge.amount_minor,
-        reference=intent.reference,
-    )
-    if known is not None:
+    intent = LockedIntent(**_LOCK_INTENT.one(session, intent_id=found["intent_id"]))
+    if is_known(session, charge=charge, intent=intent):
         return Outcome.REPEATED
-    settled = _Settled(
+    settled = Settled(
         charge,
         intent,
         waiting=[order for order in locked if order.status == states.PENDING_PAYMENT],
@@ -174,14 +123,14 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     )
     if charge.currency != CURRENCY:
         return _quarantine(session, settled, reason="currency", now=now)
-    if not settled.waiting or intent.status == intent_states.SUCCEEDED:
+    if not settled.waiting:
         return _return(session, settled, now=now)
     if settled.principal_minor < settled.due_minor:
         return _quarantine(session, settled, reason="amount_below_total", now=now)
     return _pay(session, settled, now=now)
 
 
-def _pay(session: Session, settled: _Settled, *, now: datetime) -> Outcome:
+def _pay(session: Session, settled: Settled, *, now: datetime) -> Outcome:
     """Take the money through the buyer's own account to escrow; what is above the total stays in the wallet."""
     charge, intent = settled.charge, settled.intent
     for_over = min(
@@ -222,29 +171,22 @@ def _pay(session: Session, settled: _Settled, *, now: datetime) -> Outcome:
         kind="payment",
         source=settled.source,
         description=f"Payment for {numbers}",
-        postings=[*postings, *_fee_postings(settled)],
+        postings=[*postings, *fee_postings(settled)],
         now=now,
     )
-    charge_id = _insert_charge(session, settled, "applied", transaction_id, now=now)
+    charge_id = insert_charge(session, settled, "applied", transaction_id, now=now)
     if for_over:
-        _send_back(
-            session,
-            settled,
-            charge_id,
-            amount_minor=for_over,
-            reason="An order of the checkout was called off, or paid otherwise, before its payment arrived.",
-            now=now,
-        )
+        _send_back(session, settled, charge_id, amount_minor=for_over, now=now)
     excess = kept_minor - settled.due_minor
     if excess:
         _tell_of_excess(session, settled, excess, now=now)
     return Outcome.APPLIED
 
 
-def _return(session: Session, settled: _Settled, *, now: datetime) -> Outcome:
+def _return(session: Session, settled: Settled, *, now: datetime) -> Outcome:
     """Send a charge back that comes late, or once more: there is nothing for it to pay."""
     transaction_id = None
-    fees = _fee_postings(settled)
+    fees = fee_postings(settled)
     if fees:
         transaction_id = post(
             session,
@@ -254,78 +196,63 @@ def _return(session: Session, settled: _Settled, *, now: datetime) -> Outcome:
             postings=fees,
             now=now,
         )
-    charge_id = _insert_charge(session, settled, "returned", transaction_id, now=now)
+    charge_id = insert_charge(session, settled, "returned", transaction_id, now=now)
     if settled.principal_minor > 0:
-        twice = any(order.status not in (states.CANCELLED, states.EXPIRED) for order in settled.over)
-        reason = "The order was paid already." if twice else "The order was over when the payment arrived."
-        _send_back(session, settled, charge_id, amount_minor=settled.principal_minor, reason=reason, now=now)
+        _send_back(session, settled, charge_id, amount_minor=settled.principal_minor, now=now)
     _log.warning("charge returned", reference=settled.intent.reference)
     return Outcome.RETURNED
 
 
 def _send_back(
-    session: Session, settled: _Settled, charge_id: UUID, *, amount_minor: int, reason: str, now: datetime
+    session: Session, settled: Settled, charge_id: UUID, *, amount_minor: int, now: datetime
 ) -> None:
-    orders_of = [*settled.over, *settled.waiting]
-    refunds.return_charge(
-        session,
-        charge_id=charge_id,
-        buyer_id=settled.intent.buyer_id,
-        amount_minor=amount_minor,
-        order_id=orders_of[0].id if len(orders_of) == 1 else None,
-        request=refunds.Request(settled.source, reason),
-        description=f"Payment sent back: {reason}",
-        source=accounts.GATEWAY_CLEARING,
-        now=now,
-    )
+    """Send a part of a charge, or all of it, back: for each order that it is no use to what it was to pay."""
+    left = amount_minor
+    for number, order in enumerate(settled.over):
+        last = number == len(settled.over) - 1
+        part = left if last else min(left, order.due_minor)
+        left -= part
+        if part:
+            reason = _OVER_REASONS.get(order.status, _PAID_REASON)
+            refunds.return_charge(
+                session,
+                charge_id=charge_id,
+                buyer_id=settled.intent.buyer_id,
+                amount_minor=part,
+                order_id=order.id,
+                request=refunds.Request(settled.source, reason).part(number),
+                description=f"Payment for {order.number} sent back",
+                source=accounts.GATEWAY_CLEARING,
+                now=now,
+            )
+    numbers = ", ".join(order.number for order in settled.over)
     notify(
         session,
         user_id=settled.intent.buyer_id,
         type="payment_returned",
         title="A payment goes back to you",
-        body=f"{reason} The money goes back to where you paid from.",
-        link="/orders",
+        body=f"{naira_text(amount_minor)} that you paid for {numbers} go back to where you paid from: it was paid"
+        " already, or over when the payment arrived.",
+        link=f"/orders/{settled.over[0].id}" if len(settled.over) == 1 else "/orders",
         cause=f"{settled.source}:returned",
         now=now,
     )
 
 
-def _tell_of_excess(session: Session, settled: _Settled, excess_minor: int, *, now: datetime) -> None:
+def _tell_of_excess(session: Session, settled: Settled, excess_minor: int, *, now: datetime) -> None:
     notify(
         session,
         user_id=settled.intent.buyer_id,
         type="wallet_credited",
         title="You paid more than was due",
-        body=f"{excess_minor / 100:,.2f} naira of your payment are in your wallet: use them for your next order.",
+        body=f"{naira_text(excess_minor)} of your payment are in your wallet: use them for your next order.",
         link="/wallet",
         cause=f"{settled.source}:excess",
         now=now,
     )
 
 
-def _insert_charge(
-    session: Session, settled: _Settled, outcome: str, transaction_id: UUID | None, *, now: datetime
-) -> UUID:
-    charge = settled.charge
-    row = _INSERT_CHARGE.one(
-        session,
-        gateway_charge_id=charge.id,
-        intent_id=settled.intent.id,
-        outcome=outcome,
-        amount_minor=charge.amount_minor,
-        fees_minor=charge.fees_minor,
-        principal_minor=settled.principal_minor,
-        currency=charge.currency,
-        channel=charge.channel,
-        ledger_transaction_id=transaction_id,
-        paid_at=charge.paid_at,
-        created_at=now,
-    )
-    charge_id: UUID = row["id"]
-    return charge_id
-
-
-def _quarantine(session: Session, settled: _Settled, *, reason: str, now: datetime) -> Outcome:
+def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetime) -> Outcome:
     """Book a charge that can't be applied to the quarantine account and show it to finance."""
     charge, intent = settled.charge, settled.intent
     transaction_id = None
@@ -339,11 +266,11 @@ def _quarantine(session: Session, settled: _Settled, *, reason: str, now: dateti
             postings=[
                 Posting(accounts.GATEWAY_CLEARING, "debit", settled.principal_minor),
                 Posting(accounts.QUARANTINE, "credit", settled.principal_minor),
-                *_fee_postings(settled),
+                *fee_postings(settled),
             ],
             now=now,
         )
-    _insert_charge(session, settled, "quarantined", transaction_id, now=now)
+    insert_charge(session, settled, "quarantined", transaction_id, now=now)
     locked = [*settled.waiting, *settled.over]
     _QUARANTINE.run(
         session,
@@ -371,19 +298,9 @@ def _quarantine(session: Session, settled: _Settled, *, reason: str, now: dateti
     return Outcome.QUARANTINED
 
 
-def _details(intent: _Intent, locked: Sequence[LockedOrder]) -> dict[str, Any]:
+def _details(intent: LockedIntent, locked: Sequence[LockedOrder]) -> dict[str, Any]:
     return {
         "reference": intent.reference,
         "expectedMinor": intent.amount_minor,
         "orders": [{"id": str(order.id), "number": order.number, "status": order.status} for order in locked],
     }
-
-
-def _fee_postings(settled: _Settled) -> list[Posting]:
-    """Our cost, so that gateway_clearing stays what the gateway holds for us."""
-    if settled.fee_bearer == "customer" or not settled.charge.fees_minor:
-        return []
-    return [
-        Posting(accounts.GATEWAY_FEES, "debit", settled.charge.fees_minor),
-        Posting(accounts.GATEWAY_CLEARING, "credit", settled.charge.fees_minor),
-    ]

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
@@ -47,11 +47,14 @@ class PaymentIntent(Base):
 
 
 class PaymentAllocation(Base):
-    """The part of an intent that pays for one order. An order has one live intent at most."""
+    """The part of an intent that pays for one order. An order has one live intent at most.
+
+    It is 0 for an order of a checkout whose buyer's wallet covers it: it is paid with the others.
+    """
 
     __tablename__ = "payment_allocations"
     __table_args__ = (
-        CheckConstraint("amount_minor > 0", name="amount_positive"),
+        CheckConstraint("amount_minor >= 0", name="amount_not_negative"),
         Index("uq_payment_allocations_live", "order_id", unique=True, postgresql_where=text("live")),
     )
 
@@ -155,7 +158,15 @@ class Refund(Base):
     reason: Mapped[str]
     requested_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     gateway_refund_id: Mapped[str | None] = mapped_column(unique=True)
-    asked_at: Mapped[datetime | None] = mapped_column(comment="When the gateway was first asked")
+    attempt: Mapped[int] = mapped_column(
+        Integer, server_default=text("1"), comment="Counts up when finance tries again what failed"
+    )
+    asked_at: Mapped[datetime | None] = mapped_column(
+        comment="When the gateway was first asked, at this attempt"
+    )
+    asking_until: Mapped[datetime | None] = mapped_column(
+        comment="Somebody is asking the gateway; nobody else does until then"
+    )
     settled_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]

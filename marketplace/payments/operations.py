@@ -210,11 +210,14 @@ def ensure_intent(
             _stop(session, intent_id=found.id, status=found.status, trigger="abandon", now=now)
     if kept is not None:
         return _with_callback(session, kept, callback_url)
+    due_minor = sum(order.due_minor for order in payable)
+    if not due_minor:
+        raise NotPayableError("The wallet covers it: there is nothing left to pay on a page.")
     made = _INSERT.one(
         session,
         buyer_id=buyer_id,
         checkout_id=payable[0].checkout_id,
-        amount_minor=sum(order.due_minor for order in payable),
+        amount_minor=due_minor,
         status=states.INTENT.initial,
         callback_url=callback_url,
         order_ids=list(order_ids),

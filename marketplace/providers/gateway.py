@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
 SIGNATURE_LENGTH = 128
 _YEARS = (2000, 2999)
+_DIGITS = re.compile("[0-9]{1,15}")
 _MAX_AMOUNT_MINOR = 10**15  # far above any order; keeps a mad amount out of BIGINT arithmetic
 
 
@@ -79,29 +81,34 @@ class Charge:
 class GatewayRefund:
     """A refund as the gateway describes it. ``note`` is our own: it names the refund that it is of ours.
 
-    ``status`` is the gateway's word: pending, processing, processed, failed, needs-attention.
+    ``status`` is the gateway's word: pending, processing, processed, failed, needs-attention. ``id``, ``note``
+    and ``reference`` (the charge's) are empty where the gateway leaves them out.
     """
 
     id: str
     status: str
     amount_minor: int
     note: str
+    reference: str = ""
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayRefund":
         """This function will read a refund from the gateway's JSON.
 
         :param data: the ``data`` object of an event, or a refund of an answer
-        :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
+        :raises MalformedChargeError: a field is missing or of another type; amounts must be whole
         """
         if not isinstance(data, dict):
             raise MalformedChargeError("data is not an object")
-        note = data.get("merchant_note")
+        note, reference, amount = (data.get(n) for n in ("merchant_note", "transaction_reference", "amount"))
+        # Its events write the amount as digits, its answers as a number.
+        whole = int(amount) if isinstance(amount, str) and _DIGITS.fullmatch(amount) else amount
         return cls(
-            id=str(_field(data, "id", int)),
+            id="" if data.get("id") is None else str(_field(data, "id", int)),
             status=_field(data, "status", str),
-            amount_minor=_amount(data, "amount"),
+            amount_minor=_amount({"amount": whole}, "amount"),
             note=note if isinstance(note, str) else "",
+            reference=reference if isinstance(reference, str) else "",
         )
 
 

@@ -47,6 +47,11 @@ def upgrade() -> None:
         ["resolved_by"],
         ["id"],
     )
+    # An order of a checkout may be covered by the wallet while the others are not.
+    op.drop_constraint(op.f("ck_payment_allocations_amount_positive"), "payment_allocations")
+    op.create_check_constraint(
+        op.f("ck_payment_allocations_amount_not_negative"), "payment_allocations", "amount_minor >= 0"
+    )
     _create_charges()
     _create_refunds()
     op.execute(_KNOWN_CHARGES)
@@ -125,7 +130,25 @@ def _create_refunds() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("requested_by", sa.Uuid(), nullable=True),
         sa.Column("gateway_refund_id", sa.Text(), nullable=True),
-        sa.Column("asked_at", _MOMENT, nullable=True, comment="When the gateway was first asked"),
+        sa.Column(
+            "attempt",
+            sa.Integer(),
+            server_default=sa.text("1"),
+            nullable=False,
+            comment="Counts up when finance tries again what failed",
+        ),
+        sa.Column(
+            "asked_at",
+            _MOMENT,
+            nullable=True,
+            comment="When the gateway was first asked, at this attempt",
+        ),
+        sa.Column(
+            "asking_until",
+            _MOMENT,
+            nullable=True,
+            comment="Somebody is asking the gateway; nobody else does until then",
+        ),
         sa.Column("settled_at", _MOMENT, nullable=True),
         sa.Column("created_at", _MOMENT, server_default=_NOW, nullable=False),
         sa.Column("updated_at", _MOMENT, server_default=_NOW, nullable=False),
@@ -160,6 +183,11 @@ def downgrade() -> None:
     """This function will drop them."""
     op.drop_table("refunds")
     op.drop_table("gateway_charges")
+    op.drop_constraint(op.f("ck_payment_allocations_amount_not_negative"), "payment_allocations")
+    op.execute("DELETE FROM payment_allocations WHERE amount_minor = 0")
+    op.create_check_constraint(
+        op.f("ck_payment_allocations_amount_positive"), "payment_allocations", "amount_minor > 0"
+    )
     op.drop_column("quarantined_charges", "resolved_by")
     op.drop_column("quarantined_charges", "resolution")
     for column in ("refunded_at", "disputed_at", "wallet_minor"):

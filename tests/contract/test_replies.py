@@ -9,7 +9,19 @@ from blueprints.areas import contracts
 from blueprints.http.contract import Contract
 
 # Shown to a listing's owner and to staff; others are not shown that there is such a field.
-OF_OWNERS = {"status", "statusReason", "quantity", "reserved", "revision", "createdAt"}
+OF_OWNERS = {
+    *(
+        "status",
+        "statusReason",
+        "reviewState",
+        "reviewReasons",
+        "quantity",
+        "reserved",
+        "revision",
+        "createdAt",
+    ),
+    *("views", "cartAdds", "shares"),
+}
 MAY_BE_MISSING = {"ProductDetail": OF_OWNERS}
 _MOST_LEVELS = 8
 

@@ -12,7 +12,6 @@ from marketplace.cart.models import CartItem
 from marketplace.catalog.models import Product
 from marketplace.identity.models import Address
 from marketplace.kernel.errors import ValidationError
-from marketplace.orders import operations
 from marketplace.orders.baskets import OutOfStockError, Wish
 from marketplace.orders.placing import (
     MAX_UNPAID_ORDERS,
@@ -21,6 +20,7 @@ from marketplace.orders.placing import (
     PriceChangedError,
     TooManyUnpaidOrdersError,
 )
+from marketplace.payments import cancelling
 from marketplace.platform.models import Hub
 from tests.support.purchases import (
     ADDRESS,
@@ -248,7 +248,7 @@ def test_five_orders_may_wait_for_payment(session: Session, shop: Shop) -> None:
     place(session, shop, product_id)
     with pytest.raises(TooManyUnpaidOrdersError):
         place(session, shop, product_id)
-    operations.cancel_unpaid(session, order_id=waiting[1], caller=shop.buyer, reason=None, now=NOW)
+    cancelling.cancel(session, order_id=waiting[1], caller=shop.buyer, reason=None, now=NOW)
     place(session, shop, product_id)
 
 

@@ -247,7 +247,7 @@ class TestSeeing:
         listed = desk.get(f"{ORDERS}/vendor", desk.vendor).json["data"]
 
         assert [order["id"] for order in listed] == [str(paid)]
-        assert listed[0]["nextActions"] == ["accept"]
+        assert listed[0]["nextActions"] == ["cancel", "accept"]
         assert desk.get(f"{ORDERS}/vendor", desk.vendor, status="shipped").json["data"] == []
         for path in ("", "/items", "/events"):
             assert desk.get(f"{ORDERS}/{paid}{path}", desk.vendor).status_code == 200
@@ -301,7 +301,7 @@ class TestTheVendorsSteps:
         ).json["data"]
 
         assert (accepted["status"], accepted["deliveryStatus"]) == ("processing", "preparing")
-        assert accepted["nextActions"] == ["ship"]
+        assert accepted["nextActions"] == ["cancel", "ship"]
         assert (shipped["status"], shipped["deliveryStatus"]) == ("shipped", "in_transit")
         assert shipped["nextActions"] == ["verify-code"]
         assert shipped["trackingNote"] == "With Tunde, blue bicycle"
