@@ -8,6 +8,7 @@ from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
 from blueprints.http.endpoint import Area
 from blueprints.orders.routes import area as orders
+from blueprints.payments.refunds import area as refunds
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
@@ -20,6 +21,7 @@ AREAS: tuple[Area, ...] = (
     cart,
     orders,
     payments,
+    refunds,
     transactions,
     wallet,
     users,

@@ -14,6 +14,7 @@ from marketplace.kernel import queues
 from marketplace.ledger import queries as ledger
 from marketplace.orders.queries import shows_picture
 from marketplace.payments.expiry import sweep_abandoned_checkouts
+from marketplace.payments.requery import requery_refunds
 from marketplace.services import Services
 from tasks.relay import Relay
 
@@ -36,6 +37,10 @@ def _expire_checkouts(services: Services, _relay: Relay, now: datetime) -> Any:
     return sweep_abandoned_checkouts(
         services.database, services.gateway, fee_bearer=services.settings.gateway_fee_bearer, now=now
     )
+
+
+def _requery_refunds(services: Services, _relay: Relay, now: datetime) -> Any:
+    return requery_refunds(services.database, services.gateway, now=now)
 
 
 def _relay_inbox(_services: Services, relay: Relay, now: datetime) -> Any:
@@ -95,6 +100,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         queues.NOTIFICATIONS,
         _hold_overdue_listings,
         minutes="*/5",
+    ),
+    PeriodicTask(
+        "requery-refunds",
+        "Asks the gateway about refunds that nothing was heard of for an hour",
+        queues.ESCROW_RECONCILIATION,
+        _requery_refunds,
+        minutes="*/15",
     ),
     PeriodicTask(
         "check-invariants",

@@ -25,6 +25,7 @@ from marketplace.orders.placing import Delivery, Placement, place_order
 from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling
 from marketplace.payments.checkout import check_out
+from marketplace.payments.views import with_refunds
 from marketplace.vendors.queries import store_of_user
 
 area = Area("orders", "/api/orders", "Orders and their escrow")
@@ -40,7 +41,7 @@ _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
 def place(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """This function will place an order of one vendor's products and reserve their stock for 30 minutes."""
     order_id = place_order(ctx.session, asked=_placement(ctx, body), now=ctx.now)
-    return queries.order_for(ctx.session, order_id=order_id, caller=ctx.user, view=_view(ctx, with_pin=False))
+    return _order(ctx, order_id, with_pin=False)
 
 
 @area.post(
@@ -56,8 +57,11 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     payment = done.payment
     return {
         "checkoutId": done.checkout_id,
-        "orders": queries.orders_of_checkout(
-            ctx.session, checkout_id=done.checkout_id, caller=ctx.user, view=_view(ctx, with_pin=False)
+        "orders": with_refunds(
+            ctx.session,
+            queries.orders_of_checkout(
+                ctx.session, checkout_id=done.checkout_id, caller=ctx.user, view=_view(ctx, with_pin=False)
+            ),
         ),
         "payment": payment
         and {"reference": payment.reference, "amountMinor": payment.amount_minor, "status": payment.status},
@@ -67,9 +71,11 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
 def list_own(ctx: Context, query: dict[str, Any]) -> Page:
     """This function will list the caller's orders, the latest first."""
-    return queries.orders_of_buyer(
+    page = queries.orders_of_buyer(
         ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, view=_view(ctx)
     )
+    with_refunds(ctx.session, page.items)
+    return page
 
 
 @area.get("/vendor", auth=VENDOR, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
@@ -78,9 +84,11 @@ def list_inbound(ctx: Context, query: dict[str, Any]) -> Page:
     store = store_of_user(ctx.session, user_id=ctx.user.id)
     if store is None:
         raise ForbiddenError("The account has no store.")
-    return queries.orders_of_vendor(
+    page = queries.orders_of_vendor(
         ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, view=_view(ctx)
     )
+    with_refunds(ctx.session, page.items)
+    return page
 
 
 @area.get("/vendor/counts", auth=VENDOR, limit=Shared.GLOBAL, reply=VendorCounts)
@@ -176,8 +184,10 @@ def _release(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, An
     return _order(ctx, order_id)
 
 
-def _order(ctx: Context, order_id: UUID) -> dict[str, Any]:
-    return queries.order_for(ctx.session, order_id=order_id, caller=ctx.user, view=_view(ctx))
+def _order(ctx: Context, order_id: UUID, *, with_pin: bool = True) -> dict[str, Any]:
+    view = _view(ctx, with_pin=with_pin)
+    order = queries.order_for(ctx.session, order_id=order_id, caller=ctx.user, view=view)
+    return with_refunds(ctx.session, [order])[0]
 
 
 def _placement(ctx: Context, body: dict[str, Any]) -> Placement:

@@ -9,7 +9,7 @@ from blueprints.http.fields import Choice, Flag, Line, Matches, Minor, Moment, S
 from blueprints.http.paging import CursorQuery
 from marketplace.orders import states
 from marketplace.orders.baskets import MAX_LINES
-from marketplace.payments.states import INTENT
+from marketplace.payments.states import INTENT, REFUND
 
 _STATUSES = sorted(states.ORDER.states)
 
@@ -131,6 +131,17 @@ class PaymentSummary(Schema):
     paid_at = Moment(required=True, allow_none=True)
 
 
+class RefundView(Schema):
+    """Money of an order that goes back to its buyer, or did."""
+
+    id = Uuid(required=True)
+    destination = Choice("gateway", "wallet", required=True)
+    amount_minor = Minor(low=1, required=True)
+    status = Choice(*sorted(REFUND.states), required=True)
+    created_at = Moment(required=True)
+    settled_at = Moment(required=True, allow_none=True)
+
+
 class CancellationView(Schema):
     """Who cancelled an order, why and when."""
 
@@ -178,6 +189,7 @@ class OrderView(Schema):
     cancelled_at = Moment(required=True, allow_none=True)
     expired_at = Moment(required=True, allow_none=True)
     cancellation = fields.Nested(CancellationView, required=True, allow_none=True)
+    refunds = fields.List(fields.Nested(RefundView), required=True)
     revision = Whole(low=1, required=True)
     next_actions = fields.List(fields.String(), required=True)
 

@@ -115,6 +115,31 @@ def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | 
         _return_wallet_part(session, order, now=now)
 
 
+def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, now: datetime) -> None:
+    """This function will end a locked order whose escrow goes back to its buyer whole.
+
+    The money itself is the payments area's to send, which calls this in the same transaction. Pieces that were not
+    shipped can be had again. What was shipped is out of the vendor's hands: whether it comes back, and can be sold
+    again, the vendor alone can tell, and raises the listing's quantity then.
+
+    :param actor: who refunds
+    :param reason: for the trail
+    :raises IllegalTransitionError: it is not paid, or over
+    """
+    move(
+        session,
+        order=order,
+        trigger=states.REFUND,
+        actor=actor,
+        now=now,
+        note=reason,
+        escrow=EscrowMove("refund", refunded_minor=order.held_minor),
+        columns={"refunded_at": now},
+    )
+    if order.shipped_at is None:
+        _put_back(session, order)
+
+
 def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
     """This function will expire a locked order that nobody paid, and free its stock.
 

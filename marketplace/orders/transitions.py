@@ -17,7 +17,7 @@ from marketplace.orders.pricing import Price
 _LOCK = """
     SELECT o.id, o.number, o.status, o.buyer_id, o.vendor_id, o.subtotal_minor, o.delivery_fee_minor,
         o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.checkout_id, o.payment_status,
-        o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, s.status AS escrow_status,
+        o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at, s.status AS escrow_status,
         s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor
     FROM orders o JOIN escrows s ON s.order_id = o.id
 """
@@ -58,6 +58,7 @@ class LockedOrder:
     pin_failures: int
     pin_locked_until: datetime | None
     expires_at: datetime
+    shipped_at: datetime | None
     escrow_status: str
     escrow_minor: int
     released_minor: int

@@ -3,18 +3,15 @@
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
-from marketplace.infra.db import Statement
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import refunds
-
-_VENDOR_OF = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = :vendor_id"))
+from marketplace.payments.parties import vendor_user_of
 
 
 def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime) -> None:
@@ -53,8 +50,7 @@ def _tell(session: Session, order: LockedOrder, actor: Actor, *, paid: bool, now
     back = " Your money goes back to where you paid from." if paid else ""
     told = {order.buyer_id: f"{cancelled}{back}"}
     if paid:
-        vendor_id = _VENDOR_OF.one(session, vendor_id=order.vendor_id)["user_id"]
-        told[vendor_id] = f"{cancelled} Its pieces are in stock again."
+        told[vendor_user_of(session, order=order)] = f"{cancelled} Its pieces are in stock again."
     for user_id, body in told.items():
         notify(
             session,

@@ -15,7 +15,7 @@ from marketplace.orders import states as order_states
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import operations as payments
 from marketplace.payments import states
-from marketplace.payments.charges import apply_charge
+from marketplace.payments.charges import Outcome, apply_charge
 from marketplace.providers.gateway import Charge, PaymentGateway
 
 _log = structlog.get_logger(__name__)
@@ -126,9 +126,9 @@ def _decide(
         done.gateway_down = True
         return
     settled = [charge for charge in charges if charge.settled]
-    if settled:
-        for charge in settled:
-            database.in_transaction(_apply, charge, fee_bearer, now)
+    outcomes = [database.in_transaction(_apply, charge, fee_bearer, now) for charge in settled]
+    # What was known before paid nothing then, such as a charge that was held back, and decided on since.
+    if any(outcome is not Outcome.REPEATED for outcome in outcomes):
         done.paid += 1
     elif any(charge.status in _UNDECIDED for charge in charges):
         done.undecided += 1
@@ -136,9 +136,10 @@ def _decide(
         done.expired += 1
 
 
-def _apply(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> None:
+def _apply(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> Outcome:
     outcome = apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
     _log.info("charge found by sweep", reference=charge.reference, outcome=outcome.value)
+    return outcome
 
 
 def _expire(session: Session, order_id: UUID, now: datetime) -> bool:

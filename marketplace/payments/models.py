@@ -73,6 +73,8 @@ class QuarantinedCharge(Base):
             "reason IN ('amount_below_total', 'currency', 'order_not_payable', 'already_paid')", name="reason"
         ),
         CheckConstraint("status IN ('open', 'resolved')", name="status"),
+        CheckConstraint("(status = 'resolved') = (resolved_at IS NOT NULL)", name="resolved_at"),
+        Index("ix_quarantined_charges_created", "created_at", "id"),
     )
 
     id: Mapped[Id]
@@ -90,6 +92,7 @@ class QuarantinedCharge(Base):
     resolution: Mapped[str | None] = mapped_column(
         comment="What finance, or the buyer's further money, made of it"
     )
+    resolution_note: Mapped[str | None] = mapped_column(comment="The officer's")
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
 
 

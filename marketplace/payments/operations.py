@@ -200,17 +200,18 @@ def ensure_intent(
     order_ids = tuple(order.id for order in payable)
     if any(order.payment_status == states.QUARANTINED for order in payable):
         raise NotPayableError("A payment for this is held back; our finance officers look into it.")
+    due_minor = sum(order.due_minor for order in payable)
     kept = None
     for row in _LIVE.all(session, order_ids=list(order_ids)):
         found = Intent(**row | {"order_ids": tuple(row["order_ids"])})
-        if found.order_ids == order_ids:
+        if found.order_ids == order_ids and found.amount_minor == due_minor:
             kept = found
         else:
-            # One of more or of fewer orders. Its page may stay open: what is paid on it still finds its orders.
+            # One of more or of fewer orders, or of another amount. Its page may stay open: what is paid on it still
+            # finds its orders.
             _stop(session, intent_id=found.id, status=found.status, trigger="abandon", now=now)
     if kept is not None:
         return _with_callback(session, kept, callback_url)
-    due_minor = sum(order.due_minor for order in payable)
     if not due_minor:
         raise NotPayableError("The wallet covers it: there is nothing left to pay on a page.")
     made = _INSERT.one(

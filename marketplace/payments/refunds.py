@@ -25,6 +25,9 @@ from marketplace.payments.models import Refund
 
 SEND_TOPIC = "refund.send"
 
+# What the parties of an order see of its refunds.
+SHOWN = ("id", "destination", "amountMinor", "status", "createdAt", "settledAt")
+
 Destination = Literal["gateway", "wallet"]
 
 # Which charge paid an order, and how much of it, stands in the books.
@@ -57,7 +60,7 @@ _OF_ORDERS = Statement(
     text(
         """
         SELECT id, order_id AS "orderId", destination, amount_minor AS "amountMinor", status, reason,
-            created_at AS "createdAt", settled_at AS "settledAt"
+            created_at AS "createdAt", settled_at AS "settledAt", cause LIKE 'order:%' AS "fromEscrow"
         FROM refunds WHERE order_id = ANY(:order_ids) ORDER BY id
         """
     )

@@ -144,9 +144,15 @@ def claim(session: Session, *, refund_id: UUID, now: datetime) -> ToSend | None:
     row = _CLAIM.first(session, refund_id=refund_id, now=now, until=now + ASKING_FOR)
     if row is not None:
         return ToSend(**row)
-    if _STATUS.one(session, refund_id=refund_id)["status"] == states.REFUND.initial:
+    if status_of(session, refund_id=refund_id) == states.REFUND.initial:
         raise BeingSentError("The refund is being sent.")
     return None
+
+
+def status_of(session: Session, *, refund_id: UUID) -> str:
+    """This function will give a refund's status."""
+    status: str = _STATUS.one(session, refund_id=refund_id)["status"]
+    return status
 
 
 def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:

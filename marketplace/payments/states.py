@@ -28,6 +28,9 @@ PROCESSED = "processed"
 NEEDS_ATTENTION = "needs_attention"
 CREDITED = "credited"
 
+RETRY = "retry"
+CREDIT = "credit"
+
 REFUND = StateMachine(
     name="refund",
     initial=PENDING,
@@ -37,7 +40,7 @@ REFUND = StateMachine(
         Transition("process", (PENDING, SUBMITTED, NEEDS_ATTENTION, FAILED), PROCESSED),
         Transition("fail", (PENDING, SUBMITTED, NEEDS_ATTENTION), FAILED),
         Transition("need-attention", (PENDING, SUBMITTED), NEEDS_ATTENTION),
-        Transition("retry", (FAILED,), PENDING),
-        Transition("credit", (FAILED, NEEDS_ATTENTION), CREDITED),
+        Transition(RETRY, (FAILED,), PENDING),
+        Transition(CREDIT, (FAILED, NEEDS_ATTENTION), CREDITED),
     ),
 )

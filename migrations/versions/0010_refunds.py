@@ -39,7 +39,16 @@ def upgrade() -> None:
             comment="What finance, or the buyer's further money, made of it",
         ),
     )
+    op.add_column(
+        "quarantined_charges", sa.Column("resolution_note", sa.Text(), nullable=True, comment="The officer's")
+    )
     op.add_column("quarantined_charges", sa.Column("resolved_by", sa.Uuid(), nullable=True))
+    op.create_check_constraint(
+        op.f("ck_quarantined_charges_resolved_at"),
+        "quarantined_charges",
+        "(status = 'resolved') = (resolved_at IS NOT NULL)",
+    )
+    op.create_index("ix_quarantined_charges_created", "quarantined_charges", ["created_at", "id"])
     op.create_foreign_key(
         op.f("fk_quarantined_charges_resolved_by"),
         "quarantined_charges",
@@ -60,9 +69,14 @@ def upgrade() -> None:
 _KNOWN_CHARGES = """
     INSERT INTO gateway_charges (gateway_charge_id, intent_id, outcome, amount_minor, fees_minor, principal_minor,
         currency, channel, ledger_transaction_id, paid_at, created_at)
-    SELECT q.gateway_charge_id, q.intent_id, 'quarantined', q.amount_minor, q.fees_minor, q.amount_minor,
+    SELECT q.gateway_charge_id, q.intent_id, 'quarantined', q.amount_minor, q.fees_minor, coalesce(held.minor, 0),
         q.currency, 'unknown', q.ledger_transaction_id, NULL, q.created_at
     FROM quarantined_charges q
+        CROSS JOIN LATERAL (
+            SELECT sum(e.amount_minor)::bigint AS minor
+            FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
+            WHERE e.transaction_id = q.ledger_transaction_id AND a.kind = 'quarantine' AND e.direction = 'credit'
+        ) held
     UNION ALL
     SELECT i.gateway_charge_id, i.id, 'applied', booked.minor, 0, booked.minor, i.currency,
         coalesce(i.channel, 'unknown'), t.id, i.settled_at, t.created_at
@@ -188,7 +202,10 @@ def downgrade() -> None:
     op.create_check_constraint(
         op.f("ck_payment_allocations_amount_positive"), "payment_allocations", "amount_minor > 0"
     )
+    op.drop_index("ix_quarantined_charges_created", "quarantined_charges")
+    op.drop_constraint(op.f("ck_quarantined_charges_resolved_at"), "quarantined_charges")
     op.drop_column("quarantined_charges", "resolved_by")
+    op.drop_column("quarantined_charges", "resolution_note")
     op.drop_column("quarantined_charges", "resolution")
     for column in ("refunded_at", "disputed_at", "wallet_minor"):
         op.drop_column("orders", column)

@@ -139,7 +139,7 @@ PAYMENTS_AND_PAYOUTS = (
     Row("GET", "/api/transactions", AUTHENTICATED),
     Row(
         "POST", "/api/payments/order/:orderId/process-refund", FINANCE_AAL2, "10/minute",
-        idempotency="honoured", waits=True, built=False,
+        idempotency="honoured",
     ),
     Row("GET", "/api/payouts/batches", FINANCE, "30/minute", built=False),
     Row("POST", "/api/payouts/batches", FINANCE, built=False),
@@ -248,6 +248,25 @@ ADDITIONS = (
     Row("PUT", "/api/flash-sales/:id", staff_with(PRODUCTS)),
     Row("POST", "/api/flash-sales/:id/end", staff_with(PRODUCTS)),
     Row("GET", "/api/wallet", AUTHENTICATED),
+    Row("GET", "/api/payments/refunds", FINANCE),
+    Row(
+        "POST",
+        "/api/payments/refunds/:id/retry",
+        FINANCE_AAL2,
+        "10/minute",
+        idempotency="honoured",
+        waits=True,
+    ),
+    Row(
+        "POST",
+        "/api/payments/refunds/:id/credit",
+        FINANCE_AAL2,
+        "10/minute",
+        idempotency="honoured",
+        waits=True,
+    ),
+    Row("GET", "/api/payments/quarantine", FINANCE),
+    Row("POST", "/api/payments/quarantine/:id/resolve", FINANCE_AAL2, "10/minute", idempotency="honoured"),
 )
 
 ROWS: tuple[Row, ...] = (
