@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text, update
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from marketplace.cart.models import CartItem
@@ -397,3 +398,35 @@ def test_an_order_may_be_paid_for_half_an_hour(session: Session, shop: Shop) -> 
     order_id = place(session, shop, make_product(session, shop), now=later(hours=2))
 
     assert row_of(session, "orders", id=order_id)["expires_at"] == later(hours=2, minutes=30)
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True), (-1, True)])
+def test_the_lines_of_an_order_are_its_subtotal_in_the_database_too(
+    session: Session, shop: Shop, more: int, refused: bool
+) -> None:
+    order_id = place(session, shop, make_product(session, shop))
+    columns = (
+        "buyer_id, vendor_id, campus_id, status, delivery_fee_minor, service_fee_minor, discount_minor,"
+        " delivery_method, shipping_address, expires_at"
+    )
+    copied = text(
+        f"""
+        WITH copied AS (
+            INSERT INTO orders ({columns}, subtotal_minor, total_minor)
+            SELECT {columns}, subtotal_minor + :more, total_minor + :more FROM orders WHERE id = :id RETURNING id
+        )
+        INSERT INTO order_items (order_id, position, product_id, title, unit_price_minor, quantity,
+            line_total_minor, commission_bps)
+        SELECT c.id, i.position, i.product_id, i.title, i.unit_price_minor, i.quantity, i.line_total_minor,
+            i.commission_bps FROM copied c, order_items i WHERE i.order_id = :id
+        """  # noqa: S608
+    )
+
+    try:
+        with session.begin_nested():
+            session.execute(copied, {"id": order_id, "more": more})
+        told = ""
+    except DBAPIError as error:
+        told = str(error)
+
+    assert ("are not its subtotal" in told) == refused
