@@ -9,6 +9,8 @@ from blueprints.http.contract import Contract
 from blueprints.http.endpoint import Area
 from blueprints.orders.routes import area as orders
 from blueprints.payments.refunds import area as refunds
+from blueprints.orders.tables import area as order_audit
+from blueprints.orders.tables import campus_area as campus_orders
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
@@ -20,6 +22,8 @@ AREAS: tuple[Area, ...] = (
     images,
     cart,
     orders,
+    order_audit,
+    campus_orders,
     payments,
     refunds,
     transactions,

@@ -6,6 +6,7 @@ from marshmallow import ValidationError, fields, validates_schema
 
 from blueprints.http.fields import Address, Choice, Matches, Minor, Moment, Schema, Text, Uuid
 from blueprints.http.paging import CursorQuery
+from blueprints.http.tabular import FORMATS
 from marketplace.payments import states
 
 _REFERENCE = Matches("checkout-[0-9a-f]{32}", error="Must be checkout- and 32 lowercase hex digits.")
@@ -99,6 +100,9 @@ class EntryQuery(CursorQuery):
     from_ = Moment(data_key="from", load_default=None)
     to = Moment(load_default=None)
     kind = Text(most=40, load_default=None)
+    direction = Choice("debit", "credit", load_default=None)
+    order_id = Uuid(load_default=None)
+    format = Choice(*FORMATS, load_default=None)
 
 
 class EntryView(Schema):

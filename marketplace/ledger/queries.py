@@ -26,6 +26,8 @@ _STATEMENT = Statement(
         WHERE a.owner_id = ANY(:owners)
             AND (CAST(:after AS uuid) IS NULL OR e.id < :after)
             AND (CAST(:kind AS text) IS NULL OR t.kind = :kind)
+            AND (CAST(:direction AS text) IS NULL OR e.direction = :direction)
+            AND (CAST(:order_id AS uuid) IS NULL OR e.order_id = :order_id)
             AND (CAST(:starts AS timestamptz) IS NULL OR e.created_at >= :starts)
             AND (CAST(:ends AS timestamptz) IS NULL OR e.created_at < :ends)
         ORDER BY e.id DESC
@@ -53,6 +55,8 @@ class EntryFilter:
     starts: datetime | None = None
     ends: datetime | None = None
     kind: str | None = None
+    direction: str | None = None
+    order_id: UUID | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, p
         owners=owners,
         after=UUID(page.position[0]) if page.position else None,
         kind=wanted.kind,
+        direction=wanted.direction,
+        order_id=wanted.order_id,
         starts=wanted.starts,
         ends=wanted.ends,
         most=page.limit + 1,

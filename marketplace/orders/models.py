@@ -41,6 +41,10 @@ class Order(Base):
         Index("ix_orders_buyer", "buyer_id", text("id DESC")),
         Index("ix_orders_vendor", "vendor_id", text("id DESC"), postgresql_where=text("paid_at IS NOT NULL")),
         Index("ix_orders_unpaid", "expires_at", postgresql_where=text("status = 'pending_payment'")),
+        Index("ix_orders_created", "created_at", "id"),
+        Index("ix_orders_campus", "campus_id", text("id DESC"), postgresql_where=text("paid_at IS NOT NULL")),
+        Index("ix_orders_accepting", "paid_at", postgresql_where=text("status = 'paid_escrow'")),
+        Index("ix_orders_delivering", "shipped_at", postgresql_where=text("status = 'shipped'")),
         Index("ix_orders_checkout", "checkout_id", postgresql_where=text("checkout_id IS NOT NULL")),
     )
 

@@ -46,6 +46,19 @@ class PaymentIntent(Base):
     updated_at: Mapped[CreatedAt]
 
 
+class TransferAccount(Base):
+    """A bank account that the gateway made for one payment: what is transferred to it is its charge."""
+
+    __tablename__ = "transfer_accounts"
+
+    intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), primary_key=True)
+    bank_name: Mapped[str]
+    account_number: Mapped[str]
+    account_name: Mapped[str]
+    expires_at: Mapped[datetime]
+    created_at: Mapped[CreatedAt]
+
+
 class PaymentAllocation(Base):
     """The part of an intent that pays for one order. An order has one live intent at most.
 
