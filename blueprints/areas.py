@@ -8,9 +8,9 @@ from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
 from blueprints.http.endpoint import Area
 from blueprints.orders.routes import area as orders
-from blueprints.payments.refunds import area as refunds
 from blueprints.orders.tables import area as order_audit
 from blueprints.orders.tables import campus_area as campus_orders
+from blueprints.payments.refunds import area as refunds
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
