@@ -169,7 +169,7 @@ class OrderView(Schema):
     total = fields.Float(required=True)
     total_amount = Minor(required=True, data_key="total_amount")
     wallet_minor = Minor(
-        required=True, metadata={"description": "What of the total the wallet paid when it was placed."}
+        required=True, metadata={"description": "What of the total was paid out of the buyer's wallet."}
     )
     due_minor = Minor(required=True, metadata={"description": "What is still to be paid; 0 once it is."})
     currency = fields.String(required=True)

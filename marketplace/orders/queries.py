@@ -249,7 +249,8 @@ def _view(
     shown["items"] = items
     # Money that is held back is for our officers to decide on; until then there is nothing more to pay. Nor is
     # there for an order whose time is over, which is about to expire.
-    barred = {states.PAY} if status == "quarantined" or row["expiresAt"] <= view.now else set()
+    payable = shown["dueMinor"] > 0 and status != "quarantined" and row["expiresAt"] > view.now
+    barred = set() if payable else {states.PAY}
     shown["nextActions"] = [
         trigger for trigger in states.ORDER.triggers_for(row["status"], roles) if trigger not in barred
     ]
