@@ -7,6 +7,7 @@ from blueprints.catalog.routes import area as catalog
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
 from blueprints.http.endpoint import Area
+from blueprints.orders.money import area as order_money
 from blueprints.orders.routes import area as orders
 from blueprints.orders.tables import area as order_audit
 from blueprints.orders.tables import campus_area as campus_orders
@@ -23,6 +24,7 @@ AREAS: tuple[Area, ...] = (
     cart,
     orders,
     order_audit,
+    order_money,
     campus_orders,
     payments,
     refunds,

@@ -105,10 +105,7 @@ def order_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -
     :param view: what views are made with
     :raises NotFoundError: there is no such order, or the caller is none of these
     """
-    row = _BY_ID.first(session, order_id=order_id)
-    roles = _roles(row, caller) if row else []
-    if row is None or not roles:
-        raise NotFoundError("There is no such order.")
+    row, roles = seen_by(session, order_id=order_id, caller=caller)
     return _views(session, [row], roles_of=lambda _row: roles, view=view)[0]
 
 
@@ -177,10 +174,21 @@ def events_for(session: Session, *, order_id: UUID, caller: Caller) -> list[dict
 
     :raises NotFoundError: there is no such order in the caller's scope
     """
-    row = _BY_ID.first(session, order_id=order_id)
-    if row is None or not _roles(row, caller):
-        raise NotFoundError("There is no such order.")
+    seen_by(session, order_id=order_id, caller=caller)
     return _EVENTS.all(session, order_id=order_id)
+
+
+def seen_by(session: Session, *, order_id: UUID, caller: Caller) -> tuple[dict[str, Any], list[str]]:
+    """This function will give what is known of an order, and what the caller is to it.
+
+    :return: the row, not shaped for anybody, and one or more of buyer, vendor and staff
+    :raises NotFoundError: there is no such order in the caller's scope
+    """
+    row = _BY_ID.first(session, order_id=order_id)
+    roles = _roles(row, caller) if row else []
+    if row is None or not roles:
+        raise NotFoundError("There is no such order.")
+    return row, roles
 
 
 def _roles(row: dict[str, Any], caller: Caller) -> list[str]:

@@ -248,6 +248,7 @@ ADDITIONS = (
     Row("PUT", "/api/flash-sales/:id", staff_with(PRODUCTS)),
     Row("POST", "/api/flash-sales/:id/end", staff_with(PRODUCTS)),
     Row("GET", "/api/wallet", AUTHENTICATED),
+    Row("GET", "/api/orders/:id/money", PARTIES),
     Row("GET", "/api/payments/refunds", FINANCE),
     Row(
         "POST",
