@@ -1,8 +1,8 @@
 """Statements, balances, and the checks that the books are whole."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -99,10 +99,31 @@ def balances_by_kind(session: Session) -> dict[str, int]:
     return {row["kind"]: row["balance_minor"] for row in _SYSTEM_BALANCES.all(session)}
 
 
+def rules(texts: Mapping[str, str]) -> dict[str, Statement]:
+    """This function will make rules of the books out of SQL.
+
+    :param texts: a query by rule that gives the rows that break it, at most 100
+    """
+    return {rule: Statement(text(sql)) for rule, sql in texts.items()}
+
+
+def violations_of(session: Session, checks: Mapping[str, Statement]) -> list[Violation]:
+    """This function will run rules, and give a violation for each that does not hold.
+
+    :param checks: as ``rules`` makes them; each is one statement, so that it sees one moment of the books
+    """
+    found = [(rule, check.all(session)) for rule, check in checks.items()]
+    return [Violation(rule, rows) for rule, rows in found if rows]
+
+
 # The gateway keeps the fee of a charge that goes back, so it may be owed a little, as long as it holds nothing else.
-_CHECKS: dict[str, Statement] = {
-    rule: Statement(text(sql))
-    for rule, sql in {
+_CHECKS = rules(
+    {
+        "all debits equal all credits": """
+            SELECT sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END)::bigint AS off_by_minor
+            FROM ledger_entries
+            HAVING sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END) <> 0
+            """,
         "every transaction's debits equal its credits": """
             SELECT transaction_id::text AS transaction,
                 sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END)::bigint AS off_by_minor
@@ -133,41 +154,13 @@ _CHECKS: dict[str, Statement] = {
             HAVING sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END) < 0
             LIMIT 100
             """,
-        "each order's escrow in the books is what its escrow record holds": """
-            SELECT o.number, s.status AS escrow, expected.minor AS expected_minor, coalesce(b.minor, 0) AS booked_minor
-            FROM escrows s JOIN orders o ON o.id = s.order_id
-            CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment' THEN o.wallet_minor
-                WHEN s.status = 'pending' THEN 0
-                ELSE s.amount_minor - s.released_minor - s.refunded_minor END AS minor) expected
-            LEFT JOIN (
-                SELECT e.order_id, sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)
-                    ::bigint AS minor
-                FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
-                GROUP BY e.order_id
-            ) b ON b.order_id = s.order_id
-            WHERE expected.minor <> coalesce(b.minor, 0) LIMIT 100
-            """,
-        "every paid order has its payment in the books": """
-            SELECT o.number, o.status FROM orders o
-            WHERE o.paid_at IS NOT NULL AND NOT EXISTS (
-                SELECT FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
-                WHERE e.order_id = o.id AND t.kind IN ('payment', 'wallet_payment')) LIMIT 100
-            """,
-        "no order is paid without a time of payment": """
-            SELECT number, status FROM orders
-            WHERE paid_at IS NULL AND status IN ('paid_escrow', 'processing', 'shipped', 'delivered', 'disputed')
-            LIMIT 100
-            """,
-    }.items()
-}
+    }
+)
 
 
 def verify(session: Session) -> list[Violation]:
-    """This function will check that the books are whole.
+    """This function will check that the ledger is whole in itself; ``payments.books`` checks all there is.
 
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """
-    found: list[tuple[str, list[dict[str, Any]]]] = [
-        (rule, check.all(session)) for rule, check in _CHECKS.items()
-    ]
-    return [Violation(rule, rows) for rule, rows in found if rows]
+    return violations_of(session, _CHECKS)

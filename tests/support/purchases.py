@@ -15,7 +15,7 @@ from marketplace.identity.models import Profile
 from marketplace.identity.queries import Caller
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.ledger.queries import balance_of, balances_by_kind, verify
+from marketplace.ledger.queries import balance_of, balances_by_kind
 from marketplace.orders import operations as orders
 from marketplace.orders.baskets import Wish
 from marketplace.orders.pin import delivery_pin
@@ -23,6 +23,7 @@ from marketplace.orders.placing import Delivery, Placement, place_order
 from marketplace.orders.wallet import NO_WALLET, WalletUse
 from marketplace.payments import checkout
 from marketplace.payments import operations as payments
+from marketplace.payments.books import verify
 from marketplace.payments.charges import Outcome, apply_charge
 from marketplace.payments.checkout import CheckedOut
 from marketplace.payments.operations import Intent, Target
