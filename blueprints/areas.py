@@ -11,6 +11,7 @@ from blueprints.orders.money import area as order_money
 from blueprints.orders.routes import area as orders
 from blueprints.orders.tables import area as order_audit
 from blueprints.orders.tables import campus_area as campus_orders
+from blueprints.payments.banks import area as banks
 from blueprints.payments.refunds import area as refunds
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
@@ -27,6 +28,7 @@ AREAS: tuple[Area, ...] = (
     order_money,
     campus_orders,
     payments,
+    banks,
     refunds,
     transactions,
     wallet,

@@ -270,11 +270,10 @@ def abandon(session: Session, *, intent_id: UUID, now: datetime) -> None:
     _give_up(session, intent_id=intent_id, trigger="abandon", now=now)
 
 
-def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> dict[str, Any]:
-    """This function will keep the page that the gateway opened, and give it as clients see it.
+def require_open(session: Session, *, intent: Intent) -> None:
+    """This function will lock an intent with its orders, and make sure that all of them still wait for it.
 
-    :raises NotPayableError: an order of it was paid, cancelled or given up while the gateway was asked: whoever
-        paid on that page would pay for nothing, or too much; another page is for what still waits
+    :raises NotPayableError: one does not, or the intent is over
     """
     status, orders = _lock(session, intent_id=intent.id)
     waiting = [
@@ -286,6 +285,15 @@ def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: dat
         raise NotPayableError(
             f"The payment is {status} by now, or an order of it no longer waits for it. Try again."
         )
+
+
+def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> dict[str, Any]:
+    """This function will keep the page that the gateway opened, and give it as clients see it.
+
+    :raises NotPayableError: an order of it was paid, cancelled or given up while the gateway was asked: whoever
+        paid on that page would pay for nothing, or too much; another page is for what still waits
+    """
+    require_open(session, intent=intent)
     _RECORD.run(
         session, intent_id=intent.id, url=page.authorization_url, access_code=page.access_code, now=now
     )

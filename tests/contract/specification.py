@@ -133,9 +133,9 @@ PAYMENTS_AND_PAYOUTS = (
     Row("POST", "/api/payments/webhook", UNCHECKED, "unlimited"),
     Row("POST", "/api/payments/initialize", AUTHENTICATED, "15/minute", idempotency="required", waits=True),
     Row("POST", "/api/payments/verify", AUTHENTICATED, "30/minute", waits=True),
-    Row("GET", "/api/payments/banks", AUTHENTICATED, waits=True, built=False),
-    Row("POST", "/api/payments/bank/resolve", AUTHENTICATED, "10/minute", waits=True, built=False),
-    Row("POST", "/api/payments/virtual-account", AUTHENTICATED, "5/minute", waits=True, built=False),
+    Row("GET", "/api/payments/banks", AUTHENTICATED, waits=True),
+    Row("POST", "/api/payments/bank/resolve", AUTHENTICATED, "10/minute", waits=True),
+    Row("POST", "/api/payments/virtual-account", AUTHENTICATED, "5/minute", waits=True),
     Row("GET", "/api/transactions", AUTHENTICATED),
     Row(
         "POST", "/api/payments/order/:orderId/process-refund", FINANCE_AAL2, "10/minute",
