@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.crashes import MortalDatabase
 from tests.simulation.lives import run_lives
 
-BATCH = 50
+BATCH = 250
 
 
 @pytest.mark.parametrize("start", range(500, 1000, BATCH))
