@@ -36,8 +36,9 @@ _POST = Statement(
             WHERE account.id = new.id
         ), entered AS (
             INSERT INTO ledger_entries
-                (transaction_id, account_id, direction, amount_minor, balance_after_minor, order_id, created_at)
-            SELECT posted.id, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
+                (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor, order_id,
+                created_at)
+            SELECT posted.id, :kind, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
             FROM posted, unnest(
                 CAST(:accounts AS uuid[]), CAST(:directions AS text[]), CAST(:amounts AS bigint[]),
                 CAST(:balances_after AS bigint[]), CAST(:orders AS uuid[])

@@ -9,30 +9,45 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Row, Statement
+from marketplace.kernel.clock import iso
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.ledger.accounts import Account
 
-# Every filter may be none: one statement serves all, and its index is the account's own.
-_STATEMENT = Statement(
-    text(
-        """
-        SELECT e.id, e.transaction_id AS "transactionId",
-            CASE WHEN a.owner_id IS NULL THEN a.kind ELSE a.kind || ':' || a.owner_id END AS account,
-            t.kind, e.direction, e.amount_minor AS "amountMinor", e.balance_after_minor AS "balanceAfterMinor",
-            e.order_id AS "orderId", t.description, e.created_at AS "createdAt"
-        FROM ledger_accounts a
-        JOIN ledger_entries e ON e.account_id = a.id
-        JOIN ledger_transactions t ON t.id = e.transaction_id
-        WHERE a.owner_id = ANY(:owners)
-            AND (CAST(:after AS uuid) IS NULL OR e.id < :after)
-            AND (CAST(:kind AS text) IS NULL OR t.kind = :kind)
-            AND (CAST(:direction AS text) IS NULL OR e.direction = :direction)
-            AND (CAST(:order_id AS uuid) IS NULL OR e.order_id = :order_id)
-            AND (CAST(:starts AS timestamptz) IS NULL OR e.created_at >= :starts)
-            AND (CAST(:ends AS timestamptz) IS NULL OR e.created_at < :ends)
-        ORDER BY e.id DESC
-        LIMIT :most
-        """
+# By account, so that each comes out of an index in order: sorting what several have together would read them all.
+# Every filter may be none; the driver writes values into the text, so that the plan knows which are. A period has
+# an order of its own, by time: it is found by the index then, wherever it lies in a long statement.
+_BY_ID, _BY_TIME = (
+    Statement(
+        text(
+            f"""
+            SELECT e.id, e.transaction_id AS "transactionId",
+                CASE WHEN a.owner_id IS NULL THEN a.kind ELSE a.kind || ':' || a.owner_id END AS account,
+                t.kind, e.direction, e.amount_minor AS "amountMinor",
+                e.balance_after_minor AS "balanceAfterMinor", e.order_id AS "orderId", t.description,
+                e.created_at AS "createdAt"
+            FROM ledger_accounts a
+            CROSS JOIN LATERAL (
+                SELECT e.* FROM ledger_entries e
+                WHERE e.account_id = a.id AND e.balance_after_minor IS NOT NULL {after}
+                    AND (CAST(:kind AS text) IS NULL OR e.kind = :kind)
+                    AND (CAST(:direction AS text) IS NULL OR e.direction = :direction)
+                    AND (CAST(:order_id AS uuid) IS NULL OR e.order_id = :order_id)
+                    AND (CAST(:starts AS timestamptz) IS NULL OR e.created_at >= :starts)
+                    AND (CAST(:ends AS timestamptz) IS NULL OR e.created_at < :ends)
+                ORDER BY {order} LIMIT :most
+            ) e
+            JOIN ledger_transactions t ON t.id = e.transaction_id
+            WHERE a.owner_id = ANY(:owners)
+            ORDER BY {order} LIMIT :most
+            """  # noqa: S608 - our own text
+        )
+    )
+    for after, order in (
+        ("AND (CAST(:after AS uuid) IS NULL OR e.id < :after)", "e.id DESC"),
+        (
+            "AND (CAST(:after AS uuid) IS NULL OR (e.created_at, e.id) < (CAST(:at AS timestamptz), :after))",
+            "e.created_at DESC, e.id DESC",
+        ),
     )
 )
 _BALANCE = Statement(text("SELECT balance_minor FROM ledger_accounts WHERE id = :account_id"))
@@ -74,10 +89,13 @@ def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, p
     :param wanted: period and kind
     :param page: how many, and after which entry
     """
-    rows = _STATEMENT.all(
+    by_time = wanted.starts is not None or wanted.ends is not None
+    after, at = page.position or (None, None)
+    rows = (_BY_TIME if by_time else _BY_ID).all(
         session,
         owners=owners,
-        after=UUID(page.position[0]) if page.position else None,
+        after=UUID(after) if after else None,
+        at=at,
         kind=wanted.kind,
         direction=wanted.direction,
         order_id=wanted.order_id,
@@ -85,7 +103,7 @@ def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, p
         ends=wanted.ends,
         most=page.limit + 1,
     )
-    return page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+    return page_of(rows, request=page, position_of=lambda row: [str(row["id"]), iso(row["createdAt"])])
 
 
 def balance_of(session: Session, *, account: Account) -> int:
