@@ -12,7 +12,7 @@ _TABLES = """
     SELECT quote_ident(tablename) FROM pg_tables
     WHERE schemaname = 'public' AND tablename NOT IN ('alembic_version', 'ledger_accounts')
 """
-_VACUUM_EVERY = 25
+_VACUUM_EVERY = 100
 
 
 class LifeFailedError(AssertionError):
