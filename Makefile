@@ -38,6 +38,13 @@ demo: $(INSTALLED) ## Play one purchase, from browsing to money released, and sh
 test: $(INSTALLED) ## Run all tests, on real servers that they start themselves
 	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadscope $(ARGS)
 
+# Each seed is a life of orders, payments, refunds and crashes; the same seed is the same life again.
+SEEDS ?= 0-999
+
+.PHONY: simulate
+simulate: $(INSTALLED) ## Live lives of orders at random and check their books (SEEDS=0-999, or one to live it again)
+	@$(BIN)/python -m tests.simulation $(SEEDS)
+
 .PHONY: check
 check: $(INSTALLED) ## Check format, lint, types, the direction of imports, and migrations against models
 	$(BIN)/ruff format --check .

@@ -247,7 +247,7 @@ _STATEMENTS = (
     # As the payments left it: without rows here, the first releases would be planned for empty tables.
     """INSERT INTO ledger_transactions (kind, source, description)
     SELECT 'payment', 'charge:' || id, 'Payment received' FROM orders WHERE paid_at IS NOT NULL""",
-    """INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor, order_id)
-    SELECT t.id, a.id, a.normal_side, 310000, substr(t.source, 8)::uuid
+    """INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor, order_id)
+    SELECT t.id, t.kind, a.id, a.normal_side, 310000, substr(t.source, 8)::uuid
     FROM ledger_transactions t, ledger_accounts a WHERE a.kind IN ('gateway_clearing', 'escrow')""",
 )

@@ -14,9 +14,15 @@ from blueprints.catalog.vibes import area as vibes
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
 from blueprints.http.endpoint import Area
+from blueprints.orders.money import area as order_money
 from blueprints.orders.routes import area as orders
+from blueprints.orders.tables import area as order_audit
+from blueprints.orders.tables import campus_area as campus_orders
+from blueprints.payments.banks import area as banks
+from blueprints.payments.refunds import area as refunds
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
+from blueprints.payments.wallet import area as wallet
 from blueprints.users.routes import area as users
 
 AREAS: tuple[Area, ...] = (
@@ -32,8 +38,14 @@ AREAS: tuple[Area, ...] = (
     moderation,
     cart,
     orders,
+    order_audit,
+    order_money,
+    campus_orders,
     payments,
+    banks,
+    refunds,
     transactions,
+    wallet,
     users,
     health,
 )

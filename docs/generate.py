@@ -122,6 +122,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "order-states": lambda: _diagram(order_states.ORDER),
     "escrow-states": lambda: _diagram(order_states.ESCROW),
     "intent-states": lambda: _diagram(payment_states.INTENT),
+    "refund-states": lambda: _diagram(payment_states.REFUND),
     "outside-settings": lambda: _settings(lambda item: item.name.startswith(_OUTSIDE)),
     "required-settings": lambda: _settings(lambda item: item.metadata["required"]),
     "further-settings": lambda: _settings(lambda item: not item.metadata["required"]),

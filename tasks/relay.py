@@ -22,13 +22,18 @@ from marketplace.kernel import queues
 from marketplace.services import Services
 from marketplace.webhooks import operations as webhooks
 from tasks.catalog import HANDLERS as CATALOG_HANDLERS
+from tasks.payments import HANDLERS as PAYMENT_HANDLERS
 from tasks.phases import Phased
 from tasks.promotions import HANDLERS as PROMOTION_HANDLERS
 from tasks.queues import make_queue
 
 _log = structlog.get_logger(__name__)
 
-HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {**CATALOG_HANDLERS, **PROMOTION_HANDLERS}
+HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
+    **CATALOG_HANDLERS,
+    **PROMOTION_HANDLERS,
+    **PAYMENT_HANDLERS,
+}
 SWEEP_BATCH = 500
 _DOWN_SECONDS = 1.0
 _AFTER_DUE_SECONDS = 0.05  # a message that came a moment early would find the row not due

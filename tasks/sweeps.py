@@ -11,9 +11,10 @@ from huey import crontab
 from marketplace.catalog import image_sweep, review, search_index, statistics
 from marketplace.idempotency import operations as idempotency
 from marketplace.kernel import queues
-from marketplace.ledger import queries as ledger
 from marketplace.orders.queries import shows_picture
+from marketplace.payments import books
 from marketplace.payments.expiry import sweep_abandoned_checkouts
+from marketplace.payments.requery import requery_refunds
 from marketplace.services import Services
 from tasks.relay import Relay
 
@@ -38,6 +39,10 @@ def _expire_checkouts(services: Services, _relay: Relay, now: datetime) -> Any:
     )
 
 
+def _requery_refunds(services: Services, _relay: Relay, now: datetime) -> Any:
+    return requery_refunds(services.database, services.gateway, now=now)
+
+
 def _relay_inbox(_services: Services, relay: Relay, now: datetime) -> Any:
     return relay.sweep_inbox(now)
 
@@ -48,10 +53,7 @@ def _relay_outbox(_services: Services, relay: Relay, now: datetime) -> Any:
 
 def _check_invariants(services: Services, _relay: Relay, _now: datetime) -> Any:
     with services.database.reading() as session:
-        violations = ledger.verify(session)
-    for violation in violations:
-        _log.error("books broken", severity="SEV-1", rule=violation.rule, rows=violation.rows)
-    return len(violations)
+        return len(books.check(session))
 
 
 def _purge_idempotency_keys(services: Services, _relay: Relay, now: datetime) -> Any:
@@ -107,6 +109,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         queues.NOTIFICATIONS,
         _hold_overdue_listings,
         minutes="*/5",
+    ),
+    PeriodicTask(
+        "requery-refunds",
+        "Asks the gateway about refunds that nothing was heard of for an hour",
+        queues.ESCROW_RECONCILIATION,
+        _requery_refunds,
+        minutes="*/15",
     ),
     PeriodicTask(
         "check-invariants",

@@ -21,7 +21,11 @@ from marketplace.infra.settings import Settings, load_settings
 from marketplace.services import Services
 from tests.contract import specification
 from tests.support.checked_client import checked_app
+from tests.support.gateway import gateway_server
 from tests.support.servers import Addresses, Servers, create_database, drop_database
+
+# One gateway for all tests of a process: its charges are numbered, and a second one would begin anew.
+__all__ = ["gateway_server"]
 
 SHARED_SECRET = "of-the-tests-only-0123456789abcdef"
 ISSUER = "http://identity.test"

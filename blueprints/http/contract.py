@@ -148,6 +148,7 @@ class Contract:
     phased: bool
     autocommit: bool
     enveloped: bool
+    csv: bool
     group: Group
 
     @property

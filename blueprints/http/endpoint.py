@@ -226,6 +226,7 @@ class Area(Blueprint):  # type: ignore[misc]
         phased: bool = False,
         autocommit: bool = False,
         enveloped: bool = True,
+        csv: bool = False,
         group: Group | None = None,
     ) -> Callable[[View], View]:
         """This function will declare a route by its contract; ``auth`` and ``limit`` must be decided.
@@ -246,6 +247,7 @@ class Area(Blueprint):  # type: ignore[misc]
         :param phased: the view opens its own transactions, since it calls a provider between them
         :param autocommit: the view runs one statement, which commits by itself
         :param enveloped: whether success is wrapped in the envelope
+        :param csv: whether it answers ``text/csv`` too, for those who ask for it
         :param group: which processes serve it; phased routes wait for a provider, unless this says otherwise
         """
 
@@ -270,6 +272,7 @@ class Area(Blueprint):  # type: ignore[misc]
                 phased=phased,
                 autocommit=autocommit,
                 enveloped=enveloped,
+                csv=csv,
                 group=group or (Group.WAITING if phased else Group.API),
             )
             self.contracts.append(contract)
@@ -304,6 +307,10 @@ class Area(Blueprint):  # type: ignore[misc]
             if contract.enveloped:
                 schema = envelope_schema(contract.reply, meta=contract.meta)
             described = self.response(contract.status, schema)(described)
+        if contract.csv:
+            described = self.alt_response(
+                contract.status, schema={"type": "string"}, content_type="text/csv", success=True
+            )(described)
         if contract.query is not None:
             described = self.arguments(contract.query, location="query")(described)
         extra: dict[str, Any] = {}

@@ -7,6 +7,7 @@ from blueprints.http.contract import AUTHENTICATED, VENDOR, Idempotency, RouteLi
 from blueprints.http.endpoint import Area, Context
 from blueprints.orders.schemas import (
     Cancellation,
+    CheckoutView,
     DeliveryPin,
     FulfilmentUpdate,
     OrderEventView,
@@ -14,11 +15,17 @@ from blueprints.orders.schemas import (
     OrderQuery,
     OrderView,
     PlaceOrder,
+    VendorCounts,
 )
 from marketplace.kernel.errors import ForbiddenError
 from marketplace.kernel.paging import Page
 from marketplace.orders import operations, queries
-from marketplace.orders.placing import Delivery, Wish, place_order
+from marketplace.orders.baskets import Wish
+from marketplace.orders.placing import Delivery, Placement, place_order
+from marketplace.orders.wallet import WalletUse
+from marketplace.payments import cancelling
+from marketplace.payments.checkout import check_out
+from marketplace.payments.views import with_refunds
 from marketplace.vendors.queries import store_of_user
 
 area = Area("orders", "/api/orders", "Orders and their escrow")
@@ -33,31 +40,42 @@ _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
 )  # fmt: skip
 def place(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """This function will place an order of one vendor's products and reserve their stock for 30 minutes."""
-    wishes = [Wish(**item) for item in body["items"]] if "items" in body else None
-    delivery = Delivery(
-        method=body.get("delivery_method") or ("pickup" if "hub_id" in body else "delivery"),
-        address_id=body.get("address_id"),
-        address=_on_the_wire(body["shipping_address"]) if "shipping_address" in body else None,
-        hub_id=body.get("hub_id"),
-    )
-    order_id = place_order(
-        ctx.session,
-        buyer=ctx.user,
-        wishes=wishes,
-        delivery=delivery,
-        note=body.get("note"),
-        expected_total_minor=body.get("expected_total_minor"),
-        now=ctx.now,
-    )
-    return _order(ctx, order_id)
+    order_id = place_order(ctx.session, asked=_placement(ctx, body), now=ctx.now)
+    return _order(ctx, order_id, with_pin=False)
+
+
+@area.post(
+    "/checkout", auth=AUTHENTICATED, limit=_PLACE_LIMIT, body=PlaceOrder, reply=CheckoutView, status=201,
+    idempotent=Idempotency.REQUIRED,
+)  # fmt: skip
+def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will place an order with each vendor of the cart, or of named items, and make one payment for all.
+
+    All are placed or none. Each order has its own delivery fee and service fee.
+    """
+    done = check_out(ctx.session, asked=_placement(ctx, body), now=ctx.now)
+    payment = done.payment
+    return {
+        "checkoutId": done.checkout_id,
+        "orders": with_refunds(
+            ctx.session,
+            queries.orders_of_checkout(
+                ctx.session, checkout_id=done.checkout_id, caller=ctx.user, view=_view(ctx, with_pin=False)
+            ),
+        ),
+        "payment": payment
+        and {"reference": payment.reference, "amountMinor": payment.amount_minor, "status": payment.status},
+    }
 
 
 @area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
 def list_own(ctx: Context, query: dict[str, Any]) -> Page:
     """This function will list the caller's orders, the latest first."""
-    return queries.orders_of_buyer(
+    page = queries.orders_of_buyer(
         ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, view=_view(ctx)
     )
+    with_refunds(ctx.session, page.items)
+    return page
 
 
 @area.get("/vendor", auth=VENDOR, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
@@ -66,9 +84,20 @@ def list_inbound(ctx: Context, query: dict[str, Any]) -> Page:
     store = store_of_user(ctx.session, user_id=ctx.user.id)
     if store is None:
         raise ForbiddenError("The account has no store.")
-    return queries.orders_of_vendor(
+    page = queries.orders_of_vendor(
         ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, view=_view(ctx)
     )
+    with_refunds(ctx.session, page.items)
+    return page
+
+
+@area.get("/vendor/counts", auth=VENDOR, limit=Shared.GLOBAL, reply=VendorCounts)
+def count_inbound(ctx: Context) -> dict[str, Any]:
+    """This function will count the paid orders of the caller's store by how far they are."""
+    store = store_of_user(ctx.session, user_id=ctx.user.id)
+    if store is None:
+        raise ForbiddenError("The account has no store.")
+    return queries.counts_of_vendor(ctx.session, vendor_id=store.id)
 
 
 @area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderView)
@@ -128,10 +157,18 @@ def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will cancel an order that is not paid and free its stock."""
-    operations.cancel_unpaid(
-        ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now
-    )
+    """This function will cancel an order that is not shipped; what was paid goes back."""
+    cancelling.cancel(ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now)
+    return _order(ctx, order_id)
+
+
+@area.post(
+    "/<uuid:order_id>/confirm", auth=AUTHENTICATED, limit="20/minute", reply=OrderView,
+    idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def confirm(ctx: Context, order_id: UUID) -> dict[str, Any]:
+    """This function will release escrow once the buyer confirms that the order has come."""
+    operations.confirm(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order(ctx, order_id)
 
 
@@ -147,13 +184,36 @@ def _release(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, An
     return _order(ctx, order_id)
 
 
-def _order(ctx: Context, order_id: UUID) -> dict[str, Any]:
-    return queries.order_for(ctx.session, order_id=order_id, caller=ctx.user, view=_view(ctx))
+def _order(ctx: Context, order_id: UUID, *, with_pin: bool = True) -> dict[str, Any]:
+    view = _view(ctx, with_pin=with_pin)
+    order = queries.order_for(ctx.session, order_id=order_id, caller=ctx.user, view=view)
+    return with_refunds(ctx.session, [order])[0]
 
 
-def _view(ctx: Context) -> queries.View:
+def _placement(ctx: Context, body: dict[str, Any]) -> Placement:
+    return Placement(
+        buyer=ctx.user,
+        wishes=[Wish(**item) for item in body["items"]] if "items" in body else None,
+        delivery=Delivery(
+            method=body.get("delivery_method") or ("pickup" if "hub_id" in body else "delivery"),
+            address_id=body.get("address_id"),
+            address=_on_the_wire(body["shipping_address"]) if "shipping_address" in body else None,
+            hub_id=body.get("hub_id"),
+        ),
+        note=body.get("note"),
+        expected_total_minor=body.get("expected_total_minor"),
+        wallet=WalletUse(body.get("wallet_minor", 0), as_much_as_possible=body.get("use_wallet", False)),
+    )
+
+
+def _view(ctx: Context, *, with_pin: bool = True) -> queries.View:
+    """Give what orders are shown with; ``with_pin`` is not for answers that may be kept for replays."""
     settings = ctx.services.settings
-    return queries.View(media_base_url=settings.media_base_url, pin_key=settings.delivery_pin_key)
+    return queries.View(
+        media_base_url=settings.media_base_url,
+        pin_key=settings.delivery_pin_key if with_pin else None,
+        now=ctx.now,
+    )
 
 
 def _on_the_wire(address: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.http.addresses import AddressFields
-from blueprints.http.fields import Choice, Line, Matches, Minor, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.fields import Choice, Flag, Line, Matches, Minor, Moment, Schema, Text, Uuid, Whole
 from blueprints.http.paging import CursorQuery
 from marketplace.orders import states
-from marketplace.orders.placing import MAX_LINES
+from marketplace.orders.baskets import MAX_LINES
+from marketplace.payments.states import INTENT, REFUND
 
 _STATUSES = sorted(states.ORDER.states)
 
@@ -27,7 +28,7 @@ class ShippingAddress(AddressFields):
 
 
 class PlaceOrder(Schema):
-    """An order: of named items or of the cart, to one of a saved address, an address, or a hub."""
+    """What is ordered: named items or the cart, to one of a saved address, an address, or a hub."""
 
     items = fields.List(fields.Nested(OrderItemWish), validate=validate.Length(min=1, max=MAX_LINES))
     address_id = Uuid()
@@ -35,7 +36,17 @@ class PlaceOrder(Schema):
     hub_id = Uuid()
     delivery_method = Choice("delivery", "pickup")
     note = Text(most=500)
-    expected_total_minor = Minor()
+    expected_total_minor = Minor(
+        metadata={"description": "What the client showed; of a checkout, the sum over its orders."}
+    )
+    wallet_minor = Minor(metadata={"description": "What the buyer's wallet pays of it at once."})
+    use_wallet = Flag(metadata={"description": "Have the wallet pay as much as it can."})
+
+    @validates_schema
+    def check_wallet(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will refuse an amount beside as much as possible."""
+        if data.get("use_wallet") and "wallet_minor" in data:
+            raise ValidationError("Send one of walletMinor and useWallet.", "walletMinor")
 
     @validates_schema
     def check_delivery(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -120,6 +131,17 @@ class PaymentSummary(Schema):
     paid_at = Moment(required=True, allow_none=True)
 
 
+class RefundView(Schema):
+    """Money of an order that goes back to its buyer, or did."""
+
+    id = Uuid(required=True)
+    destination = Choice("gateway", "wallet", required=True)
+    amount_minor = Minor(low=1, required=True)
+    status = Choice(*sorted(REFUND.states), required=True)
+    created_at = Moment(required=True)
+    settled_at = Moment(required=True, allow_none=True)
+
+
 class CancellationView(Schema):
     """Who cancelled an order, why and when."""
 
@@ -146,6 +168,10 @@ class OrderView(Schema):
     discount_minor = Minor(required=True)
     total = fields.Float(required=True)
     total_amount = Minor(required=True, data_key="total_amount")
+    wallet_minor = Minor(
+        required=True, metadata={"description": "What of the total was paid out of the buyer's wallet."}
+    )
+    due_minor = Minor(required=True, metadata={"description": "What is still to be paid; 0 once it is."})
     currency = fields.String(required=True)
     shipping_address = fields.Dict(required=True)
     delivery_method = Choice("delivery", "pickup", required=True)
@@ -163,8 +189,39 @@ class OrderView(Schema):
     cancelled_at = Moment(required=True, allow_none=True)
     expired_at = Moment(required=True, allow_none=True)
     cancellation = fields.Nested(CancellationView, required=True, allow_none=True)
+    refunds = fields.List(fields.Nested(RefundView), required=True)
     revision = Whole(low=1, required=True)
     next_actions = fields.List(fields.String(), required=True)
+
+
+class CheckoutPayment(Schema):
+    """The one payment for all orders of a checkout that wait for it; ``payments/initialize`` opens its page."""
+
+    reference = fields.String(required=True)
+    amount_minor = Minor(required=True)
+    status = Choice(*sorted(INTENT.states), required=True)
+
+
+class CheckoutView(Schema):
+    """What came of a checkout: an order per vendor, each with its own delivery and fees."""
+
+    checkout_id = Uuid(required=True)
+    orders = fields.List(fields.Nested(OrderView), required=True)
+    payment = fields.Nested(
+        CheckoutPayment,
+        required=True,
+        allow_none=True,
+        metadata={"description": "None where the wallet paid everything."},
+    )
+
+
+class VendorCounts(Schema):
+    """How many orders a store has in each state; pending ones are paid and wait to be accepted."""
+
+    pending = Whole(low=0, required=True)
+    processing = Whole(low=0, required=True)
+    shipped = Whole(low=0, required=True)
+    delivered = Whole(low=0, required=True)
 
 
 class OrderEventView(Schema):

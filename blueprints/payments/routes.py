@@ -49,7 +49,7 @@ def make_intent(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         ctx.session,
         buyer_id=ctx.user.id,
         target=_target(body),
-        callback_url=_callback_url(ctx, body),
+        callback_url=callback_url_of(ctx, body),
         now=ctx.now,
     )
     return {
@@ -73,7 +73,7 @@ def initialize(ctx: Context, body: dict[str, Any]) -> LastPhase:
         buyer_id=ctx.user.id,
         email=customer_email(ctx.user.email, ctx.user.id),
         target=_target(body),
-        callback_url=_callback_url(ctx, body),
+        callback_url=callback_url_of(ctx, body),
         clock=ctx.services.clock,
     )
     return LastPhase(partial(operations.record_page, intent=intent, page=page, now=ctx.now))
@@ -115,8 +115,11 @@ def _target(body: dict[str, Any]) -> Target:
     )
 
 
-def _callback_url(ctx: Context, body: dict[str, Any]) -> str | None:
-    """Give the address, if it is on an origin of ours: the gateway sends buyers wherever it is told to."""
+def callback_url_of(ctx: Context, body: dict[str, Any]) -> str | None:
+    """This function will give the address, if it is on an origin of ours: the gateway sends buyers to any.
+
+    :raises ValidationError: it is not
+    """
     url: str | None = body.get("callback_url")
     if url is None:
         return None

@@ -6,6 +6,7 @@ from marshmallow import ValidationError, fields, validates_schema
 
 from blueprints.http.fields import Address, Choice, Matches, Minor, Moment, Schema, Text, Uuid
 from blueprints.http.paging import CursorQuery
+from blueprints.http.tabular import FORMATS
 from marketplace.payments import states
 
 _REFERENCE = Matches("checkout-[0-9a-f]{32}", error="Must be checkout- and 32 lowercase hex digits.")
@@ -86,12 +87,22 @@ class Received(Schema):
     received = fields.Boolean(required=True)
 
 
+class WalletView(Schema):
+    """What is in a wallet."""
+
+    balance_minor = Minor(required=True)
+    currency = fields.String(required=True)
+
+
 class EntryQuery(CursorQuery):
     """Which entries of the caller's statement are listed; ``to`` is exclusive."""
 
     from_ = Moment(data_key="from", load_default=None)
     to = Moment(load_default=None)
     kind = Text(most=40, load_default=None)
+    direction = Choice("debit", "credit", load_default=None)
+    order_id = Uuid(load_default=None)
+    format = Choice(*FORMATS, load_default=None)
 
 
 class EntryView(Schema):

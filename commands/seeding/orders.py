@@ -19,9 +19,11 @@ from marketplace.identity.queries import Caller, find_caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders import operations, states
+from marketplace.orders.baskets import Wish
 from marketplace.orders.pin import delivery_pin
-from marketplace.orders.placing import PAYABLE_FOR, Delivery, Wish, place_order
+from marketplace.orders.placing import PAYABLE_FOR, Delivery, Placement, place_order
 from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments import cancelling
 from marketplace.payments import operations as payments
 from marketplace.payments.operations import Target
 from marketplace.payments.pages import open_page
@@ -224,15 +226,8 @@ def _place(session: Session, scene: Scene, buyer: Caller, at: datetime) -> UUID:
         if scene.picked_up
         else Delivery(method="delivery", address_id=seeded_id(Kind.ADDRESS, buyers.index(scene.buyer_id) + 1))
     )
-    return place_order(
-        session,
-        buyer=buyer,
-        wishes=[Wish(scene.product.id, scene.quantity)],
-        delivery=delivery,
-        note=None,
-        expected_total_minor=None,
-        now=at,
-    )
+    asked = Placement(buyer, [Wish(scene.product.id, scene.quantity)], delivery)
+    return place_order(session, asked=asked, now=at)
 
 
 @dataclass(frozen=True)
@@ -248,7 +243,7 @@ class _Stage:
 
 
 def _cancel(session: Session, stage: _Stage) -> None:
-    operations.cancel_unpaid(
+    cancelling.cancel(
         session, order_id=stage.order_id, caller=stage.buyer, reason="Found it in my hall", now=stage.at
     )
 

@@ -1,6 +1,6 @@
 """The cart is synchronised with what a client keeps, and cleared."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -46,6 +46,20 @@ _WRITE = Statement(
     )
 )
 _CLEAR = Statement(text("DELETE FROM cart_items WHERE user_id = :user_id"))
+_TAKE_OUT = Statement(
+    text(
+        """
+        WITH taken AS (
+            SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS t (product_id, quantity)
+        ), gone AS (
+            DELETE FROM cart_items c USING taken t
+            WHERE c.user_id = :user_id AND c.product_id = t.product_id AND c.quantity <= t.quantity
+        )
+        UPDATE cart_items c SET quantity = c.quantity - t.quantity, updated_at = :now FROM taken t
+        WHERE c.user_id = :user_id AND c.product_id = t.product_id AND c.quantity > t.quantity
+        """
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,16 @@ def synchronise(session: Session, *, caller: Caller, lines: Sequence[CartLine], 
 def clear(session: Session, *, user_id: UUID) -> None:
     """This function will empty somebody's cart."""
     _CLEAR.run(session, user_id=user_id)
+
+
+def take_out(session: Session, *, user_id: UUID, quantities: Mapping[UUID, int], now: datetime) -> None:
+    """This function will take pieces out of somebody's cart, as far as they are in it.
+
+    :param quantities: pieces by product
+    """
+    _TAKE_OUT.run(
+        session, user_id=user_id, ids=list(quantities), quantities=list(quantities.values()), now=now
+    )
 
 
 def _check(lines: Sequence[CartLine], found: dict[UUID, dict[str, Any]], *, caller: Caller) -> None:

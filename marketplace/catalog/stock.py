@@ -46,6 +46,16 @@ _CONSUME = Statement(
 )
 
 
+_PUT_BACK = Statement(
+    text(
+        _MOVE.format(
+            change="quantity = least(p.quantity + m.n, 100000), popularity = greatest(p.popularity - m.n, 0)"
+        )
+        + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
+    )
+)
+
+
 @dataclass(frozen=True, slots=True)
 class LockedProduct:
     """A product whose row is ours until the transaction ends, as an order takes it. Prices are kobo."""
@@ -113,6 +123,16 @@ def consume(session: Session, *, quantities: Mapping[UUID, int]) -> None:
     """
     lock_products(session, product_ids=list(quantities))
     _CONSUME.run(session, **_columns(quantities))
+
+
+def put_back(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
+    """This function will put consumed stock back, the paid order having been called off.
+
+    :param quantities: pieces by product
+    :return: whether anything is to be had again by it
+    """
+    lock_products(session, product_ids=list(quantities))
+    return any(row["available"] <= 0 for row in _PUT_BACK.all(session, **_columns(quantities)))
 
 
 def _columns(quantities: Mapping[UUID, int]) -> dict[str, list[UUID] | list[int]]:

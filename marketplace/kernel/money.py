@@ -19,6 +19,16 @@ def decimal_text(amount_minor: int) -> str:
     return f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
 
 
+def naira_text(amount_minor: int) -> str:
+    """This function will write an amount for people: ``1050`` gives ``NGN 10.50``.
+
+    :param amount_minor: kobo, of either sign
+    """
+    sign = "-" if amount_minor < 0 else ""
+    whole, fraction = divmod(abs(amount_minor), MINOR_PER_MAJOR)
+    return f"{sign}{CURRENCY} {whole:,}.{fraction:02d}"
+
+
 def share_in_basis_points(amount_minor: int, basis_points: int) -> int:
     """This function will take a share of an amount, rounded down, so that a fee never exceeds its rate.
 

@@ -55,6 +55,7 @@ GATEWAY_FEES = Account("gateway_fees")
 ESCROW = Account("escrow")
 PLATFORM_REVENUE = Account("platform_revenue")
 QUARANTINE = Account("quarantine")
+REFUNDS_IN_TRANSIT = Account("refunds_in_transit")
 
 
 def wallet(user_id: UUID) -> Account:

@@ -49,6 +49,9 @@ class LedgerTransaction(Base):
     )
 
 
+_OWNED = text("balance_after_minor IS NOT NULL")
+
+
 class LedgerEntry(Base):
     """One side of a movement."""
 
@@ -60,10 +63,17 @@ class LedgerEntry(Base):
         Index(
             "ix_ledger_entries_order", "order_id", "account_id", postgresql_where=text("order_id IS NOT NULL")
         ),
+        # Only accounts with an owner have statements, and filters in them.
+        Index("ix_ledger_entries_kind", "account_id", "kind", text("id DESC"), postgresql_where=_OWNED),
+        Index(
+            "ix_ledger_entries_direction", "account_id", "direction", text("id DESC"), postgresql_where=_OWNED
+        ),
+        Index("ix_ledger_entries_time", "account_id", "created_at", "id", postgresql_where=_OWNED),
     )
 
     id: Mapped[Id]
     transaction_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_transactions.id"), index=True)
+    kind: Mapped[str] = mapped_column(comment="The transaction's, so that statements find it by an index")
     account_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_accounts.id"))
     direction: Mapped[str]
     amount_minor: Mapped[int]

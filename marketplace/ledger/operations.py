@@ -36,8 +36,9 @@ _POST = Statement(
             WHERE account.id = new.id
         ), entered AS (
             INSERT INTO ledger_entries
-                (transaction_id, account_id, direction, amount_minor, balance_after_minor, order_id, created_at)
-            SELECT posted.id, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
+                (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor, order_id,
+                created_at)
+            SELECT posted.id, :kind, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
             FROM posted, unnest(
                 CAST(:accounts AS uuid[]), CAST(:directions AS text[]), CAST(:amounts AS bigint[]),
                 CAST(:balances_after AS bigint[]), CAST(:orders AS uuid[])
@@ -66,6 +67,16 @@ class AlreadyPostedError(ConflictError):
 
 class InsufficientFundsError(ConflictError):
     """An account with an owner would become negative."""
+
+
+def lock_balance(session: Session, *, account: Account) -> int:
+    """This function will lock an account with an owner, and give its balance in kobo.
+
+    It is the last of the rows that money locks: what follows may post, and lock nothing else.
+    """
+    rows = _LOCK_OWNED.all(session, ids=[account.id])
+    # An account that was never opened holds nothing that could be taken.
+    return rows[0]["balance_minor"] if rows else 0
 
 
 def post(

@@ -37,9 +37,14 @@ class Order(Base):
             "least(subtotal_minor, delivery_fee_minor, service_fee_minor, discount_minor) >= 0",
             name="amounts_not_negative",
         ),
+        CheckConstraint("wallet_minor BETWEEN 0 AND total_minor", name="wallet_part"),
         Index("ix_orders_buyer", "buyer_id", text("id DESC")),
         Index("ix_orders_vendor", "vendor_id", text("id DESC"), postgresql_where=text("paid_at IS NOT NULL")),
         Index("ix_orders_unpaid", "expires_at", postgresql_where=text("status = 'pending_payment'")),
+        Index("ix_orders_created", "created_at", "id"),
+        Index("ix_orders_campus", "campus_id", text("id DESC"), postgresql_where=text("paid_at IS NOT NULL")),
+        Index("ix_orders_accepting", "paid_at", postgresql_where=text("status = 'paid_escrow'")),
+        Index("ix_orders_delivering", "shipped_at", postgresql_where=text("status = 'shipped'")),
         Index("ix_orders_checkout", "checkout_id", postgresql_where=text("checkout_id IS NOT NULL")),
     )
 
@@ -57,6 +62,9 @@ class Order(Base):
     service_fee_minor: Mapped[int]
     discount_minor: Mapped[int]
     total_minor: Mapped[int]
+    wallet_minor: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="What of the total the buyer's wallet paid when it was placed"
+    )
     currency: Mapped[str] = mapped_column(server_default="NGN")
     delivery_method: Mapped[str]
     shipping_address: Mapped[dict[str, Any]]
@@ -75,6 +83,8 @@ class Order(Base):
     delivered_at: Mapped[datetime | None]
     cancelled_at: Mapped[datetime | None]
     expired_at: Mapped[datetime | None]
+    disputed_at: Mapped[datetime | None]
+    refunded_at: Mapped[datetime | None]
     cancelled_by: Mapped[str | None]
     cancellation_reason: Mapped[str | None]
     revision: Mapped[int] = mapped_column(server_default=text("1"))

@@ -21,6 +21,7 @@ from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import release_of
 from marketplace.orders.transitions import (
     Actor,
+    EscrowMove,
     LockedOrder,
     lock_order,
     lock_order_of_vendor,
@@ -86,18 +87,17 @@ class PinLockedError(RateLimitError):
     """Too many wrong PINs: verification of this order rests for a while."""
 
 
-def cancel_unpaid(
-    session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime
-) -> None:
-    """This function will cancel an order that is not paid, and free its stock.
+def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | None, now: datetime) -> None:
+    """This function will cancel a locked order that is not shipped, and give its pieces back.
 
-    :param caller: its buyer or its vendor
+    What its buyer's wallet paid of an unpaid one goes back at once. Of a paid one the escrow's record is emptied
+    here; the money itself is the payments area's to send, which calls this in the same transaction.
+
+    :param actor: its buyer or its vendor
     :param reason: for the trail
-    :raises NotFoundError: the order is not in the caller's scope
-    :raises IllegalTransitionError: it is paid, or over
+    :raises IllegalTransitionError: it is shipped, or over
     """
-    actor = Actor(_party(session, order_id=order_id, caller=caller), caller.id)
-    order = lock_order(session, order_id=order_id)
+    paid = order.status != states.PENDING_PAYMENT
     move(
         session,
         order=order,
@@ -105,9 +105,39 @@ def cancel_unpaid(
         actor=actor,
         now=now,
         note=reason,
+        escrow=EscrowMove("refund", refunded_minor=order.held_minor) if paid else None,
         columns={"cancelled_at": now, "cancelled_by": actor.role, "cancellation_reason": reason},
     )
-    _free_stock(session, order)
+    if paid:
+        _put_back(session, order)
+    else:
+        _free_stock(session, order)
+        _return_wallet_part(session, order, now=now)
+
+
+def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, now: datetime) -> None:
+    """This function will end a locked order whose escrow goes back to its buyer whole.
+
+    The money itself is the payments area's to send, which calls this in the same transaction. Pieces that were not
+    shipped can be had again. What was shipped is out of the vendor's hands: whether it comes back, and can be sold
+    again, the vendor alone can tell, and raises the listing's quantity then.
+
+    :param actor: who refunds
+    :param reason: for the trail
+    :raises IllegalTransitionError: it is not paid, or over
+    """
+    move(
+        session,
+        order=order,
+        trigger=states.REFUND,
+        actor=actor,
+        now=now,
+        note=reason,
+        escrow=EscrowMove("refund", refunded_minor=order.held_minor),
+        columns={"refunded_at": now},
+    )
+    if order.shipped_at is None:
+        _put_back(session, order)
 
 
 def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
@@ -117,6 +147,7 @@ def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime)
     """
     move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns={"expired_at": now})
     _free_stock(session, order)
+    _return_wallet_part(session, order, now=now)
 
 
 def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
@@ -184,7 +215,7 @@ def mark_paid(
         trigger=states.PAY,
         actor=actor,
         now=now,
-        escrow="hold",
+        escrow=EscrowMove("hold"),
         columns={
             "paid_at": paid_at,
             "payment_reference": reference,
@@ -244,19 +275,37 @@ def _check_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, 
     raise WrongPinError("The PIN is not this order's.", extensions={"attemptsLeft": PIN_TRIES - failures})
 
 
+def confirm(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
+    """This function will release an order's escrow to its vendor, the buyer having confirmed the receipt.
+
+    :param caller: the buyer
+    :raises NotFoundError: it is no order of the caller's
+    :raises IllegalTransitionError: it is not shipped
+    """
+    if _IS_BUYER.first(session, order_id=order_id, user_id=caller.id) is None:
+        raise NotFoundError("There is no such order.")
+    order = lock_order(session, order_id=order_id)
+    _release(session, order, trigger=states.CONFIRM, actor=Actor("buyer", caller.id), now=now)
+
+
 def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor, now: datetime) -> None:
-    """Release a locked order's escrow: items less commission and delivery to the vendor, the rest is ours."""
+    """Release what escrow holds of a locked order: to the vendor less commission, the rest is ours.
+
+    Of an order that was refunded in part, each side bears its share of that.
+    """
+    held = order.held_minor
+    whole = held == order.total_minor
     move(
         session,
         order=order,
         trigger=trigger,
         actor=actor,
         now=now,
-        escrow="release",
+        escrow=EscrowMove("release" if whole else "release-rest", released_minor=held),
         columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
     )
     commission = _COMMISSION.one(session, order_id=order.id)["minor"]
-    share = release_of(order.price, commission_minor=commission)
+    share = release_of(order.price, commission_minor=commission).of_held(held)
     shares = (
         (accounts.vendor_payable(order.vendor_id), share.vendor_minor),
         (accounts.PLATFORM_REVENUE, share.platform_minor),
@@ -267,7 +316,7 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
         source=f"order:{order.id}",
         description=f"Escrow of order {order.number} released",
         postings=[
-            Posting(accounts.ESCROW, "debit", order.total_minor, order.id),
+            Posting(accounts.ESCROW, "debit", held, order.id),
             *(Posting(account, "credit", minor, order.id) for account, minor in shares if minor),
         ],
         now=now,
@@ -275,7 +324,11 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
     _COUNT_COMPLETED.run(session, vendor_id=order.vendor_id)
 
 
-def _party(session: Session, *, order_id: UUID, caller: Caller) -> str:
+def party_of(session: Session, *, order_id: UUID, caller: Caller) -> str:
+    """This function will tell whether somebody is the buyer of an order or its vendor.
+
+    :raises NotFoundError: neither
+    """
     if _IS_BUYER.first(session, order_id=order_id, user_id=caller.id) is not None:
         return "buyer"
     # A vendor may call off an order before it is paid too, although it is not listed to them.
@@ -289,3 +342,25 @@ def _free_stock(session: Session, order: LockedOrder) -> None:
     if stock.free(session, quantities=pieces.by_product):
         drop_cached(session, tags.PRODUCTS)
     flash_sales.give_back(session, pieces=pieces.by_sale)
+
+
+def _put_back(session: Session, order: LockedOrder) -> None:
+    """Put the pieces of a paid order back into stock; those of a flash sale stay sold at its price."""
+    pieces = pieces_of(session, order_id=order.id)
+    if stock.put_back(session, quantities=pieces.by_product):
+        drop_cached(session, tags.PRODUCTS)
+
+
+def _return_wallet_part(session: Session, order: LockedOrder, *, now: datetime) -> None:
+    if order.wallet_minor:
+        post(
+            session,
+            kind="wallet_return",
+            source=f"order:{order.id}",
+            description=f"Wallet part of order {order.number} returned",
+            postings=[
+                Posting(accounts.ESCROW, "debit", order.wallet_minor, order.id),
+                Posting(accounts.wallet(order.buyer_id), "credit", order.wallet_minor, order.id),
+            ],
+            now=now,
+        )

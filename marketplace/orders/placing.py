@@ -1,4 +1,4 @@
-"""Placing an order: checked, priced and reserved in one transaction."""
+"""Placing orders, one or a whole checkout: checked, priced, reserved and written in one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,71 +7,66 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.cart import operations as cart_operations
 from marketplace.cart import queries as cart_queries
 from marketplace.catalog import flash_sales, stock, tags
-from marketplace.catalog.stock import LockedProduct
 from marketplace.identity import operations as identity_operations
 from marketplace.identity import queries as identity_queries
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json, Statement
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
-from marketplace.orders import states
-from marketplace.orders.models import Escrow, Order, OrderEvent
-from marketplace.orders.pricing import Fees, Line, Price, price_of
+from marketplace.orders import states, wallet
+from marketplace.orders.baskets import Parcel, Wish, pack
+from marketplace.orders.pricing import Fees
+from marketplace.orders.wallet import NO_WALLET, WalletUse
 from marketplace.platform import queries as platform_queries
-from marketplace.vendors.queries import find_store
 
 PAYABLE_FOR = timedelta(minutes=30)
+# A payment page that is opened, or opened again, gives as much time once more; stock is not reserved for longer.
+PAYABLE_AT_MOST = timedelta(minutes=60)
 MAX_UNPAID_ORDERS = 5
-MAX_LINES = 50
 
 _COUNT_UNPAID = Statement(
     text("SELECT count(*) AS unpaid FROM orders WHERE buyer_id = :buyer_id AND status = 'pending_payment'")
 )
-_INSERT_ORDER = Statement(
-    insert(Order).returning(Order.id),
-    columns=(
-        "buyer_id",
-        "vendor_id",
-        "campus_id",
-        "status",
-        "subtotal_minor",
-        "delivery_fee_minor",
-        "service_fee_minor",
-        "discount_minor",
-        "total_minor",
-        "delivery_method",
-        "shipping_address",
-        "note",
-        "expires_at",
-        "created_at",
-        "updated_at",
-    ),
-)
-_INSERT_ITEMS = Statement(
+_NEW_CHECKOUT = Statement(text("SELECT uuidv7() AS id"))
+# An order with its escrow, its lines and the first step of its trail.
+_INSERT = Statement(
     text(
         """
-        INSERT INTO order_items (order_id, position, product_id, title, image_key, unit_price_minor, quantity,
-            line_total_minor, commission_bps, flash_sale_id)
-        SELECT :order_id, i.position - 1, i.product_id, i.title, i.image_key, i.price, i.quantity,
-            i.price * i.quantity, i.bps, i.sale_id
-        FROM unnest(CAST(:products AS uuid[]), CAST(:titles AS text[]), CAST(:images AS text[]),
-            CAST(:prices AS bigint[]), CAST(:quantities AS bigint[]), CAST(:commissions AS bigint[]),
-            CAST(:sales AS uuid[]))
-            WITH ORDINALITY AS i (product_id, title, image_key, price, quantity, bps, sale_id, position)
+        WITH placed AS (
+            INSERT INTO orders (buyer_id, vendor_id, campus_id, checkout_id, status, subtotal_minor,
+                delivery_fee_minor, service_fee_minor, discount_minor, total_minor, wallet_minor,
+                delivery_method, shipping_address, note, expires_at, created_at, updated_at)
+            VALUES (:buyer_id, :vendor_id, :campus_id, :checkout_id, :status, :subtotal_minor,
+                :delivery_fee_minor, :service_fee_minor, :discount_minor, :total_minor, :wallet_minor,
+                :delivery_method, :shipping_address, :note, :expires_at, :now, :now)
+            RETURNING id
+        ), held AS (
+            INSERT INTO escrows (order_id, status, amount_minor, created_at, updated_at)
+            SELECT id, :escrow_status, :total_minor, :now, :now FROM placed
+        ), told AS (
+            INSERT INTO order_events (order_id, to_status, trigger, actor, actor_id, at)
+            SELECT id, :status, 'place', 'buyer', :buyer_id, :now FROM placed
+        ), listed AS (
+            INSERT INTO order_items (order_id, position, product_id, title, image_key, unit_price_minor, quantity,
+                line_total_minor, commission_bps, flash_sale_id)
+            SELECT placed.id, i.position - 1, i.product_id, i.title, i.image_key, i.price, i.quantity,
+                i.price * i.quantity, i.bps, i.sale_id
+            FROM placed, unnest(CAST(:products AS uuid[]), CAST(:titles AS text[]), CAST(:images AS text[]),
+                CAST(:prices AS bigint[]), CAST(:quantities AS bigint[]), CAST(:commissions AS bigint[]),
+                CAST(:sales AS uuid[]))
+                WITH ORDINALITY AS i (product_id, title, image_key, price, quantity, bps, sale_id, position)
+        )
+        SELECT id FROM placed
         """
     )
 )
-_INSERT_ESCROW = Statement(
-    insert(Escrow), columns=("order_id", "status", "amount_minor", "created_at", "updated_at")
-)
-_INSERT_EVENT = Statement(
-    insert(OrderEvent), columns=("order_id", "to_status", "trigger", "actor", "actor_id", "at")
+_COPIED = frozenset(
+    {"label", "hostel", "hall", "roomNumber", "latitude", "longitude", "instructions", "phone"}
 )
 
 
@@ -79,25 +74,13 @@ class TooManyUnpaidOrdersError(ConflictError):
     """The buyer has as many unpaid orders as one may have."""
 
 
-class OutOfStockError(ConflictError):
-    """Somebody else was faster."""
-
-
 class PriceChangedError(ConflictError):
     """The total is not what the client expected."""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What somebody wants of a product."""
-
-    product_id: UUID
-    quantity: int
-
-
-@dataclass(frozen=True)
 class Delivery:
-    """Where an order goes: one of a saved address, an address, or a hub to pick it up at."""
+    """Where orders go: one of a saved address, an address, or a hub to pick them up at."""
 
     method: str
     address_id: UUID | None = None
@@ -105,113 +88,171 @@ class Delivery:
     hub_id: UUID | None = None
 
 
-def place_order(
-    session: Session,
-    *,
-    buyer: Caller,
-    wishes: Sequence[Wish] | None,
-    delivery: Delivery,
-    note: str | None,
-    expected_total_minor: int | None,
-    now: datetime,
-) -> UUID:
-    """This function will place an order: priced, its stock reserved, its escrow record made, unpaid.
+@dataclass(frozen=True)
+class Placement:
+    """What somebody orders.
 
     :param buyer: who orders
-    :param wishes: what; none takes the cart, and empties it
+    :param wishes: what, no product twice; none takes the whole cart
     :param delivery: where it goes
-    :param note: for the vendor
-    :param expected_total_minor: what the client showed, in kobo; another total is refused
+    :param note: for each vendor
+    :param expected_total_minor: what the client showed, in kobo, over all orders; another total is refused
+    :param wallet: how much of it the buyer's wallet pays
+    """
+
+    buyer: Caller
+    wishes: Sequence[Wish] | None
+    delivery: Delivery
+    note: str | None = None
+    expected_total_minor: int | None = None
+    wallet: WalletUse = NO_WALLET
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """What a checkout placed: an order per vendor, and what is still to be paid for them, in kobo."""
+
+    id: UUID
+    order_ids: tuple[UUID, ...]
+    due_minor: int
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """An order that is about to be written, and what of it the wallet pays, in kobo."""
+
+    parcel: Parcel
+    wallet_minor: int
+
+    @property
+    def due_minor(self) -> int:
+        """This function will give what remains to be paid."""
+        return self.parcel.price.total_minor - self.wallet_minor
+
+
+def place_order(session: Session, *, asked: Placement, now: datetime) -> UUID:
+    """This function will place an order: priced, its stock reserved, its escrow record made.
+
+    It waits for payment, unless the wallet pays all of it. The cart is emptied if it is what was ordered.
+
+    :param asked: what is ordered, all of one vendor
     :param now: the time of the request; payment has 30 minutes from it
     :return: the order's id
     :raises ValidationError: an item, the address or the hub is not to be had, each named
     :raises TooManyUnpaidOrdersError: five wait for payment already
     :raises OutOfStockError: there is less than wished for
     :raises PriceChangedError: the total differs from the expected one
+    :raises InsufficientFundsError: the wallet holds less than it is to pay
     """
-    # Two orders of one buyer at once would each count the other out of the limit.
-    identity_operations.lock_profile(session, user_id=buyer.id)
-    if _COUNT_UNPAID.one(session, buyer_id=buyer.id)["unpaid"] >= MAX_UNPAID_ORDERS:
-        raise TooManyUnpaidOrdersError(
-            f"{MAX_UNPAID_ORDERS} orders wait for payment: pay or cancel one first."
-        )
-    from_cart = wishes is None
-    wanted = _wishes_of_cart(session, buyer) if wishes is None else wishes
-    products = stock.lock_products(session, product_ids=[wish.product_id for wish in wanted])
-    vendor_id, campus_id = _check(session, wanted, products, buyer=buyer, now=now)
-    products = flash_sales.with_current_terms(session, products, now=now)
-    fees = _fees(session)
-    lines = [_line(products[wish.product_id], wish.quantity, fees, now=now) for wish in wanted]
-    address = _address(session, delivery, buyer=buyer, campus_id=campus_id)
-    price = price_of(lines, fees=fees, delivered=delivery.method == "delivery")
-    if expected_total_minor is not None and expected_total_minor != price.total_minor:
-        raise PriceChangedError(
-            f"The total is {price.total_minor} kobo, not {expected_total_minor}.",
-            invalid_params=[InvalidParam("expectedTotalMinor", f"The total is {price.total_minor} by now.")],
-        )
-    if stock.reserve(session, quantities={wish.product_id: wish.quantity for wish in wanted}):
-        drop_cached(session, tags.PRODUCTS)
-    flash_sales.claim(
-        session, pieces={line.flash_sale_id: line.quantity for line in lines if line.flash_sale_id}
-    )
-    order_id = _insert(
-        session,
-        buyer=buyer,
-        vendor_id=vendor_id,
-        campus_id=campus_id,
-        price=price,
-        delivery=delivery,
-        address=address,
-        note=note,
-        now=now,
-    )
-    _insert_items(session, order_id, wanted, products, lines)
-    if from_cart:
-        cart_operations.clear(session, user_id=buyer.id)
+    wishes = _lock_wishes(session, asked)
+    planned = _plan(session, asked, wishes, one_vendor=True, now=now)
+    [order_id] = _write(session, asked, planned, checkout_id=None, now=now)
+    if asked.wishes is None:
+        cart_operations.clear(session, user_id=asked.buyer.id)
     return order_id
 
 
-def _wishes_of_cart(session: Session, buyer: Caller) -> list[Wish]:
-    lines = cart_queries.lines_for_order(session, user_id=buyer.id)
+def place_checkout(session: Session, *, asked: Placement, now: datetime) -> Checkout:
+    """This function will place an order with each vendor of what somebody wants: all of them, or none.
+
+    What was ordered is taken out of the cart, and nothing else.
+
+    :param asked: what is ordered; its wallet's part fills the orders one after the other
+    :param now: the time of the request
+    :raises ValidationError: as for ``place_order``; of several vendors it may be
+    :raises TooManyUnpaidOrdersError: with these, more than five would wait for payment
+    :raises OutOfStockError: there is less than wished for
+    :raises PriceChangedError: the sum of the totals differs from the expected one
+    :raises InsufficientFundsError: the wallet holds less than it is to pay
+    """
+    wishes = _lock_wishes(session, asked)
+    planned = _plan(session, asked, wishes, one_vendor=False, now=now)
+    checkout_id: UUID = _NEW_CHECKOUT.one(session)["id"]
+    order_ids = _write(session, asked, planned, checkout_id=checkout_id, now=now)
+    cart_operations.take_out(
+        session,
+        user_id=asked.buyer.id,
+        quantities={wish.product_id: wish.quantity for wish in wishes},
+        now=now,
+    )
+    return Checkout(checkout_id, tuple(order_ids), sum(order.due_minor for order in planned))
+
+
+def _lock_wishes(session: Session, asked: Placement) -> Sequence[Wish]:
+    """Give what is wanted. Two orders of one buyer at once come one after the other from here on.
+
+    Otherwise each would count the other out of the limit, and both would order the same cart.
+    """
+    identity_operations.lock_profile(session, user_id=asked.buyer.id)
+    if asked.wishes is not None:
+        return asked.wishes
+    lines = cart_queries.lines_for_order(session, user_id=asked.buyer.id)
     if not lines:
         raise ValidationError.of("items", "The cart is empty: name items or fill the cart first.")
     return [Wish(product_id, quantity) for product_id, quantity in lines]
 
 
-def _check(
+def _plan(
+    session: Session, asked: Placement, wishes: Sequence[Wish], *, one_vendor: bool, now: datetime
+) -> list[_Planned]:
+    """Check and price everything, reserve it, and spread the wallet's part; all rows are locked after that."""
+    parcels = pack(
+        session,
+        wishes,
+        buyer=asked.buyer,
+        fees=_fees(session),
+        delivered=asked.delivery.method == "delivery",
+        one_vendor=one_vendor,
+        now=now,
+    )
+    totals = [parcel.price.total_minor for parcel in parcels]
+    total = sum(totals)
+    if asked.expected_total_minor not in (None, total):
+        raise PriceChangedError(
+            f"The total is {total} kobo, not {asked.expected_total_minor}.",
+            invalid_params=[InvalidParam("expectedTotalMinor", f"The total is {total} by now.")],
+        )
+    _reserve(session, parcels)
+    parts = wallet.parts_of(session, buyer_id=asked.buyer.id, use=asked.wallet, totals_minor=totals)
+    planned = [_Planned(parcel, part) for parcel, part in zip(parcels, parts, strict=True)]
+    unpaid = _COUNT_UNPAID.one(session, buyer_id=asked.buyer.id)["unpaid"]
+    more = sum(order.due_minor > 0 for order in planned)
+    if more and unpaid + more > MAX_UNPAID_ORDERS:
+        raise TooManyUnpaidOrdersError(
+            f"{unpaid} orders wait for payment, and {more} more would; at most {MAX_UNPAID_ORDERS} may:"
+            " pay or cancel some first."
+        )
+    return planned
+
+
+def _reserve(session: Session, parcels: Sequence[Parcel]) -> None:
+    """Reserve the stock of all parcels, and claim the pieces of flash sales; the products are locked."""
+    quantities = {product_id: count for parcel in parcels for product_id, count in parcel.quantities.items()}
+    if stock.reserve(session, quantities=quantities):
+        drop_cached(session, tags.PRODUCTS)
+    lines = [line for parcel in parcels for line in parcel.lines]
+    flash_sales.claim(
+        session, pieces={line.flash_sale_id: line.quantity for line in lines if line.flash_sale_id}
+    )
+
+
+def _write(
     session: Session,
-    wishes: Sequence[Wish],
-    products: dict[UUID, LockedProduct],
+    asked: Placement,
+    planned: Sequence[_Planned],
     *,
-    buyer: Caller,
+    checkout_id: UUID | None,
     now: datetime,
-) -> tuple[UUID, UUID]:
-    """Check that everything can be ordered together, and give its vendor and campus."""
-    faults = []
-    for index, wish in enumerate(wishes):
-        product = products.get(wish.product_id)
-        if product is None or not product.published:
-            faults.append(InvalidParam(f"items[{index}].productId", "There is no such product to be had."))
-        elif buyer.campus_id not in (None, product.campus_id):
-            faults.append(InvalidParam(f"items[{index}].productId", "Is of another campus than your own."))
-    if faults:
-        raise ValidationError("Not everything is to be had.", invalid_params=faults)
-    vendors = {products[wish.product_id].vendor_id for wish in wishes}
-    if len(vendors) > 1:
-        raise ValidationError.of("items", "They are of several vendors; an order is of one.")
-    store = find_store(session, vendor_id=vendors.pop())
-    if store is None or not store.is_open(now):
-        raise ValidationError.of("items", "The store takes no orders at the moment.")
-    if store.user_id == buyer.id:
-        raise ValidationError.of("items", "They are your own store's.")
-    short = [
-        InvalidParam(f"items[{index}].quantity", f"{products[wish.product_id].available} are left.")
-        for index, wish in enumerate(wishes)
-        if products[wish.product_id].available < wish.quantity
+) -> list[UUID]:
+    address = _address(session, asked.delivery, buyer=asked.buyer, campus_id=planned[0].parcel.campus_id)
+    order_ids = [
+        _insert(session, asked, order, address=address, checkout_id=checkout_id, now=now) for order in planned
     ]
-    if short:
-        raise OutOfStockError("There is less in stock than was ordered.", invalid_params=short)
-    return store.id, store.campus_id
+    parts = [order.wallet_minor for order in planned]
+    wallet.pay(
+        session, buyer_id=asked.buyer.id, parts_minor=dict(zip(order_ids, parts, strict=True)), now=now
+    )
+    return order_ids
 
 
 def _fees(session: Session) -> Fees:
@@ -221,15 +262,6 @@ def _fees(session: Session) -> Fees:
         service_fee_minor=settings["service_fee_minor"],
         delivery_fee_minor=settings["delivery_fee_minor"],
     )
-
-
-def _line(product: LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> Line:
-    """Price a line: at the flash sale's price if one runs that has pieces for all of it."""
-    commission = fees.commission_bps if product.commission_bps is None else product.commission_bps
-    sale = product.sale
-    if sale is not None and sale.honours(quantity=quantity, regular_minor=product.price_minor, now=now):
-        return Line(sale.price_minor, quantity, commission, sale.sale_id)
-    return Line(product.price_minor, quantity, commission)
 
 
 def _address(session: Session, delivery: Delivery, *, buyer: Caller, campus_id: UUID) -> dict[str, Any]:
@@ -248,76 +280,41 @@ def _address(session: Session, delivery: Delivery, *, buyer: Caller, campus_id: 
     raise ValidationError.of("addressId", "There is no such address; save one or send shippingAddress.")
 
 
-_COPIED = frozenset(
-    {"label", "hostel", "hall", "roomNumber", "latitude", "longitude", "instructions", "phone"}
-)
-
-
 def _insert(
     session: Session,
+    asked: Placement,
+    order: _Planned,
     *,
-    buyer: Caller,
-    vendor_id: UUID,
-    campus_id: UUID,
-    price: Price,
-    delivery: Delivery,
     address: dict[str, Any],
-    note: str | None,
+    checkout_id: UUID | None,
     now: datetime,
 ) -> UUID:
-    order_id: UUID = _INSERT_ORDER.one(
+    parcel, price = order.parcel, order.parcel.price
+    order_id: UUID = _INSERT.one(
         session,
-        buyer_id=buyer.id,
-        vendor_id=vendor_id,
-        campus_id=campus_id,
+        buyer_id=asked.buyer.id,
+        vendor_id=parcel.vendor_id,
+        campus_id=parcel.campus_id,
+        checkout_id=checkout_id,
         status=states.ORDER.initial,
+        escrow_status=states.ESCROW.initial,
         subtotal_minor=price.subtotal_minor,
         delivery_fee_minor=price.delivery_fee_minor,
         service_fee_minor=price.service_fee_minor,
         discount_minor=price.discount_minor,
         total_minor=price.total_minor,
-        delivery_method=delivery.method,
+        wallet_minor=order.wallet_minor,
+        delivery_method=asked.delivery.method,
         shipping_address=Json(address),
-        note=note,
+        note=asked.note,
         expires_at=now + PAYABLE_FOR,
-        created_at=now,
-        updated_at=now,
+        now=now,
+        products=[product.id for product in parcel.products],
+        titles=[product.title for product in parcel.products],
+        images=[product.cover_key for product in parcel.products],
+        prices=[line.unit_price_minor for line in parcel.lines],
+        quantities=[line.quantity for line in parcel.lines],
+        commissions=[line.commission_bps for line in parcel.lines],
+        sales=[line.flash_sale_id for line in parcel.lines],
     )["id"]
-    _INSERT_ESCROW.run(
-        session,
-        order_id=order_id,
-        status=states.ESCROW.initial,
-        amount_minor=price.total_minor,
-        created_at=now,
-        updated_at=now,
-    )
-    _INSERT_EVENT.run(
-        session,
-        order_id=order_id,
-        to_status=states.ORDER.initial,
-        trigger="place",
-        actor="buyer",
-        actor_id=buyer.id,
-        at=now,
-    )
     return order_id
-
-
-def _insert_items(
-    session: Session,
-    order_id: UUID,
-    wishes: Sequence[Wish],
-    products: dict[UUID, LockedProduct],
-    lines: Sequence[Line],
-) -> None:
-    _INSERT_ITEMS.run(
-        session,
-        order_id=order_id,
-        products=[wish.product_id for wish in wishes],
-        titles=[products[wish.product_id].title for wish in wishes],
-        images=[products[wish.product_id].cover_key for wish in wishes],
-        prices=[line.unit_price_minor for line in lines],
-        quantities=[line.quantity for line in lines],
-        commissions=[line.commission_bps for line in lines],
-        sales=[line.flash_sale_id for line in lines],
-    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from marketplace.kernel.money import share_in_basis_points
+from marketplace.kernel.money import share_in_basis_points, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,17 @@ class Release:
     vendor_minor: int
     platform_minor: int
 
+    def of_held(self, held_minor: int) -> "Release":
+        """This function will split what is left in escrow in the same proportion, to the kobo.
+
+        Where a part was refunded, each side bears its share of that (largest remainder).
+
+        :param held_minor: kobo; all of the order's total, or less
+        """
+        if held_minor == self.vendor_minor + self.platform_minor:
+            return self
+        return Release(*split(held_minor, (self.vendor_minor, self.platform_minor)))
+
 
 def price_of(lines: Sequence[Line], *, fees: Fees, delivered: bool) -> Price:
     """This function will price an order.
@@ -82,3 +93,21 @@ def release_of(price: Price, *, commission_minor: int) -> Release:
     """
     vendor = price.subtotal_minor - commission_minor + price.delivery_fee_minor
     return Release(vendor_minor=vendor, platform_minor=price.total_minor - vendor)
+
+
+def fill(amount_minor: int, capacities_minor: Sequence[int]) -> list[int]:
+    """This function will pour an amount into orders, the earlier one being filled before the next gets anything.
+
+    :param amount_minor: kobo, not negative, at most what all of them take
+    :param capacities_minor: what each takes, in kobo, none negative
+    :return: kobo for each, in their order; together the amount
+    :raises ValueError: a negative amount or capacity, or an amount that they can't take
+    """
+    if amount_minor < 0 or amount_minor > sum(capacities_minor) or min(capacities_minor, default=0) < 0:
+        raise ValueError("what is poured is at least 0, and at most what there is room for")
+    parts = []
+    left = amount_minor
+    for capacity in capacities_minor:
+        parts.append(min(left, capacity))
+        left -= parts[-1]
+    return parts

@@ -1,6 +1,7 @@
 """Orders as their buyer, their vendor and staff see them."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +22,8 @@ _ORDER = """
         v.display_name, v.slug, v.user_id AS vendor_user_id, o.campus_id AS "campusId",
         o.checkout_id AS "checkoutId", o.subtotal_minor AS "subtotalMinor",
         o.delivery_fee_minor AS "deliveryFeeMinor", o.service_fee_minor AS "serviceFeeMinor",
-        o.discount_minor AS "discountMinor", o.total_minor AS total_amount, o.currency,
+        o.discount_minor AS "discountMinor", o.total_minor AS total_amount, o.wallet_minor AS "walletMinor",
+        o.currency,
         o.shipping_address AS "shippingAddress", o.delivery_method AS "deliveryMethod", o.note,
         o.tracking_note AS "trackingNote", o.payment_reference, o.payment_status, o.payment_channel,
         o.pin_counter, o.expires_at AS "expiresAt", o.created_at AS "createdAt", o.paid_at AS "paidAt",
@@ -48,6 +50,21 @@ _OF_VENDOR = Statement(
         AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :most"""
     )
 )
+_OF_CHECKOUT = Statement(
+    text(f"{_ORDER} WHERE o.checkout_id = :checkout_id AND o.buyer_id = :user_id ORDER BY o.id LIMIT 100")
+)
+# Unpaid orders are none of the vendor's business yet: pending are those that wait to be accepted.
+_COUNTS = Statement(
+    text(
+        """
+        SELECT count(*) FILTER (WHERE status = 'paid_escrow') AS pending,
+            count(*) FILTER (WHERE status = 'processing') AS processing,
+            count(*) FILTER (WHERE status = 'shipped') AS shipped,
+            count(*) FILTER (WHERE status = 'delivered') AS delivered
+        FROM orders WHERE vendor_id = :vendor_id AND paid_at IS NOT NULL
+        """
+    )
+)
 _ITEMS = Statement(
     text(
         """
@@ -70,10 +87,14 @@ _EVENTS = Statement(
 
 @dataclass(frozen=True)
 class View:
-    """What an order's view is made with: the address of pictures, and the key of delivery PINs."""
+    """What an order's view is made with: the address of pictures, the key of delivery PINs, and the time.
+
+    Without a key no PIN is shown: an answer that is kept for replays must not hold one.
+    """
 
     media_base_url: str
-    pin_key: str
+    pin_key: str | None
+    now: datetime
 
 
 def order_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -> dict[str, Any]:
@@ -84,10 +105,7 @@ def order_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -
     :param view: what views are made with
     :raises NotFoundError: there is no such order, or the caller is none of these
     """
-    row = _BY_ID.first(session, order_id=order_id)
-    roles = _roles(row, caller) if row else []
-    if row is None or not roles:
-        raise NotFoundError("There is no such order.")
+    row, roles = seen_by(session, order_id=order_id, caller=caller)
     return _views(session, [row], roles_of=lambda _row: roles, view=view)[0]
 
 
@@ -121,6 +139,27 @@ def orders_of_vendor(
     return _page(session, rows, page=page, role="vendor", view=view)
 
 
+def orders_of_checkout(
+    session: Session, *, checkout_id: UUID, caller: Caller, view: View
+) -> list[dict[str, Any]]:
+    """This function will list the orders of a checkout, as their buyer sees them.
+
+    :param caller: the buyer
+    :param view: what views are made with
+    """
+    rows = _OF_CHECKOUT.all(session, checkout_id=checkout_id, user_id=caller.id)
+    return _views(session, rows, roles_of=lambda _row: ["buyer"], view=view)
+
+
+def counts_of_vendor(session: Session, *, vendor_id: UUID) -> dict[str, Any]:
+    """This function will count a store's paid orders by how far they are.
+
+    :param vendor_id: the store's
+    :return: ``pending`` (wait to be accepted), ``processing``, ``shipped`` and ``delivered``
+    """
+    return _COUNTS.one(session, vendor_id=vendor_id)
+
+
 def items_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -> list[dict[str, Any]]:
     """This function will list an order's items.
 
@@ -135,10 +174,21 @@ def events_for(session: Session, *, order_id: UUID, caller: Caller) -> list[dict
 
     :raises NotFoundError: there is no such order in the caller's scope
     """
-    row = _BY_ID.first(session, order_id=order_id)
-    if row is None or not _roles(row, caller):
-        raise NotFoundError("There is no such order.")
+    seen_by(session, order_id=order_id, caller=caller)
     return _EVENTS.all(session, order_id=order_id)
+
+
+def seen_by(session: Session, *, order_id: UUID, caller: Caller) -> tuple[dict[str, Any], list[str]]:
+    """This function will give what is known of an order, and what the caller is to it.
+
+    :return: the row, not shaped for anybody, and one or more of buyer, vendor and staff
+    :raises NotFoundError: there is no such order in the caller's scope
+    """
+    row = _BY_ID.first(session, order_id=order_id)
+    roles = _roles(row, caller) if row else []
+    if row is None or not roles:
+        raise NotFoundError("There is no such order.")
+    return row, roles
 
 
 def _roles(row: dict[str, Any], caller: Caller) -> list[str]:
@@ -196,13 +246,19 @@ def _view(
     counter = shown.pop("pin_counter")
     shows_pin = "buyer" in roles and row["status"] in states.PIN_VISIBLE
     shown["deliveryPin"] = (
-        delivery_pin(key=view.pin_key, order_id=row["id"], counter=counter) if shows_pin else None
+        delivery_pin(key=view.pin_key, order_id=row["id"], counter=counter)
+        if shows_pin and view.pin_key
+        else None
     )
+    waits = row["status"] == states.PENDING_PAYMENT
+    shown["dueMinor"] = row["total_amount"] - row["walletMinor"] if waits else 0
     shown["deliveryStatus"] = states.DELIVERY_STATUS[row["status"]]
     shown["total"] = orjson.Fragment(decimal_text(row["total_amount"]))
     shown["items"] = items
-    # Money that is held back is for our officers to decide on; until then there is nothing more to pay.
-    barred = {states.PAY} if status == "quarantined" else set()
+    # Money that is held back is for our officers to decide on; until then there is nothing more to pay. Nor is
+    # there for an order whose time is over, which is about to expire.
+    payable = shown["dueMinor"] > 0 and status != "quarantined" and row["expiresAt"] > view.now
+    barred = set() if payable else {states.PAY}
     shown["nextActions"] = [
         trigger for trigger in states.ORDER.triggers_for(row["status"], roles) if trigger not in barred
     ]

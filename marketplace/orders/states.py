@@ -7,8 +7,10 @@ PAID_ESCROW = "paid_escrow"
 PROCESSING = "processing"
 SHIPPED = "shipped"
 DELIVERED = "delivered"
+DISPUTED = "disputed"
 CANCELLED = "cancelled"
 EXPIRED = "expired"
+REFUNDED = "refunded"
 
 PAY = "pay"
 EXPIRE = "expire"
@@ -16,17 +18,27 @@ CANCEL = "cancel"
 ACCEPT = "accept"
 SHIP = "ship"
 VERIFY_CODE = "verify-code"
+CONFIRM = "confirm"
+DISPUTE = "dispute"
+REFUND = "refund"
+RULE_FOR_VENDOR = "rule-for-vendor"
 
 ORDER = StateMachine(
     name="order",
     initial=PENDING_PAYMENT,
     transitions=(
         Transition(PAY, (PENDING_PAYMENT,), PAID_ESCROW, actors=("buyer",)),
-        Transition(CANCEL, (PENDING_PAYMENT,), CANCELLED, actors=("buyer", "vendor")),
+        Transition(CANCEL, (PENDING_PAYMENT, PAID_ESCROW, PROCESSING), CANCELLED, actors=("buyer", "vendor")),
         Transition(EXPIRE, (PENDING_PAYMENT,), EXPIRED),
         Transition(ACCEPT, (PAID_ESCROW,), PROCESSING, actors=("vendor",)),
         Transition(SHIP, (PROCESSING,), SHIPPED, actors=("vendor",)),
         Transition(VERIFY_CODE, (SHIPPED,), DELIVERED, actors=("vendor",)),
+        Transition(CONFIRM, (SHIPPED,), DELIVERED, actors=("buyer",)),
+        # A dispute, or the bank of whoever paid: nothing moves until it is ruled on.
+        Transition(DISPUTE, (PAID_ESCROW, PROCESSING, SHIPPED), DISPUTED),
+        # All of it, by finance or by a ruling; what is refunded in part stays where it is.
+        Transition(REFUND, (PAID_ESCROW, PROCESSING, SHIPPED, DISPUTED), REFUNDED),
+        Transition(RULE_FOR_VENDOR, (DISPUTED,), DELIVERED),
     ),
 )
 
@@ -36,9 +48,16 @@ ESCROW = StateMachine(
     transitions=(
         Transition("hold", ("pending",), "held"),
         Transition("release", ("held",), "released"),
+        Transition("freeze", ("held",), "frozen"),
+        Transition("refund", ("held", "frozen"), "refunded"),
+        # What is left after a part was refunded, or what a ruling gives the vendor.
+        Transition("release-rest", ("held", "frozen"), "partially_refunded"),
+        Transition("release-frozen", ("frozen",), "released"),
     ),
 )
 
+# While money of an order is in escrow.
+ESCROW_HOLDS = frozenset({"held", "frozen"})
 # The buyer sees the PIN from payment on, as long as it can be used.
 PIN_VISIBLE = frozenset({PAID_ESCROW, PROCESSING, SHIPPED})
 
@@ -48,6 +67,8 @@ DELIVERY_STATUS = {
     PROCESSING: "preparing",
     SHIPPED: "in_transit",
     DELIVERED: "delivered",
+    DISPUTED: "in_transit",
     CANCELLED: "not_started",
     EXPIRED: "not_started",
+    REFUNDED: "returned",
 }

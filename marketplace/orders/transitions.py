@@ -16,8 +16,9 @@ from marketplace.orders.pricing import Price
 
 _LOCK = """
     SELECT o.id, o.number, o.status, o.buyer_id, o.vendor_id, o.subtotal_minor, o.delivery_fee_minor,
-        o.service_fee_minor, o.discount_minor, o.total_minor, o.payment_status, o.pin_counter, o.pin_failures,
-        o.pin_locked_until, o.expires_at, s.status AS escrow_status, s.amount_minor AS escrow_minor
+        o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.checkout_id, o.payment_status,
+        o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at, s.status AS escrow_status,
+        s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor
     FROM orders o JOIN escrows s ON s.order_id = o.id
 """
 # Rows are locked as the scan meets them: orders by id first, each with its escrow.
@@ -50,13 +51,30 @@ class LockedOrder:
     service_fee_minor: int
     discount_minor: int
     total_minor: int
+    wallet_minor: int
+    checkout_id: UUID | None
     payment_status: str | None
     pin_counter: int
     pin_failures: int
     pin_locked_until: datetime | None
     expires_at: datetime
+    shipped_at: datetime | None
     escrow_status: str
     escrow_minor: int
+    released_minor: int
+    refunded_minor: int
+
+    @property
+    def due_minor(self) -> int:
+        """This function will give what is to be paid for the order beside what its buyer's wallet paid."""
+        return self.total_minor - self.wallet_minor
+
+    @property
+    def held_minor(self) -> int:
+        """This function will give what escrow still holds of a paid order."""
+        if self.escrow_status not in states.ESCROW_HOLDS:
+            return 0
+        return self.escrow_minor - self.released_minor - self.refunded_minor
 
     @property
     def price(self) -> Price:
@@ -72,6 +90,15 @@ class Actor:
 
     role: str
     id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EscrowMove:
+    """What happens to an order's escrow: a trigger of its table, or none to leave its state; amounts in kobo."""
+
+    trigger: str | None
+    released_minor: int = 0
+    refunded_minor: int = 0
 
 
 SYSTEM = Actor("system")
@@ -131,7 +158,7 @@ def move(
     actor: Actor,
     now: datetime,
     note: str | None = None,
-    escrow: str | None = None,
+    escrow: EscrowMove | None = None,
     columns: dict[str, Any] | None = None,
 ) -> str:
     """This function will fire a trigger on a locked order.
@@ -141,18 +168,70 @@ def move(
     :param actor: who fires it
     :param now: when
     :param note: for the trail
-    :param escrow: a trigger of the escrow's table that goes with it
+    :param escrow: what happens to the escrow with it
     :param columns: further columns of the order to set
     :return: the order's new status
     :raises IllegalTransitionError: the order's or the escrow's state does not allow it
     """
     target = states.ORDER.target(order.status, trigger)
-    values = dict(columns or {})
+    _write(
+        session,
+        order,
+        target=target,
+        trigger=trigger,
+        actor=actor,
+        now=now,
+        note=note,
+        escrow=escrow,
+        columns=columns or {},
+    )
+    return target
+
+
+def note_refund(
+    session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
+) -> None:
+    """This function will take a part of a locked order's escrow out, for its buyer; the order stays where it is.
+
+    :param amount_minor: kobo; less than what is held
+    :param actor: who refunds
+    :param note: why, for the trail
+    """
+    _write(
+        session,
+        order,
+        target=order.status,
+        trigger="refund-part",
+        actor=actor,
+        now=now,
+        note=note,
+        escrow=EscrowMove(None, refunded_minor=amount_minor),
+        columns={},
+    )
+
+
+def _write(
+    session: Session,
+    order: LockedOrder,
+    *,
+    target: str,
+    trigger: str,
+    actor: Actor,
+    now: datetime,
+    note: str | None,
+    escrow: EscrowMove | None,
+    columns: dict[str, Any],
+) -> None:
+    values = dict(columns)
     if escrow is not None:
-        escrow_target = states.ESCROW.target(order.escrow_status, escrow)
-        values["escrow_status"] = escrow_target
-        values["released_minor"] = order.escrow_minor if escrow_target == "released" else 0
-    _statement(tuple(sorted(columns or {})), escrow is not None).run(
+        values["escrow_status"] = (
+            states.ESCROW.target(order.escrow_status, escrow.trigger)
+            if escrow.trigger
+            else order.escrow_status
+        )
+        values["released"] = escrow.released_minor
+        values["refunded"] = escrow.refunded_minor
+    _statement(tuple(sorted(columns)), escrow is not None).run(
         session,
         order_id=order.id,
         source=order.status,
@@ -164,15 +243,14 @@ def move(
         now=now,
         **values,
     )
-    return target
 
 
 @lru_cache(maxsize=64)
 def _statement(columns: tuple[str, ...], with_escrow: bool) -> Statement:
     assignments = "".join(f", {name} = :{name}" for name in columns)
     escrow = (
-        """, held AS (UPDATE escrows SET status = :escrow_status, released_minor = :released_minor, updated_at = :now
-            WHERE order_id = :order_id)"""
+        """, held AS (UPDATE escrows SET status = :escrow_status, released_minor = released_minor + :released,
+            refunded_minor = refunded_minor + :refunded, updated_at = :now WHERE order_id = :order_id)"""
         if with_escrow
         else ""
     )

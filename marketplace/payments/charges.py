@@ -1,26 +1,27 @@
 """The one way in for money: a settled charge, however we learnt of it, ends here."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Json, Statement
-from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.money import CURRENCY, naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
+from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
+from marketplace.payments import refunds
 from marketplace.payments import states as intent_states
 from marketplace.payments.models import QuarantinedCharge
+from marketplace.payments.settled import LockedIntent, Settled, fee_postings, insert_charge, is_known
 from marketplace.providers.gateway import Charge
 
 _log = structlog.get_logger(__name__)
@@ -36,18 +37,8 @@ _ORDERS_OF_REFERENCE = Statement(
 )
 _LOCK_INTENT = Statement(
     text(
-        """
-        SELECT id, reference, buyer_id, amount_minor, status, gateway_charge_id
-        FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE
-        """
-    )
-)
-_QUARANTINED = Statement(
-    text(
-        """
-        SELECT id FROM quarantined_charges WHERE gateway_charge_id = :charge_id OR (intent_id = :intent_id
-            AND amount_minor = :amount_minor AND :reference IN (gateway_charge_id, :charge_id))
-        """
+        "SELECT id, reference, buyer_id, amount_minor, status FROM payment_intents"
+        " WHERE id = :intent_id FOR NO KEY UPDATE"
     )
 )
 _SUCCEED = Statement(
@@ -72,17 +63,17 @@ _MARK_QUARANTINED = Statement(
 _QUARANTINE = Statement(
     insert(QuarantinedCharge),
     columns=(
-        "gateway_charge_id",
-        "intent_id",
-        "reason",
-        "amount_minor",
-        "currency",
-        "fees_minor",
-        "ledger_transaction_id",
-        "details",
-        "created_at",
+        *("gateway_charge_id", "intent_id", "reason", "amount_minor", "currency", "fees_minor"),
+        *("ledger_transaction_id", "details", "created_at"),
     ),
 )
+
+
+_PAID_REASON = "The order was paid already."
+_OVER_REASONS = {
+    states.CANCELLED: "The order was cancelled before the payment arrived.",
+    states.EXPIRED: "The order had expired before the payment arrived.",
+}
 
 
 class UnknownReferenceError(Exception):
@@ -94,26 +85,20 @@ class Outcome(Enum):
 
     APPLIED = "applied"
     QUARANTINED = "quarantined"
+    RETURNED = "returned"
     REPEATED = "repeated"
 
 
-@dataclass(frozen=True)
-class _Intent:
-    """The payment that a charge belongs to, locked."""
-
-    id: UUID
-    reference: str
-    buyer_id: UUID
-    amount_minor: int
-    status: str
-    gateway_charge_id: str | None
-
-
 def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: datetime) -> Outcome:
-    """This function will apply a settled charge: its orders are paid and their escrow is held, or it is quarantined.
+    """This function will apply a settled charge: orders are paid, or it is held back, or sent back at once.
+
+    Of a checkout's orders all that still wait are paid, and the part of those that were cancelled, or paid
+    otherwise, meanwhile goes back; a charge that does not suffice for all that wait pays none of them and is
+    quarantined. What is more than was due stays in the buyer's wallet. A charge for orders that are paid,
+    cancelled or expired goes back whole.
 
     It may be called for one charge any number of times, from webhooks, ``verify`` and the sweep at once.
-    Rows are locked in the order: orders by id with their escrow, the intent, products, balances.
+    Rows are locked in the order: orders by id with their escrow, the intent, charges, products, balances.
 
     :param charge: settled, as the gateway describes it
     :param fee_bearer: ``platform`` or ``customer``: whether the fees are our cost or were paid on top
@@ -125,81 +110,42 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     if found is None:
         raise UnknownReferenceError("no payment has this reference")
     locked = lock_orders(session, order_ids=found["order_ids"])
-    intent = _Intent(**_LOCK_INTENT.one(session, intent_id=found["intent_id"]))
-    if _is_known(session, charge, intent):
+    intent = LockedIntent(**_LOCK_INTENT.one(session, intent_id=found["intent_id"]))
+    if is_known(session, charge=charge, intent=intent):
         return Outcome.REPEATED
-    principal = charge.amount_minor - (charge.fees_minor if fee_bearer == "customer" else 0)
-    reason = _reason_to_quarantine(charge, intent, locked, principal_minor=principal)
-    if reason is not None:
-        _quarantine(
-            session,
-            charge,
-            intent,
-            locked,
-            reason=reason,
-            principal_minor=principal,
-            fee_bearer=fee_bearer,
-            now=now,
-        )
-        return Outcome.QUARANTINED
-    _pay(session, charge, intent, locked, principal_minor=principal, fee_bearer=fee_bearer, now=now)
-    return Outcome.APPLIED
-
-
-def _is_known(session: Session, charge: Charge, intent: _Intent) -> bool:
-    """Tell whether a charge was applied or held back before.
-
-    One that was told of without an id goes by its reference. When it is told of again with its id, the two are
-    the same money and must not be booked twice.
-    """
-    known = intent.gateway_charge_id
-    if known is not None and (known == charge.id or intent.reference in (known, charge.id)):
-        return True
-    held_back = _QUARANTINED.first(
-        session,
-        charge_id=charge.id,
-        intent_id=intent.id,
-        amount_minor=charge.amount_minor,
-        reference=intent.reference,
+    settled = Settled(
+        charge,
+        intent,
+        waiting=[order for order in locked if order.status == states.PENDING_PAYMENT],
+        over=[order for order in locked if order.status != states.PENDING_PAYMENT],
+        principal_minor=charge.amount_minor - (charge.fees_minor if fee_bearer == "customer" else 0),
+        fee_bearer=fee_bearer,
     )
-    return held_back is not None
-
-
-def _reason_to_quarantine(
-    charge: Charge, intent: _Intent, locked: Sequence[LockedOrder], *, principal_minor: int
-) -> str | None:
     if charge.currency != CURRENCY:
-        return "currency"
-    unpayable = [order for order in locked if order.status != states.PENDING_PAYMENT]
-    if intent.status == intent_states.SUCCEEDED or any(
-        order.status not in (states.CANCELLED, states.EXPIRED) for order in unpayable
-    ):
-        return "already_paid"
-    if unpayable:
-        return "order_not_payable"
-    return "amount_below_total" if principal_minor < intent.amount_minor else None
+        return _quarantine(session, settled, reason="currency", now=now)
+    if not settled.waiting:
+        return _return(session, settled, now=now)
+    if settled.principal_minor < settled.due_minor:
+        return _quarantine(session, settled, reason="amount_below_total", now=now)
+    return _pay(session, settled, now=now)
 
 
-def _pay(
-    session: Session,
-    charge: Charge,
-    intent: _Intent,
-    locked: Sequence[LockedOrder],
-    *,
-    principal_minor: int,
-    fee_bearer: str,
-    now: datetime,
-) -> None:
+def _pay(session: Session, settled: Settled, *, now: datetime) -> Outcome:
     """Take the money through the buyer's own account to escrow; what is above the total stays in the wallet."""
+    charge, intent = settled.charge, settled.intent
+    for_over = min(
+        settled.principal_minor - settled.due_minor, sum(order.due_minor for order in settled.over)
+    )
+    kept_minor = settled.principal_minor - for_over
     buyer = accounts.wallet(intent.buyer_id)
     postings = [
-        Posting(accounts.GATEWAY_CLEARING, "debit", principal_minor),
-        Posting(buyer, "credit", principal_minor),
+        Posting(accounts.GATEWAY_CLEARING, "debit", kept_minor),
+        Posting(buyer, "credit", kept_minor),
     ]
-    for order in locked:
-        postings.append(Posting(buyer, "debit", order.total_minor, order.id))
-        postings.append(Posting(accounts.ESCROW, "credit", order.total_minor, order.id))
-    for order in locked:
+    for order in settled.waiting:
+        if order.due_minor:
+            postings.append(Posting(buyer, "debit", order.due_minor, order.id))
+            postings.append(Posting(accounts.ESCROW, "credit", order.due_minor, order.id))
         orders.mark_paid(
             session,
             order=order,
@@ -209,7 +155,7 @@ def _pay(
             actor=GATEWAY,
             now=now,
         )
-    orders.consume_stock(session, paid=locked)
+    orders.consume_stock(session, paid=settled.waiting)
     _SUCCEED.run(
         session,
         intent_id=intent.id,
@@ -219,44 +165,113 @@ def _pay(
         settled_at=charge.paid_at or now,
         now=now,
     )
-    numbers = ", ".join(order.number for order in locked)
-    post(
+    numbers = ", ".join(order.number for order in settled.waiting)
+    transaction_id = post(
         session,
         kind="payment",
-        source=f"charge:{charge.id}",
+        source=settled.source,
         description=f"Payment for {numbers}",
-        postings=[*postings, *_fee_postings(charge, fee_bearer)],
+        postings=[*postings, *fee_postings(settled)],
+        now=now,
+    )
+    charge_id = insert_charge(session, settled, "applied", transaction_id, now=now)
+    if for_over:
+        _send_back(session, settled, charge_id, amount_minor=for_over, now=now)
+    excess = kept_minor - settled.due_minor
+    if excess:
+        _tell_of_excess(session, settled, excess, now=now)
+    return Outcome.APPLIED
+
+
+def _return(session: Session, settled: Settled, *, now: datetime) -> Outcome:
+    """Send a charge back that comes late, or once more: there is nothing for it to pay."""
+    transaction_id = None
+    fees = fee_postings(settled)
+    if fees:
+        transaction_id = post(
+            session,
+            kind="gateway_fees",
+            source=settled.source,
+            description="Fees of a charge that goes back",
+            postings=fees,
+            now=now,
+        )
+    charge_id = insert_charge(session, settled, "returned", transaction_id, now=now)
+    if settled.principal_minor > 0:
+        _send_back(session, settled, charge_id, amount_minor=settled.principal_minor, now=now)
+    _log.warning("charge returned", reference=settled.intent.reference)
+    return Outcome.RETURNED
+
+
+def _send_back(
+    session: Session, settled: Settled, charge_id: UUID, *, amount_minor: int, now: datetime
+) -> None:
+    """Send a part of a charge, or all of it, back: for each order that it is no use to what it was to pay."""
+    left = amount_minor
+    for number, order in enumerate(settled.over):
+        last = number == len(settled.over) - 1
+        part = left if last else min(left, order.due_minor)
+        left -= part
+        if part:
+            reason = _OVER_REASONS.get(order.status, _PAID_REASON)
+            refunds.return_charge(
+                session,
+                charge_id=charge_id,
+                buyer_id=settled.intent.buyer_id,
+                amount_minor=part,
+                order_id=order.id,
+                request=refunds.Request(settled.source, reason).part(number),
+                description=f"Payment for {order.number} sent back",
+                source=accounts.GATEWAY_CLEARING,
+                now=now,
+            )
+    numbers = ", ".join(order.number for order in settled.over)
+    notify(
+        session,
+        user_id=settled.intent.buyer_id,
+        type="payment_returned",
+        title="A payment goes back to you",
+        body=f"{naira_text(amount_minor)} that you paid for {numbers} go back to where you paid from: it was paid"
+        " already, or over when the payment arrived.",
+        link=f"/orders/{settled.over[0].id}" if len(settled.over) == 1 else "/orders",
+        cause=f"{settled.source}:returned",
         now=now,
     )
 
 
-def _quarantine(
-    session: Session,
-    charge: Charge,
-    intent: _Intent,
-    locked: Sequence[LockedOrder],
-    *,
-    reason: str,
-    principal_minor: int,
-    fee_bearer: str,
-    now: datetime,
-) -> None:
+def _tell_of_excess(session: Session, settled: Settled, excess_minor: int, *, now: datetime) -> None:
+    notify(
+        session,
+        user_id=settled.intent.buyer_id,
+        type="wallet_credited",
+        title="You paid more than was due",
+        body=f"{naira_text(excess_minor)} of your payment are in your wallet: use them for your next order.",
+        link="/wallet",
+        cause=f"{settled.source}:excess",
+        now=now,
+    )
+
+
+def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetime) -> Outcome:
     """Book a charge that can't be applied to the quarantine account and show it to finance."""
+    charge, intent = settled.charge, settled.intent
     transaction_id = None
     # The books are in naira: money of another currency has a row here, and no entry until it is exchanged.
-    if charge.currency == CURRENCY and principal_minor > 0:
+    if charge.currency == CURRENCY and settled.principal_minor > 0:
         transaction_id = post(
             session,
             kind="quarantine",
-            source=f"charge:{charge.id}",
+            source=settled.source,
             description=f"Charge held back: {reason}",
             postings=[
-                Posting(accounts.GATEWAY_CLEARING, "debit", principal_minor),
-                Posting(accounts.QUARANTINE, "credit", principal_minor),
-                *_fee_postings(charge, fee_bearer),
+                Posting(accounts.GATEWAY_CLEARING, "debit", settled.principal_minor),
+                Posting(accounts.QUARANTINE, "credit", settled.principal_minor),
+                *fee_postings(settled),
             ],
             now=now,
         )
+    insert_charge(session, settled, "quarantined", transaction_id, now=now)
+    locked = [*settled.waiting, *settled.over]
     _QUARANTINE.run(
         session,
         gateway_charge_id=charge.id,
@@ -270,31 +285,22 @@ def _quarantine(
         created_at=now,
     )
     # A payment that succeeded stays so, whatever else comes for it.
-    if reason in ("amount_below_total", "currency") and intent.status != intent_states.SUCCEEDED:
+    if intent.status != intent_states.SUCCEEDED:
         _MARK_QUARANTINED.run(
             session,
             intent_id=intent.id,
             status=intent_states.INTENT.target(intent.status, "quarantine"),
             reference=intent.reference,
-            order_ids=[order.id for order in locked],
+            order_ids=[order.id for order in settled.waiting],
             now=now,
         )
     _log.warning("charge quarantined", reason=reason, reference=intent.reference)
+    return Outcome.QUARANTINED
 
 
-def _details(intent: _Intent, locked: Sequence[LockedOrder]) -> dict[str, Any]:
+def _details(intent: LockedIntent, locked: Sequence[LockedOrder]) -> dict[str, Any]:
     return {
         "reference": intent.reference,
         "expectedMinor": intent.amount_minor,
         "orders": [{"id": str(order.id), "number": order.number, "status": order.status} for order in locked],
     }
-
-
-def _fee_postings(charge: Charge, fee_bearer: str) -> list[Posting]:
-    """Our cost, so that gateway_clearing stays what the gateway holds for us."""
-    if fee_bearer == "customer" or not charge.fees_minor:
-        return []
-    return [
-        Posting(accounts.GATEWAY_FEES, "debit", charge.fees_minor),
-        Posting(accounts.GATEWAY_CLEARING, "credit", charge.fees_minor),
-    ]

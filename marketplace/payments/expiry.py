@@ -1,7 +1,8 @@
 """The sweep of abandoned checkouts: nobody's order expires before the gateway was asked."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -15,7 +16,7 @@ from marketplace.orders import states as order_states
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import operations as payments
 from marketplace.payments import states
-from marketplace.payments.charges import apply_charge
+from marketplace.payments.charges import Outcome, apply_charge
 from marketplace.providers.gateway import Charge, PaymentGateway
 
 _log = structlog.get_logger(__name__)
@@ -25,14 +26,24 @@ _MAX_BATCHES = 20
 # The gateway is still at work on these: the buyer may have paid already.
 _UNDECIDED = frozenset({"pending", "ongoing", "processing", "queued"})
 
+# A transfer is waited for as long as its account is open, and it may take so long to arrive. One that comes later
+# still is sent back; until then it must not keep the stock from others.
+TRANSFER_GRACE = timedelta(minutes=10)
+
 _DUE = Statement(
     text(
         """
         SELECT o.id, o.expires_at, coalesce(
             (SELECT array_agg(i.reference ORDER BY i.id) FROM payment_allocations a
                 JOIN payment_intents i ON i.id = a.intent_id
-                WHERE a.order_id = o.id AND (i.authorization_url IS NOT NULL OR i.opening_until IS NOT NULL)),
-            '{}') AS references
+                LEFT JOIN transfer_accounts t ON t.intent_id = i.id
+                WHERE a.order_id = o.id AND (i.authorization_url IS NOT NULL OR i.opening_until IS NOT NULL
+                    OR t.intent_id IS NOT NULL)),
+            '{}') AS references, coalesce(
+            (SELECT array_agg(i.reference) FROM payment_allocations a
+                JOIN payment_intents i ON i.id = a.intent_id JOIN transfer_accounts t ON t.intent_id = i.id
+                WHERE a.order_id = o.id AND o.expires_at <= :lapsed),
+            '{}') AS lapsed
         FROM orders o
         WHERE o.status = 'pending_payment' AND o.expires_at <= :now
             AND o.payment_status IS DISTINCT FROM 'quarantined'
@@ -84,10 +95,17 @@ def sweep_abandoned_checkouts(
     after = (datetime.min.replace(tzinfo=now.tzinfo), UUID(int=0))
     for _ in range(_MAX_BATCHES):
         with database.reading() as session:
-            due = _DUE.all(session, now=now, after_time=after[0], after_id=after[1], most=_BATCH)
+            due = _DUE.all(
+                session,
+                now=now,
+                lapsed=now - TRANSFER_GRACE,
+                after_time=after[0],
+                after_id=after[1],
+                most=_BATCH,
+            )
         for row in due:
             try:
-                _decide(database, gateway, done, row["id"], row["references"], fee_bearer=fee_bearer, now=now)
+                _decide(database, gateway, done, row, fee_bearer=fee_bearer, now=now)
             except ServiceUnavailableError:
                 raise
             except Exception:  # noqa: BLE001 - logged with its trace; one order must not hold up those behind it
@@ -112,12 +130,12 @@ def _decide(
     database: Database,
     gateway: PaymentGateway,
     done: Sweep,
-    order_id: UUID,
-    references: list[str],
+    due: dict[str, Any],
     *,
     fee_bearer: str,
     now: datetime,
 ) -> None:
+    references = due["references"]
     if references and done.gateway_down:
         return
     try:
@@ -126,24 +144,28 @@ def _decide(
         done.gateway_down = True
         return
     settled = [charge for charge in charges if charge.settled]
-    if settled:
-        for charge in settled:
-            database.in_transaction(_apply, charge, fee_bearer, now)
+    outcomes = [database.in_transaction(_apply, charge, fee_bearer, now) for charge in settled]
+    # What was known before paid nothing then, such as a charge that was held back, and decided on since.
+    if any(outcome is not Outcome.REPEATED for outcome in outcomes):
         done.paid += 1
-    elif any(charge.status in _UNDECIDED for charge in charges):
+    elif any(charge.status in _UNDECIDED and charge.reference not in due["lapsed"] for charge in charges):
         done.undecided += 1
-    elif database.in_transaction(_expire, order_id, now):
+    elif database.in_transaction(_expire, due["id"], now):
         done.expired += 1
 
 
-def _apply(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> None:
+def _apply(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> Outcome:
     outcome = apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
     _log.info("charge found by sweep", reference=charge.reference, outcome=outcome.value)
+    return outcome
 
 
 def _expire(session: Session, order_id: UUID, now: datetime) -> bool:
     order = lock_order(session, order_id=order_id)
     if order.status != order_states.PENDING_PAYMENT or order.payment_status == states.QUARANTINED:
+        return False
+    # Its page was opened once more while the gateway was asked.
+    if order.expires_at > now:
         return False
     orders.expire(session, order=order, actor=SYSTEM, now=now)
     return True

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
@@ -46,12 +46,28 @@ class PaymentIntent(Base):
     updated_at: Mapped[CreatedAt]
 
 
+class TransferAccount(Base):
+    """A bank account that the gateway made for one payment: what is transferred to it is its charge."""
+
+    __tablename__ = "transfer_accounts"
+
+    intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), primary_key=True)
+    bank_name: Mapped[str]
+    account_number: Mapped[str]
+    account_name: Mapped[str]
+    expires_at: Mapped[datetime]
+    created_at: Mapped[CreatedAt]
+
+
 class PaymentAllocation(Base):
-    """The part of an intent that pays for one order. An order has one live intent at most."""
+    """The part of an intent that pays for one order. An order has one live intent at most.
+
+    It is 0 for an order of a checkout whose buyer's wallet covers it: it is paid with the others.
+    """
 
     __tablename__ = "payment_allocations"
     __table_args__ = (
-        CheckConstraint("amount_minor > 0", name="amount_positive"),
+        CheckConstraint("amount_minor >= 0", name="amount_not_negative"),
         Index("uq_payment_allocations_live", "order_id", unique=True, postgresql_where=text("live")),
     )
 
@@ -70,6 +86,8 @@ class QuarantinedCharge(Base):
             "reason IN ('amount_below_total', 'currency', 'order_not_payable', 'already_paid')", name="reason"
         ),
         CheckConstraint("status IN ('open', 'resolved')", name="status"),
+        CheckConstraint("(status = 'resolved') = (resolved_at IS NOT NULL)", name="resolved_at"),
+        Index("ix_quarantined_charges_created", "created_at", "id"),
     )
 
     id: Mapped[Id]
@@ -84,3 +102,87 @@ class QuarantinedCharge(Base):
     status: Mapped[str] = mapped_column(server_default="open")
     created_at: Mapped[CreatedAt]
     resolved_at: Mapped[datetime | None]
+    resolution: Mapped[str | None] = mapped_column(
+        comment="What finance, or the buyer's further money, made of it"
+    )
+    resolution_note: Mapped[str | None] = mapped_column(comment="The officer's")
+    resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+
+
+class GatewayCharge(Base):
+    """A settled charge and what became of it, one row for each that the gateway ever told us of.
+
+    ``principal_minor`` is what of it is the buyer's, less fees that the customer bore on top; of that,
+    ``refunded_minor`` went back, or is on its way, by the gateway.
+    """
+
+    __tablename__ = "gateway_charges"
+    __table_args__ = (
+        CheckConstraint("outcome IN ('applied', 'quarantined', 'returned')", name="outcome"),
+        CheckConstraint("refunded_minor BETWEEN 0 AND greatest(principal_minor, 0)", name="refunded"),
+        Index("ix_gateway_charges_created", "created_at", "id"),
+    )
+
+    id: Mapped[Id]
+    gateway_charge_id: Mapped[str] = mapped_column(unique=True)
+    intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), index=True)
+    outcome: Mapped[str]
+    amount_minor: Mapped[int]
+    fees_minor: Mapped[int]
+    principal_minor: Mapped[int]
+    refunded_minor: Mapped[int] = mapped_column(server_default=text("0"))
+    currency: Mapped[str]
+    channel: Mapped[str]
+    ledger_transaction_id: Mapped[UUID | None] = mapped_column(ForeignKey("ledger_transactions.id"))
+    paid_at: Mapped[datetime | None]
+    created_at: Mapped[CreatedAt]
+
+
+class Refund(Base):
+    """Money that goes back to its buyer: to where it came from, by the gateway, or into the wallet.
+
+    ``cause`` names what it is for, so that nothing is refunded twice. One that the gateway is to send is
+    ``pending`` until it was asked, ``submitted`` until it tells the result, and never sent again while the
+    result is unknown.
+    """
+
+    __tablename__ = "refunds"
+    __table_args__ = (
+        CheckConstraint("destination IN ('gateway', 'wallet')", name="destination"),
+        CheckConstraint(
+            "status IN ('pending', 'submitted', 'processed', 'failed', 'needs_attention', 'credited')",
+            name="status",
+        ),
+        CheckConstraint("amount_minor > 0", name="amount_positive"),
+        CheckConstraint("(destination = 'gateway') = (charge_id IS NOT NULL)", name="charge_of_gateway"),
+        Index(
+            "ix_refunds_open",
+            "created_at",
+            "id",
+            postgresql_where=text("status IN ('pending', 'submitted', 'failed', 'needs_attention')"),
+        ),
+    )
+
+    id: Mapped[Id]
+    order_id: Mapped[UUID | None] = mapped_column(ForeignKey("orders.id"), index=True)
+    charge_id: Mapped[UUID | None] = mapped_column(ForeignKey("gateway_charges.id"), index=True)
+    buyer_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), index=True)
+    destination: Mapped[str]
+    amount_minor: Mapped[int]
+    status: Mapped[str]
+    cause: Mapped[str] = mapped_column(unique=True)
+    reason: Mapped[str]
+    requested_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    gateway_refund_id: Mapped[str | None] = mapped_column(unique=True)
+    attempt: Mapped[int] = mapped_column(
+        Integer, server_default=text("1"), comment="Counts up when finance tries again what failed"
+    )
+    asked_at: Mapped[datetime | None] = mapped_column(
+        comment="When the gateway was first asked, at this attempt"
+    )
+    asking_until: Mapped[datetime | None] = mapped_column(
+        comment="Somebody is asking the gateway; nobody else does until then"
+    )
+    settled_at: Mapped[datetime | None]
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]

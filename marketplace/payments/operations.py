@@ -1,6 +1,6 @@
 """Payment intents: made, opened at the gateway, verified."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.orders import states as order_states
+from marketplace.orders.placing import PAYABLE_AT_MOST, PAYABLE_FOR
 from marketplace.orders.transitions import LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.charges import apply_charge
@@ -19,26 +20,49 @@ from marketplace.providers.gateway import Charge, PaymentPage
 # Longer than the gateway may take to answer: a claim that ran out was left by somebody who died.
 OPENING_FOR = timedelta(seconds=45)
 
-_ORDER_OF_BUYER = Statement(text("SELECT id FROM orders WHERE id = :order_id AND buyer_id = :buyer_id"))
+# What shares a checkout with what is to be paid is locked with it: a payment is of a checkout's orders at most, so
+# whoever has them locked may give up one payment and make another.
+_TARGETED = """
+    WITH wanted AS ({wanted})
+    SELECT id, true AS wanted FROM wanted
+    UNION ALL
+    SELECT o.id, false FROM orders o
+    WHERE o.checkout_id = (SELECT checkout_id FROM wanted LIMIT 1) AND o.id NOT IN (SELECT id FROM wanted)
+"""
+_ORDER_OF_BUYER = Statement(
+    text(
+        _TARGETED.format(
+            wanted="SELECT id, checkout_id FROM orders WHERE id = :order_id AND buyer_id = :buyer_id"
+        )
+    )
+)
 _ORDERS_OF_CHECKOUT = Statement(
-    text("SELECT id FROM orders WHERE checkout_id = :checkout_id AND buyer_id = :buyer_id LIMIT 100")
+    text("SELECT id, true AS wanted FROM orders WHERE checkout_id = :checkout_id AND buyer_id = :buyer_id")
 )
 _ORDERS_OF_REFERENCE = Statement(
     text(
-        """
-        SELECT a.order_id AS id FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
-        WHERE i.reference = :reference AND i.buyer_id = :buyer_id
-        """
+        _TARGETED.format(
+            wanted="""
+                SELECT o.id, o.checkout_id FROM payment_intents i
+                    JOIN payment_allocations a ON a.intent_id = i.id JOIN orders o ON o.id = a.order_id
+                WHERE i.reference = :reference AND i.buyer_id = :buyer_id
+                """
+        )
     )
+)
+_IS_OWN = Statement(
+    text("SELECT id FROM payment_intents WHERE reference = :reference AND buyer_id = :buyer_id")
 )
 _INTENT = """i.id, i.reference, i.buyer_id, i.checkout_id, i.amount_minor, i.status, i.authorization_url,
     i.access_code, i.opening_until, i.callback_url"""
 _LIVE = Statement(
     text(
         f"""
-        SELECT {_INTENT} FROM payment_intents i WHERE EXISTS (
+        SELECT {_INTENT}, (SELECT array_agg(p.order_id ORDER BY p.order_id) FROM payment_allocations p
+            WHERE p.intent_id = i.id) AS order_ids
+        FROM payment_intents i WHERE EXISTS (
             SELECT FROM payment_allocations a WHERE a.intent_id = i.id AND a.live AND a.order_id = ANY(:order_ids)
-        ) FOR NO KEY UPDATE
+        ) ORDER BY i.id FOR NO KEY UPDATE OF i
         """  # noqa: S608 - our own columns
     )
 )
@@ -67,6 +91,15 @@ _INSERT = Statement(
         """  # noqa: S608 - our own columns
     )
 )
+_CALL_BACK = Statement(text("UPDATE payment_intents SET callback_url = :callback_url WHERE id = :intent_id"))
+_EXTEND = Statement(
+    text(
+        """
+        UPDATE orders SET expires_at = greatest(expires_at, least(:until, created_at + :at_most))
+        WHERE id = ANY(:order_ids)
+        """
+    )
+)
 _CLAIM = Statement(text("UPDATE payment_intents SET opening_until = :until WHERE id = :intent_id"))
 _RECORD = Statement(
     text(
@@ -85,7 +118,14 @@ _RECORD = Statement(
 _GIVE_UP = Statement(
     text(
         """
-        WITH freed AS (UPDATE payment_allocations SET live = false WHERE intent_id = :intent_id)
+        WITH freed AS (
+            UPDATE payment_allocations SET live = false WHERE intent_id = :intent_id RETURNING order_id
+        ), shown AS (
+            UPDATE orders SET payment_status = :status
+            FROM freed, payment_intents i
+            WHERE orders.id = freed.order_id AND i.id = :intent_id AND orders.payment_reference = i.reference
+                AND orders.status = 'pending_payment'
+        )
         UPDATE payment_intents SET status = :status, opening_until = NULL, updated_at = :now
         WHERE id = :intent_id
         """
@@ -146,6 +186,9 @@ def ensure_intent(
 ) -> Intent:
     """This function will give the live intent of what is to be paid, made now if there is none.
 
+    It is for exactly those of the target's orders that still wait, each with what its buyer's wallet did not pay
+    when it was placed. A live intent of more or fewer orders is given up for it.
+
     :param buyer_id: who pays
     :param target: what for
     :param callback_url: where the payment page sends the buyer afterwards
@@ -157,25 +200,46 @@ def ensure_intent(
     order_ids = tuple(order.id for order in payable)
     if any(order.payment_status == states.QUARANTINED for order in payable):
         raise NotPayableError("A payment for this is held back; our finance officers look into it.")
-    live = _LIVE.first(session, order_ids=list(order_ids))
-    if live is not None:
-        return Intent(**live, order_ids=order_ids)
+    due_minor = sum(order.due_minor for order in payable)
+    kept = None
+    for row in _LIVE.all(session, order_ids=list(order_ids)):
+        found = Intent(**row | {"order_ids": tuple(row["order_ids"])})
+        if found.order_ids == order_ids and found.amount_minor == due_minor:
+            kept = found
+        else:
+            # One of more or of fewer orders, or of another amount. Its page may stay open: what is paid on it still
+            # finds its orders.
+            _stop(session, intent_id=found.id, status=found.status, trigger="abandon", now=now)
+    if kept is not None:
+        return _with_callback(session, kept, callback_url)
+    if not due_minor:
+        raise NotPayableError("The wallet covers it: there is nothing left to pay on a page.")
     made = _INSERT.one(
         session,
         buyer_id=buyer_id,
-        checkout_id=target.checkout_id,
-        amount_minor=sum(order.total_minor for order in payable),
+        checkout_id=payable[0].checkout_id,
+        amount_minor=due_minor,
         status=states.INTENT.initial,
         callback_url=callback_url,
         order_ids=list(order_ids),
-        amounts=[order.total_minor for order in payable],
+        amounts=[order.due_minor for order in payable],
         now=now,
     )
     return Intent(**made, order_ids=order_ids)
 
 
+def _with_callback(session: Session, intent: Intent, callback_url: str | None) -> Intent:
+    """Have a page that is not opened yet send its buyer to where they want by now."""
+    if callback_url is None or intent.page is not None or callback_url == intent.callback_url:
+        return intent
+    _CALL_BACK.run(session, intent_id=intent.id, callback_url=callback_url)
+    return replace(intent, callback_url=callback_url)
+
+
 def claim_opening(session: Session, *, intent: Intent, now: datetime) -> bool:
     """This function will claim the opening of an intent's page, so that one caller alone asks the gateway.
+
+    Its orders have as much time again from now on, so that no stock is freed while its buyer is about to pay.
 
     :param intent: locked in this transaction
     :return: whether it is ours to open; otherwise somebody else is at it
@@ -183,7 +247,17 @@ def claim_opening(session: Session, *, intent: Intent, now: datetime) -> bool:
     if intent.opening_until is not None and intent.opening_until > now:
         return False
     _CLAIM.run(session, intent_id=intent.id, until=now + OPENING_FOR)
+    extend(session, intent=intent, now=now)
     return True
+
+
+def extend(session: Session, *, intent: Intent, now: datetime) -> None:
+    """This function will keep an intent's orders reserved, its page being opened, or shown once more.
+
+    :param intent: its orders are locked in this transaction
+    :param now: they have 30 minutes from it, but at most 60 after they were placed
+    """
+    _EXTEND.run(session, order_ids=list(intent.order_ids), until=now + PAYABLE_FOR, at_most=PAYABLE_AT_MOST)
 
 
 def release_opening(session: Session, *, intent_id: UUID) -> None:
@@ -196,11 +270,10 @@ def abandon(session: Session, *, intent_id: UUID, now: datetime) -> None:
     _give_up(session, intent_id=intent_id, trigger="abandon", now=now)
 
 
-def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> dict[str, Any]:
-    """This function will keep the page that the gateway opened, and give it as clients see it.
+def require_open(session: Session, *, intent: Intent) -> None:
+    """This function will lock an intent with its orders, and make sure that all of them still wait for it.
 
-    :raises NotPayableError: the order was paid, cancelled or given up while the gateway was asked: whoever
-        paid on that page would pay for nothing
+    :raises NotPayableError: one does not, or the intent is over
     """
     status, orders = _lock(session, intent_id=intent.id)
     waiting = [
@@ -208,8 +281,19 @@ def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: dat
         for order in orders
         if order.status == order_states.PENDING_PAYMENT and order.payment_status != states.QUARANTINED
     ]
-    if not waiting or not states.INTENT.allows(status, "open"):
-        raise NotPayableError(f"The payment is {status} by now, or its order no longer waits for it.")
+    if len(waiting) < len(orders) or not states.INTENT.allows(status, "open"):
+        raise NotPayableError(
+            f"The payment is {status} by now, or an order of it no longer waits for it. Try again."
+        )
+
+
+def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> dict[str, Any]:
+    """This function will keep the page that the gateway opened, and give it as clients see it.
+
+    :raises NotPayableError: an order of it was paid, cancelled or given up while the gateway was asked: whoever
+        paid on that page would pay for nothing, or too much; another page is for what still waits
+    """
+    require_open(session, intent=intent)
     _RECORD.run(
         session, intent_id=intent.id, url=page.authorization_url, access_code=page.access_code, now=now
     )
@@ -249,7 +333,7 @@ def own_reference(session: Session, *, buyer_id: UUID, reference: str) -> str:
 
     :raises NotFoundError: it is not
     """
-    if not _ORDERS_OF_REFERENCE.all(session, reference=reference, buyer_id=buyer_id):
+    if _IS_OWN.first(session, reference=reference, buyer_id=buyer_id) is None:
         raise NotFoundError("There is no such payment.")
     return reference
 
@@ -258,8 +342,13 @@ def _give_up(session: Session, *, intent_id: UUID, trigger: str, now: datetime) 
     """Free the orders of an intent, unless money came for it meanwhile: what we were told is old news then."""
     status, _ = _lock(session, intent_id=intent_id)
     if states.INTENT.allows(status, trigger):
-        target = states.INTENT.target(status, trigger)
-        _GIVE_UP.run(session, intent_id=intent_id, status=target, now=now)
+        _stop(session, intent_id=intent_id, status=status, trigger=trigger, now=now)
+
+
+def _stop(session: Session, *, intent_id: UUID, status: str, trigger: str, now: datetime) -> None:
+    """Free the orders of an intent; they and it are locked."""
+    target = states.INTENT.target(status, trigger)
+    _GIVE_UP.run(session, intent_id=intent_id, status=target, now=now)
 
 
 def _lock(session: Session, *, intent_id: UUID) -> tuple[str, list[LockedOrder]]:
@@ -278,7 +367,10 @@ def _payable_orders(session: Session, *, buyer_id: UUID, target: Target, now: da
         rows = _ORDER_OF_BUYER.all(session, order_id=target.order_id, buyer_id=buyer_id)
     if not rows:
         raise NotFoundError("There is no such order to pay.")
-    locked = lock_orders(session, order_ids=[row["id"] for row in rows])
+    wanted = {row["id"] for row in rows if row["wanted"]}
+    locked = [
+        order for order in lock_orders(session, order_ids=[row["id"] for row in rows]) if order.id in wanted
+    ]
     payable = [
         order for order in locked if order.status == order_states.PENDING_PAYMENT and order.expires_at > now
     ]

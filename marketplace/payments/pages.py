@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -20,6 +21,18 @@ _WAIT_SECONDS = 12.0
 _POLL_SECONDS = 0.1
 # The first reference, and one more if the gateway knows the first already: its answer was lost once.
 _MAX_REFERENCES = 2
+
+
+Opened = TypeVar("Opened")
+
+
+@dataclass(frozen=True)
+class Way(Generic[Opened]):
+    """A way to pay: the live intent, what of it is open, and how the gateway is asked to open it."""
+
+    ensure: Callable[[Session, datetime], Intent]
+    opened: Callable[[Session, Intent], Opened | None]
+    ask: Callable[[Intent], Opened]
 
 
 class OpeningElsewhereError(ConflictError):
@@ -53,20 +66,49 @@ def open_page(
     :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
     :raises OpeningElsewhereError: another request is still at it
     """
-    for _ in range(_MAX_REFERENCES):
-        intent = _reserve(
-            database, buyer_id=buyer_id, target=target, callback_url=callback_url, clock=clock, sleep=sleep
-        )
-        if intent.page is not None:
-            return intent, intent.page
-        try:
-            return intent, gateway.initialize(
+    return open_at_gateway(
+        database,
+        gateway,
+        Way(
+            ensure=lambda session, now: operations.ensure_intent(
+                session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
+            ),
+            opened=lambda _session, intent: intent.page,
+            ask=lambda intent: gateway.initialize(
                 reference=intent.reference,
                 amount_minor=intent.amount_minor,
                 email=email,
                 callback_url=intent.callback_url,
-                metadata=_metadata(intent),
-            )
+                metadata=metadata_of(intent),
+            ),
+        ),
+        clock=clock,
+        sleep=sleep,
+    )
+
+
+def open_at_gateway(
+    database: Database,
+    gateway: PaymentGateway,
+    way: Way[Opened],
+    *,
+    clock: Clock,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[Intent, Opened]:
+    """This function will get what somebody pays by: what is open, or what one caller alone asks the gateway for.
+
+    :param way: what is asked for, and how
+    :return: the intent and what was opened, which the caller records in its own last transaction
+    :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
+    :raises OpeningElsewhereError: another request is still at it
+    """
+    for _ in range(_MAX_REFERENCES):
+        reserved = _reserve(database, way, clock=clock, sleep=sleep)
+        intent, opened = reserved
+        if opened is not None:
+            return intent, opened
+        try:
+            return intent, way.ask(intent)
         except ProviderUnavailableError:
             database.in_transaction(operations.release_opening, intent_id=intent.id)
             raise
@@ -74,12 +116,10 @@ def open_page(
             if not _knows(database, gateway, intent):
                 database.in_transaction(operations.release_opening, intent_id=intent.id)
                 break
-            # An answer was lost. Nobody has that page, so a fresh reference takes its place; should money come
-            # for the old one after all, it finds its order all the same.
+            # An answer was lost, or the reference was opened another way. A fresh reference takes its place; should
+            # money come for the old one after all, it finds its order all the same.
             database.in_transaction(operations.abandon, intent_id=intent.id, now=clock())
-            if target.reference is not None:
-                target = Target(order_id=intent.order_ids[0], checkout_id=intent.checkout_id)
-    raise ProviderUnavailableError("The payment gateway refused to open a payment page.")
+    raise ProviderUnavailableError("The payment gateway refused to take the payment.")
 
 
 def _knows(database: Database, gateway: PaymentGateway, intent: Intent) -> bool:
@@ -92,34 +132,28 @@ def _knows(database: Database, gateway: PaymentGateway, intent: Intent) -> bool:
 
 
 def _reserve(
-    database: Database,
-    *,
-    buyer_id: UUID,
-    target: Target,
-    callback_url: str | None,
-    clock: Clock,
-    sleep: Callable[[float], None],
-) -> Intent:
-    """Give an intent whose page is open, or whose opening is ours."""
+    database: Database, way: Way[Opened], *, clock: Clock, sleep: Callable[[float], None]
+) -> tuple[Intent, Opened | None]:
+    """Give an intent with what is open of it, or one whose opening is ours."""
 
-    def attempt(session: Session, now: datetime) -> tuple[Intent, bool]:
-        intent = operations.ensure_intent(
-            session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
-        )
-        ours = intent.page is not None or operations.claim_opening(session, intent=intent, now=now)
-        return intent, ours
+    def attempt(session: Session, now: datetime) -> tuple[Intent, Opened | None, bool]:
+        intent = way.ensure(session, now)
+        opened = way.opened(session, intent)
+        if opened is None:
+            return intent, None, operations.claim_opening(session, intent=intent, now=now)
+        operations.extend(session, intent=intent, now=now)
+        return intent, opened, True
 
     for _ in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
-        intent, ours = database.in_transaction(attempt, clock())
+        intent, opened, ours = database.in_transaction(attempt, clock())
         if ours:
-            return intent
+            return intent, opened
         sleep(_POLL_SECONDS)
-    raise OpeningElsewhereError(
-        "Another request is opening the payment page. Try again.", retry_after_seconds=5
-    )
+    raise OpeningElsewhereError("Another request is opening the payment. Try again.", retry_after_seconds=5)
 
 
-def _metadata(intent: Intent) -> dict[str, Any]:
+def metadata_of(intent: Intent) -> dict[str, Any]:
+    """This function will give what comes back with the charge of an intent."""
     return {
         "userId": str(intent.buyer_id),
         "orderId": str(intent.order_ids[0]),

@@ -22,3 +22,25 @@ INTENT = StateMachine(
         Transition("quarantine", (INITIALIZED, PENDING, FAILED, ABANDONED, QUARANTINED), QUARANTINED),
     ),
 )
+
+SUBMITTED = "submitted"
+PROCESSED = "processed"
+NEEDS_ATTENTION = "needs_attention"
+CREDITED = "credited"
+
+RETRY = "retry"
+CREDIT = "credit"
+
+REFUND = StateMachine(
+    name="refund",
+    initial=PENDING,
+    transitions=(
+        Transition("submit", (PENDING,), SUBMITTED),
+        # The gateway's word may come before the answer to our own call.
+        Transition("process", (PENDING, SUBMITTED, NEEDS_ATTENTION, FAILED), PROCESSED),
+        Transition("fail", (PENDING, SUBMITTED, NEEDS_ATTENTION), FAILED),
+        Transition("need-attention", (PENDING, SUBMITTED), NEEDS_ATTENTION),
+        Transition(RETRY, (FAILED,), PENDING),
+        Transition(CREDIT, (FAILED, NEEDS_ATTENTION), CREDITED),
+    ),
+)

@@ -2,17 +2,30 @@
 
 import hashlib
 import hmac
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 from uuid import UUID
 
 from marketplace.infra.settings import Settings
+from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.banking import (
+    Bank,
+    MalformedAnswerError,
+    TransferAccount,
+    account_name_from_wire,
+)
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
 SIGNATURE_LENGTH = 128
 _YEARS = (2000, 2999)
+_DIGITS = re.compile("[0-9]{1,15}")
+_MAX_BANK_PAGES = 20
+_NOT_UNDERSTOOD = "The payment gateway did not answer as it should. Try again."
 _MAX_AMOUNT_MINOR = 10**15  # far above any order; keeps a mad amount out of BIGINT arithmetic
 
 
@@ -75,6 +88,41 @@ class Charge:
         )
 
 
+@dataclass(frozen=True)
+class GatewayRefund:
+    """A refund as the gateway describes it. ``note`` is our own: it names the refund that it is of ours.
+
+    ``status`` is the gateway's word: pending, processing, processed, failed, needs-attention. ``id``, ``note``
+    and ``reference`` (the charge's) are empty where the gateway leaves them out.
+    """
+
+    id: str
+    status: str
+    amount_minor: int
+    note: str
+    reference: str = ""
+
+    @classmethod
+    def from_wire(cls, data: Any) -> "GatewayRefund":
+        """This function will read a refund from the gateway's JSON.
+
+        :param data: the ``data`` object of an event, or a refund of an answer
+        :raises MalformedChargeError: a field is missing or of another type; amounts must be whole
+        """
+        if not isinstance(data, dict):
+            raise MalformedChargeError("data is not an object")
+        note, reference, amount = (data.get(n) for n in ("merchant_note", "transaction_reference", "amount"))
+        # Its events write the amount as digits, its answers as a number.
+        whole = int(amount) if isinstance(amount, str) and _DIGITS.fullmatch(amount) else amount
+        return cls(
+            id="" if data.get("id") is None else str(_field(data, "id", int)),
+            status=_field(data, "status", str),
+            amount_minor=_amount({"amount": whole}, "amount"),
+            note=note if isinstance(note, str) else "",
+            reference=reference if isinstance(reference, str) else "",
+        )
+
+
 def _charge_id(data: dict[str, Any]) -> str:
     """Give the charge's id, or its reference where the gateway sent none."""
     return _field(data, "reference", str) if data.get("id") is None else str(_field(data, "id", int))
@@ -124,6 +172,28 @@ class PaymentGateway(Protocol):
         """This function will ask what became of a reference; none if the gateway does not know it."""
         ...
 
+    def refund(self, *, reference: str, amount_minor: int, note: str) -> GatewayRefund:
+        """This function will have the gateway send money of a charge back to where it came from."""
+        ...
+
+    def refunds_of(self, reference: str) -> list[GatewayRefund]:
+        """This function will list the refunds of a charge."""
+        ...
+
+    def banks(self) -> list[Bank]:
+        """This function will list the banks that accounts can be at."""
+        ...
+
+    def account_name(self, *, account_number: str, bank_code: str) -> str | None:
+        """This function will ask whose account it is; none if there is no such account."""
+        ...
+
+    def transfer_account(
+        self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
+    ) -> TransferAccount:
+        """This function will have an account made for one payment; what is transferred to it is its charge."""
+        ...
+
 
 class HttpPaymentGateway:
     """The gateway's HTTP API. Every call carries the secret key."""
@@ -171,9 +241,7 @@ class HttpPaymentGateway:
                 access_code=answer["data"]["access_code"],
             )
         except (KeyError, TypeError) as error:
-            raise ProviderUnavailableError(
-                "The payment gateway did not answer as it should. Try again."
-            ) from error
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
 
     def charge(self, reference: str) -> Charge | None:
         """This function will ask what became of a reference.
@@ -190,12 +258,126 @@ class HttpPaymentGateway:
         try:
             charge = Charge.from_wire(answer.get("data") if isinstance(answer, dict) else None)
         except MalformedChargeError as error:
-            raise ProviderUnavailableError(
-                "The payment gateway did not answer as it should. Try again."
-            ) from error
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
         if charge.reference != reference:
             raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
         return charge
+
+    def refund(self, *, reference: str, amount_minor: int, note: str) -> GatewayRefund:
+        """This function will have the gateway send money of a charge back to where it came from.
+
+        The gateway does not know a second call for the first one again: who lost its answer looks for the note
+        in ``refunds_of`` before calling again.
+
+        :param reference: the charge's
+        :param amount_minor: kobo, all of it or a part
+        :param note: names our refund, and comes back with it
+        :raises ProviderRefusedError: the gateway refused: nothing was sent
+        :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
+        """
+        body = {
+            "transaction": reference,
+            "amount": amount_minor,
+            "merchant_note": note,
+            "customer_note": "Refund of your order",
+        }
+        return _read_refund(_data(self._client.post("/refund", body)))
+
+    def refunds_of(self, reference: str) -> list[GatewayRefund]:
+        """This function will list the refunds of a charge, at most a hundred.
+
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        answer = self._read("/refund", {"transaction": reference, "perPage": "100"})
+        data = _data(answer)
+        if not isinstance(data, list):
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+        return [_read_refund(item) for item in data]
+
+    def banks(self) -> list[Bank]:
+        """This function will list the banks that accounts can be at, by name.
+
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        found: dict[str, Bank] = {}
+        params = {"country": "nigeria", "use_cursor": "true", "perPage": "100"}
+        for _ in range(_MAX_BANK_PAGES):
+            answer = self._read("/bank", params)
+            with _understood():
+                found |= {bank.code: bank for bank in Bank.list_from_wire(_data(answer))}
+            following = (answer.get("meta") or {}).get("next")
+            if not isinstance(following, str) or not following:
+                break
+            params["next"] = following
+        return sorted(found.values(), key=lambda bank: (bank.name.casefold(), bank.code))
+
+    def account_name(self, *, account_number: str, bank_code: str) -> str | None:
+        """This function will ask whose account it is.
+
+        :return: the name that it is kept under, or none if there is no such account
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        try:
+            answer = self._client.get(
+                "/bank/resolve", params={"account_number": account_number, "bank_code": bank_code}
+            )
+        except ProviderRefusedError as error:
+            if error.status in (400, 404, 422):
+                return None
+            raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
+        with _understood():
+            return account_name_from_wire(_data(answer), account_number=account_number)
+
+    def transfer_account(
+        self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
+    ) -> TransferAccount:
+        """This function will have an account made for one payment; what is transferred to it is its charge.
+
+        :param reference: our own; its charge comes under it, like one of a payment page
+        :param amount_minor: kobo
+        :param email: the customer's, which the gateway requires
+        :param expires_at: how long the account is wanted; the gateway decides
+        :param metadata: comes back with the charge
+        :raises ProviderRefusedError: the gateway refused, for instance because it knows the reference already
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        body = {
+            "reference": reference,
+            "amount": amount_minor,
+            "email": email,
+            "currency": "NGN",
+            "metadata": metadata,
+            "bank_transfer": {"account_expires_at": iso(expires_at)},
+        }
+        answer = self._client.post("/charge", body)
+        with _understood():
+            return TransferAccount.from_wire(_data(answer), reference=reference)
+
+    def _read(self, path: str, params: dict[str, str]) -> Any:
+        try:
+            answer = self._client.get(path, params=params)
+        except ProviderRefusedError as error:
+            raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
+        return answer if isinstance(answer, dict) else {}
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    try:
+        yield
+    except MalformedAnswerError as error:
+        raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+
+
+def _data(answer: Any) -> Any:
+    return answer.get("data") if isinstance(answer, dict) else None
+
+
+def _read_refund(data: Any) -> GatewayRefund:
+    try:
+        return GatewayRefund.from_wire(data)
+    except MalformedChargeError as error:
+        raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:

@@ -1,10 +1,11 @@
 """Stores: whose they are, and whether they sell at the moment."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, func, not_, select, true
+from sqlalchemy import and_, any_, bindparam, func, not_, select, true
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
@@ -56,6 +57,7 @@ _STORE_COLUMNS = (
 )
 _OF_USER = Statement(select(*_STORE_COLUMNS).where(VendorProfile.user_id == bindparam("user_id")))
 _BY_ID = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == bindparam("vendor_id")))
+_BY_IDS = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == any_(bindparam("vendor_ids"))))
 
 
 def store_of_user(session: Session, *, user_id: UUID) -> Store | None:
@@ -68,3 +70,8 @@ def find_store(session: Session, *, vendor_id: UUID) -> Store | None:
     """This function will find a store by the vendor profile's id, or none."""
     row = _BY_ID.first(session, vendor_id=vendor_id)
     return Store(**row) if row else None
+
+
+def find_stores(session: Session, *, vendor_ids: Collection[UUID]) -> dict[UUID, Store]:
+    """This function will find stores by their vendor profiles' ids, those that exist."""
+    return {row["id"]: Store(**row) for row in _BY_IDS.all(session, vendor_ids=list(vendor_ids))}

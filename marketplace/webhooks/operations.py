@@ -16,8 +16,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
+from marketplace.payments import sending
 from marketplace.payments.charges import UnknownReferenceError, apply_charge
-from marketplace.providers.gateway import Charge, MalformedChargeError
+from marketplace.providers.gateway import Charge, GatewayRefund, MalformedChargeError
 from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
@@ -193,16 +194,28 @@ def parse(body: bytes) -> Event:
     event_type, data = payload.get("event"), payload.get("data")
     if not isinstance(event_type, str) or not event_type or not isinstance(data, dict):
         raise HopelessEventError("event or data is missing")
-    event_id = data.get("id")
-    if isinstance(event_id, int | str) and not isinstance(event_id, bool) and event_id != "":
-        dedupe_id = f"{event_type}:{event_id}"
-    elif isinstance(data.get("reference"), str) and data["reference"]:
-        dedupe_id = f"{event_type}:{data['reference']}"
-    else:
+    event_id = _id_of(data)
+    if event_id is None:
         raise HopelessEventError("data has neither id nor reference")
+    dedupe_id = f"{event_type}:{event_id}"
     if len(dedupe_id) > _MAX_ID_LENGTH:
         raise HopelessEventError("the id is too long")
     return Event(event_type, dedupe_id, data, payload)
+
+
+def _id_of(data: dict[str, Any]) -> str | None:
+    """Give what tells an event from others of its type: the id, or a reference where there is none.
+
+    The gateway may tell of a refund by references alone, and by that of its charge as long as it has none itself.
+    """
+    event_id = data.get("id")
+    if isinstance(event_id, int | str) and not isinstance(event_id, bool) and event_id != "":
+        return str(event_id)
+    for name in ("reference", "refund_reference", "transaction_reference"):
+        value = data.get(name)
+        if isinstance(value, str) and value:
+            return f"{value}:{data.get('amount')}" if name == "transaction_reference" else value
+    return None
 
 
 def _load(body: bytes) -> Any:
@@ -249,12 +262,24 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
 
 def _apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
     """Have an event its effect; events that have none are recorded as ignored."""
+    if event.type.startswith("refund."):
+        return _apply_refund(session, event, now=now)
     if event.type != "charge.success":
         return "ignored"
     charge = Charge.from_wire(event.data)
     if not charge.settled:
         raise HopelessEventError("the charge of a charge.success is not a success")
     apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
+    return "processed"
+
+
+def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
+    """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
+    told = GatewayRefund.from_wire(event.data)
+    refund_id = sending.find_by_event(session, told)
+    if refund_id is None:
+        return "ignored"
+    sending.settle(session, refund_id=refund_id, told=told, now=now)
     return "processed"
 
 

@@ -11,9 +11,9 @@ from blueprints.http.application import build_app
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.services import Services
-from tests.support.gateway import TestGateway, gateway, gateway_server
+from tests.support.gateway import TestGateway, gateway
 
-__all__ = ["gateway", "gateway_server"]
+__all__ = ["gateway"]
 
 
 @pytest.fixture(scope="session")

@@ -19,13 +19,13 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
+from marketplace.orders.baskets import OutOfStockError, Wish
 from marketplace.orders.placing import (
     MAX_UNPAID_ORDERS,
-    OutOfStockError,
     TooManyUnpaidOrdersError,
-    Wish,
 )
 from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments import cancelling
 from marketplace.payments import operations as payments
 from marketplace.providers.gateway import PaymentPage
 from tests.support.purchases import (
@@ -278,7 +278,7 @@ class Storm:
     def cancel(self, draw: random.Random) -> None:
         shop, order_id = self.some(draw)
         with self.database.transaction() as session:
-            orders.cancel_unpaid(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
     def expire(self, draw: random.Random) -> None:
         _, order_id = self.some(draw)

@@ -10,9 +10,7 @@ from sqlalchemy import text
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.kernel.states import IllegalTransitionError
-from marketplace.orders import operations as orders
-from marketplace.payments import operations
+from marketplace.payments import cancelling, operations
 from marketplace.payments.charges import Outcome
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.operations import Intent, Target
@@ -140,16 +138,17 @@ class TestWebhooks:
         assert Counter(result.status for result in results) == {"processed": 24, "duplicate": 24}  # type: ignore[union-attr]
         assert statuses(database, placed) == ["paid_escrow"] * 12
         with database.reading() as session:
-            reasons = session.execute(
+            outcomes = session.execute(
                 text(
-                    "SELECT q.reason, count(*) FROM quarantined_charges q JOIN payment_allocations a"
-                    " ON a.intent_id = q.intent_id WHERE a.order_id = ANY(:ids) GROUP BY q.reason"
+                    "SELECT c.outcome, count(*) FROM gateway_charges c JOIN payment_allocations a"
+                    " ON a.intent_id = c.intent_id WHERE a.order_id = ANY(:ids) GROUP BY c.outcome"
                 ),
                 {"ids": placed},
             ).all()
-        # Of each pair one pays; the other is held back, be it that it was too little or came second.
-        assert sum(number for _, number in reasons) == 12
-        assert {reason for reason, _ in reasons} <= {"already_paid", "amount_below_total"}
+        # Of each pair one pays; the other is held back as too little if it came first, or goes back.
+        assert dict(map(tuple, outcomes))["applied"] == 12
+        assert sum(number for _, number in outcomes) == 24
+        assert {outcome for outcome, _ in outcomes} <= {"applied", "quarantined", "returned"}
         assert_whole(database)
 
 
@@ -268,21 +267,20 @@ class TestAgainstACharge:
             with database.transaction() as session:
                 if kind == "charge":
                     return apply(session, make_charge(intent))
-                return orders.cancel_unpaid(
+                return cancelling.cancel(
                     session, order_id=order_id, caller=buying.buyer, reason=None, now=NOW
                 )
 
         jobs = [(kind, *one) for one in made for kind in ("charge", "cancel")]
         results = at_once(act, jobs)
 
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unforeseen(results) == []
         for (_, order_id, _), charged, cancelled in zip(made, results[::2], results[1::2], strict=True):
-            [status] = statuses(database, [order_id])
-            if charged is Outcome.APPLIED:
-                assert isinstance(cancelled, IllegalTransitionError)
-                assert status == "paid_escrow"
-            else:
-                assert (charged, cancelled, status) == (Outcome.QUARANTINED, None, "cancelled")
+            # Cancelled it is in any case; the money is sent back out of escrow, or straight from the charge.
+            assert statuses(database, [order_id]) == ["cancelled"]
+            assert charged in (Outcome.APPLIED, Outcome.RETURNED)
+            assert cancelled is None
+            assert count(database, "refunds", order_id=order_id, destination="gateway", status="pending") == 1
         assert_whole(database)
 
     def test_the_sweep(
@@ -342,7 +340,7 @@ class TestAgainstACharge:
         results = at_once(charge, [intent for _, _, intent in made for _ in range(2)])
 
         for first, second in zip(results[::2], results[1::2], strict=True):
-            assert {first, second} == {Outcome.APPLIED, Outcome.QUARANTINED}
+            assert {first, second} == {Outcome.APPLIED, Outcome.RETURNED}
         assert_whole(database)
 
 

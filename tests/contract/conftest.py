@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.contract.sandbox_client import Client, Receiver, providers
-from tests.support.gateway import gateway_server
-
-__all__ = ["gateway_server"]
 
 
 @pytest.fixture

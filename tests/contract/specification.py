@@ -98,22 +98,22 @@ CART_AND_ORDERS = (
     Row("POST", "/api/orders", AUTHENTICATED, "30/minute", idempotency="honoured", shares="placing"),
     Row("GET", "/api/orders", AUTHENTICATED),
     Row("GET", "/api/orders/vendor", VENDOR),
-    Row("GET", "/api/orders/vendor/counts", VENDOR, built=False),
+    Row("GET", "/api/orders/vendor/counts", VENDOR),
     Row("GET", "/api/orders/:id", PARTIES),
     Row("GET", "/api/orders/:id/events", PARTIES),
     Row("POST", "/api/orders/:id/accept", VENDOR, "30/minute"),
     Row("POST", "/api/orders/:id/status", VENDOR, "30/minute"),
     Row("POST", "/api/orders/:id/verify-code", VENDOR, "10/minute", idempotency="honoured", shares="PIN"),
     Row("POST", "/api/orders/:id/cancel", PARTIES, "15/minute", idempotency="honoured"),
-    Row("POST", "/api/orders/:id/confirm", PARTIES, "20/minute", idempotency="honoured", built=False),
-    Row("GET", "/api/orders/admin", staff_with("canManageOrders"), "60/minute", built=False),
+    Row("POST", "/api/orders/:id/confirm", PARTIES, "20/minute", idempotency="honoured"),
+    Row("GET", "/api/orders/admin", staff_with("canManageOrders"), "60/minute"),
 )
 
 # Paths that the specification names beside its tables.
 NAMED_ALONGSIDE = (
     Row(
         "POST", "/api/orders/checkout", AUTHENTICATED, "30/minute",
-        idempotency="required", shares="placing", built=False,
+        idempotency="required", shares="placing",
     ),
     Row("POST", "/api/orders/:id/verify-delivery", VENDOR, "10/minute", idempotency="required", shares="PIN"),
     Row("GET", "/api/orders/:id/items", PARTIES),
@@ -121,7 +121,7 @@ NAMED_ALONGSIDE = (
     # An officer with two factors sends a batch, a vendor asks for an early withdrawal: the body decides.
     Row("POST", "/api/payouts/dispatch", VENDOR_OR_STAFF, "5/minute", idempotency="required", built=False),
     Row("GET", "/api/payouts", VENDOR_OR_STAFF, built=False),
-    Row("GET", "/api/campus-orders", STAFF, built=False),
+    Row("GET", "/api/campus-orders", STAFF),
     Row("GET", "/api/flash-sales", PUBLIC),
     Row("GET", "/api/vendor-applications", staff_with("canManageVendors"), built=False),
     Row("GET", "/api/vendors/:id/reviews", PUBLIC, built=False),
@@ -133,13 +133,13 @@ PAYMENTS_AND_PAYOUTS = (
     Row("POST", "/api/payments/webhook", UNCHECKED, "unlimited"),
     Row("POST", "/api/payments/initialize", AUTHENTICATED, "15/minute", idempotency="required", waits=True),
     Row("POST", "/api/payments/verify", AUTHENTICATED, "30/minute", waits=True),
-    Row("GET", "/api/payments/banks", AUTHENTICATED, waits=True, built=False),
-    Row("POST", "/api/payments/bank/resolve", AUTHENTICATED, "10/minute", waits=True, built=False),
-    Row("POST", "/api/payments/virtual-account", AUTHENTICATED, "5/minute", waits=True, built=False),
+    Row("GET", "/api/payments/banks", AUTHENTICATED, waits=True),
+    Row("POST", "/api/payments/bank/resolve", AUTHENTICATED, "10/minute", waits=True),
+    Row("POST", "/api/payments/virtual-account", AUTHENTICATED, "5/minute", waits=True),
     Row("GET", "/api/transactions", AUTHENTICATED),
     Row(
         "POST", "/api/payments/order/:orderId/process-refund", FINANCE_AAL2, "10/minute",
-        idempotency="honoured", waits=True, built=False,
+        idempotency="honoured",
     ),
     Row("GET", "/api/payouts/batches", FINANCE, "30/minute", built=False),
     Row("POST", "/api/payouts/batches", FINANCE, built=False),
@@ -270,6 +270,27 @@ ADDITIONS = (
             Row("DELETE", f"{path}/:id", staff_with(PRODUCTS)),
         )
     ),
+    Row("GET", "/api/wallet", AUTHENTICATED),
+    Row("GET", "/api/orders/:id/money", PARTIES),
+    Row("GET", "/api/payments/refunds", FINANCE),
+    Row(
+        "POST",
+        "/api/payments/refunds/:id/retry",
+        FINANCE_AAL2,
+        "10/minute",
+        idempotency="honoured",
+        waits=True,
+    ),
+    Row(
+        "POST",
+        "/api/payments/refunds/:id/credit",
+        FINANCE_AAL2,
+        "10/minute",
+        idempotency="honoured",
+        waits=True,
+    ),
+    Row("GET", "/api/payments/quarantine", FINANCE),
+    Row("POST", "/api/payments/quarantine/:id/resolve", FINANCE_AAL2, "10/minute", idempotency="honoured"),
 )
 
 ROWS: tuple[Row, ...] = (

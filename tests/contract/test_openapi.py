@@ -165,6 +165,9 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
     ids = {
         "product_id": str(product),
         "order_id": order.get_json()["data"]["id"],
+        # There is none: nothing here is held back, or failed.
+        "refund_id": str(uuid4()),
+        "held_id": str(uuid4()),
         "address_id": address.get_json()["data"]["id"],
         "category_id": str(market.category_id),
         "campus_id": str(market.campus_id),

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders import operations as orders
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import operations
+from marketplace.payments import cancelling, operations
 from marketplace.payments.charges import Outcome, UnknownReferenceError
 from marketplace.payments.operations import Intent, Target, ensure_intent
 from tests.support.purchases import (
@@ -217,22 +217,6 @@ class TestHeldBack:
         assert [row["status"] for row in held_back(session, intent)] == ["open"]
         assert_books_are_whole(session)
 
-    def test_a_second_charge_of_what_is_paid(self, session: Session, order_id: UUID, intent: Intent) -> None:
-        apply(session, make_charge(intent))
-        before = balances_by_kind(session)
-
-        assert apply(session, make_charge(intent)) is Outcome.QUARANTINED
-
-        assert changed(session, before) == {
-            "gateway_clearing": intent.amount_minor,
-            "quarantine": intent.amount_minor,
-        }
-        assert [row["reason"] for row in held_back(session, intent)] == ["already_paid"]
-        order = row_of(session, "orders", id=order_id)
-        assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
-        assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
-        assert_books_are_whole(session)
-
     def test_a_second_charge_in_another_currency_leaves_the_payment_a_success(
         self, session: Session, order_id: UUID, intent: Intent
     ) -> None:
@@ -243,33 +227,109 @@ class TestHeldBack:
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
         assert row_of(session, "orders", id=order_id)["payment_status"] == "succeeded"
 
-    @pytest.mark.parametrize("end", ["cancelled", "expired"])
-    def test_one_that_came_too_late(
-        self, session: Session, shop: Shop, order_id: UUID, intent: Intent, end: str
-    ) -> None:
-        if end == "cancelled":
-            orders.cancel_unpaid(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-        else:
-            orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
-        before = balances_by_kind(session)
 
-        assert apply(session, make_charge(intent)) is Outcome.QUARANTINED
+def sent_back(session: Session, intent: Intent) -> list[dict[str, object]]:
+    rows = session.execute(
+        text(
+            "SELECT r.*, c.gateway_charge_id, c.outcome, c.refunded_minor FROM refunds r"
+            " JOIN gateway_charges c ON c.id = r.charge_id WHERE c.intent_id = :id ORDER BY r.id"
+        ),
+        {"id": intent.id},
+    )
+    return [dict(row) for row in rows.mappings()]
+
+
+def told(session: Session, user_id: UUID) -> list[str]:
+    rows = session.execute(
+        text("SELECT type FROM notifications WHERE user_id = :id ORDER BY id"), {"id": user_id}
+    )
+    return list(rows.scalars())
+
+
+class TestSentBack:
+    def test_a_second_charge_of_what_is_paid(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent
+    ) -> None:
+        apply(session, make_charge(intent))
+        before, again = balances_by_kind(session), make_charge(intent)
+
+        assert apply(session, again) is Outcome.RETURNED
+        assert apply(session, again) is Outcome.REPEATED
 
         assert changed(session, before) == {
             "gateway_clearing": intent.amount_minor,
-            "quarantine": intent.amount_minor,
+            "refunds_in_transit": intent.amount_minor,
         }
-        [row] = held_back(session, intent)
-        assert (row["reason"], row["details"]["orders"][0]["status"]) == ("order_not_payable", end)  # type: ignore[index]
+        [refund] = sent_back(session, intent)
+        assert (refund["gateway_charge_id"], refund["outcome"]) == (again.id, "returned")
+        assert (refund["amount_minor"], refund["status"]) == (intent.amount_minor, "pending")
+        assert (refund["order_id"], refund["buyer_id"]) == (order_id, shop.buyer.id)
+        assert refund["reason"] == "The order was paid already."
+        order = row_of(session, "orders", id=order_id)
+        assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
+        assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
+        assert told(session, shop.buyer.id) == ["payment_returned"]
+        assert held_back(session, intent) == []
+        assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("end", ["cancelled", "expired"])
+    @pytest.mark.parametrize("difference", [-100, 0, 700])
+    def test_one_that_came_too_late(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent, end: str, difference: int
+    ) -> None:
+        if end == "cancelled":
+            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        else:
+            orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+        before, paid = balances_by_kind(session), intent.amount_minor + difference
+
+        assert apply(session, make_charge(intent, amount_minor=paid, fees_minor=75)) is Outcome.RETURNED
+
+        # The gateway keeps its fee: it is our cost.
+        assert changed(session, before) == {
+            "gateway_clearing": paid - 75,
+            "gateway_fees": 75,
+            "refunds_in_transit": paid,
+        }
+        [refund] = sent_back(session, intent)
+        assert (refund["amount_minor"], refund["refunded_minor"]) == (paid, paid)
+        assert "payment arrived" in str(refund["reason"])
         assert status_of(session, order_id) == end
         assert row_of(session, "escrows", order_id=order_id)["status"] == "pending"
         assert_books_are_whole(session)
 
-    def test_one_past_its_time_but_not_yet_expired_is_applied(
-        self, session: Session, order_id: UUID, intent: Intent
+    def test_fees_that_the_customer_bore_are_not_ours_to_give(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
-        assert apply(session, make_charge(intent), now=later(hours=2)) is Outcome.APPLIED
-        assert status_of(session, order_id) == "paid_escrow"
+        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        before, total = balances_by_kind(session), intent.amount_minor
+
+        charge = make_charge(intent, amount_minor=total + 1_500, fees_minor=1_500)
+        assert apply(session, charge, fee_bearer="customer") is Outcome.RETURNED
+
+        assert changed(session, before) == {"gateway_clearing": total, "refunds_in_transit": total}
+        assert [refund["amount_minor"] for refund in sent_back(session, intent)] == [total]
+        assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("amount", [0, 50])
+    def test_what_fees_eat_up_is_kept_without_a_refund(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent, amount: int
+    ) -> None:
+        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+
+        charge = make_charge(intent, amount_minor=amount, fees_minor=50)
+        assert apply(session, charge, fee_bearer="customer") is Outcome.RETURNED
+
+        assert row_of(session, "gateway_charges", gateway_charge_id=charge.id)["outcome"] == "returned"
+        assert sent_back(session, intent) == []
+        assert_books_are_whole(session)
+
+
+def test_one_past_its_time_but_not_yet_expired_is_applied(
+    session: Session, order_id: UUID, intent: Intent
+) -> None:
+    assert apply(session, make_charge(intent), now=later(hours=2)) is Outcome.APPLIED
+    assert status_of(session, order_id) == "paid_escrow"
 
 
 @pytest.mark.parametrize("missing", [0, 100])
@@ -291,6 +351,17 @@ def test_a_charge_told_of_with_and_without_its_id_is_one(
     assert_books_are_whole(session)
 
 
+def test_once_a_charge_has_its_id_another_is_other_money(session: Session, intent: Intent) -> None:
+    nameless, named = make_charge(intent, id=intent.reference), make_charge(intent)
+    assert apply(session, nameless) is Outcome.APPLIED
+    assert apply(session, named) is Outcome.REPEATED
+    assert row_of(session, "payment_intents", id=intent.id)["gateway_charge_id"] == named.id
+
+    assert apply(session, make_charge(intent)) is Outcome.RETURNED
+    assert [apply(session, charge) for charge in (nameless, named)] == [Outcome.REPEATED] * 2
+    assert_books_are_whole(session)
+
+
 def test_an_unknown_reference_is_worth_another_try(session: Session, intent: Intent) -> None:
     charge = make_charge(intent, reference=f"checkout-{'0' * 32}")
 
@@ -306,28 +377,38 @@ def test_money_for_an_attempt_given_up_pays_its_order(
     assert fresh.reference != intent.reference
 
     assert apply(session, make_charge(intent)) is Outcome.APPLIED
-    assert apply(session, make_charge(fresh)) is Outcome.QUARANTINED
+    assert apply(session, make_charge(fresh)) is Outcome.RETURNED
 
     assert status_of(session, order_id) == "paid_escrow"
     assert row_of(session, "orders", id=order_id)["payment_reference"] == intent.reference
-    assert [row["reason"] for row in held_back(session, fresh)] == ["already_paid"]
+    assert [refund["amount_minor"] for refund in sent_back(session, fresh)] == [fresh.amount_minor]
     assert_books_are_whole(session)
 
 
-def test_one_charge_pays_several_orders_of_a_checkout(session: Session, shop: Shop) -> None:
-    products = [make_product(session, shop, quantity=3) for _ in range(3)]
+def checkout(session: Session, shop: Shop, number: int = 3) -> tuple[list[UUID], list[UUID], UUID]:
+    """Place orders of one checkout; give their products, them, and it."""
+    products = [make_product(session, shop, quantity=3) for _ in range(number)]
     placed, checkout_id = [place(session, shop, product) for product in products], uuid4()
     session.execute(
         text("UPDATE orders SET checkout_id = :checkout WHERE id = ANY(:ids)"),
         {"checkout": checkout_id, "ids": placed},
     )
-    intent = ensure_intent(
+    return products, placed, checkout_id
+
+
+def intent_of_checkout(session: Session, shop: Shop, checkout_id: UUID) -> Intent:
+    return ensure_intent(
         session,
         buyer_id=shop.buyer.id,
         target=Target(checkout_id=checkout_id),
         callback_url=None,
         now=NOW,
     )
+
+
+def test_one_charge_pays_several_orders_of_a_checkout(session: Session, shop: Shop) -> None:
+    products, placed, checkout_id = checkout(session, shop)
+    intent = intent_of_checkout(session, shop, checkout_id)
     before = balances_by_kind(session)
 
     assert apply(session, make_charge(intent, amount_minor=intent.amount_minor + 9)) is Outcome.APPLIED
@@ -335,4 +416,85 @@ def test_one_charge_pays_several_orders_of_a_checkout(session: Session, shop: Sh
     assert changed(session, before)["escrow"] == intent.amount_minor
     assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
     assert [stock_of(session, product) for product in products] == [(2, 0)] * 3
+    assert told(session, shop.buyer.id) == ["wallet_credited"]
+    assert_books_are_whole(session)
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_the_part_of_an_order_that_was_called_off_goes_back(
+    session: Session, shop: Shop, short: bool
+) -> None:
+    _, placed, checkout_id = checkout(session, shop)
+    intent = intent_of_checkout(session, shop, checkout_id)
+    cancelling.cancel(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
+    before, each = balances_by_kind(session), intent.amount_minor // 3
+
+    # What is missing is missing of what goes back: the orders that wait can be paid.
+    missing = 50 if short else 0
+    assert apply(session, make_charge(intent, amount_minor=intent.amount_minor - missing)) is Outcome.APPLIED
+
+    assert changed(session, before) == {
+        "gateway_clearing": 3 * each - missing,
+        "escrow": 2 * each,
+        "refunds_in_transit": each - missing,
+    }
+    [refund] = sent_back(session, intent)
+    assert (refund["order_id"], refund["amount_minor"]) == (placed[1], each - missing)
+    assert [status_of(session, order_id) for order_id in placed] == [
+        "paid_escrow",
+        "cancelled",
+        "paid_escrow",
+    ]
+    assert_books_are_whole(session)
+
+
+def test_too_little_for_those_that_wait_pays_none_of_them(session: Session, shop: Shop) -> None:
+    _, placed, checkout_id = checkout(session, shop)
+    intent = intent_of_checkout(session, shop, checkout_id)
+    cancelling.cancel(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
+
+    charge = make_charge(intent, amount_minor=2 * intent.amount_minor // 3 - 1)
+    assert apply(session, charge) is Outcome.QUARANTINED
+
+    assert [row_of(session, "orders", id=order_id)["payment_status"] for order_id in placed] == [
+        "quarantined",
+        "initialized",
+        "quarantined",
+    ]
+    assert_books_are_whole(session)
+
+
+def test_the_part_of_an_order_that_was_paid_otherwise_goes_back(session: Session, shop: Shop) -> None:
+    _, placed, checkout_id = checkout(session, shop)
+    intent = intent_of_checkout(session, shop, checkout_id)
+    operations.abandon(session, intent_id=intent.id, now=NOW)
+    alone = make_intent(session, shop, placed[0])
+    apply(session, make_charge(alone))
+
+    assert apply(session, make_charge(intent)) is Outcome.APPLIED
+
+    assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
+    [refund] = sent_back(session, intent)
+    assert (refund["order_id"], refund["amount_minor"]) == (placed[0], alone.amount_minor)
+    assert sent_back(session, alone) == []
+    assert_books_are_whole(session)
+
+
+def test_a_whole_checkout_that_comes_too_late_goes_back_order_by_order(session: Session, shop: Shop) -> None:
+    _, placed, checkout_id = checkout(session, shop)
+    intent = intent_of_checkout(session, shop, checkout_id)
+    for order_id in placed:
+        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    each = intent.amount_minor // 3
+
+    charge = make_charge(intent, amount_minor=intent.amount_minor + 9)
+    assert apply(session, charge) is Outcome.RETURNED
+
+    refunds = sent_back(session, intent)
+    assert {refund["order_id"]: refund["amount_minor"] for refund in refunds} == {
+        placed[0]: each,
+        placed[1]: each,
+        placed[2]: each + 9,
+    }
+    assert {refund["refunded_minor"] for refund in refunds} == {intent.amount_minor + 9}
     assert_books_are_whole(session)

@@ -11,8 +11,7 @@ from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.orders import operations as orders
-from marketplace.payments import operations
+from marketplace.payments import cancelling, operations
 from marketplace.payments.expiry import Sweep, sweep_abandoned_checkouts
 from marketplace.payments.operations import Intent
 from marketplace.payments.pages import open_page
@@ -258,14 +257,14 @@ def test_one_that_can_not_be_decided_does_not_hold_up_the_others(
     assert status(database, behind) == "expired"
     # Let it not be in the way of other tests.
     database.in_transaction(
-        orders.cancel_unpaid, order_id=opened.order_ids[0], caller=shop.buyer, reason=None, now=NOW
+        cancelling.cancel, order_id=opened.order_ids[0], caller=shop.buyer, reason=None, now=NOW
     )
 
 
 def test_the_payment_of_a_cancelled_order_is_given_up(
     database: Database, sweep: SweepNow, shop: Shop, order_id: UUID, opened: Intent
 ) -> None:
-    database.in_transaction(orders.cancel_unpaid, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    database.in_transaction(cancelling.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
     assert sweep(NOW).abandoned >= 1
 

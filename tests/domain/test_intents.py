@@ -9,8 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.errors import NotFoundError
-from marketplace.orders import operations as orders
-from marketplace.payments import operations
+from marketplace.payments import cancelling, operations
 from marketplace.payments.operations import OPENING_FOR, Intent, NotPayableError, Target
 from marketplace.providers.gateway import PaymentPage
 from tests.support.purchases import (
@@ -47,7 +46,7 @@ def intent(session: Session, shop: Shop, order_id: UUID) -> Intent:
 
 
 def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
-    orders.cancel_unpaid(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
 
 def test_an_order_has_one_live_intent(session: Session, shop: Shop, order_id: UUID, intent: Intent) -> None:

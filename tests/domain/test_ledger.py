@@ -148,8 +148,8 @@ def test_the_database_refuses_an_unbalanced_transaction(session: Session) -> Non
         WITH posted AS (
             INSERT INTO ledger_transactions (kind, source, description) VALUES ('test', 'x', 'x') RETURNING id
         )
-        INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor)
-        SELECT posted.id, side.account, side.direction, side.minor FROM posted, (VALUES
+        INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor)
+        SELECT posted.id, 'test', side.account, side.direction, side.minor FROM posted, (VALUES
             (CAST(:one AS uuid), 'debit', 5), (CAST(:two AS uuid), 'credit', 4)) AS side (account, direction, minor)
         """,
         one=accounts.ESCROW.id,
@@ -175,8 +175,8 @@ def test_the_database_refuses_an_entry_of_nothing(session: Session, minor: int) 
 
     error = refused(
         session,
-        "INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor)"
-        " VALUES (:id, :account, 'debit', :minor)",
+        "INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor)"
+        " VALUES (:id, 'test', :account, 'debit', :minor)",
         id=transaction_id,
         account=accounts.ESCROW.id,
         minor=minor,
@@ -215,8 +215,8 @@ def test_the_database_refuses_entries_that_come_later(committed_database: Databa
         error = refused(
             session,
             """
-            INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor)
-            VALUES (:id, :one, 'debit', 5), (:id, :two, 'credit', 5)
+            INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor)
+            VALUES (:id, 'test', :one, 'debit', 5), (:id, 'test', :two, 'credit', 5)
             """,
             id=transaction_id,
             one=accounts.ESCROW.id,

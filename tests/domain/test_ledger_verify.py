@@ -2,21 +2,33 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from uuid import UUID, uuid4
+from dataclasses import asdict, dataclass, replace
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
-from marketplace.ledger import accounts
-from marketplace.ledger.queries import verify
+from marketplace.ledger import queries as ledger
+from marketplace.orders import books as order_books
+from marketplace.orders.wallet import WalletUse
+from marketplace.payments import books as payment_books
+from marketplace.payments.books import verify
+from marketplace.payments.charges import Outcome
+from tests.support.finance import make_officer, refund
 from tests.support.purchases import (
+    apply,
     assert_books_are_whole,
+    fill_wallet,
+    make_charge,
+    make_intent,
     make_product,
     make_shop,
     paid_order,
     place,
     release,
+    row_of,
     shipped_order,
 )
 
@@ -42,64 +54,107 @@ def order_id(session: Session) -> UUID:
     return order_id
 
 
-@pytest.mark.parametrize(
-    ("damage", "rules"),
-    [
-        (
-            """UPDATE ledger_entries SET amount_minor = amount_minor + 1
-            WHERE order_id = :order AND direction = 'debit'""",
-            {
-                "every transaction's debits equal its credits",
-                "every kept balance equals the sum of its entries",
-                "no account is negative",
-            },
-        ),
-        (
-            """DELETE FROM ledger_entries WHERE transaction_id IN
-            (SELECT transaction_id FROM ledger_entries WHERE order_id = :order)""",
-            {
-                "every transaction has entries",
-                "each order's escrow in the books is what its escrow record holds",
-                "every paid order has its payment in the books",
-            },
-        ),
-        (
-            """UPDATE ledger_accounts SET balance_minor = balance_minor + 5 WHERE owner_id =
-            (SELECT buyer_id FROM orders WHERE id = :order)""",
-            {"every kept balance equals the sum of its entries"},
-        ),
-        (
-            "UPDATE escrows SET amount_minor = amount_minor - 1 WHERE order_id = :order",
-            {"each order's escrow in the books is what its escrow record holds"},
-        ),
-        (
-            "UPDATE escrows SET status = 'pending' WHERE order_id = :order",
-            {"each order's escrow in the books is what its escrow record holds"},
-        ),
-        (
-            "UPDATE escrows SET status = 'released', released_minor = amount_minor WHERE order_id = :order",
-            {"each order's escrow in the books is what its escrow record holds"},
-        ),
-        (
-            "UPDATE orders SET paid_at = NULL WHERE id = :order",
-            {"no order is paid without a time of payment"},
-        ),
-    ],
-    ids=[
-        "an entry grew",
-        "entries vanished",
-        "a balance was edited",
-        "an escrow shrank",
-        "an escrow forgot its money",
-        "an escrow was released without books",
-        "a paid order without its time",
-    ],
-)
-def test_damage_is_found(session: Session, order_id: UUID, damage: str, rules: set[str]) -> None:
-    with unguarded(session):
-        session.execute(text(damage), {"order": order_id})
+@dataclass(frozen=True)
+class Books:
+    """Orders of every kind whose books are whole, and the charges and refunds that belong to them."""
 
-    assert rules_broken(session) == rules
+    paid: UUID
+    unpaid: UUID
+    refunded: UUID
+    buyer: UUID
+
+
+@pytest.fixture
+def books(session: Session) -> Books:
+    """A paid order, one waiting with a wallet part, one refunded in part, a charge held back, one sent back."""
+    shop = make_shop(session)
+    paid, refunded = paid_order(session, shop), paid_order(session, shop)
+    refund(session, refunded, make_officer(session), amount_minor=1_000)
+    fill_wallet(session, shop.buyer.id, 5_000)
+    unpaid = place(session, shop, make_product(session, shop), wallet=WalletUse(5_000))
+    intent = make_intent(session, shop, unpaid)
+    apply(session, make_charge(intent, amount_minor=700))
+    reference = row_of(session, "orders", id=paid)["payment_reference"]
+    again = replace(intent, reference=reference)
+    assert apply(session, make_charge(again, amount_minor=900)) is Outcome.RETURNED
+    assert_books_are_whole(session)
+    return Books(paid, unpaid, refunded, shop.buyer.id)
+
+
+OF_PAID = "SELECT transaction_id FROM ledger_entries WHERE order_id = :paid"
+DAMAGE = {
+    "all debits equal all credits": "DELETE FROM ledger_entries WHERE order_id = :paid AND direction = 'debit'",
+    "every transaction's debits equal its credits": """UPDATE ledger_entries SET amount_minor = amount_minor + 1
+        WHERE order_id = :paid AND direction = 'debit'""",
+    "every transaction has entries": "DELETE FROM ledger_entries WHERE transaction_id IN (OF_PAID)",
+    "every kept balance equals the sum of its entries": """UPDATE ledger_accounts
+        SET balance_minor = balance_minor + 5 WHERE owner_id = :buyer""",
+    "no account but gateway_clearing is negative": """UPDATE ledger_entries SET amount_minor = amount_minor + 1
+        WHERE order_id = :paid AND direction = 'debit'""",
+    "each order's escrow in the books is what its escrow record holds": """UPDATE escrows
+        SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded""",
+    "all money in escrow is of an order": "DELETE FROM escrows WHERE order_id = :paid",
+    "each escrow is in a state that its order's state allows": """UPDATE escrows SET status = 'frozen'
+        WHERE order_id = :paid""",
+    "each escrow's sums are what its state says": """UPDATE escrows SET amount_minor = amount_minor - 1
+        WHERE order_id = :paid""",
+    "what paid an order adds up to its total": """UPDATE orders
+        SET total_minor = total_minor + 1, subtotal_minor = subtotal_minor + 1 WHERE id = :paid""",
+    "the wallet part of each order is in the books": """UPDATE orders SET wallet_minor = wallet_minor - 1
+        WHERE id = :unpaid""",
+    "no order is paid without a time of payment": "UPDATE orders SET paid_at = NULL WHERE id = :paid",
+    "every paid order has its charge, or the wallet paid it whole": """UPDATE gateway_charges
+        SET outcome = 'returned' WHERE ledger_transaction_id IN (OF_PAID)""",
+    "every payment that succeeded has its charge": """DELETE FROM gateway_charges
+        WHERE ledger_transaction_id IN (OF_PAID)""",
+    "every charge is in the books, whole": """UPDATE gateway_charges SET principal_minor = principal_minor + 1
+        WHERE ledger_transaction_id IN (OF_PAID)""",
+    "every payment in the books has its charge": """DELETE FROM gateway_charges
+        WHERE ledger_transaction_id IN (OF_PAID)""",
+    "every charge that goes back has its refund": "DELETE FROM refunds WHERE cause LIKE 'charge:%'",
+    "every charge that is held back has its case": "DELETE FROM quarantined_charges WHERE amount_minor = 700",
+    "quarantine holds of each charge what finance has yet to decide on": """UPDATE quarantined_charges
+        SET status = 'resolved', resolved_at = now() WHERE amount_minor = 700""",
+    "quarantine in all is what its open cases hold": """DELETE FROM quarantined_charges
+        WHERE amount_minor = 700""",
+    "every refund is in the books": """UPDATE refunds SET amount_minor = amount_minor + 1
+        WHERE order_id = :refunded""",
+    "of each refund is in transit what the gateway has yet to send": """UPDATE refunds SET status = 'processed'
+        WHERE order_id = :refunded""",
+    "refunds in transit in all are those that are open": "DELETE FROM refunds WHERE order_id = :refunded",
+    "what each charge says was refunded is what its refunds say": """UPDATE gateway_charges
+        SET refunded_minor = refunded_minor - 1 WHERE amount_minor = 900""",
+    "what was refunded of each order is what its escrow says, and no more than was paid": """UPDATE refunds
+        SET amount_minor = amount_minor + 1 WHERE order_id = :refunded""",
+}
+
+
+def damage(session: Session, books: Books, statement: str) -> None:
+    with unguarded(session):
+        changed = session.execute(text(statement.replace("OF_PAID", OF_PAID)), asdict(books))
+    assert changed.rowcount > 0, "nothing was damaged"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("rule", DAMAGE)
+def test_damage_is_found_by_the_name_of_its_rule(session: Session, books: Books, rule: str) -> None:
+    damage(session, books, DAMAGE[rule])
+
+    assert rule in rules_broken(session)
+
+
+def test_every_rule_is_broken_here_once() -> None:
+    names = [*ledger._CHECKS, *order_books._CHECKS, *payment_books._CHECKS]
+
+    assert set(names) == set(DAMAGE)
+    assert len(names) == len(DAMAGE)
+
+
+def test_damage_to_one_order_breaks_no_rule_of_others(session: Session, books: Books) -> None:
+    damage(session, books, "UPDATE orders SET wallet_minor = wallet_minor - 1 WHERE id = :unpaid")
+
+    number = row_of(session, "orders", id=books.unpaid)["number"]
+    for violation in verify(session):
+        assert {row["number"] for row in violation.rows} == {number}
 
 
 def test_an_order_paid_by_hand_is_found(session: Session) -> None:
@@ -109,33 +164,30 @@ def test_an_order_paid_by_hand_is_found(session: Session) -> None:
     session.execute(
         text("UPDATE orders SET status = 'paid_escrow', paid_at = now() WHERE id = :id"), {"id": order_id}
     )
-    assert rules_broken(session) == {"every paid order has its payment in the books"}
 
-    session.execute(text("UPDATE escrows SET status = 'held' WHERE order_id = :id"), {"id": order_id})
     assert rules_broken(session) == {
-        "every paid order has its payment in the books",
-        "each order's escrow in the books is what its escrow record holds",
+        "what paid an order adds up to its total",
+        "every paid order has its charge, or the wallet paid it whole",
+        "each escrow is in a state that its order's state allows",
     }
 
 
-def test_a_negative_account_is_found(session: Session) -> None:
-    with unguarded(session):
-        session.execute(
-            text(
-                """
-                WITH posted AS (
-                    INSERT INTO ledger_transactions (kind, source, description) VALUES ('test', :source, 'x')
-                    RETURNING id
-                )
-                INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor)
-                SELECT posted.id, side.account, side.direction, 5 FROM posted, (VALUES
-                    (CAST(:one AS uuid), 'debit'), (CAST(:two AS uuid), 'credit')) AS side (account, direction)
-                """
-            ),
-            {"source": uuid4().hex, "one": accounts.Account("rewards").id, "two": accounts.QUARANTINE.id},
-        )
+def test_drift_is_an_alarm_for_each_rule(session: Session, books: Books) -> None:
+    with capture_logs() as quiet:
+        assert payment_books.check(session) == []
+    damage(
+        session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+    )
+    with capture_logs() as logs:
+        found = payment_books.check(session)
 
-    assert rules_broken(session) == {"no account is negative"}
+    assert quiet == []
+    assert {entry["rule"] for entry in logs} == {violation.rule for violation in found}
+    number = row_of(session, "orders", id=books.refunded)["number"]
+    for entry in logs:
+        assert (entry["log_level"], entry["severity"]) == ("error", "SEV-1")
+        assert entry["identifier"] == "ESCROW_DRIFT"
+        assert entry["rows"][0]["number"] == number
 
 
 def test_a_violation_names_its_rows(session: Session, order_id: UUID) -> None:
@@ -144,8 +196,8 @@ def test_a_violation_names_its_rows(session: Session, order_id: UUID) -> None:
             text("UPDATE escrows SET amount_minor = amount_minor - 1 WHERE order_id = :id"), {"id": order_id}
         )
 
-    [violation] = verify(session)
-    [row] = violation.rows
+    found = {violation.rule: violation.rows for violation in verify(session)}
+    [row] = found["each order's escrow in the books is what its escrow record holds"]
     number = session.execute(text("SELECT number FROM orders WHERE id = :id"), {"id": order_id}).scalar_one()
     assert row["number"] == number
     assert row["booked_minor"] == row["expected_minor"] + 1

@@ -12,6 +12,7 @@ from marketplace.kernel.paging import PageRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations, queries
 from marketplace.orders.operations import PIN_LOCKED_FOR, PIN_TRIES, PinLockedError, WrongPinError
+from marketplace.payments import cancelling
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,
@@ -40,7 +41,7 @@ from tests.support.purchases import (
     wrong_pin_of,
 )
 
-VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY)
+VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def shop(session: Session) -> Shop:
 
 
 def cancel(session: Session, order_id: UUID, caller: Caller, reason: str | None = None) -> None:
-    operations.cancel_unpaid(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
+    cancelling.cancel(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
 
 
 def see(session: Session, order_id: UUID, caller: Caller) -> dict[str, object]:
@@ -316,8 +317,8 @@ class TestWhoSeesWhat:
         unpaid, paid = place(session, shop, make_product(session, shop)), paid_order(session, shop)
 
         assert see(session, unpaid, shop.buyer)["nextActions"] == ["pay", "cancel"]
-        assert see(session, paid, shop.buyer)["nextActions"] == []
-        assert see(session, paid, shop.vendor)["nextActions"] == ["accept"]
+        assert see(session, paid, shop.buyer)["nextActions"] == ["cancel"]
+        assert see(session, paid, shop.vendor)["nextActions"] == ["cancel", "accept"]
 
     def test_nobody_is_told_to_pay_what_is_held_back(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))

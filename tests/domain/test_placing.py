@@ -6,22 +6,22 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text, update
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from marketplace.cart.models import CartItem
 from marketplace.catalog.models import Product
 from marketplace.identity.models import Address
 from marketplace.kernel.errors import ValidationError
-from marketplace.orders import operations
+from marketplace.orders.baskets import OutOfStockError, Wish
 from marketplace.orders.placing import (
     MAX_UNPAID_ORDERS,
     PAYABLE_FOR,
     Delivery,
-    OutOfStockError,
     PriceChangedError,
     TooManyUnpaidOrdersError,
-    Wish,
 )
+from marketplace.payments import cancelling
 from marketplace.platform.models import Hub
 from tests.support.purchases import (
     ADDRESS,
@@ -40,6 +40,7 @@ from tests.support.purchases import (
     make_store,
     pay,
     place,
+    put_into_cart,
     row_of,
     stock_of,
     trail_of,
@@ -63,20 +64,6 @@ def make_address(session: Session, user_id: UUID, *, hostel: str = "Jaja", is_de
     session.add(address)
     session.flush()
     return address.id
-
-
-def put_into_cart(session: Session, user_id: UUID, *lines: tuple[UUID, int]) -> None:
-    for position, (product_id, quantity) in enumerate(lines):
-        session.add(
-            CartItem(
-                user_id=user_id,
-                product_id=product_id,
-                quantity=quantity,
-                price_minor_seen=1,
-                position=position,
-            )
-        )
-    session.flush()
 
 
 def refused_params(refused: pytest.ExceptionInfo[ValidationError]) -> list[str]:
@@ -224,7 +211,7 @@ def test_nobody_buys_from_the_own_store(session: Session, shop: Shop) -> None:
     with pytest.raises(ValidationError, match="own store") as refused:
         place(session, themselves, product_id)
 
-    assert refused_params(refused) == ["items"]
+    assert refused_params(refused) == ["items[0].productId"]
     assert stock_of(session, product_id) == (5, 0)
 
 
@@ -262,7 +249,7 @@ def test_five_orders_may_wait_for_payment(session: Session, shop: Shop) -> None:
     place(session, shop, product_id)
     with pytest.raises(TooManyUnpaidOrdersError):
         place(session, shop, product_id)
-    operations.cancel_unpaid(session, order_id=waiting[1], caller=shop.buyer, reason=None, now=NOW)
+    cancelling.cancel(session, order_id=waiting[1], caller=shop.buyer, reason=None, now=NOW)
     place(session, shop, product_id)
 
 
@@ -411,3 +398,35 @@ def test_an_order_may_be_paid_for_half_an_hour(session: Session, shop: Shop) -> 
     order_id = place(session, shop, make_product(session, shop), now=later(hours=2))
 
     assert row_of(session, "orders", id=order_id)["expires_at"] == later(hours=2, minutes=30)
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True), (-1, True)])
+def test_the_lines_of_an_order_are_its_subtotal_in_the_database_too(
+    session: Session, shop: Shop, more: int, refused: bool
+) -> None:
+    order_id = place(session, shop, make_product(session, shop))
+    columns = (
+        "buyer_id, vendor_id, campus_id, status, delivery_fee_minor, service_fee_minor, discount_minor,"
+        " delivery_method, shipping_address, expires_at"
+    )
+    copied = text(
+        f"""
+        WITH copied AS (
+            INSERT INTO orders ({columns}, subtotal_minor, total_minor)
+            SELECT {columns}, subtotal_minor + :more, total_minor + :more FROM orders WHERE id = :id RETURNING id
+        )
+        INSERT INTO order_items (order_id, position, product_id, title, unit_price_minor, quantity,
+            line_total_minor, commission_bps)
+        SELECT c.id, i.position, i.product_id, i.title, i.unit_price_minor, i.quantity, i.line_total_minor,
+            i.commission_bps FROM copied c, order_items i WHERE i.order_id = :id
+        """  # noqa: S608
+    )
+
+    try:
+        with session.begin_nested():
+            session.execute(copied, {"id": order_id, "more": more})
+        told = ""
+    except DBAPIError as error:
+        told = str(error)
+
+    assert ("are not its subtotal" in told) == refused

@@ -209,8 +209,8 @@ def test_ledger_verify_names_the_rows_that_are_wrong(installation: Installation)
         url,
         "ALTER TABLE ledger_entries DISABLE TRIGGER USER; ALTER TABLE ledger_transactions DISABLE TRIGGER USER;"
         "INSERT INTO ledger_transactions (id, kind, source, description) VALUES (%s, 'test', '1', 'Cooked');"
-        "INSERT INTO ledger_entries (transaction_id, account_id, direction, amount_minor)"
-        " SELECT %s, id, 'debit', 777 FROM ledger_accounts WHERE kind = 'bank'",
+        "INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor)"
+        " SELECT %s, 'test', id, 'debit', 777 FROM ledger_accounts WHERE kind = 'bank'",
         transaction,
         transaction,
     )

@@ -26,6 +26,7 @@ from marketplace.orders import operations as orders
 from marketplace.orders.operations import PIN_TRIES, PinLockedError, WrongPinError
 from marketplace.orders.placing import MAX_UNPAID_ORDERS
 from marketplace.orders.states import ORDER
+from marketplace.payments import cancelling
 from marketplace.payments import operations as payments
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.operations import Target
@@ -247,15 +248,15 @@ class LifeOfOrders(RuleBasedStateMachine):
     @precondition(lambda self: self.placed)
     @rule(pick=PICK)
     def cancel(self, pick: int) -> None:
-        """Cancel an order: possible while it waits for payment."""
+        """Cancel an order: possible until it is shipped; what was paid goes back then."""
         shop, order_id = self.some_order(pick)
         before = self.status(order_id)
 
         refused = self.attempt(
-            orders.cancel_unpaid, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
+            cancelling.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
         )
 
-        assert (refused is None) == (before == "pending_payment")
+        assert (refused is None) == (before in ("pending_payment", "paid_escrow", "processing"))
 
     # What the gateway does
 
@@ -405,7 +406,8 @@ class LifeOfOrders(RuleBasedStateMachine):
             sold = sum(STOCK - stock_of(session, product_id)[0] for product_id in self.products)
             bought = 0
             for _, order_id in self.placed:
-                if row_of(session, "orders", id=order_id)["paid_at"] is not None:
+                order = row_of(session, "orders", id=order_id)
+                if order["paid_at"] is not None and order["status"] != "cancelled":
                     bought += row_of(session, "order_items", order_id=order_id)["quantity"]
             assert sold == bought
 

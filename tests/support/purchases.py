@@ -9,15 +9,23 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.models import CartItem
 from marketplace.catalog.models import Category, Product
 from marketplace.identity.models import Profile
 from marketplace.identity.queries import Caller
-from marketplace.ledger.queries import balances_by_kind, verify
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.queries import balance_of, balances_by_kind
 from marketplace.orders import operations as orders
+from marketplace.orders.baskets import Wish
 from marketplace.orders.pin import delivery_pin
-from marketplace.orders.placing import Delivery, Wish, place_order
+from marketplace.orders.placing import Delivery, Placement, place_order
+from marketplace.orders.wallet import NO_WALLET, WalletUse
+from marketplace.payments import checkout
 from marketplace.payments import operations as payments
+from marketplace.payments.books import verify
 from marketplace.payments.charges import Outcome, apply_charge
+from marketplace.payments.checkout import CheckedOut
 from marketplace.payments.operations import Intent, Target
 from marketplace.platform.models import Campus
 from marketplace.providers.gateway import Charge
@@ -156,19 +164,79 @@ def place(
     wishes: list[Wish] | None = None,
     delivery: Delivery = DELIVERY,
     expected_total_minor: int | None = None,
+    wallet: WalletUse = NO_WALLET,
     now: datetime = NOW,
 ) -> UUID:
     """Place an order: of one product, or of wishes."""
     wanted = [Wish(product_id, quantity)] if product_id else wishes
-    return place_order(
-        session,
-        buyer=shop.buyer,
-        wishes=wanted,
-        delivery=delivery,
-        note=None,
-        expected_total_minor=expected_total_minor,
-        now=now,
+    asked = Placement(shop.buyer, wanted, delivery, expected_total_minor=expected_total_minor, wallet=wallet)
+    return place_order(session, asked=asked, now=now)
+
+
+def check_out(
+    session: Session,
+    shop: Shop,
+    wishes: list[Wish] | None = None,
+    *,
+    wallet: WalletUse = NO_WALLET,
+    now: datetime = NOW,
+    **more: Any,
+) -> CheckedOut:
+    """Check wishes, or the cart, out."""
+    asked = Placement(shop.buyer, wishes, more.pop("delivery", DELIVERY), wallet=wallet, **more)
+    return checkout.check_out(session, asked=asked, now=now)
+
+
+def neighbours(session: Session, shop: Shop, count: int) -> list[Shop]:
+    """Give a shop and others of its campus, all with the same buyer."""
+    shops = [shop]
+    for _ in range(count - 1):
+        store_id, vendor = make_store(session, campus_id=shop.campus_id)
+        shops.append(replace(shop, store_id=store_id, vendor=vendor))
+    return shops
+
+
+def put_into_cart(session: Session, user_id: UUID, *lines: tuple[UUID, int]) -> None:
+    """Put products and quantities into somebody's cart."""
+    for position, (product_id, quantity) in enumerate(lines):
+        session.add(
+            CartItem(
+                user_id=user_id,
+                product_id=product_id,
+                quantity=quantity,
+                price_minor_seen=1,
+                position=position,
+            )
+        )
+    session.flush()
+
+
+def cart_of(session: Session, user_id: UUID) -> dict[UUID, int]:
+    """Give the pieces in somebody's cart by product."""
+    rows = session.execute(
+        text("SELECT product_id, quantity FROM cart_items WHERE user_id = :id"), {"id": user_id}
     )
+    return dict(tuple(row) for row in rows)
+
+
+def fill_wallet(session: Session, user_id: UUID, amount_minor: int) -> None:
+    """Put money into somebody's wallet."""
+    post(
+        session,
+        kind="deposit",
+        source=f"test:{uuid4()}",
+        description="Deposit",
+        postings=[
+            Posting(accounts.GATEWAY_CLEARING, "debit", amount_minor),
+            Posting(accounts.wallet(user_id), "credit", amount_minor),
+        ],
+        now=NOW,
+    )
+
+
+def wallet_of(session: Session, user_id: UUID) -> int:
+    """Give what is in somebody's wallet."""
+    return balance_of(session, account=accounts.wallet(user_id))
 
 
 def make_intent(session: Session, shop: Shop, order_id: UUID, *, now: datetime = NOW) -> Intent:

@@ -7,9 +7,9 @@ from redis import Redis
 
 from marketplace.services import Services
 from tasks.relay import Relay
-from tests.support.gateway import clock, gateway, gateway_server, paying_services
+from tests.support.gateway import clock, gateway, paying_services
 
-__all__ = ["clock", "gateway", "gateway_server", "paying_services"]
+__all__ = ["clock", "gateway", "paying_services"]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketplace.kernel.money import BASIS_POINTS, decimal_text, share_in_basis_points, split
-from marketplace.orders.pricing import Fees, Line, price_of, release_of
+from marketplace.orders.pricing import Fees, Line, Release, fill, price_of, release_of
 
 AMOUNTS = st.integers(min_value=0, max_value=10**13)
 LINES = st.lists(
@@ -72,6 +72,41 @@ def test_a_split_adds_up_and_is_fair_to_a_kobo(amount: int, weights: list[int]) 
     for part, weight in zip(parts, weights, strict=True):
         exact, remainder = divmod(amount * weight, sum(weights))
         assert part - exact in ((0, 1) if remainder else (0,))
+
+
+@given(vendor=AMOUNTS, platform=AMOUNTS, data=st.data())
+def test_what_is_left_after_a_part_was_refunded_is_shared_as_all_of_it_would_be(
+    vendor: int, platform: int, data: st.DataObject
+) -> None:
+    total = vendor + platform
+    held = data.draw(st.integers(0, total)) if total else 0
+
+    left = Release(vendor, platform).of_held(held)
+
+    assert left.vendor_minor + left.platform_minor == held
+    assert 0 <= left.vendor_minor <= vendor
+    assert 0 <= left.platform_minor <= platform
+    # Neither side bears more than its share, to the kobo.
+    assert abs(left.vendor_minor * total - vendor * held) < max(total, 1)
+    assert held < total or left == Release(vendor, platform)
+
+
+@given(capacities=st.lists(AMOUNTS, max_size=8), data=st.data())
+def test_what_is_poured_fills_one_after_the_other(capacities: list[int], data: st.DataObject) -> None:
+    amount = data.draw(st.integers(0, sum(capacities)))
+
+    parts = fill(amount, capacities)
+
+    assert sum(parts) == amount
+    assert all(0 <= part <= capacity for part, capacity in zip(parts, capacities, strict=True))
+    for index, (part, capacity) in enumerate(zip(parts, capacities, strict=True)):
+        assert part == capacity or not any(parts[index + 1 :])
+
+
+@pytest.mark.parametrize(("amount", "capacities"), [(-1, [5]), (6, [5]), (1, []), (1, [5, -1])])
+def test_nonsense_is_not_poured(amount: int, capacities: list[int]) -> None:
+    with pytest.raises(ValueError, match="what is poured"):
+        fill(amount, capacities)
 
 
 @given(amount=AMOUNTS)

@@ -6,9 +6,9 @@ import pytest
 
 from marketplace.kernel.states import IllegalTransitionError, StateMachine, Transition
 from marketplace.orders import states as order_states
-from marketplace.payments.states import INTENT
+from marketplace.payments.states import INTENT, REFUND
 
-MACHINES = (order_states.ORDER, order_states.ESCROW, INTENT)
+MACHINES = (order_states.ORDER, order_states.ESCROW, INTENT, REFUND)
 ILLEGAL = [
     (machine, state, trigger)
     for machine in MACHINES
@@ -58,7 +58,7 @@ def test_an_unknown_trigger_is_refused() -> None:
 
 
 def test_a_finished_order_stays_as_it_is() -> None:
-    assert order_states.ORDER.final_states == {"delivered", "cancelled", "expired"}
+    assert order_states.ORDER.final_states == {"delivered", "cancelled", "expired", "refunded"}
 
 
 def test_each_party_is_offered_its_own_triggers() -> None:
@@ -71,8 +71,11 @@ def test_each_party_is_offered_its_own_triggers() -> None:
     assert {key: triggers for key, triggers in offered.items() if triggers} == {
         ("pending_payment", "buyer"): ["pay", "cancel"],
         ("pending_payment", "vendor"): ["cancel"],
-        ("paid_escrow", "vendor"): ["accept"],
-        ("processing", "vendor"): ["ship"],
+        ("paid_escrow", "buyer"): ["cancel"],
+        ("paid_escrow", "vendor"): ["cancel", "accept"],
+        ("processing", "buyer"): ["cancel"],
+        ("processing", "vendor"): ["cancel", "ship"],
+        ("shipped", "buyer"): ["confirm"],
         ("shipped", "vendor"): ["verify-code"],
     }
 

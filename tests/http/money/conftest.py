@@ -10,14 +10,13 @@ from tests.support.gateway import (
     TestGateway,
     clock,
     gateway,
-    gateway_server,
     paying_app,
     paying_services,
 )
 from tests.support.market import Bearer
 from tests.support.purchases import NOW, make_shop
 
-__all__ = ["clock", "gateway", "gateway_server", "paying_app", "paying_services"]
+__all__ = ["clock", "gateway", "paying_app", "paying_services"]
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ class TestPlacing:
         product_id = desk.product(quantity=2)
 
         assert faults(desk.post(ORDERS, desk.buyer, basket(uuid4()))) == ["items[0].productId"]
-        assert faults(desk.post(ORDERS, desk.vendor, basket(product_id))) == ["items"]
+        assert faults(desk.post(ORDERS, desk.vendor, basket(product_id))) == ["items[0].productId"]
         short = assert_problem(
             desk.post(ORDERS, desk.buyer, basket(product_id, 3)), 409, "CONCURRENCY_CONFLICT"
         )
@@ -216,7 +216,7 @@ class TestSeeing:
             counts.append((len(listed), len(statements)))
 
         assert [length for length, _ in counts] == [3, 6]
-        assert counts[0][1] == counts[1][1] <= 4
+        assert counts[0][1] == counts[1][1] <= 5
 
     def test_a_cursor_is_good_for_its_own_listing_alone(self, desk: Desk) -> None:
         for _ in range(2):
@@ -247,7 +247,7 @@ class TestSeeing:
         listed = desk.get(f"{ORDERS}/vendor", desk.vendor).json["data"]
 
         assert [order["id"] for order in listed] == [str(paid)]
-        assert listed[0]["nextActions"] == ["accept"]
+        assert listed[0]["nextActions"] == ["cancel", "accept"]
         assert desk.get(f"{ORDERS}/vendor", desk.vendor, status="shipped").json["data"] == []
         for path in ("", "/items", "/events"):
             assert desk.get(f"{ORDERS}/{paid}{path}", desk.vendor).status_code == 200
@@ -301,7 +301,7 @@ class TestTheVendorsSteps:
         ).json["data"]
 
         assert (accepted["status"], accepted["deliveryStatus"]) == ("processing", "preparing")
-        assert accepted["nextActions"] == ["ship"]
+        assert accepted["nextActions"] == ["cancel", "ship"]
         assert (shipped["status"], shipped["deliveryStatus"]) == ("shipped", "in_transit")
         assert shipped["nextActions"] == ["verify-code"]
         assert shipped["trackingNote"] == "With Tunde, blue bicycle"

@@ -92,6 +92,10 @@ def test_pages_and_filters(desk: Desk) -> None:
     within = desk.get(TRANSACTIONS, desk.buyer, **period).json["data"]
     assert [entry["amountMinor"] for entry in within] == [3, 2]
     assert desk.get(TRANSACTIONS, desk.buyer, kind="release").json["data"] == []
+    by_time = desk.get(TRANSACTIONS, desk.buyer, limit=1, **period).json
+    rest = desk.get(TRANSACTIONS, desk.buyer, limit=1, cursor=by_time["meta"]["next_cursor"], **period).json
+    assert by_time["data"] + rest["data"] == within
+    assert rest["meta"]["has_more"] is False
     assert faults(desk.get(TRANSACTIONS, desk.buyer, cursor=cursor)) == ["cursor"]
     assert faults(desk.get(TRANSACTIONS, desk.vendor, cursor=cursor, kind="gift")) == ["cursor"]
 
@@ -104,6 +108,9 @@ def test_pages_and_filters(desk: Desk) -> None:
         ({"to": "2026-11-20"}, ["to"]),
         ({"kind": ""}, ["kind"]),
         ({"kind": "x" * 41}, ["kind"]),
+        ({"direction": "out"}, ["direction"]),
+        ({"orderId": "x"}, ["orderId"]),
+        ({"format": "xml"}, ["format"]),
         ({"limit": 101}, ["limit"]),
         ({"owner": "x"}, ["owner"]),
         ({"cursor": "x"}, ["cursor"]),
@@ -112,6 +119,20 @@ def test_pages_and_filters(desk: Desk) -> None:
 )
 def test_parameters_are_checked(desk: Desk, query: dict[str, str], named: list[str]) -> None:
     assert faults(desk.get(TRANSACTIONS, desk.buyer, **query)) == named
+
+
+def test_entries_of_one_order_or_direction(desk: Desk) -> None:
+    order_id = str(released(desk))
+    credit(desk, 5)
+
+    def found(**query: str) -> list[tuple[str, str | None]]:
+        entries = desk.get(TRANSACTIONS, desk.buyer, **query).json["data"]
+        return [(entry["direction"], entry["orderId"]) for entry in entries]
+
+    assert found(orderId=order_id) == found(direction="debit") == [("debit", order_id)]
+    assert found(direction="credit") == [("credit", None), ("credit", None)]
+    assert found(orderId=order_id, direction="credit") == []
+    assert found(orderId=str(uuid4())) == []
 
 
 def test_nobody_without_a_token(desk: Desk) -> None:
@@ -178,6 +199,13 @@ class TestCsv:
         answer = desk.client.get(TRANSACTIONS, headers={**desk.buyer, "Accept": accept})
 
         assert answer.mimetype == kind
+
+    def test_it_may_be_asked_for_by_name(self, desk: Desk) -> None:
+        credit(desk, 5)
+        both = {**desk.buyer, "Accept": "text/csv"}
+
+        assert desk.get(TRANSACTIONS, desk.buyer, format="csv").mimetype == "text/csv"
+        assert desk.get(TRANSACTIONS, both, format="json").mimetype == "application/json"
 
     def test_it_has_a_bound(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(statements, "MAX_CSV_ROWS", 3)

@@ -1,0 +1,56 @@
+"""Where is my money: what became of an order's, for those whom it concerns."""
+
+from typing import Any
+from uuid import UUID
+
+from marshmallow import fields
+
+from blueprints.http.contract import AUTHENTICATED, Shared
+from blueprints.http.endpoint import Area, Context
+from blueprints.http.fields import Choice, Minor, Moment, Schema, Uuid
+from marketplace.orders import states
+from marketplace.payments.whereabouts import HOLDERS, whereabouts
+
+area = Area("order-money", "/api/orders", "Where an order's money is")
+
+
+class MoneyHolder(Schema):
+    """Who holds a part of the money now, why, what happens next, and by when at the latest."""
+
+    holder = Choice(*HOLDERS, required=True)
+    is_you = fields.Boolean(required=True)
+    amount_minor = Minor(low=1, required=True)
+    why = fields.String(required=True)
+    next = fields.String(required=True)
+    by = Moment(required=True, allow_none=True)
+
+
+class MoneyEntry(Schema):
+    """A movement of the money: the ledger's transaction, and what it was in plain words."""
+
+    transaction_id = Uuid(required=True)
+    kind = fields.String(required=True)
+    amount_minor = Minor(required=True)
+    at = Moment(required=True)
+    from_ = Choice(*HOLDERS, required=True, data_key="from")
+    to = Choice(*HOLDERS, required=True)
+    what = fields.String(required=True)
+
+
+class MoneyView(Schema):
+    """Where an order's money is, and how it came there, the earliest movement first."""
+
+    order_id = Uuid(required=True)
+    number = fields.String(required=True)
+    status = Choice(*sorted(states.ORDER.states), required=True)
+    escrow_status = Choice(*sorted(states.ESCROW.states), required=True)
+    total_amount = Minor(required=True, data_key="total_amount")
+    currency = fields.String(required=True)
+    holders = fields.List(fields.Nested(MoneyHolder), required=True)
+    entries = fields.List(fields.Nested(MoneyEntry), required=True)
+
+
+@area.get("/<uuid:order_id>/money", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=MoneyView)
+def money(ctx: Context, order_id: UUID) -> dict[str, Any]:
+    """This function will tell an order's buyer, its vendor or staff who holds its money, and what happens next."""
+    return whereabouts(ctx.session, order_id=order_id, caller=ctx.user)

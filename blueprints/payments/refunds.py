@@ -1,0 +1,102 @@
+"""Finance's desk: refunds out of escrow, refunds that failed, and charges that are held back."""
+
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from blueprints.http.contract import Idempotency, Shared, staff_with
+from blueprints.http.endpoint import Area, Context, LastPhase
+from blueprints.payments.schemas_refunds import (
+    MendedRefund,
+    ProcessedRefund,
+    ProcessRefund,
+    QuarantineQuery,
+    QuarantineRow,
+    RefundQuery,
+    RefundRow,
+    Resolution,
+    Resolve,
+)
+from marketplace.kernel.paging import TablePage
+from marketplace.payments import desk, mending, quarantine, states
+from marketplace.payments.refunding import Pieces, Wanted, process_refund
+
+area = Area("refunds", "/api/payments", "Refunds and held charges, for finance")
+
+_FINANCE = staff_with("canManageFinances")
+_FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
+
+
+@area.post(
+    "/order/<uuid:order_id>/process-refund", auth=_FINANCE_AAL2, limit="10/minute", body=ProcessRefund,
+    reply=ProcessedRefund, idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will refund an order out of its escrow, wholly or in part; a worker has the gateway send it."""
+    wanted = Wanted(
+        destination=body["destination"],
+        reason=body["reason"],
+        amount_minor=body.get("amount_minor"),
+        items=[Pieces(**item) for item in body.get("items", ())],
+    )
+    return process_refund(
+        ctx.session, order_id=order_id, officer=ctx.user, actor=ctx.actor, wanted=wanted, now=ctx.now
+    )
+
+
+@area.get("/refunds", auth=_FINANCE, limit=Shared.GLOBAL, query=RefundQuery, reply=RefundRow(many=True))
+def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """This function will list refunds with how far and how old they are."""
+    filters = desk.RefundFilters(**query)
+    return desk.list_refunds(ctx.session, filters=filters, page=ctx.table, now=ctx.now)
+
+
+@area.post(
+    "/refunds/<uuid:refund_id>/retry", auth=_FINANCE_AAL2, limit="10/minute", reply=MendedRefund,
+    idempotent=Idempotency.OPTIONAL, phased=True,
+)  # fmt: skip
+def retry_refund(ctx: Context, refund_id: UUID) -> LastPhase:
+    """This function will have the gateway try a refund again that failed, once it has said that it did not send it."""
+    return _mend(ctx, refund_id, states.RETRY)
+
+
+@area.post(
+    "/refunds/<uuid:refund_id>/credit", auth=_FINANCE_AAL2, limit="10/minute", reply=MendedRefund,
+    idempotent=Idempotency.OPTIONAL, phased=True,
+)  # fmt: skip
+def credit_refund(ctx: Context, refund_id: UUID) -> LastPhase:
+    """This function will give the buyer's wallet a refund that failed, once the gateway has said that it did not."""
+    return _mend(ctx, refund_id, states.CREDIT)
+
+
+def _mend(ctx: Context, refund_id: UUID, trigger: str) -> LastPhase:
+    with ctx.transaction() as session:
+        stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=ctx.user)
+    told = mending.ask(ctx.services.gateway, stuck)
+    work = mending.retry if trigger == states.RETRY else mending.credit
+    return LastPhase(partial(work, stuck=stuck, told=told, actor=ctx.actor, now=ctx.now))
+
+
+@area.get(
+    "/quarantine", auth=_FINANCE, limit=Shared.GLOBAL, query=QuarantineQuery, reply=QuarantineRow(many=True)
+)
+def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """This function will list the charges that are, or were, held back."""
+    return desk.list_quarantine(ctx.session, status=query["status"], reason=query["reason"], page=ctx.table)
+
+
+@area.post(
+    "/quarantine/<uuid:held_id>/resolve", auth=_FINANCE_AAL2, limit="10/minute", body=Resolve,
+    reply=Resolution, idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def resolve_quarantine(ctx: Context, held_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will decide what becomes of a charge that is held back."""
+    return quarantine.resolve(
+        ctx.session,
+        held_id=held_id,
+        action=body["action"],
+        note=body["note"],
+        officer=ctx.user,
+        actor=ctx.actor,
+        now=ctx.now,
+    )

@@ -1,0 +1,144 @@
+"""What is ordered, held against what is to be had: locked, checked, priced, and packed into a parcel per vendor."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import flash_sales, stock
+from marketplace.catalog.stock import LockedProduct
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
+from marketplace.orders.pricing import Fees, Line, Price, price_of
+from marketplace.vendors.queries import Store, find_stores
+
+MAX_LINES = 50
+
+
+class OutOfStockError(ConflictError):
+    """Somebody else was faster."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody wants of a product."""
+
+    product_id: UUID
+    quantity: int
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What one vendor is to deliver: priced, each line with the product that it is of, whose row is locked."""
+
+    vendor_id: UUID
+    campus_id: UUID
+    products: Sequence[LockedProduct]
+    lines: Sequence[Line]
+    price: Price
+
+    @property
+    def quantities(self) -> dict[UUID, int]:
+        """This function will give the pieces by product."""
+        return {product.id: line.quantity for product, line in zip(self.products, self.lines, strict=True)}
+
+
+def pack(
+    session: Session,
+    wishes: Sequence[Wish],
+    *,
+    buyer: Caller,
+    fees: Fees,
+    delivered: bool,
+    one_vendor: bool,
+    now: datetime,
+) -> list[Parcel]:
+    """This function will lock, check and price what somebody wants, and pack a parcel for each vendor.
+
+    The products' rows are locked by id over all vendors together, so that no two orders can deadlock.
+
+    :param wishes: no product twice
+    :param buyer: who orders; nobody from the own store, or from another campus than the own
+    :param fees: the platform's, as they stand
+    :param delivered: whether each parcel is delivered (each vendor's delivery has its fee) or picked up
+    :param one_vendor: whether all must be of one vendor
+    :param now: the time of the request
+    :return: parcels in the order in which their vendors come first, each with its lines in their order
+    :raises ValidationError: something is not to be had, or not together; each item at fault is named
+    :raises OutOfStockError: there is less than wished for; each such item is named
+    """
+    products = stock.lock_products(session, product_ids=[wish.product_id for wish in wishes])
+    stores = find_stores(session, vendor_ids={product.vendor_id for product in products.values()})
+    _check(wishes, products, stores, buyer=buyer, one_vendor=one_vendor, now=now)
+    products = flash_sales.with_current_terms(session, products, now=now)
+    by_vendor: dict[UUID, list[Wish]] = {}
+    for wish in wishes:
+        by_vendor.setdefault(products[wish.product_id].vendor_id, []).append(wish)
+    parcels = []
+    for vendor_id, of_vendor in by_vendor.items():
+        lines = [_line(products[wish.product_id], wish.quantity, fees, now=now) for wish in of_vendor]
+        parcels.append(
+            Parcel(
+                vendor_id,
+                stores[vendor_id].campus_id,
+                [products[wish.product_id] for wish in of_vendor],
+                lines,
+                price_of(lines, fees=fees, delivered=delivered),
+            )
+        )
+    return parcels
+
+
+def _check(
+    wishes: Sequence[Wish],
+    products: Mapping[UUID, LockedProduct],
+    stores: Mapping[UUID, Store],
+    *,
+    buyer: Caller,
+    one_vendor: bool,
+    now: datetime,
+) -> None:
+    """Check that everything can be ordered together, naming each item that stands in the way."""
+    faults = []
+    campus_id = buyer.campus_id
+    for index, wish in enumerate(wishes):
+        product = products.get(wish.product_id)
+        reason = None
+        if product is None or not product.published:
+            reason = "There is no such product to be had."
+        elif stores[product.vendor_id].user_id == buyer.id:
+            reason = "Is of your own store."
+        elif not stores[product.vendor_id].is_open(now):
+            reason = "Its store takes no orders at the moment."
+        else:
+            campus_id = campus_id or product.campus_id
+            if product.campus_id != campus_id:
+                reason = "Is of another campus: what is ordered together is of one, your own."
+        if reason:
+            faults.append(InvalidParam(f"items[{index}].productId", reason))
+    if faults:
+        raise ValidationError(
+            f"Not everything is to be had. {faults[0].name}: {faults[0].reason}", invalid_params=faults
+        )
+    if one_vendor and len({products[wish.product_id].vendor_id for wish in wishes}) > 1:
+        raise ValidationError.of(
+            "items", "They are of several vendors; an order is of one, a checkout takes them together."
+        )
+    short = [
+        InvalidParam(f"items[{index}].quantity", f"{products[wish.product_id].available} are left.")
+        for index, wish in enumerate(wishes)
+        if products[wish.product_id].available < wish.quantity
+    ]
+    if short:
+        raise OutOfStockError("There is less in stock than was ordered.", invalid_params=short)
+
+
+def _line(product: LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> Line:
+    """Price a line: at the flash sale's price if one runs that has pieces for all of it."""
+    commission = fees.commission_bps if product.commission_bps is None else product.commission_bps
+    sale = product.sale
+    if sale is not None and sale.honours(quantity=quantity, regular_minor=product.price_minor, now=now):
+        return Line(sale.price_minor, quantity, commission, sale.sale_id)
+    return Line(product.price_minor, quantity, commission)

@@ -1,0 +1,86 @@
+"""What the books have to say of orders and their escrow: rules, and the rows that break them."""
+
+from sqlalchemy.orm import Session
+
+from marketplace.ledger.queries import Violation, rules, violations_of
+
+_ESCROW_BOOKED = """
+    SELECT e.order_id, sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS minor
+    FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
+    GROUP BY e.order_id
+"""
+# By the state of an order: the states that its escrow may be in.
+_PAIRS = """
+    (VALUES ('pending_payment', '{pending}'::text[]), ('expired', '{pending}'), ('cancelled', '{pending,refunded}'),
+        ('paid_escrow', '{held}'), ('processing', '{held}'), ('shipped', '{held}'), ('disputed', '{frozen}'),
+        ('delivered', '{released,partially_refunded}'), ('refunded', '{refunded}')) AS pair (status, escrows)
+"""
+
+_CHECKS = rules(
+    {
+        "each order's escrow in the books is what its escrow record holds": f"""
+            SELECT o.number, s.status AS escrow, expected.minor AS expected_minor, coalesce(b.minor, 0) AS booked_minor
+            FROM escrows s JOIN orders o ON o.id = s.order_id
+            CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment' THEN o.wallet_minor
+                WHEN s.status = 'pending' THEN 0
+                ELSE s.amount_minor - s.released_minor - s.refunded_minor END AS minor) expected
+            LEFT JOIN ({_ESCROW_BOOKED}) b ON b.order_id = s.order_id
+            WHERE expected.minor <> coalesce(b.minor, 0) LIMIT 100
+            """,  # noqa: S608 - our own text
+        "all money in escrow is of an order": f"""
+            SELECT b.order_id::text AS order, b.minor AS booked_minor FROM ({_ESCROW_BOOKED}) b
+            WHERE b.minor <> 0 AND NOT EXISTS (SELECT FROM escrows s WHERE s.order_id = b.order_id) LIMIT 100
+            """,  # noqa: S608 - our own text
+        "each escrow is in a state that its order's state allows": f"""
+            SELECT o.number, o.status, s.status AS escrow
+            FROM orders o LEFT JOIN escrows s ON s.order_id = o.id LEFT JOIN {_PAIRS} ON pair.status = o.status
+            WHERE (s.status = ANY(pair.escrows)) IS NOT TRUE
+                OR (o.status = 'cancelled' AND (o.paid_at IS NULL) <> (s.status = 'pending')) LIMIT 100
+            """,  # noqa: S608 - our own text
+        "each escrow's sums are what its state says": """
+            SELECT o.number, s.status AS escrow, o.total_minor, s.amount_minor, s.released_minor, s.refunded_minor
+            FROM escrows s JOIN orders o ON o.id = s.order_id
+            WHERE s.amount_minor <> o.total_minor OR NOT CASE s.status
+                WHEN 'pending' THEN s.released_minor = 0 AND s.refunded_minor = 0
+                WHEN 'released' THEN s.released_minor = s.amount_minor
+                WHEN 'refunded' THEN s.refunded_minor = s.amount_minor
+                WHEN 'partially_refunded' THEN s.released_minor > 0 AND s.refunded_minor > 0
+                    AND s.released_minor + s.refunded_minor = s.amount_minor
+                ELSE s.released_minor = 0 AND s.refunded_minor < s.amount_minor END LIMIT 100
+            """,
+        "what paid an order adds up to its total": """
+            SELECT o.number, o.status, o.total_minor, coalesce(paid.minor, 0) AS booked_minor
+            FROM orders o LEFT JOIN LATERAL (
+                SELECT sum(e.amount_minor)::bigint AS minor
+                FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
+                    JOIN ledger_transactions t ON t.id = e.transaction_id
+                WHERE e.order_id = o.id AND e.direction = 'credit' AND t.kind IN ('payment', 'wallet_payment')
+            ) paid ON true
+            WHERE o.paid_at IS NOT NULL AND coalesce(paid.minor, 0) <> o.total_minor LIMIT 100
+            """,
+        "the wallet part of each order is in the books": """
+            SELECT o.number, o.wallet_minor, coalesce(paid.minor, 0) AS booked_minor
+            FROM orders o LEFT JOIN (
+                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor
+                FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
+                    JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
+                WHERE t.kind = 'wallet_payment' AND e.direction = 'credit' GROUP BY e.order_id
+            ) paid ON paid.order_id = o.id
+            WHERE coalesce(paid.minor, 0) <> o.wallet_minor LIMIT 100
+            """,
+        "no order is paid without a time of payment": """
+            SELECT number, status FROM orders
+            WHERE paid_at IS NULL
+                AND status IN ('paid_escrow', 'processing', 'shipped', 'delivered', 'disputed', 'refunded')
+            LIMIT 100
+            """,
+    }
+)
+
+
+def verify(session: Session) -> list[Violation]:
+    """This function will hold orders and their escrow to the books.
+
+    :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
+    """
+    return violations_of(session, _CHECKS)

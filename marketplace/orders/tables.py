@@ -1,0 +1,256 @@
+"""All orders as staff audit them: a table, sorted and filtered, with what escrow holds by the books.
+
+A page takes four queries, however long it is: how many there are, the page's orders, what the books hold for
+them, and why some of them are stuck.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.paging import Page, PageRequest, TablePage, TableRequest, page_of
+from marketplace.ledger import accounts
+from marketplace.orders import states
+
+# What an officer should look at: paid and not accepted, shipped and not delivered, for so long.
+ACCEPTED_WITHIN = timedelta(hours=24)
+DELIVERED_WITHIN = timedelta(days=14)
+REASONS = ("not_accepted", "not_delivered", "payment_held_back", "refund_failed")
+CAMPUS_REP = "campus_rep"
+
+# Orders that nobody paid sort before those that were.
+_SORTS = {
+    "createdAt": "o.created_at",
+    "totalMinor": "o.total_minor",
+    "status": "o.status",
+    "paidAt": "o.paid_at",
+}
+SORTS = tuple(_SORTS)
+
+# Each part has an index of its own, so that what is stuck is found without reading what is not.
+_STUCK = """
+    SELECT id, 'not_accepted' AS reason FROM orders
+    WHERE status = 'paid_escrow' AND paid_at <= :accepted_since
+    UNION ALL
+    SELECT id, 'not_delivered' FROM orders WHERE status = 'shipped' AND shipped_at <= :delivered_since
+    UNION ALL
+    SELECT a.order_id, 'payment_held_back'
+    FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id WHERE q.status = 'open'
+    UNION ALL
+    SELECT order_id, 'refund_failed' FROM refunds
+    WHERE status IN ('failed', 'needs_attention') AND order_id IS NOT NULL
+"""
+_REASONS = Statement(
+    text(
+        f"""
+        SELECT id, array_agg(DISTINCT reason ORDER BY reason) AS reasons FROM ({_STUCK}) stuck
+        WHERE id = ANY(:order_ids) GROUP BY id
+        """  # noqa: S608 - our own text
+    )
+)
+_HELD = Statement(
+    text(
+        """
+        SELECT order_id, sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END)::bigint AS minor
+        FROM ledger_entries WHERE account_id = :escrow_id AND order_id = ANY(:order_ids) GROUP BY order_id
+        """
+    )
+)
+_SINCE = """CASE o.status WHEN 'pending_payment' THEN o.created_at WHEN 'paid_escrow' THEN o.paid_at
+    WHEN 'processing' THEN o.accepted_at WHEN 'shipped' THEN o.shipped_at WHEN 'delivered' THEN o.delivered_at
+    WHEN 'cancelled' THEN o.cancelled_at WHEN 'expired' THEN o.expired_at WHEN 'disputed' THEN o.disputed_at
+    WHEN 'refunded' THEN o.refunded_at END"""
+_COLUMNS = f"""
+    o.id, o.number, o.status, s.status AS "escrowStatus", o.total_minor AS total_amount, o.currency,
+    o.payment_status AS "paymentStatus", o.created_at AS "createdAt", o.paid_at AS "paidAt",
+    o.buyer_id, b.name AS buyer_name, o.vendor_id, v.display_name, v.slug, o.campus_id, c.name AS campus_name,
+    c.slug AS campus_slug, floor(extract(epoch FROM :now - o.created_at) / 3600)::bigint AS "ageHours",
+    floor(extract(epoch FROM :now - coalesce({_SINCE}, o.updated_at)) / 3600)::bigint AS "statusAgeHours"
+"""
+_PEOPLE = """
+    JOIN profiles b ON b.id = o.buyer_id
+    JOIN vendor_profiles v ON v.id = o.vendor_id
+    JOIN campuses c ON c.id = o.campus_id
+"""
+# Values are the driver's to write into the text: a filter that is none costs the plan nothing.
+_FILTERED = f"""
+    FROM orders o JOIN escrows s ON s.order_id = o.id {{people}}
+    WHERE (CAST(:status AS text) IS NULL OR o.status = :status)
+        AND (CAST(:escrow_status AS text) IS NULL OR s.status = :escrow_status)
+        AND (CAST(:campus AS text) IS NULL
+            OR o.campus_id = (SELECT id FROM campuses WHERE id::text = :campus OR slug = :campus))
+        AND (CAST(:own_campus AS uuid) IS NULL OR o.campus_id = :own_campus)
+        AND (CAST(:vendor_id AS uuid) IS NULL OR o.vendor_id = :vendor_id)
+        AND (CAST(:buyer_id AS uuid) IS NULL OR o.buyer_id = :buyer_id)
+        AND (CAST(:min_total AS bigint) IS NULL OR o.total_minor >= :min_total)
+        AND (CAST(:max_total AS bigint) IS NULL OR o.total_minor <= :max_total)
+        AND (CAST(:starts AS timestamptz) IS NULL OR o.created_at >= :starts)
+        AND (CAST(:ends AS timestamptz) IS NULL OR o.created_at < :ends)
+        AND (CAST(:stuck AS boolean) IS NULL OR :stuck = (o.id IN (SELECT id FROM ({_STUCK}) stuck)))
+"""  # noqa: S608 - our own text
+_COUNT = Statement(text(f"SELECT count(*) AS total {_FILTERED.format(people='')}"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """What the table is narrowed to; none means that a filter is not applied.
+
+    :param campus: its id or slug
+    :param min_total: kobo, inclusive, as ``max_total`` is
+    :param starts: of the time of placing; ``ends`` is exclusive
+    :param stuck: true for what an officer should look at, false for all else
+    """
+
+    status: str | None = None
+    escrow_status: str | None = None
+    campus: str | None = None
+    vendor_id: UUID | None = None
+    buyer_id: UUID | None = None
+    min_total: int | None = None
+    max_total: int | None = None
+    starts: datetime | None = None
+    ends: datetime | None = None
+    stuck: bool | None = None
+
+
+@lru_cache(maxsize=len(SORTS) * 2)
+def _page(sort: str, *, descending: bool) -> Statement:
+    order = "DESC NULLS LAST" if descending else "ASC NULLS FIRST"
+    return Statement(
+        text(
+            f"SELECT {_COLUMNS} {_FILTERED.format(people=_PEOPLE)}"
+            f" ORDER BY {_SORTS[sort]} {order}, o.id {order.split(maxsplit=1)[0]} LIMIT :limit OFFSET :offset"
+        )
+    )
+
+
+def audit(
+    session: Session, *, caller: Caller, filters: Filters, table: TableRequest, now: datetime
+) -> TablePage:
+    """This function will give a page of the table of all orders.
+
+    :param caller: an officer; a campus representative sees the own campus alone
+    :param filters: what is wanted
+    :param table: the page, sorted by one of ``SORTS``
+    :param now: the time of the request, from which ages count
+    """
+    given = vars(filters) | {
+        "own_campus": _own_campus(caller),
+        "accepted_since": now - ACCEPTED_WITHIN,
+        "delivered_since": now - DELIVERED_WITHIN,
+    }
+    total: int = _COUNT.one(session, **given)["total"]
+    rows = _page(table.sort, descending=table.descending).all(
+        session, **given, now=now, limit=table.limit, offset=table.offset
+    )
+    ids = [row["id"] for row in rows]
+    held = {
+        row["order_id"]: row["minor"]
+        for row in _HELD.all(session, escrow_id=accounts.ESCROW.id, order_ids=ids)
+    }
+    reasons = {
+        row["id"]: row["reasons"]
+        for row in _REASONS.all(
+            session,
+            order_ids=ids,
+            accepted_since=given["accepted_since"],
+            delivered_since=given["delivered_since"],
+        )
+    }
+    items = [
+        _people(row) | {"escrowMinor": held.get(row["id"], 0), "stuck": list(reasons.get(row["id"], ()))}
+        for row in rows
+    ]
+    return TablePage(items=items, request=table, total=total)
+
+
+def _people(row: dict[str, Any]) -> dict[str, Any]:
+    """Shape a row: who buys, who sells, and where."""
+    shown = dict(row)
+    buyer_name, vendor_name, slug = shown.pop("buyer_name"), shown.pop("display_name"), shown.pop("slug")
+    campus_name, campus_slug = shown.pop("campus_name"), shown.pop("campus_slug")
+    shown["buyer"] = {"id": shown.pop("buyer_id"), "name": buyer_name}
+    shown["vendor"] = {"id": shown.pop("vendor_id"), "displayName": vendor_name, "slug": slug}
+    shown["campus"] = {"id": shown.pop("campus_id"), "name": campus_name, "slug": campus_slug}
+    return shown
+
+
+# A representative without a campus sees nothing: this is nobody's.
+_NO_CAMPUS = UUID(int=0)
+
+
+def _own_campus(caller: Caller) -> UUID | None:
+    """Give the campus that a caller is bound to, or none where all are theirs to see."""
+    return (caller.campus_id or _NO_CAMPUS) if caller.staff_role == CAMPUS_REP else None
+
+
+_CAMPUS = Statement(text("SELECT id FROM campuses WHERE id::text = :campus OR slug = :campus"))
+_ON_CAMPUS = Statement(
+    text(
+        f"""
+        SELECT o.id, o.number, o.status, o.delivery_method AS "deliveryMethod", o.shipping_address AS address,
+            o.buyer_id, b.name AS buyer_name, o.vendor_id, v.display_name, v.slug, o.campus_id,
+            c.name AS campus_name, c.slug AS campus_slug, o.paid_at AS "paidAt", o.accepted_at AS "acceptedAt",
+            o.shipped_at AS "shippedAt", o.delivered_at AS "deliveredAt"
+        FROM orders o {_PEOPLE}
+        WHERE o.paid_at IS NOT NULL
+            AND (CAST(:campus_id AS uuid) IS NULL OR o.campus_id = :campus_id)
+            AND (CAST(:status AS text) IS NULL OR o.status = :status)
+            AND (CAST(:method AS text) IS NULL OR o.delivery_method = :method)
+            AND (CAST(:after AS uuid) IS NULL OR o.id < :after)
+        ORDER BY o.id DESC LIMIT :most
+        """  # noqa: S608 - our own text
+    )
+)
+
+
+def on_campus(
+    session: Session,
+    *,
+    caller: Caller,
+    campus: str | None,
+    status: str | None,
+    method: str | None,
+    page: PageRequest,
+) -> Page:
+    """This function will list the paid orders that are handed over on a campus, or on all, the latest first.
+
+    :param caller: staff; a campus representative sees the own campus alone
+    :param campus: its id or slug, or none for all that the caller may see
+    :param status: one status, or none for all
+    :param method: delivery or pickup, or none for both
+    :param page: how many, and after which
+    :raises NotFoundError: there is no such campus, or it is not the representative's
+    """
+    campus_id = _own_campus(caller)
+    if campus is not None:
+        named = _CAMPUS.first(session, campus=campus)
+        if named is None or campus_id not in (None, named["id"]):
+            raise NotFoundError("There is no such campus.")
+        campus_id = named["id"]
+    rows = _ON_CAMPUS.all(
+        session,
+        campus_id=campus_id,
+        status=status,
+        method=method,
+        after=UUID(page.position[0]) if page.position else None,
+        most=page.limit + 1,
+    )
+    found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+    return Page([_on_campus_view(row) for row in found.items], found.limit, found.next_position)
+
+
+def _on_campus_view(row: dict[str, Any]) -> dict[str, Any]:
+    shown = _people(row)
+    address = shown.pop("address")
+    shown["hub"] = {"id": address["hubId"], "name": address["hub"]} if "hubId" in address else None
+    shown["deliveryStatus"] = states.DELIVERY_STATUS[row["status"]]
+    return shown

@@ -1,0 +1,71 @@
+"""Banks, and whose accounts there are: what the gateway knows, its list kept for a day."""
+
+from typing import Any
+
+import orjson
+import structlog
+
+from marketplace.infra.cache import Cache, CacheDownError
+from marketplace.kernel.errors import InvalidParam, ValidationError
+from marketplace.providers.banking import Bank
+from marketplace.providers.gateway import PaymentGateway
+
+_log = structlog.get_logger(__name__)
+
+LIST_KEPT_SECONDS = 24 * 60 * 60
+TAG = "banks"
+_KEY = "banks"
+
+
+def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
+    """This function will list the banks that accounts can be at, by name; the gateway is asked once a day.
+
+    :raises ProviderUnavailableError: nothing is kept, and the gateway gave no usable answer
+    """
+    try:
+        found = cache.look_up(window=None, content_key=_KEY, tags=(TAG,))
+    except CacheDownError:
+        return gateway.banks()
+    if found.content is not None:
+        return [Bank(**bank) for bank in orjson.loads(found.content)]
+    banks = gateway.banks()
+    # An empty list is a mishap, and none to keep for a day.
+    if banks:
+        _keep(cache, banks, version=found.version)
+    return banks
+
+
+def _keep(cache: Cache, banks: list[Bank], *, version: str) -> None:
+    content = orjson.dumps([{"code": bank.code, "name": bank.name} for bank in banks])
+    try:
+        cache.store(content_key=_KEY, version=version, content=content, ttl_seconds=LIST_KEPT_SECONDS)
+    except CacheDownError:
+        _log.warning("list of banks not kept")
+
+
+def resolve_account(
+    cache: Cache, gateway: PaymentGateway, *, account_number: str, bank_code: str
+) -> dict[str, Any]:
+    """This function will tell whose bank account it is.
+
+    :param account_number: ten digits
+    :param bank_code: of a bank of the list
+    :return: the account with its bank's name and the name that it is kept under
+    :raises ValidationError: there is no such bank, or no such account there, named
+    :raises ProviderUnavailableError: the gateway gave no usable answer
+    """
+    names = {bank.code: bank.name for bank in list_banks(cache, gateway)}
+    if bank_code not in names:
+        raise ValidationError.of("bankCode", "Is not the code of a bank; see the list of banks.")
+    holder = gateway.account_name(account_number=account_number, bank_code=bank_code)
+    if holder is None:
+        raise ValidationError(
+            "The bank does not know this account.",
+            invalid_params=[InvalidParam("accountNumber", f"Is not an account at {names[bank_code]}.")],
+        )
+    return {
+        "accountName": holder,
+        "accountNumber": account_number,
+        "bankCode": bank_code,
+        "bankName": names[bank_code],
+    }

@@ -1,0 +1,175 @@
+"""Whether the books are whole: the rules of payments, and the check of all rules that there are."""
+
+from collections.abc import Sequence
+
+import structlog
+from sqlalchemy.orm import Session
+
+from marketplace.ledger import queries as ledger
+from marketplace.ledger.queries import Violation, rules, violations_of
+from marketplace.orders import books as orders
+
+ESCROW_DRIFT = "ESCROW_DRIFT"
+
+_log = structlog.get_logger(__name__)
+
+# What a transaction added to an account of a kind, on the credit side.
+_GAINED = """
+    SELECT coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END), 0)::bigint
+    FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
+        JOIN ledger_accounts a ON a.id = e.account_id
+"""
+_IN_ALL = """
+    SELECT coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END), 0)::bigint
+    FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
+"""
+# What of a refund waits for the gateway, and of a charge for finance.
+_UNDER_WAY = "CASE WHEN r.destination = 'gateway' AND r.status NOT IN ('processed', 'credited') THEN r.amount_minor ELSE 0 END"  # noqa: E501
+_HELD_BACK = """CASE WHEN q.status = 'open' AND q.ledger_transaction_id IS NOT NULL THEN c.principal_minor ELSE 0 END"""
+
+_CHECKS = rules(
+    {
+        "every paid order has its charge, or the wallet paid it whole": """
+            SELECT o.number, o.status, o.total_minor - o.wallet_minor AS due_minor,
+                coalesce(charged.minor, 0) AS charged_minor
+            FROM orders o LEFT JOIN (
+                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor
+                FROM gateway_charges c JOIN ledger_entries e ON e.transaction_id = c.ledger_transaction_id
+                    JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
+                WHERE c.outcome = 'applied' AND e.direction = 'credit' GROUP BY e.order_id
+            ) charged ON charged.order_id = o.id
+            WHERE o.paid_at IS NOT NULL AND coalesce(charged.minor, 0) <> o.total_minor - o.wallet_minor LIMIT 100
+            """,
+        "every payment that succeeded has its charge": """
+            SELECT i.reference FROM payment_intents i WHERE i.status = 'succeeded' AND NOT EXISTS (
+                SELECT FROM gateway_charges c WHERE c.intent_id = i.id AND c.outcome = 'applied') LIMIT 100
+            """,
+        # Fees are on the credit side of gateway_clearing; they are no part of what is asked for here.
+        "every charge is in the books, whole": """
+            SELECT c.gateway_charge_id AS charge, c.outcome, c.principal_minor, booked.minor AS booked_minor
+            FROM gateway_charges c LEFT JOIN quarantined_charges q ON q.gateway_charge_id = c.gateway_charge_id
+            CROSS JOIN LATERAL (
+                SELECT coalesce(sum(e.amount_minor), 0)::bigint AS minor
+                FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'gateway_clearing'
+                WHERE e.direction = 'debit' AND e.transaction_id IN (
+                    SELECT c.ledger_transaction_id UNION SELECT q.ledger_transaction_id
+                    UNION SELECT t.id FROM refunds r JOIN ledger_transactions t
+                        ON t.kind = 'refund' AND t.source = 'refund:' || r.id WHERE r.charge_id = c.id)
+            ) booked
+            WHERE c.currency = 'NGN' AND greatest(c.principal_minor, 0) <> booked.minor LIMIT 100
+            """,
+        "every payment in the books has its charge": """
+            SELECT t.kind, t.source FROM ledger_transactions t
+            WHERE t.kind IN ('payment', 'quarantine')
+                AND NOT EXISTS (SELECT FROM gateway_charges c WHERE c.ledger_transaction_id = t.id)
+                AND NOT EXISTS (SELECT FROM quarantined_charges q WHERE q.ledger_transaction_id = t.id) LIMIT 100
+            """,
+        "every charge that goes back has its refund": """
+            SELECT c.gateway_charge_id AS charge, c.principal_minor, coalesce(back.minor, 0) AS refunds_minor
+            FROM gateway_charges c LEFT JOIN (
+                SELECT charge_id, sum(amount_minor)::bigint AS minor FROM refunds GROUP BY charge_id
+            ) back ON back.charge_id = c.id
+            WHERE c.outcome = 'returned' AND coalesce(back.minor, 0) <> greatest(c.principal_minor, 0) LIMIT 100
+            """,
+        "every charge that is held back has its case": """
+            SELECT coalesce(c.gateway_charge_id, q.gateway_charge_id) AS charge, c.outcome, q.status
+            FROM gateway_charges c FULL JOIN quarantined_charges q ON q.gateway_charge_id = c.gateway_charge_id
+            WHERE (c.outcome = 'quarantined' AND q.id IS NULL) OR (q.id IS NOT NULL AND c.id IS NULL)
+                OR (q.status = 'open' AND c.outcome <> 'quarantined') LIMIT 100
+            """,
+        "quarantine holds of each charge what finance has yet to decide on": f"""
+            SELECT q.gateway_charge_id AS charge, q.status, expected.minor AS expected_minor, held.minor AS booked_minor
+            FROM quarantined_charges q JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
+            CROSS JOIN LATERAL (SELECT {_HELD_BACK} AS minor) expected
+            CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'quarantine' AND t.id IN (
+                SELECT q.ledger_transaction_id UNION SELECT x.id FROM ledger_transactions x
+                    WHERE x.kind IN ('payment', 'wallet_payment') AND x.source = 'quarantine:' || q.id
+                UNION SELECT x.id FROM refunds r JOIN ledger_transactions x
+                    ON x.kind = 'refund' AND x.source = 'refund:' || r.id WHERE r.cause = 'quarantine:' || q.id)
+            ) held (minor)
+            WHERE expected.minor <> held.minor LIMIT 100
+            """,  # noqa: S608 - our own text
+        "quarantine in all is what its open cases hold": f"""
+            SELECT * FROM (SELECT ({_IN_ALL} WHERE a.kind = 'quarantine') AS booked_minor, (
+                SELECT coalesce(sum({_HELD_BACK}), 0)::bigint FROM quarantined_charges q
+                    JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id) AS expected_minor) both_sides
+            WHERE booked_minor <> expected_minor
+            """,  # noqa: S608 - our own text
+        "every refund is in the books": """
+            SELECT r.id::text AS refund, r.cause, r.amount_minor, coalesce(booked.minor, 0) AS booked_minor
+            FROM refunds r LEFT JOIN LATERAL (
+                SELECT sum(e.amount_minor)::bigint AS minor
+                FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
+                    JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'wallet' AND a.owner_id = r.buyer_id
+                WHERE t.kind = 'refund' AND t.source = 'refund:' || r.id AND e.direction = 'credit'
+            ) booked ON true
+            WHERE coalesce(booked.minor, 0) <> r.amount_minor LIMIT 100
+            """,
+        "of each refund is in transit what the gateway has yet to send": f"""
+            SELECT r.id::text AS refund, r.status, expected.minor AS expected_minor, moved.minor AS booked_minor
+            FROM refunds r CROSS JOIN LATERAL (SELECT {_UNDER_WAY} AS minor) expected
+            CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'refunds_in_transit' AND t.source = 'refund:' || r.id
+                AND t.kind IN ('refund', 'refund_sent', 'refund_credit')) moved (minor)
+            WHERE expected.minor <> moved.minor LIMIT 100
+            """,  # noqa: S608 - our own text
+        "refunds in transit in all are those that are open": f"""
+            SELECT * FROM (SELECT ({_IN_ALL} WHERE a.kind = 'refunds_in_transit') AS booked_minor, (
+                SELECT coalesce(sum({_UNDER_WAY}), 0)::bigint FROM refunds r) AS expected_minor) both_sides
+            WHERE booked_minor <> expected_minor
+            """,  # noqa: S608 - our own text
+        "what each charge says was refunded is what its refunds say": """
+            SELECT c.gateway_charge_id AS charge, c.principal_minor, c.refunded_minor,
+                coalesce(back.minor, 0) AS refunds_minor
+            FROM gateway_charges c LEFT JOIN (
+                SELECT charge_id, sum(amount_minor)::bigint AS minor FROM refunds
+                WHERE status <> 'credited' GROUP BY charge_id
+            ) back ON back.charge_id = c.id
+            WHERE c.refunded_minor <> coalesce(back.minor, 0) OR c.refunded_minor > greatest(c.principal_minor, 0)
+            LIMIT 100
+            """,
+        # Money that came for an order and was no use to it goes back too, but was never in its escrow.
+        "what was refunded of each order is what its escrow says, and no more than was paid": """
+            SELECT o.number, s.amount_minor, s.refunded_minor, coalesce(back.minor, 0) AS refunds_minor
+            FROM orders o JOIN escrows s ON s.order_id = o.id LEFT JOIN (
+                SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
+                WHERE cause LIKE 'order:%' GROUP BY order_id
+            ) back ON back.order_id = o.id
+            WHERE s.refunded_minor <> coalesce(back.minor, 0)
+                OR coalesce(back.minor, 0) > CASE WHEN o.paid_at IS NULL THEN 0 ELSE o.total_minor END LIMIT 100
+            """,
+    }
+)
+
+
+def verify(session: Session) -> list[Violation]:
+    """This function will check that the books are whole: the ledger in itself, orders, escrow and payments.
+
+    :param session: one that reads
+    :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
+    """
+    return [*ledger.verify(session), *orders.verify(session), *violations_of(session, _CHECKS)]
+
+
+def check(session: Session) -> list[Violation]:
+    """This function will check that the books are whole, and raise the alarm where they are not.
+
+    :return: as ``verify`` gives it
+    """
+    violations = verify(session)
+    raise_drift(violations)
+    return violations
+
+
+def raise_drift(violations: Sequence[Violation]) -> None:
+    """This function will raise ESCROW_DRIFT for each rule of the books that is broken.
+
+    :param violations: with the rows that break them
+    """
+    for violation in violations:
+        _log.error(
+            "books broken",
+            severity="SEV-1",
+            identifier=ESCROW_DRIFT,
+            rule=violation.rule,
+            rows=violation.rows,
+        )

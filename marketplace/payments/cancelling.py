@@ -1,0 +1,64 @@
+"""An order is called off: unpaid it just ends, paid its money goes back."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.notifications.operations import notify
+from marketplace.orders import operations as orders
+from marketplace.orders import states
+from marketplace.orders.transitions import Actor, LockedOrder, lock_order
+from marketplace.payments import refunds
+from marketplace.payments.parties import vendor_user_of
+
+
+def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime) -> None:
+    """This function will have a buyer or a vendor call an order off that is not shipped yet.
+
+    What was paid goes back whole: to where it came from what came by the gateway, to the wallet what came from
+    there. Its pieces can be had again.
+
+    :param reason: for the other side
+    :raises NotFoundError: it is neither an order of the caller's nor of their store
+    :raises IllegalTransitionError: it is shipped, or over
+    """
+    actor = Actor(orders.party_of(session, order_id=order_id, caller=caller), caller.id)
+    order = lock_order(session, order_id=order_id)
+    paid = order.status != states.PENDING_PAYMENT
+    if paid:
+        refunds.lock_charges(session, order=order)
+    orders.cancel(session, order=order, actor=actor, reason=reason, now=now)
+    if paid:
+        refunds.refund_order(
+            session,
+            order=order,
+            amount_minor=order.held_minor,
+            destination="gateway",
+            request=refunds.Request(
+                f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=caller.id
+            ),
+            now=now,
+        )
+    _tell(session, order, actor, paid=paid, now=now)
+
+
+def _tell(session: Session, order: LockedOrder, actor: Actor, *, paid: bool, now: datetime) -> None:
+    """Tell both sides; a vendor does not hear of orders that nobody paid."""
+    cancelled = f"Order {order.number} was cancelled by the {actor.role}."
+    back = " Your money goes back to where you paid from." if paid else ""
+    told = {order.buyer_id: f"{cancelled}{back}"}
+    if paid:
+        told[vendor_user_of(session, order=order)] = f"{cancelled} Its pieces are in stock again."
+    for user_id, body in told.items():
+        notify(
+            session,
+            user_id=user_id,
+            type="order_cancelled",
+            title="An order was cancelled",
+            body=body,
+            link=f"/orders/{order.id}",
+            cause=f"order:{order.id}:cancelled",
+            now=now,
+        )

@@ -1,0 +1,40 @@
+"""A checkout: orders of several vendors, and the one payment for what of them is still to be paid."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.orders.placing import Placement, place_checkout
+from marketplace.payments.operations import Intent, Target, ensure_intent
+
+
+@dataclass(frozen=True)
+class CheckedOut:
+    """What came of a checkout; there is no payment where the wallet paid everything."""
+
+    checkout_id: UUID
+    order_ids: tuple[UUID, ...]
+    payment: Intent | None
+
+
+def check_out(session: Session, *, asked: Placement, now: datetime) -> CheckedOut:
+    """This function will place an order with each vendor of what somebody wants, and make one payment for all.
+
+    :param asked: what is ordered
+    :param now: the time of the request
+    :raises ValidationError: something is not to be had, each item named; nothing was placed then
+    :raises ConflictError: too little stock, another total, too little in the wallet, or too many unpaid orders
+    """
+    placed = place_checkout(session, asked=asked, now=now)
+    payment = None
+    if placed.due_minor:
+        payment = ensure_intent(
+            session,
+            buyer_id=asked.buyer.id,
+            target=Target(checkout_id=placed.id),
+            callback_url=None,
+            now=now,
+        )
+    return CheckedOut(placed.id, placed.order_ids, payment)

@@ -1,0 +1,136 @@
+"""What finance sees: refunds, and charges that are held back, as tables."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.kernel.paging import TablePage, TableRequest
+from marketplace.payments import states
+
+REFUND_SORTS = ("created_at", "settled_at", "amount")
+QUARANTINE_SORTS = ("created_at", "resolved_at", "amount")
+OPEN = "open"
+OPEN_REFUNDS = (states.PENDING, states.SUBMITTED, states.FAILED, states.NEEDS_ATTENTION)
+
+_REFUNDS_FROM = """
+    FROM refunds r
+        JOIN profiles b ON b.id = r.buyer_id
+        LEFT JOIN orders o ON o.id = r.order_id
+        LEFT JOIN gateway_charges c ON c.id = r.charge_id
+        LEFT JOIN payment_intents i ON i.id = c.intent_id
+    WHERE (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(:statuses))
+        AND (CAST(:destination AS text) IS NULL OR r.destination = :destination)
+        AND (CAST(:created_by AS timestamptz) IS NULL OR r.created_at <= :created_by)
+"""
+_REFUNDS = """
+    SELECT r.id, r.status, r.destination, r.amount_minor AS "amountMinor", r.reason, r.attempt,
+        r.order_id AS "orderId", o.number AS "orderNumber", r.buyer_id, b.name AS buyer_name,
+        i.reference AS "paymentReference", r.gateway_refund_id AS "gatewayRefundId",
+        r.requested_by AS "requestedBy", r.created_at AS "createdAt", r.settled_at AS "settledAt",
+        greatest(extract(epoch FROM coalesce(r.settled_at, :now) - r.created_at), 0)::bigint AS "ageSeconds"
+"""
+_QUARANTINE_FROM = """
+    FROM quarantined_charges q
+        JOIN payment_intents i ON i.id = q.intent_id
+        JOIN profiles b ON b.id = i.buyer_id
+        LEFT JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
+        CROSS JOIN LATERAL (
+            SELECT json_agg(json_build_object('id', o.id, 'number', o.number, 'status', o.status,
+                    'totalMinor', o.total_minor,
+                    'dueMinor', CASE WHEN o.status = 'pending_payment' THEN o.total_minor - o.wallet_minor ELSE 0 END)
+                    ORDER BY o.id) AS orders,
+                coalesce(sum(o.total_minor - o.wallet_minor) FILTER (WHERE o.status = 'pending_payment'), 0)::bigint
+                    AS due_minor
+            FROM payment_allocations a JOIN orders o ON o.id = a.order_id WHERE a.intent_id = i.id
+        ) d
+    WHERE (CAST(:status AS text) IS NULL OR q.status = :status)
+        AND (CAST(:reason AS text) IS NULL OR q.reason = :reason)
+"""
+_QUARANTINE = """
+    SELECT q.id, q.status, q.reason, q.amount_minor AS "amountMinor", q.fees_minor AS "feesMinor", q.currency,
+        CASE WHEN q.ledger_transaction_id IS NULL THEN 0 ELSE c.principal_minor END AS "heldMinor",
+        d.due_minor AS "dueMinor", d.orders, i.buyer_id, b.name AS buyer_name, i.reference AS "paymentReference",
+        q.created_at AS "createdAt", q.resolved_at AS "resolvedAt", q.resolution,
+        q.resolution_note AS "resolutionNote", q.resolved_by AS "resolvedBy"
+"""
+
+
+def _pages(
+    columns: str, source: str, alias: str, sorts: tuple[str, ...]
+) -> dict[tuple[str, bool], Statement]:
+    """One statement for each way to sort; what is not settled, or resolved, comes last either way."""
+    return {
+        (sort, descending): Statement(
+            text(
+                f"{columns} {source} ORDER BY {alias}.{sort + '_minor' if sort == 'amount' else sort}"
+                f" {'DESC' if descending else 'ASC'} NULLS LAST, {alias}.id {'DESC' if descending else 'ASC'}"
+                " LIMIT :most OFFSET :offset"
+            )
+        )
+        for sort in sorts
+        for descending in (True, False)
+    }
+
+
+_REFUND_PAGES = _pages(_REFUNDS, _REFUNDS_FROM, "r", REFUND_SORTS)
+_REFUND_COUNT = Statement(text(f"SELECT count(*) AS total {_REFUNDS_FROM}"))
+_QUARANTINE_PAGES = _pages(_QUARANTINE, _QUARANTINE_FROM, "q", QUARANTINE_SORTS)
+_QUARANTINE_COUNT = Statement(text(f"SELECT count(*) AS total {_QUARANTINE_FROM}"))
+
+
+@dataclass(frozen=True)
+class RefundFilters:
+    """Which refunds are wanted: of a status (``open`` for all that are not over), a destination, an age."""
+
+    status: str | None = None
+    destination: str | None = None
+    older_than_hours: int | None = None
+
+
+def list_refunds(session: Session, *, filters: RefundFilters, page: TableRequest, now: datetime) -> TablePage:
+    """This function will list refunds, in two queries.
+
+    :param filters: which
+    :param page: which page, sorted by one of ``REFUND_SORTS``
+    :param now: the time of the request
+    """
+    statuses = None
+    if filters.status is not None:
+        statuses = list(OPEN_REFUNDS) if filters.status == OPEN else [filters.status]
+    age = filters.older_than_hours
+    wanted = {
+        "statuses": statuses,
+        "destination": filters.destination,
+        "created_by": None if age is None else now - timedelta(hours=age),
+    }
+    rows = _REFUND_PAGES[page.sort, page.descending].all(
+        session, **wanted, now=now, most=page.limit, offset=page.offset
+    )
+    total = _REFUND_COUNT.one(session, **wanted)["total"]
+    return TablePage([_with_buyer(row) for row in rows], page, total)
+
+
+def list_quarantine(
+    session: Session, *, status: str | None, reason: str | None, page: TableRequest
+) -> TablePage:
+    """This function will list charges that are, or were, held back, in two queries.
+
+    :param status: ``open`` or ``resolved``; none for both
+    :param reason: why it was held back; none for any
+    :param page: which page, sorted by one of ``QUARANTINE_SORTS``
+    """
+    wanted = {"status": status, "reason": reason}
+    rows = _QUARANTINE_PAGES[page.sort, page.descending].all(
+        session, **wanted, most=page.limit, offset=page.offset
+    )
+    total = _QUARANTINE_COUNT.one(session, **wanted)["total"]
+    return TablePage([_with_buyer(row) for row in rows], page, total)
+
+
+def _with_buyer(row: dict[str, Any]) -> dict[str, Any]:
+    row["buyer"] = {"id": row.pop("buyer_id"), "name": row.pop("buyer_name")}
+    return row

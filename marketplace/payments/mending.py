@@ -1,0 +1,216 @@
+"""What finance does about refunds that the gateway could not send: try again, or give the wallet the money."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, NotFoundError
+from marketplace.kernel.money import naira_text
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
+from marketplace.notifications.operations import notify
+from marketplace.payments import refunds, sending, states
+from marketplace.payments.parties import refuse_party
+from marketplace.providers.gateway import GatewayRefund, PaymentGateway
+
+# What the gateway may still send, or has sent.
+_ON_ITS_WAY = frozenset({"pending", "processing", "processed"})
+
+_FIND = Statement(
+    text(
+        """
+        SELECT r.id, r.status, r.attempt, r.charge_id, r.buyer_id, i.reference, o.vendor_id
+        FROM refunds r
+            LEFT JOIN gateway_charges c ON c.id = r.charge_id
+            LEFT JOIN payment_intents i ON i.id = c.intent_id
+            LEFT JOIN orders o ON o.id = r.order_id
+        WHERE r.id = :refund_id
+        """
+    )
+)
+_LOCK_CHARGE = Statement(text("SELECT id FROM gateway_charges WHERE id = :charge_id FOR NO KEY UPDATE"))
+_LOCK = Statement(
+    text(
+        """
+        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt FROM refunds
+        WHERE id = :refund_id FOR NO KEY UPDATE
+        """
+    )
+)
+_RETRY = Statement(
+    text(
+        """
+        UPDATE refunds SET status = :status, attempt = attempt + 1, asked_at = NULL, asking_until = NULL,
+            gateway_refund_id = NULL, updated_at = :now
+        WHERE id = :refund_id
+        """
+    )
+)
+_CREDIT = Statement(
+    text(
+        """
+        WITH freed AS (
+            UPDATE gateway_charges SET refunded_minor = refunded_minor - :amount_minor WHERE id = :charge_id
+        )
+        UPDATE refunds SET status = :status, settled_at = :now, updated_at = :now WHERE id = :refund_id
+        """
+    )
+)
+
+
+class NotFailedError(ConflictError):
+    """The gateway may still send the refund, or has sent it; what it told is kept."""
+
+    keeps_changes: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A refund that finance decides on, and how the gateway knows the present try at it."""
+
+    id: UUID
+    attempt: int
+    reference: str
+
+    @property
+    def note(self) -> str:
+        """This function will give what the gateway was told to keep with it."""
+        return sending.note_of(self.id, self.attempt)
+
+
+def find_stuck(session: Session, *, refund_id: UUID, trigger: str, officer: Caller) -> Stuck:
+    """This function will find a refund that something is to be done about.
+
+    :param trigger: ``retry`` or ``credit``
+    :param officer: who does it
+    :raises NotFoundError: there is no such refund
+    :raises ForbiddenError: the officer is a party to it
+    :raises IllegalTransitionError: it did not fail
+    """
+    row = _FIND.first(session, refund_id=refund_id)
+    if row is None:
+        raise NotFoundError("There is no such refund.")
+    vendor_ids = [row["vendor_id"]] if row["vendor_id"] else []
+    refuse_party(session, officer=officer, buyer_id=row["buyer_id"], vendor_ids=vendor_ids)
+    states.REFUND.target(row["status"], trigger)
+    return Stuck(row["id"], row["attempt"], row["reference"])
+
+
+def ask(gateway: PaymentGateway, stuck: Stuck) -> GatewayRefund | None:
+    """This function will ask the gateway what it knows of a refund, so that no money is given twice.
+
+    :raises ProviderUnavailableError: no usable answer: nothing can be decided then
+    """
+    return sending.find_known(gateway, reference=stuck.reference, note=stuck.note)
+
+
+def retry(
+    session: Session, *, stuck: Stuck, told: GatewayRefund | None, actor: AuditActor, now: datetime
+) -> dict[str, Any]:
+    """This function will have the gateway try a failed refund again.
+
+    :param stuck: as it was found
+    :param told: what the gateway answered about it
+    :param actor: the officer as the audit names one
+    :param now: when
+    :return: the refund
+    :raises NotFailedError: the gateway may still send it, or has
+    :raises IllegalTransitionError: somebody else saw to it
+    """
+    row = _locked(session, stuck, told, now=now)
+    status = states.REFUND.target(row["status"], states.RETRY)
+    _RETRY.run(session, refund_id=stuck.id, status=status, now=now)
+    refunds.enqueue_sending(session, refund_id=stuck.id, now=now)
+    return _recorded(session, row, status, actor=actor, action="refund.retry", now=now)
+
+
+def credit(
+    session: Session, *, stuck: Stuck, told: GatewayRefund | None, actor: AuditActor, now: datetime
+) -> dict[str, Any]:
+    """This function will give a buyer's wallet what the gateway could not send back.
+
+    The charge has that much more left to refund by the gateway then, should there be reason to.
+
+    :param stuck: as it was found
+    :param told: what the gateway answered about it
+    :param actor: the officer as the audit names one
+    :param now: when
+    :return: the refund
+    :raises NotFailedError: the gateway may still send it, or has
+    :raises IllegalTransitionError: somebody else saw to it
+    """
+    row = _locked(session, stuck, told, now=now)
+    status = states.REFUND.target(row["status"], states.CREDIT)
+    amount_minor, order_id = row["amount_minor"], row["order_id"]
+    _CREDIT.run(
+        session,
+        refund_id=stuck.id,
+        charge_id=row["charge_id"],
+        amount_minor=amount_minor,
+        status=status,
+        now=now,
+    )
+    post(
+        session,
+        kind="refund_credit",
+        source=f"refund:{stuck.id}",
+        description="Refund that could not be sent credited to the wallet",
+        postings=[
+            Posting(accounts.REFUNDS_IN_TRANSIT, "debit", amount_minor, order_id),
+            Posting(accounts.wallet(row["buyer_id"]), "credit", amount_minor, order_id),
+        ],
+        now=now,
+    )
+    notify(
+        session,
+        user_id=row["buyer_id"],
+        type="wallet_credited",
+        title="Your refund is in your wallet",
+        body=f"{naira_text(amount_minor)} could not be sent to where you paid from. They are in your wallet.",
+        link="/wallet",
+        cause=f"refund:{stuck.id}:credited",
+        now=now,
+    )
+    return _recorded(session, row, status, actor=actor, action="refund.credit", now=now)
+
+
+def _locked(session: Session, stuck: Stuck, told: GatewayRefund | None, *, now: datetime) -> dict[str, Any]:
+    """Lock the charge and the refund, and make sure that the gateway has not sent it and will not."""
+    charge_id = _FIND.one(session, refund_id=stuck.id)["charge_id"]
+    _LOCK_CHARGE.one(session, charge_id=charge_id)
+    row = _LOCK.one(session, refund_id=stuck.id)
+    if row["attempt"] != stuck.attempt:
+        raise ConflictError("Somebody else had it tried again meanwhile.")
+    if told is not None and told.status in _ON_ITS_WAY:
+        status = sending.settle(session, refund_id=stuck.id, told=told, now=now)
+        raise NotFailedError(f"The gateway says that the refund is {told.status}; it is {status} here now.")
+    return row
+
+
+def _recorded(
+    session: Session, row: dict[str, Any], status: str, *, actor: AuditActor, action: str, now: datetime
+) -> dict[str, Any]:
+    after = _LOCK.one(session, refund_id=row["id"])
+    record(
+        session,
+        actor=actor,
+        action=action,
+        target_type="refund",
+        target_id=str(row["id"]),
+        before={"status": row["status"], "attempt": row["attempt"]},
+        after={"status": status, "attempt": after["attempt"], "amountMinor": row["amount_minor"]},
+        now=now,
+    )
+    return {
+        "id": row["id"],
+        "status": status,
+        "attempt": after["attempt"],
+        "amountMinor": row["amount_minor"],
+    }

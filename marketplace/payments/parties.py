@@ -1,0 +1,33 @@
+"""Whose orders they are: whom to tell, and who may not decide on them."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ForbiddenError
+from marketplace.orders.transitions import LockedOrder
+
+_VENDORS = Statement(text("SELECT id, user_id FROM vendor_profiles WHERE id = ANY(:vendor_ids)"))
+
+
+def vendor_user_of(session: Session, *, order: LockedOrder) -> UUID:
+    """This function will give the user who runs the store of an order."""
+    user_id: UUID = _VENDORS.one(session, vendor_ids=[order.vendor_id])["user_id"]
+    return user_id
+
+
+def refuse_party(session: Session, *, officer: Caller, buyer_id: UUID, vendor_ids: Sequence[UUID]) -> None:
+    """This function will refuse an officer who would decide on money of their own.
+
+    :param officer: who decides
+    :param buyer_id: whose money it is
+    :param vendor_ids: whose goods it was paid for
+    :raises ForbiddenError: the officer bought it, or sells it
+    """
+    sellers = {row["user_id"] for row in _VENDORS.all(session, vendor_ids=list(vendor_ids))}
+    if officer.id in sellers | {buyer_id}:
+        raise ForbiddenError("You are a party to this: another officer has to decide.")

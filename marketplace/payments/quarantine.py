@@ -1,0 +1,347 @@
+"""Charges that are held back, decided on by finance: kept for the order, sent back, or given to the wallet."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, NotFoundError
+from marketplace.kernel.money import CURRENCY, naira_text, split
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
+from marketplace.notifications.operations import notify
+from marketplace.orders import operations as orders
+from marketplace.orders import states as order_states
+from marketplace.orders.placing import PAYABLE_FOR
+from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
+from marketplace.payments import refunds, states
+from marketplace.payments.parties import refuse_party
+
+Action = Literal["accept_rest", "refund", "wallet"]
+
+# The buyer learns of it when an officer has decided, which may be at night.
+REST_PAYABLE_FOR = timedelta(hours=24)
+
+_FIND = Statement(
+    text(
+        """
+        SELECT q.intent_id, array_agg(a.order_id) AS order_ids
+        FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
+        WHERE q.id = :held_id GROUP BY q.intent_id
+        """
+    )
+)
+_LOCK_INTENT = Statement(
+    text(
+        "SELECT id, reference, buyer_id, status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"
+    )
+)
+_LOCK = Statement(
+    text(
+        """
+        SELECT q.id, q.status, q.currency, q.amount_minor, q.ledger_transaction_id, c.id AS charge_id,
+            c.principal_minor, c.channel
+        FROM quarantined_charges q JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
+        WHERE q.id = :held_id FOR NO KEY UPDATE
+        """
+    )
+)
+_RESOLVE = Statement(
+    text(
+        """
+        UPDATE quarantined_charges SET status = 'resolved', resolution = :action, resolution_note = :note,
+            resolved_by = :officer_id, resolved_at = :now
+        WHERE id = :held_id
+        """
+    )
+)
+# Once nothing is held back of it any more, an order can be paid again, and its buyer has time to.
+_REOPEN = Statement(
+    text(
+        """
+        WITH freed AS (
+            UPDATE payment_allocations SET live = false WHERE intent_id = :intent_id
+        )
+        UPDATE orders o SET payment_status = NULL, payment_reference = NULL,
+            expires_at = greatest(expires_at, :until), updated_at = :now
+        WHERE o.id = ANY(:order_ids) AND o.payment_status = 'quarantined' AND NOT EXISTS (
+            SELECT FROM payment_allocations a JOIN quarantined_charges q ON q.intent_id = a.intent_id
+            WHERE a.order_id = o.id AND q.status = 'open')
+        """
+    )
+)
+_ADD_WALLET_PART = Statement(
+    text(
+        """
+        UPDATE orders o SET wallet_minor = o.wallet_minor + part.minor, revision = o.revision + 1, updated_at = :now
+        FROM unnest(CAST(:order_ids AS uuid[]), CAST(:parts AS bigint[])) AS part (id, minor) WHERE o.id = part.id
+        """
+    )
+)
+_PAID_BY = Statement(
+    text(
+        """
+        WITH paid AS (
+            UPDATE payment_intents SET status = :status, channel = :channel, settled_at = :now, updated_at = :now
+            WHERE id = :intent_id
+        )
+        UPDATE gateway_charges SET outcome = 'applied', ledger_transaction_id = :transaction_id
+        WHERE id = :charge_id
+        """
+    )
+)
+
+
+class AlreadyResolvedError(ConflictError):
+    """An officer has decided on it."""
+
+
+class NothingToPayError(ConflictError):
+    """No order waits for the money, or there is none in the books."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A charge that is held back, all that it concerns being locked. ``minor`` is what the books hold of it."""
+
+    id: UUID
+    charge_id: UUID
+    channel: str
+    intent: dict[str, Any]
+    orders: Sequence[LockedOrder]
+    minor: int
+
+    @property
+    def waiting(self) -> list[LockedOrder]:
+        return [order for order in self.orders if order.status == order_states.PENDING_PAYMENT]
+
+    @property
+    def order_id(self) -> UUID | None:
+        """The one order that it was for, if it was for one."""
+        return self.orders[0].id if len(self.orders) == 1 else None
+
+    @property
+    def cause(self) -> str:
+        return f"quarantine:{self.id}"
+
+
+def resolve(
+    session: Session,
+    *,
+    held_id: UUID,
+    action: Action,
+    note: str,
+    officer: Caller,
+    actor: AuditActor,
+    now: datetime,
+) -> dict[str, Any]:
+    """This function will decide what becomes of a charge that is held back, for an officer.
+
+    ``accept_rest`` keeps it for the orders that still wait: they are paid if it covers them by now; otherwise it is
+    their wallet part, in escrow, and their buyer has a day to pay the difference on a new page. ``refund`` sends it
+    back by the gateway, ``wallet`` gives it to the buyer's wallet; the orders can be paid anew then. Money of
+    another currency is in no book: it is sent back at the gateway by hand, and ``refund`` notes that it was.
+
+    :param held_id: of the row
+    :param note: why, for the audit
+    :param officer: who decides
+    :param actor: the officer as the audit names one
+    :param now: when
+    :return: the row's id, what was done, the kobo that moved, and the orders with what is left to pay
+    :raises NotFoundError: there is no such row
+    :raises ForbiddenError: the officer is a party to it
+    :raises AlreadyResolvedError: it was decided on before
+    :raises NothingToPayError: accepted, but no order waits for it, or there is no money in the books
+    """
+    held = _lock(session, held_id=held_id, officer=officer)
+    if action == "accept_rest":
+        _accept(session, held, officer=officer, now=now)
+    elif held.minor:
+        _give_back(session, held, action, officer=officer, now=now)
+    _RESOLVE.run(session, held_id=held_id, action=action, note=note, officer_id=officer.id, now=now)
+    until = now + (REST_PAYABLE_FOR if action == "accept_rest" else PAYABLE_FOR)
+    _REOPEN.run(
+        session,
+        intent_id=held.intent["id"],
+        order_ids=[order.id for order in held.orders],
+        until=until,
+        now=now,
+    )
+    after = lock_orders(session, order_ids=[order.id for order in held.orders])
+    _tell(session, held, action, after, now=now)
+    shown = [
+        {
+            "id": order.id,
+            "number": order.number,
+            "status": order.status,
+            "dueMinor": order.due_minor if order.status == order_states.PENDING_PAYMENT else 0,
+        }
+        for order in after
+    ]
+    record(
+        session,
+        actor=actor,
+        action="quarantine.resolve",
+        target_type="quarantined_charge",
+        target_id=str(held_id),
+        before={"status": "open", "orders": [_for_audit(order) for order in held.orders]},
+        after={
+            "status": "resolved",
+            "resolution": action,
+            "note": note,
+            "amountMinor": held.minor,
+            "orders": [_for_audit(order) for order in after],
+        },
+        now=now,
+    )
+    return {
+        "id": held_id,
+        "status": "resolved",
+        "resolution": action,
+        "amountMinor": held.minor,
+        "orders": shown,
+    }
+
+
+def _for_audit(order: LockedOrder) -> dict[str, Any]:
+    return {"id": str(order.id), "status": order.status, "walletMinor": order.wallet_minor}
+
+
+def _lock(session: Session, *, held_id: UUID, officer: Caller) -> _Held:
+    """Lock all that is concerned in the order that all keep to, and make sure that it is open."""
+    found = _FIND.first(session, held_id=held_id)
+    if found is None:
+        raise NotFoundError("There is no such charge held back.")
+    locked = lock_orders(session, order_ids=found["order_ids"])
+    intent = _LOCK_INTENT.one(session, intent_id=found["intent_id"])
+    row = _LOCK.one(session, held_id=held_id)
+    refuse_party(
+        session,
+        officer=officer,
+        buyer_id=intent["buyer_id"],
+        vendor_ids=[order.vendor_id for order in locked],
+    )
+    if row["status"] != "open":
+        raise AlreadyResolvedError("It was decided on already.")
+    booked = row["ledger_transaction_id"] is not None and row["currency"] == CURRENCY
+    return _Held(
+        held_id,
+        row["charge_id"],
+        row["channel"],
+        intent,
+        locked,
+        row["principal_minor"] if booked else 0,
+    )
+
+
+def _give_back(session: Session, held: _Held, action: Action, *, officer: Caller, now: datetime) -> None:
+    request = refunds.Request(held.cause, "The payment was held back.", requested_by=officer.id)
+    if action == "refund":
+        refunds.return_charge(
+            session,
+            charge_id=held.charge_id,
+            buyer_id=held.intent["buyer_id"],
+            amount_minor=held.minor,
+            order_id=held.order_id,
+            request=request,
+            description="Payment that was held back sent back",
+            source=accounts.QUARANTINE,
+            now=now,
+        )
+    else:
+        refunds.credit_charge(
+            session,
+            buyer_id=held.intent["buyer_id"],
+            amount_minor=held.minor,
+            order_id=held.order_id,
+            request=request,
+            description="Payment that was held back credited to the wallet",
+            source=accounts.QUARANTINE,
+            now=now,
+        )
+
+
+def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) -> None:
+    """Put the money into the escrow of the orders that wait: it pays them, or is a part of what they cost."""
+    waiting = held.waiting
+    if not waiting:
+        raise NothingToPayError("No order waits for this money: send it back, or give it to the wallet.")
+    if not held.minor:
+        raise NothingToPayError("There is no money of it in the books that could pay for anything.")
+    due = [order.due_minor for order in waiting]
+    whole = held.minor >= sum(due)
+    # All of them or none: each is paid in part, so that the difference pays them all at once.
+    parts = due if whole else split(held.minor, due)
+    buyer = accounts.wallet(held.intent["buyer_id"])
+    postings = [
+        Posting(accounts.QUARANTINE, "debit", held.minor),
+        Posting(buyer, "credit", held.minor),
+    ]
+    for order, part in zip(waiting, parts, strict=True):
+        if part:
+            postings.append(Posting(buyer, "debit", part, order.id))
+            postings.append(Posting(accounts.ESCROW, "credit", part, order.id))
+    if whole:
+        for order in waiting:
+            orders.mark_paid(
+                session,
+                order=order,
+                reference=held.intent["reference"],
+                channel=held.channel,
+                paid_at=now,
+                actor=Actor("staff", officer.id),
+                now=now,
+            )
+        orders.consume_stock(session, paid=waiting)
+    else:
+        order_ids = [order.id for order in waiting]
+        _ADD_WALLET_PART.run(session, order_ids=order_ids, parts=parts, now=now)
+    transaction_id = post(
+        session,
+        kind="payment" if whole else "wallet_payment",
+        source=held.cause,
+        description=f"Payment that was held back for {', '.join(order.number for order in waiting)}",
+        postings=postings,
+        now=now,
+    )
+    if whole:
+        _PAID_BY.run(
+            session,
+            intent_id=held.intent["id"],
+            status=states.INTENT.target(held.intent["status"], "settle"),
+            channel=held.channel,
+            charge_id=held.charge_id,
+            transaction_id=transaction_id,
+            now=now,
+        )
+
+
+def _tell(
+    session: Session, held: _Held, action: Action, after: Sequence[LockedOrder], *, now: datetime
+) -> None:
+    amount = naira_text(held.minor)
+    left = sum(order.due_minor for order in after if order.status == order_states.PENDING_PAYMENT)
+    news = {
+        "refund": f"{amount} go back to where you paid from.",
+        "wallet": f"{amount} are in your wallet.",
+        "accept_rest": f"{amount} were accepted. {naira_text(left)} are left to pay, within a day."
+        if left
+        else f"{amount} were accepted: your order is paid.",
+    }
+    notify(
+        session,
+        user_id=held.intent["buyer_id"],
+        type="payment_resolved",
+        title="We looked into your payment",
+        body=news[action],
+        link=f"/orders/{held.order_id}" if held.order_id else "/orders",
+        cause=held.cause,
+        now=now,
+    )

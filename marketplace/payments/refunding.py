@@ -1,0 +1,211 @@
+"""An officer refunds an order whose money is in escrow, wholly or in part."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, InvalidParam, MarketplaceError, ValidationError
+from marketplace.kernel.money import naira_text
+from marketplace.notifications.operations import notify
+from marketplace.orders import operations as orders
+from marketplace.orders import states
+from marketplace.orders.transitions import Actor, LockedOrder, lock_order, note_refund
+from marketplace.payments import refunds
+from marketplace.payments.parties import refuse_party, vendor_user_of
+from marketplace.payments.refunds import Destination
+
+_LINES = Statement(
+    text("SELECT product_id, unit_price_minor, quantity FROM order_items WHERE order_id = :order_id")
+)
+_RELEASED = frozenset({"released", "partially_refunded"})
+
+
+class EscrowDeficitError(MarketplaceError):
+    """More was asked for than escrow holds of the order."""
+
+    code: ClassVar[str] = "ESCROW_BALANCE_DEFICIT"
+
+
+class AlreadyReleasedError(ConflictError):
+    """The money is the vendor's by now."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """So many of a product of the order."""
+
+    product_id: UUID
+    quantity: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an officer refunds.
+
+    :param amount_minor: kobo; none takes what the items cost, or all that escrow holds
+    :param items: what it is for; without an amount they make it
+    """
+
+    destination: Destination
+    reason: str
+    amount_minor: int | None = None
+    items: Sequence[Pieces] = ()
+
+
+def process_refund(
+    session: Session, *, order_id: UUID, officer: Caller, actor: AuditActor, wanted: Wanted, now: datetime
+) -> dict[str, Any]:
+    """This function will refund an order out of its escrow, for an officer.
+
+    All of it ends the order as refunded. A part leaves the order where it is: the rest is released, or refunded,
+    later, and vendor and platform bear the part in proportion to what each would have had.
+
+    :param order_id: any order whose escrow is held or frozen
+    :param officer: who decides
+    :param actor: the officer as the audit names one
+    :param wanted: how much, whereto and why
+    :param now: when
+    :return: the order's and its escrow's states, what escrow still holds, and the refunds that were made
+    :raises NotFoundError: there is no such order
+    :raises ForbiddenError: the officer is a party of it
+    :raises AlreadyReleasedError: the vendor has the money: it takes a clawback
+    :raises IllegalTransitionError: it is not paid, or over
+    :raises ValidationError: an item is not of the order, or not so often
+    :raises EscrowDeficitError: escrow holds less
+    """
+    order = lock_order(session, order_id=order_id)
+    refuse_party(session, officer=officer, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id])
+    if order.escrow_status in _RELEASED:
+        raise AlreadyReleasedError(
+            f"The order is {order.status} and its escrow {order.escrow_status}: the vendor has the money. Getting it"
+            " back from the vendor takes a clawback."
+        )
+    states.ORDER.target(order.status, states.REFUND)
+    held_minor = order.held_minor
+    amount_minor = _amount(session, order, wanted)
+    refunds.lock_charges(session, order=order)
+    by = Actor("staff", officer.id)
+    if amount_minor == held_minor:
+        orders.refund(session, order=order, actor=by, reason=wanted.reason, now=now)
+    else:
+        note_refund(session, order=order, amount_minor=amount_minor, actor=by, note=wanted.reason, now=now)
+    made = refunds.refund_order(
+        session,
+        order=order,
+        amount_minor=amount_minor,
+        destination=wanted.destination,
+        # What was refunded before only grows, so it tells one refund of an order from the next.
+        request=refunds.Request(
+            f"order:{order.id}:refund:{order.refunded_minor}", wanted.reason, requested_by=officer.id
+        ),
+        now=now,
+    )
+    after = lock_order(session, order_id=order_id)
+    given = _given(wanted, amount_minor) | {"refundIds": [str(refund_id) for refund_id in made]}
+    record(
+        session,
+        actor=actor,
+        action="order.refund",
+        target_type="order",
+        target_id=str(order.id),
+        before=_state(order),
+        after=_state(after) | given,
+        now=now,
+    )
+    _tell(session, order, wanted, amount_minor, whole=amount_minor == held_minor, now=now)
+    return {
+        "orderId": order.id,
+        "status": after.status,
+        "escrowStatus": after.escrow_status,
+        "amountMinor": amount_minor,
+        "heldMinor": after.held_minor,
+        "refunds": [
+            {name: row[name] for name in refunds.SHOWN}
+            for row in refunds.refunds_of(session, order_ids=[order.id])
+            if row["id"] in made
+        ],
+    }
+
+
+def _amount(session: Session, order: LockedOrder, wanted: Wanted) -> int:
+    """Give what is to be refunded, in kobo: named, or of the items, or all that is held."""
+    of_items = _price_of(session, order, wanted.items) if wanted.items else None
+    amount = wanted.amount_minor or of_items or order.held_minor
+    if amount > order.held_minor:
+        raise EscrowDeficitError(
+            f"Escrow holds {order.held_minor} kobo of the order, not {amount}.",
+            invalid_params=[InvalidParam("amountMinor", f"Escrow holds {order.held_minor}.")],
+        )
+    return amount
+
+
+def _price_of(session: Session, order: LockedOrder, items: Sequence[Pieces]) -> int:
+    lines = {row["product_id"]: row for row in _LINES.all(session, order_id=order.id)}
+    total, faults = 0, []
+    for index, pieces in enumerate(items):
+        line = lines.get(pieces.product_id)
+        if line is None:
+            faults.append(InvalidParam(f"items[{index}].productId", "Is not in the order."))
+        elif pieces.quantity > line["quantity"]:
+            faults.append(
+                InvalidParam(f"items[{index}].quantity", f"The order has {line['quantity']} of it.")
+            )
+        else:
+            total += line["unit_price_minor"] * pieces.quantity
+    if faults:
+        raise ValidationError("Not all of it is in the order.", invalid_params=faults)
+    return total
+
+
+def _state(order: LockedOrder) -> dict[str, Any]:
+    return {
+        "status": order.status,
+        "escrowStatus": order.escrow_status,
+        "heldMinor": order.held_minor,
+        "refundedMinor": order.refunded_minor,
+    }
+
+
+def _given(wanted: Wanted, amount_minor: int) -> dict[str, Any]:
+    return {
+        "amountMinor": amount_minor,
+        "destination": wanted.destination,
+        "reason": wanted.reason,
+        "items": [
+            {"productId": str(pieces.product_id), "quantity": pieces.quantity} for pieces in wanted.items
+        ],
+    }
+
+
+def _tell(
+    session: Session, order: LockedOrder, wanted: Wanted, amount_minor: int, *, whole: bool, now: datetime
+) -> None:
+    """Tell both sides; the officer's reason is for the trail, which both can read."""
+    amount = naira_text(amount_minor)
+    where = "to your wallet" if wanted.destination == "wallet" else "to where you paid from"
+    rest = "The order is over." if whole else "The order goes on; the rest stays in escrow."
+    told = {
+        order.buyer_id: f"{amount} of order {order.number} go back {where}. {rest}",
+        vendor_user_of(
+            session, order=order
+        ): f"{amount} of order {order.number} go back to its buyer. {rest}",
+    }
+    for user_id, body in told.items():
+        notify(
+            session,
+            user_id=user_id,
+            type="order_refunded",
+            title="An order was refunded" if whole else "An order was refunded in part",
+            body=body,
+            link=f"/orders/{order.id}",
+            cause=f"order:{order.id}:refund:{order.refunded_minor}",
+            now=now,
+        )

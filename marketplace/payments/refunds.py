@@ -1,0 +1,278 @@
+"""Refunds: money that goes back to its buyer, out of escrow or straight from a charge that nothing took.
+
+A refund is written, with its ledger transaction, in the transaction of its cause. What the gateway is to send
+back waits in ``refunds_in_transit`` until the gateway tells that it did; ``sending`` sees to that. The wallet is
+paid at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import insert, text
+from sqlalchemy.orm import Session
+
+from marketplace.infra import outbox
+from marketplace.infra.db import Statement
+from marketplace.kernel import queues
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
+from marketplace.orders.transitions import LockedOrder
+from marketplace.payments import states
+from marketplace.payments.models import Refund
+
+SEND_TOPIC = "refund.send"
+
+# What the parties of an order see of its refunds.
+SHOWN = ("id", "destination", "amountMinor", "status", "createdAt", "settledAt")
+
+Destination = Literal["gateway", "wallet"]
+
+# Which charge paid an order, and how much of it, stands in the books.
+_PAID_BY = """
+    FROM ledger_entries e JOIN gateway_charges c ON c.ledger_transaction_id = e.transaction_id
+    WHERE e.order_id = :order_id AND e.account_id = :escrow_id AND e.direction = 'credit' AND c.outcome = 'applied'
+"""
+_LOCK_CHARGES = Statement(text(f"SELECT c.id {_PAID_BY} ORDER BY c.id FOR NO KEY UPDATE OF c"))
+_CHARGES_OF_ORDER = Statement(
+    text(
+        f"""
+        SELECT c.id, least(c.principal_minor - c.refunded_minor, e.amount_minor - (
+            SELECT coalesce(sum(r.amount_minor), 0) FROM refunds r
+            WHERE r.order_id = :order_id AND r.charge_id = c.id AND r.status <> 'credited'))::bigint AS left_minor
+        {_PAID_BY} ORDER BY c.id
+        """  # noqa: S608 - our own text
+    )
+)
+_TAKE_OF_CHARGE = Statement(
+    text("UPDATE gateway_charges SET refunded_minor = refunded_minor + :amount_minor WHERE id = :charge_id")
+)
+_INSERT = Statement(
+    insert(Refund).returning(Refund.id),
+    columns=(
+        *("order_id", "charge_id", "buyer_id", "destination", "amount_minor", "status", "cause", "reason"),
+        *("requested_by", "settled_at", "created_at", "updated_at"),
+    ),
+)
+_OF_ORDERS = Statement(
+    text(
+        """
+        SELECT id, order_id AS "orderId", destination, amount_minor AS "amountMinor", status, reason,
+            created_at AS "createdAt", settled_at AS "settledAt", cause LIKE 'order:%' AS "fromEscrow"
+        FROM refunds WHERE order_id = ANY(:order_ids) ORDER BY id
+        """
+    )
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a refund is for.
+
+    :param cause: names it once and for all, such as ``order:<id>:cancel``
+    :param reason: for people
+    :param requested_by: the officer or party, or none of a refund that starts by itself
+    """
+
+    cause: str
+    reason: str
+    requested_by: UUID | None = None
+
+    def part(self, number: int) -> "Request":
+        """This function will give the request of a part, counted from 0, of what is refunded in several."""
+        return self if number == 0 else replace(self, cause=f"{self.cause}:{number + 1}")
+
+
+def lock_charges(session: Session, *, order: LockedOrder) -> None:
+    """This function will lock the charges that paid a locked order; products and balances are locked after them.
+
+    :param order: locked in this transaction
+    """
+    _LOCK_CHARGES.all(session, order_id=order.id, escrow_id=accounts.ESCROW.id)
+
+
+def refund_order(
+    session: Session,
+    *,
+    order: LockedOrder,
+    amount_minor: int,
+    destination: Destination,
+    request: Request,
+    now: datetime,
+) -> list[UUID]:
+    """This function will refund money of a locked order's escrow; the caller moves the escrow's own record.
+
+    To the gateway goes at most what came by it for this order; what the wallet paid goes back to the wallet.
+    Each part is a refund of its own, of the charge that it is taken from.
+
+    :param order: locked in this transaction
+    :param amount_minor: kobo; at most what escrow holds of the order
+    :param destination: where the gateway's part goes
+    :param request: what for
+    :return: the refunds' ids
+    :raises ValueError: it is more than escrow holds, or nothing: a fault of the caller's code
+    """
+    if not 0 < amount_minor <= order.held_minor:
+        raise ValueError(f"{amount_minor} is not within what escrow holds of the order, {order.held_minor}")
+    parts: list[tuple[UUID | None, int]] = []
+    left = amount_minor
+    if destination == "gateway":
+        lock_charges(session, order=order)
+        for charge in _CHARGES_OF_ORDER.all(session, order_id=order.id, escrow_id=accounts.ESCROW.id):
+            part = min(left, charge["left_minor"])
+            if part > 0:
+                parts.append((charge["id"], part))
+                left -= part
+    if left > 0:
+        parts.append((None, left))
+    return [
+        _write(
+            session,
+            buyer_id=order.buyer_id,
+            order_id=order.id,
+            charge_id=charge_id,
+            amount_minor=part,
+            request=request.part(number),
+            source=accounts.ESCROW,
+            description=f"Refund of order {order.number}",
+            now=now,
+        )
+        for number, (charge_id, part) in enumerate(parts)
+    ]
+
+
+def return_charge(
+    session: Session,
+    *,
+    charge_id: UUID,
+    buyer_id: UUID,
+    amount_minor: int,
+    order_id: UUID | None,
+    request: Request,
+    description: str,
+    source: accounts.Account,
+    now: datetime,
+) -> UUID:
+    """This function will send a charge, or a part of it, back to where it came from: nothing takes it.
+
+    :param charge_id: of our row
+    :param amount_minor: kobo; at most what of the charge is left
+    :param order_id: the order that it was meant for, if it was meant for one alone
+    :param description: for the ledger
+    :param source: the account that it is in: ``gateway_clearing`` of a charge not booked yet, or quarantine
+    :return: the refund's id
+    """
+    return _write(
+        session,
+        buyer_id=buyer_id,
+        order_id=order_id,
+        charge_id=charge_id,
+        amount_minor=amount_minor,
+        request=request,
+        source=source,
+        description=description,
+        now=now,
+    )
+
+
+def credit_charge(
+    session: Session,
+    *,
+    buyer_id: UUID,
+    amount_minor: int,
+    order_id: UUID | None,
+    request: Request,
+    description: str,
+    source: accounts.Account,
+    now: datetime,
+) -> UUID:
+    """This function will give a buyer money that nothing took into the wallet, at once.
+
+    :param amount_minor: kobo
+    :param order_id: the order that it was meant for, if it was meant for one alone
+    :param description: for the ledger
+    :param source: the account that it is in, such as quarantine
+    :return: the refund's id
+    """
+    return _write(
+        session,
+        buyer_id=buyer_id,
+        order_id=order_id,
+        charge_id=None,
+        amount_minor=amount_minor,
+        request=request,
+        source=source,
+        description=description,
+        now=now,
+    )
+
+
+def _write(
+    session: Session,
+    *,
+    buyer_id: UUID,
+    order_id: UUID | None,
+    charge_id: UUID | None,
+    amount_minor: int,
+    request: Request,
+    source: accounts.Account,
+    description: str,
+    now: datetime,
+) -> UUID:
+    """Write a refund with its ledger transaction: by the gateway if it is of a charge, else into the wallet."""
+    sends = charge_id is not None
+    refund_id: UUID = _INSERT.one(
+        session,
+        order_id=order_id,
+        charge_id=charge_id,
+        buyer_id=buyer_id,
+        destination="gateway" if sends else "wallet",
+        amount_minor=amount_minor,
+        status=states.REFUND.initial if sends else states.PROCESSED,
+        cause=request.cause,
+        reason=request.reason,
+        requested_by=request.requested_by,
+        settled_at=None if sends else now,
+        created_at=now,
+        updated_at=now,
+    )["id"]
+    # Through the buyer's own account, so that their statement shows it; on from there by the gateway.
+    wallet = accounts.wallet(buyer_id)
+    postings = [
+        Posting(source, "debit", amount_minor, order_id),
+        Posting(wallet, "credit", amount_minor, order_id),
+    ]
+    if sends:
+        postings += [
+            Posting(wallet, "debit", amount_minor, order_id),
+            Posting(accounts.REFUNDS_IN_TRANSIT, "credit", amount_minor, order_id),
+        ]
+        _TAKE_OF_CHARGE.run(session, charge_id=charge_id, amount_minor=amount_minor)
+        enqueue_sending(session, refund_id=refund_id, now=now)
+    post(
+        session,
+        kind="refund",
+        source=f"refund:{refund_id}",
+        description=description,
+        postings=postings,
+        now=now,
+    )
+    return refund_id
+
+
+def enqueue_sending(session: Session, *, refund_id: UUID, now: datetime) -> None:
+    """This function will have a pending refund sent by the gateway, once this transaction has committed."""
+    outbox.enqueue(
+        session,
+        queue=queues.WEBHOOKS,
+        topic=SEND_TOPIC,
+        payload={"refundId": str(refund_id)},
+        due_at=now,
+    )
+
+
+def refunds_of(session: Session, *, order_ids: Sequence[UUID]) -> list[dict[str, Any]]:
+    """This function will list the refunds of orders, the earliest first."""
+    return _OF_ORDERS.all(session, order_ids=list(order_ids))

@@ -1,0 +1,150 @@
+"""A settled charge with what it is for, and the row that is kept of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import insert, text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting
+from marketplace.orders.transitions import LockedOrder
+from marketplace.payments.models import GatewayCharge
+from marketplace.providers.gateway import Charge
+
+# A charge that was told of without an id goes by its reference. Told of again with its id, it is the same money.
+_KNOWN = Statement(
+    text(
+        """
+        SELECT id, gateway_charge_id FROM gateway_charges
+        WHERE gateway_charge_id = :charge_id OR (intent_id = :intent_id
+            AND amount_minor = :amount_minor AND :reference IN (gateway_charge_id, :charge_id))
+        ORDER BY gateway_charge_id = :charge_id DESC LIMIT 1
+        """
+    )
+)
+# Once it has its id, another charge of that amount is other money.
+_NAME = Statement(
+    text(
+        """
+        WITH held AS (
+            UPDATE quarantined_charges SET gateway_charge_id = :charge_id WHERE gateway_charge_id = :reference
+        ), paid AS (
+            UPDATE payment_intents SET gateway_charge_id = :charge_id
+            WHERE id = :intent_id AND gateway_charge_id = :reference
+        )
+        UPDATE gateway_charges SET gateway_charge_id = :charge_id WHERE id = :row_id
+        """
+    )
+)
+_INSERT_CHARGE = Statement(
+    insert(GatewayCharge).returning(GatewayCharge.id),
+    columns=(
+        *("gateway_charge_id", "intent_id", "outcome", "amount_minor", "fees_minor", "principal_minor"),
+        *("currency", "channel", "ledger_transaction_id", "paid_at", "created_at"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class LockedIntent:
+    """The payment that a charge belongs to, locked."""
+
+    id: UUID
+    reference: str
+    buyer_id: UUID
+    amount_minor: int
+    status: str
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A charge with what it is for: the orders of its payment that wait for it, and those that it is no use to.
+
+    ``principal_minor`` is what of it is the buyer's, in kobo.
+    """
+
+    charge: Charge
+    intent: LockedIntent
+    waiting: Sequence[LockedOrder]
+    over: Sequence[LockedOrder]
+    principal_minor: int
+    fee_bearer: str
+
+    @property
+    def due_minor(self) -> int:
+        """This function will give what the orders that wait still cost."""
+        return sum(order.due_minor for order in self.waiting)
+
+    @property
+    def source(self) -> str:
+        """This function will name the charge as the cause of what is posted."""
+        return f"charge:{self.charge.id}"
+
+
+def is_known(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
+    """This function will tell whether a charge was settled before, keeping its id if that is news.
+
+    :param charge: as the gateway tells of it now
+    :param intent: its payment, locked
+    """
+    known = _KNOWN.first(
+        session,
+        charge_id=charge.id,
+        intent_id=intent.id,
+        amount_minor=charge.amount_minor,
+        reference=intent.reference,
+    )
+    if known is not None and known["gateway_charge_id"] == intent.reference != charge.id:
+        _NAME.run(
+            session,
+            row_id=known["id"],
+            intent_id=intent.id,
+            reference=intent.reference,
+            charge_id=charge.id,
+        )
+    return known is not None
+
+
+def insert_charge(
+    session: Session, settled: Settled, outcome: str, transaction_id: UUID | None, *, now: datetime
+) -> UUID:
+    """This function will keep a charge, and what became of it.
+
+    :param outcome: applied, quarantined or returned
+    :param transaction_id: of the ledger's transaction that booked it, if one did
+    :return: the row's id
+    """
+    charge = settled.charge
+    row = _INSERT_CHARGE.one(
+        session,
+        gateway_charge_id=charge.id,
+        intent_id=settled.intent.id,
+        outcome=outcome,
+        amount_minor=charge.amount_minor,
+        fees_minor=charge.fees_minor,
+        principal_minor=settled.principal_minor,
+        currency=charge.currency,
+        channel=charge.channel,
+        ledger_transaction_id=transaction_id,
+        paid_at=charge.paid_at,
+        created_at=now,
+    )
+    charge_id: UUID = row["id"]
+    return charge_id
+
+
+def fee_postings(settled: Settled) -> list[Posting]:
+    """This function will give the postings of the gateway's fees where they are our cost.
+
+    They are booked so that gateway_clearing stays what the gateway holds for us.
+    """
+    if settled.fee_bearer == "customer" or not settled.charge.fees_minor:
+        return []
+    return [
+        Posting(accounts.GATEWAY_FEES, "debit", settled.charge.fees_minor),
+        Posting(accounts.GATEWAY_CLEARING, "credit", settled.charge.fees_minor),
+    ]

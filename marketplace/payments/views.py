@@ -1,0 +1,48 @@
+"""What payments know of orders, shown with them: refunds, and how the payment stands by them."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from marketplace.orders import states as order_states
+from marketplace.payments import refunds, states
+
+REFUND_PENDING = "refund_pending"
+REFUNDED = "refunded"
+PARTIALLY_REFUNDED = "partially_refunded"
+
+_OVER = frozenset({order_states.CANCELLED, order_states.EXPIRED})
+_SETTLED = frozenset({states.PROCESSED, states.CREDITED})
+
+
+def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """This function will add their refunds to orders as clients see them, in one query for all of them.
+
+    ``payment.status`` tells of them too: ``refund_pending`` while one is on its way, then ``refunded`` or
+    ``partially_refunded``. A charge that went back since the order was paid already is listed, and leaves the
+    status of the payment as it is.
+
+    :param orders: as ``orders.queries`` gives them; they are changed in place
+    """
+    found: dict[Any, list[dict[str, Any]]] = {order["id"]: [] for order in orders}
+    if orders:
+        for row in refunds.refunds_of(session, order_ids=list(found)):
+            found[row.pop("orderId")].append(row)
+    for order in orders:
+        of_order = found[order["id"]]
+        if order["payment"] is not None:
+            order["payment"]["status"] = _status(order, of_order)
+        order["refunds"] = [{name: row[name] for name in refunds.SHOWN} for row in of_order]
+    return orders
+
+
+def _status(order: dict[str, Any], of_order: list[dict[str, Any]]) -> str:
+    paid = order["paidAt"] is not None
+    # What goes back of an order that still waits was an earlier payment.
+    counted = [row for row in of_order if row["fromEscrow"] or (not paid and order["status"] in _OVER)]
+    if not counted:
+        return str(order["payment"]["status"])
+    if any(row["status"] not in _SETTLED for row in counted):
+        return REFUND_PENDING
+    whole = not paid or sum(row["amountMinor"] for row in counted) >= order["total_amount"]
+    return REFUNDED if whole else PARTIALLY_REFUNDED

@@ -1,0 +1,303 @@
+"""Where an order's money is: who holds it now, why, what happens next, and how it came there, by the books."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.money import CURRENCY
+from marketplace.orders import queries as orders
+from marketplace.orders import states
+from marketplace.payments import states as payment_states
+from marketplace.payments.refunds import refunds_of
+
+Role = Literal["buyer", "vendor", "staff"]
+HOLDERS = ("buyer", "gateway", "escrow", "vendor", "platform", "on_the_way_back", "held_back")
+
+# By then somebody looks at it: an officer, of what is not accepted; a dispute is opened of what is not delivered.
+ACCEPTED_WITHIN = timedelta(hours=24)
+DELIVERED_WITHIN = timedelta(days=14)
+
+_MOVES = Statement(
+    text(
+        """
+        SELECT t.id, t.kind, t.created_at AS at, a.kind AS account,
+            sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS net
+        FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
+            JOIN ledger_accounts a ON a.id = e.account_id
+        WHERE e.order_id = :order_id
+        GROUP BY t.id, a.kind ORDER BY t.id
+        """
+    )
+)
+# The charge may be of several orders: what is held back of it stands in no order's own entries.
+_HELD_BACK = Statement(
+    text(
+        """
+        SELECT q.ledger_transaction_id AS id, q.amount_minor AS minor, q.currency, q.created_at AS at, q.status
+        FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
+        WHERE a.order_id = :order_id ORDER BY q.id
+        """
+    )
+)
+
+# What a transaction was, to whom it concerns: from where, to where, and in plain words.
+_WORDS: dict[str, tuple[str, str, str]] = {
+    "payment": ("gateway", "escrow", "The buyer's payment came in and went into escrow."),
+    "wallet_payment": ("buyer", "escrow", "The buyer's wallet paid this into escrow."),
+    "wallet_return": (
+        "escrow",
+        "buyer",
+        "The order ended unpaid: the wallet's part went back to the wallet.",
+    ),
+    "release": ("escrow", "vendor", "The delivery was confirmed: escrow was released to the vendor."),
+    "refund": ("escrow", "on_the_way_back", "A refund was started: the gateway is to send it back."),
+    "refund_to_wallet": ("escrow", "buyer", "A refund went to the buyer's wallet."),
+    "return": ("gateway", "on_the_way_back", "A payment that was not needed is sent back."),
+    "return_to_wallet": ("held_back", "buyer", "A payment that was not needed went to the buyer's wallet."),
+    "refund_sent": (
+        "on_the_way_back",
+        "buyer",
+        "The gateway sent the refund to where the payment came from.",
+    ),
+    "refund_credit": ("on_the_way_back", "buyer", "The refund went to the buyer's wallet instead."),
+    "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
+}
+_OTHER = ("platform", "platform", "The books of this order were put right.")
+_FOR_VENDOR = {
+    "wallet_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
+    "refund": ("escrow", "buyer", "This goes back to the buyer."),
+    "refund_to_wallet": ("escrow", "buyer", "This went back to the buyer."),
+}
+
+# Why escrow holds money in a state of the order, and what happens next.
+_IN_ESCROW = {
+    states.PENDING_PAYMENT: (
+        "The wallet's part is kept for the order until the rest is paid.",
+        "The rest is paid, or the order ends and this goes back to the wallet.",
+    ),
+    states.PAID_ESCROW: (
+        "The order is paid, and waits for the vendor to accept it.",
+        "The vendor accepts it; until it is shipped it can be cancelled for a full refund.",
+    ),
+    states.PROCESSING: (
+        "The vendor is preparing the order.",
+        "The vendor ships it; until then it can be cancelled for a full refund.",
+    ),
+    states.SHIPPED: (
+        "The order is on its way. The money is released for the buyer's delivery PIN alone, or their confirmation.",
+        "The buyer gives the vendor the PIN on delivery. After 14 days without it, our staff decide.",
+    ),
+    states.DISPUTED: (
+        "There is a dispute: nothing moves until it is decided.",
+        "Our staff decide who gets the money.",
+    ),
+}
+_STILL_IN_ESCROW = ("It is kept for the order.", "Our finance officers look into it.")
+_ON_THE_WAY = {
+    payment_states.PENDING: (
+        "The refund is written, and the gateway is about to be asked to send it.",
+        "The gateway is asked.",
+    ),
+    payment_states.SUBMITTED: (
+        "The gateway has the refund and is sending it to where the payment came from.",
+        "The gateway tells us when it is sent; banks may take some days more.",
+    ),
+    payment_states.FAILED: (
+        "The gateway could not send the refund.",
+        "Our finance officers try again, or put it into the wallet.",
+    ),
+    payment_states.NEEDS_ATTENTION: (
+        "The gateway needs the buyer's bank details for the refund.",
+        "Our finance officers see to it, or put it into the wallet.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A transaction of the order's: what it took from, and brought to, each kind of account."""
+
+    id: UUID
+    kind: str
+    at: datetime
+    net: dict[str, int]
+
+    @property
+    def meaning(self) -> str:
+        """Tell refunds apart: out of escrow or not, by the gateway or into the wallet."""
+        if self.kind != "refund":
+            return self.kind
+        of = "refund" if "escrow" in self.net else "return"
+        return of if "refunds_in_transit" in self.net else f"{of}_to_wallet"
+
+    @property
+    def minor(self) -> int:
+        for account in ("escrow", "refunds_in_transit", "wallet"):
+            if self.net.get(account):
+                return abs(self.net[account])
+        return max((abs(minor) for minor in self.net.values()), default=0)
+
+
+def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str, Any]:
+    """This function will tell where an order's money is, and how it came there, as its caller may know it.
+
+    The vendor learns what went into escrow and out of it, and nothing of the buyer's wallet, of payments that
+    were not for them, or of how a refund reaches the buyer.
+
+    :param order_id: the order's
+    :param caller: its buyer, its vendor once it is paid, or staff (a campus rep: of their campus)
+    :return: who holds how much (``holders``), and the timeline, the earliest first (``entries``)
+    :raises NotFoundError: there is no such order, or the caller is none of these
+    """
+    order, roles = orders.seen_by(session, order_id=order_id, caller=caller)
+    role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
+    # What was put aside for an order that was never paid is none of the vendor's business.
+    moves = [] if role == "vendor" and order["paidAt"] is None else _moves(session, order_id)
+    held_back = [] if role == "vendor" else _HELD_BACK.all(session, order_id=order_id)
+    refunds = [] if role == "vendor" else refunds_of(session, order_ids=[order_id])
+    holders = [
+        *_unpaid(order, role, held_back),
+        *_held_back(held_back),
+        *_in_escrow(order, moves),
+        *_on_the_way(refunds),
+        *_released(moves, role),
+        *_back(moves, refunds, role),
+    ]
+    return {
+        "orderId": order_id,
+        "number": order["number"],
+        "status": order["status"],
+        "escrowStatus": order["escrowStatus"],
+        "total_amount": order["total_amount"],
+        "currency": CURRENCY,
+        "holders": [holder | {"isYou": holder["holder"] == role} for holder in holders],
+        "entries": _timeline(moves, held_back, role),
+    }
+
+
+def _moves(session: Session, order_id: UUID) -> list[_Move]:
+    found: dict[UUID, _Move] = {}
+    for row in _MOVES.all(session, order_id=order_id):
+        move = found.setdefault(row["id"], _Move(row["id"], row["kind"], row["at"], {}))
+        # What only passes through an account does not count as having been there.
+        if row["net"]:
+            move.net[row["account"]] = row["net"]
+    return list(found.values())
+
+
+def _holder(holder: str, minor: int, why: str, then: str, by: datetime | None = None) -> dict[str, Any]:
+    return {"holder": holder, "amountMinor": minor, "why": why, "next": then, "by": by}
+
+
+def _unpaid(order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    due = order["total_amount"] - order["walletMinor"]
+    waits = order["status"] == states.PENDING_PAYMENT and due and role != "vendor"
+    if waits and not any(row["status"] == "open" for row in held_back):
+        opened = order["payment_status"] == payment_states.PENDING
+        why = "The payment was started and we have not heard of its end." if opened else "It is not paid yet."
+        yield _holder(
+            "buyer", due, why, "It is paid, or the order expires and its items are sold to others.",
+            order["expiresAt"],
+        )  # fmt: skip
+
+
+def _held_back(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        if row["status"] == "open" and row["currency"] == CURRENCY:
+            yield _holder(
+                "held_back",
+                row["minor"],
+                "A payment came that does not fit the order, and is held back.",
+                "Our finance officers decide: it is kept for the order, sent back, or put into the wallet.",
+            )
+
+
+def _in_escrow(order: dict[str, Any], moves: list[_Move]) -> Iterator[dict[str, Any]]:
+    minor = sum(move.net.get("escrow", 0) for move in moves)
+    if not minor:
+        return
+    why, then = _IN_ESCROW.get(order["status"], _STILL_IN_ESCROW)
+    by = {
+        states.PENDING_PAYMENT: order["expiresAt"],
+        states.PAID_ESCROW: order["paidAt"] and order["paidAt"] + ACCEPTED_WITHIN,
+        states.SHIPPED: order["shippedAt"] and order["shippedAt"] + DELIVERED_WITHIN,
+    }.get(order["status"])
+    yield _holder("escrow", minor, why, then, by)
+
+
+def _on_the_way(refunds: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for refund in refunds:
+        if refund["status"] in _ON_THE_WAY:
+            why, then = _ON_THE_WAY[refund["status"]]
+            yield _holder("on_the_way_back", refund["amountMinor"], why, then)
+
+
+def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
+    vendor, platform = (
+        sum(move.net.get(account, 0) for move in moves) for account in ("vendor_payable", "platform_revenue")
+    )
+    if role == "buyer":
+        # What we keep of it is between the vendor and us.
+        vendor, platform = vendor + platform, 0
+    if vendor:
+        why = "The delivery was confirmed, and the money is in the vendor's balance"
+        why += ", less our fees." if role == "buyer" else "."
+        yield _holder("vendor", vendor, why, "It is part of the vendor's next payout.")
+    if platform:
+        yield _holder("platform", platform, "The commission and the service fee.", "It stays there.")
+
+
+def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iterator[dict[str, Any]]:
+    if role == "vendor":
+        minor = sum(move.minor for move in moves if move.meaning in ("refund", "refund_to_wallet"))
+    else:
+        minor = sum(
+            row["amountMinor"]
+            for row in refunds
+            if row["status"] in (payment_states.PROCESSED, payment_states.CREDITED)
+        )
+        minor += sum(move.minor for move in moves if move.kind == "wallet_return")
+    if minor:
+        why = (
+            "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer."
+        )
+        yield _holder("buyer", minor, why, "Nothing is left to do.")
+
+
+def _timeline(moves: list[_Move], held_back: list[dict[str, Any]], role: Role) -> list[dict[str, Any]]:
+    shown = [
+        move
+        for move in moves
+        if role != "vendor"
+        or (move.net.keys() & {"escrow", "vendor_payable"} and move.kind != "wallet_return")
+    ]
+    shown += [
+        _Move(row["id"], "quarantine", row["at"], {"quarantine": row["minor"]})
+        for row in held_back
+        if row["id"] is not None
+    ]
+    return [_entry(move, role) for move in sorted(shown, key=lambda move: (move.at, str(move.id)))]
+
+
+def _entry(move: _Move, role: Role) -> dict[str, Any]:
+    words = _WORDS.get(move.meaning, _OTHER)
+    if role == "vendor":
+        words = _FOR_VENDOR.get(move.meaning, words)
+    source, target, what = words
+    return {
+        "transactionId": move.id,
+        # That a wallet paid is the buyer's alone to know.
+        "kind": "payment" if role == "vendor" and move.kind == "wallet_payment" else move.kind,
+        "amountMinor": move.minor,
+        "at": move.at,
+        "from": source,
+        "to": target,
+        "what": what,
+    }

@@ -1,0 +1,81 @@
+"""Banks, and accounts at them, as the gateway's JSON has them."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+
+class MalformedAnswerError(Exception):
+    """A field of the answer is missing or of another type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """A bank that accounts can be at."""
+
+    code: str
+    name: str
+
+    @classmethod
+    def list_from_wire(cls, data: Any) -> list["Bank"]:
+        """This function will read a page of the list of banks; those that are closed are left out.
+
+        :raises MalformedAnswerError: a field is missing or of another type
+        """
+        if not isinstance(data, list):
+            raise MalformedAnswerError
+        return [
+            cls(code=_text(item, "code"), name=_text(item, "name"))
+            for item in data
+            if isinstance(item, dict) and item.get("active") is not False and not item.get("is_deleted")
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TransferAccount:
+    """The account that the transfer for one payment goes to, and how long it is open."""
+
+    bank_name: str
+    account_number: str
+    account_name: str
+    expires_at: datetime
+
+    @classmethod
+    def from_wire(cls, data: Any, *, reference: str) -> "TransferAccount":
+        """This function will read the account that the gateway made for a payment.
+
+        :param reference: of the payment, which the answer must be about
+        :raises MalformedAnswerError: a field is missing or of another type, or it is another payment's
+        """
+        if not isinstance(data, dict) or data.get("reference") != reference:
+            raise MalformedAnswerError
+        bank = data.get("bank")
+        try:
+            expires_at = datetime.fromisoformat(_text(data, "account_expires_at"))
+        except ValueError as error:
+            raise MalformedAnswerError from error
+        return cls(
+            bank_name=_text(bank, "name"),
+            account_number=_text(data, "account_number"),
+            account_name=_text(data, "account_name"),
+            # A time without its zone is UTC, as all of the gateway's are.
+            expires_at=(expires_at if expires_at.tzinfo else expires_at.replace(tzinfo=UTC)).astimezone(UTC),
+        )
+
+
+def account_name_from_wire(data: Any, *, account_number: str) -> str:
+    """This function will read the name that an account is kept under.
+
+    :param account_number: which the answer must be about
+    :raises MalformedAnswerError: there is no name, or it is another account's
+    """
+    if not isinstance(data, dict) or data.get("account_number") != account_number:
+        raise MalformedAnswerError
+    return _text(data, "account_name")
+
+
+def _text(data: Any, name: str) -> str:
+    value = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(value, str) or not value or len(value) > 200:
+        raise MalformedAnswerError
+    return value

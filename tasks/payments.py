@@ -1,0 +1,34 @@
+"""Tasks of payments: refunds are sent by the gateway."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.infra.outbox import Handler
+from marketplace.kernel.clock import system_clock
+from marketplace.payments import refunds, sending
+from marketplace.payments.sending import ToSend
+from marketplace.providers.gateway import GatewayRefund
+from marketplace.services import Services
+from tasks.phases import Phased
+
+
+def _read(session: Session, payload: dict[str, Any]) -> ToSend | None:
+    return sending.claim(session, refund_id=UUID(payload["refundId"]), now=system_clock())
+
+
+def _ask(services: Services, found: ToSend | None) -> GatewayRefund | None:
+    return sending.send(services.gateway, found)
+
+
+def _settle(session: Session, found: ToSend | None, told: GatewayRefund | None, now: datetime) -> None:
+    if found is not None and told is not None:
+        sending.settle(session, refund_id=found.id, told=told, now=now)
+
+
+HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
+    refunds.SEND_TOPIC: Phased(read=_read, ask=_ask, settle=_settle)
+}

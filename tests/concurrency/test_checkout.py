@@ -1,0 +1,350 @@
+"""Checkouts at once: one cart is ordered once, one wallet spent once, one piece sold once, whatever comes together."""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import MarketplaceError
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.ledger.operations import InsufficientFundsError
+from marketplace.orders import operations as orders
+from marketplace.orders.baskets import OutOfStockError, Wish
+from marketplace.orders.placing import MAX_UNPAID_ORDERS, TooManyUnpaidOrdersError
+from marketplace.orders.wallet import WalletUse
+from marketplace.payments import cancelling, operations
+from marketplace.payments.charges import apply_charge
+from marketplace.payments.checkout import CheckedOut
+from marketplace.payments.expiry import sweep_abandoned_checkouts
+from marketplace.payments.operations import Intent, Target
+from marketplace.providers.gateway import Charge
+from tests.support.purchases import (
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    assert_books_are_whole,
+    balances_of_order,
+    cart_of,
+    check_out,
+    fill_wallet,
+    later,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    neighbours,
+    place,
+    put_into_cart,
+    release,
+    row_of,
+    shipped_order,
+    status_of,
+    stock_of,
+    wallet_of,
+    with_buyer,
+)
+from tests.support.threads import at_once, unforeseen
+
+Bearer = Callable[[UUID], dict[str, str]]
+TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+AS_MUCH = WalletUse(as_much_as_possible=True)
+
+
+@pytest.fixture
+def shops(database: Database) -> list[Shop]:
+    """Three stores of one campus, and one buyer."""
+    with database.transaction() as session:
+        return neighbours(session, make_shop(session), 3)
+
+
+def products_of(database: Database, shops: list[Shop], *, quantity: int = 50) -> list[UUID]:
+    with database.transaction() as session:
+        return [make_product(session, shop, quantity=quantity) for shop in shops]
+
+
+def assert_whole(database: Database) -> None:
+    with database.reading() as session:
+        assert_books_are_whole(session)
+
+
+def orders_of(database: Database, buyer_id: UUID) -> list[dict[str, Any]]:
+    with database.reading() as session:
+        rows = session.execute(
+            text("SELECT * FROM orders WHERE buyer_id = :id ORDER BY id"), {"id": buyer_id}
+        )
+        return [dict(row) for row in rows.mappings()]
+
+
+class TestTheCart:
+    def test_under_different_keys_it_is_checked_out_once(
+        self, database: Database, crowded_app: Flask, shops: list[Shop], bearer: Bearer
+    ) -> None:
+        products = products_of(database, shops)
+        buyer_id = shops[0].buyer.id
+        database.in_transaction(put_into_cart, buyer_id, *((product_id, 2) for product_id in products))
+
+        def ask(_: int) -> TestResponse:
+            headers = {**bearer(buyer_id), "Idempotency-Key": str(uuid4())}
+            body = {"shippingAddress": {"hostel": "Moremi"}}
+            return crowded_app.test_client().post("/api/orders/checkout", json=body, headers=headers)
+
+        answers = at_once(ask, range(8))
+
+        assert unforeseen(answers) == []
+        assert Counter(answer.status_code for answer in answers) == {201: 1, 422: 7}  # type: ignore[union-attr]
+        assert len(orders_of(database, buyer_id)) == 3
+        with database.reading() as session:
+            assert cart_of(session, buyer_id) == {}
+            assert [stock_of(session, product_id) for product_id in products] == [(50, 2)] * 3
+        assert_whole(database)
+
+    def test_no_checkout_exceeds_the_limit_of_unpaid_orders(
+        self, database: Database, shops: list[Shop]
+    ) -> None:
+        wishes = [Wish(product_id, 1) for product_id in products_of(database, shops)]
+
+        results = at_once(
+            lambda number: database.in_transaction(check_out, shops[0], wishes[: number % 3 + 1]), range(9)
+        )
+
+        assert unforeseen(results, TooManyUnpaidOrdersError) == []
+        assert len(orders_of(database, shops[0].buyer.id)) <= MAX_UNPAID_ORDERS
+        assert sum(isinstance(result, CheckedOut) for result in results) >= 1
+        assert_whole(database)
+
+
+class TestStock:
+    def test_the_last_piece_is_sold_to_one_and_the_others_order_nothing(
+        self, database: Database, shops: list[Shop]
+    ) -> None:
+        products = products_of(database, shops)
+        last = products_of(database, shops[2:], quantity=1)[0]
+        with database.transaction() as session:
+            buyers = [with_buyer(session, shops[0]) for _ in range(10)]
+
+        def buy(number: int) -> CheckedOut:
+            wanted = [*products, last]
+            random.Random(number).shuffle(wanted)  # noqa: S311 - the same in every run
+            wishes = [Wish(product_id, 1) for product_id in wanted]
+            # No transaction is tried again here, so a deadlock would show.
+            with database.transaction() as session:
+                return check_out(session, buyers[number], wishes)
+
+        results = at_once(buy, range(10))
+
+        assert Counter(type(result) for result in results) == {CheckedOut: 1, OutOfStockError: 9}
+        with database.reading() as session:
+            assert stock_of(session, last) == (1, 1)
+            assert [stock_of(session, product_id) for product_id in products] == [(50, 1)] * 3
+        assert_whole(database)
+
+
+class TestTheWallet:
+    def test_it_is_spent_once(self, database: Database, shops: list[Shop]) -> None:
+        buyer_id = shops[0].buyer.id
+        products = products_of(database, shops)
+        database.in_transaction(fill_wallet, buyer_id, TOTAL)
+
+        results = at_once(
+            lambda number: database.in_transaction(
+                place, shops[number % 3], products[number % 3], wallet=WalletUse(TOTAL)
+            ),
+            range(6),
+        )
+
+        assert Counter(type(result) for result in results) == {UUID: 1, InsufficientFundsError: 5}
+        with database.reading() as session:
+            assert wallet_of(session, buyer_id) == 0
+        assert [order["status"] for order in orders_of(database, buyer_id)] == ["paid_escrow"]
+        assert_whole(database)
+
+    def test_as_much_as_possible_of_many_at_once_is_all_there_is(
+        self, database: Database, shops: list[Shop]
+    ) -> None:
+        buyer_id = shops[0].buyer.id
+        wishes = [Wish(product_id, 1) for product_id in products_of(database, shops)]
+        database.in_transaction(fill_wallet, buyer_id, 4 * TOTAL + 77)
+
+        results = at_once(
+            lambda _: database.in_transaction(check_out, shops[0], wishes, wallet=AS_MUCH), range(3)
+        )
+
+        assert unforeseen(results) == []
+        parts = [order["wallet_minor"] for order in orders_of(database, buyer_id)]
+        assert sorted(parts, reverse=True) == [TOTAL] * 4 + [77] + [0] * 4
+        with database.reading() as session:
+            assert wallet_of(session, buyer_id) == 0
+        assert_whole(database)
+
+    def test_parts_that_return_while_others_are_taken(self, database: Database, shops: list[Shop]) -> None:
+        """Cancellations give back what placing takes again: nothing is lost, and nobody deadlocks."""
+        buyer_id = shops[0].buyer.id
+        products = products_of(database, shops)
+        database.in_transaction(fill_wallet, buyer_id, 3 * TOTAL - 10)
+
+        def turn(number: int) -> int:
+            done = 0
+            for step in range(6):
+                chosen = (number + step) % 3
+                try:
+                    with database.transaction() as session:
+                        order_id = place(session, shops[chosen], products[chosen], wallet=AS_MUCH)
+                    with database.transaction() as session:
+                        cancelling.cancel(
+                            session, order_id=order_id, caller=shops[0].buyer, reason=None, now=NOW
+                        )
+                    done += 1
+                except TooManyUnpaidOrdersError:
+                    continue
+            return done
+
+        results = at_once(turn, range(6))
+
+        assert unforeseen(results) == []
+        assert sum(results) > 6  # type: ignore[arg-type]
+        with database.reading() as session:
+            assert wallet_of(session, buyer_id) == 3 * TOTAL - 10
+        assert_whole(database)
+
+
+class TestOneCheckoutFromAllSides:
+    """Payments are made for all of it and for parts, charged, and cancelled, by many at once."""
+
+    def test_it_is_paid_once_and_the_rest_goes_back(self, database: Database, shops: list[Shop]) -> None:
+        wishes = [Wish(product_id, 1) for product_id in products_of(database, shops)]
+        for _ in range(4):
+            with database.transaction() as session:
+                buyer = with_buyer(session, shops[0])
+            self.storm(database, buyer, wishes)
+        assert_whole(database)
+
+    def storm(self, database: Database, shop: Shop, wishes: list[Wish]) -> None:
+        done = database.in_transaction(check_out, shop, wishes)
+        charged: list[Charge] = []
+        lock = threading.Lock()
+
+        def pay(target: Target) -> None:
+            with database.transaction() as session:
+                intent: Intent = operations.ensure_intent(
+                    session, buyer_id=shop.buyer.id, target=target, callback_url=None, now=NOW
+                )
+            charge = make_charge(intent)
+            with lock:
+                charged.append(charge)
+            for _ in range(2):
+                with database.transaction() as session:
+                    apply_charge(session, charge=charge, fee_bearer="platform", now=NOW)
+
+        def cancel() -> None:
+            with database.transaction() as session:
+                cancelling.cancel(
+                    session, order_id=done.order_ids[2], caller=shop.buyer, reason=None, now=NOW
+                )
+
+        whole = Target(checkout_id=done.checkout_id)
+        work: list[Callable[[], None]] = [lambda: pay(whole)] * 3
+        work += [
+            lambda: pay(Target(order_id=done.order_ids[0])),
+            lambda: pay(Target(order_id=done.order_ids[1])),
+        ]
+        work += [cancel]
+
+        results = at_once(lambda act: act(), work)
+
+        assert unforeseen(results, MarketplaceError) == []
+        with database.reading() as session:
+            statuses = [status_of(session, order_id) for order_id in done.order_ids]
+            kept = sum(balances_of_order(session, order_id).get("escrow", 0) for order_id in done.order_ids)
+            back = session.execute(
+                text("SELECT coalesce(sum(amount_minor), 0) FROM refunds WHERE buyer_id = :id"),
+                {"id": shop.buyer.id},
+            ).scalar_one()
+            held_back = session.execute(
+                text(
+                    "SELECT count(*) FROM quarantined_charges q JOIN payment_intents i ON i.id = q.intent_id"
+                    " WHERE i.buyer_id = :id"
+                ),
+                {"id": shop.buyer.id},
+            ).scalar_one()
+            wallet = wallet_of(session, shop.buyer.id)
+        assert set(statuses[:2]) <= {"paid_escrow"}
+        assert statuses[2] in {"paid_escrow", "cancelled"}
+        assert kept == statuses.count("paid_escrow") * TOTAL
+        # Every kobo that came is in escrow or on its way back: nobody's wallet, and nothing held back.
+        assert (wallet, held_back) == (0, 0)
+        assert sum(charge.amount_minor for charge in charged) == kept + back
+
+
+class TestDelivery:
+    def test_the_pin_and_the_confirmation_at_once_release_once(
+        self, database: Database, shops: list[Shop]
+    ) -> None:
+        shop = shops[0]
+        placed = [database.in_transaction(shipped_order, shop) for _ in range(5)]
+
+        def end(given: tuple[UUID, str]) -> None:
+            order_id, how = given
+            with database.transaction() as session:
+                if how == "pin":
+                    release(session, shop, order_id)
+                else:
+                    orders.confirm(session, order_id=order_id, caller=shop.buyer, now=NOW)
+
+        given = [(order_id, how) for order_id in placed for how in ("pin", "confirm", "pin", "confirm")]
+        results = at_once(end, given)
+
+        assert Counter(type(result) for result in results) == {type(None): 5, IllegalTransitionError: 15}
+        with database.reading() as session:
+            for order_id in placed:
+                escrow = row_of(session, "escrows", order_id=order_id)
+                assert (escrow["status"], escrow["released_minor"]) == ("released", escrow["amount_minor"])
+            assert row_of(session, "vendor_profiles", id=shop.store_id)["completed_orders"] == 5
+        assert_whole(database)
+
+
+class _OpensMeanwhile:
+    """A gateway that knows nothing of a page, and has the buyer open it once more while it is asked."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+
+    def charge(self, _reference: str) -> Charge | None:
+        """Tell of a reference."""
+        self._work()
+        return None
+
+
+def test_an_order_whose_page_opens_while_the_sweep_asks_does_not_expire(
+    database: Database, shops: list[Shop]
+) -> None:
+    product_id = products_of(database, shops)[0]
+    order_id = database.in_transaction(place, shops[0], product_id)
+    opened_at: datetime = later(minutes=29, seconds=59)
+
+    def open_page(session: Any) -> None:
+        intent = make_intent(session, shops[0], order_id, now=opened_at)
+        operations.claim_opening(session, intent=intent, now=opened_at)
+
+    with database.transaction() as session:
+        intent = make_intent(session, shops[0], order_id)
+        session.execute(
+            text("UPDATE payment_intents SET opening_until = :until WHERE id = :id"),
+            {"until": NOW, "id": intent.id},
+        )
+    gateway: Any = _OpensMeanwhile(lambda: database.in_transaction(open_page))
+    sweep_abandoned_checkouts(database, gateway, fee_bearer="platform", now=later(minutes=30))
+
+    with database.reading() as session:
+        order = row_of(session, "orders", id=order_id)
+    assert (order["status"], order["expires_at"]) == ("pending_payment", later(minutes=59, seconds=59))

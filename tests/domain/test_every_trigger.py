@@ -1,0 +1,178 @@
+"""Every operation on orders in every state: done where the table allows it, refused and without effect elsewhere."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.kernel.errors import MarketplaceError, NotFoundError
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.orders import operations as orders
+from marketplace.orders import states
+from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
+from marketplace.payments import cancelling
+from marketplace.payments.refunding import AlreadyReleasedError
+from tests.support.finance import make_officer, refund
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    assert_books_are_whole,
+    make_product,
+    make_shop,
+    paid_order,
+    place,
+    release,
+    shipped_order,
+    status_of,
+)
+
+Work = Callable[[Session, Shop, UUID], Any]
+
+
+def pay_by_hand(session: Session, shop: Shop, order_id: UUID) -> None:
+    orders.mark_paid(
+        session,
+        order=lock_order(session, order_id=order_id),
+        reference="checkout-by-hand",
+        channel="card",
+        paid_at=NOW,
+        actor=SYSTEM,
+        now=NOW,
+    )
+
+
+def accept(session: Session, shop: Shop, order_id: UUID) -> None:
+    orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+
+
+def ship(session: Session, shop: Shop, order_id: UUID) -> None:
+    orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+
+
+def confirm(session: Session, shop: Shop, order_id: UUID) -> None:
+    orders.confirm(session, order_id=order_id, caller=shop.buyer, now=NOW)
+
+
+def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
+    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+
+
+def expire(session: Session, shop: Shop, order_id: UUID) -> None:
+    orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+
+
+def dispute(session: Session, shop: Shop, order_id: UUID) -> None:
+    move(
+        session,
+        order=lock_order(session, order_id=order_id),
+        trigger=states.DISPUTE,
+        actor=SYSTEM,
+        now=NOW,
+        escrow=EscrowMove("freeze"),
+        columns={"disputed_at": NOW},
+    )
+
+
+def refund_whole(session: Session, shop: Shop, order_id: UUID) -> None:
+    refund(session, order_id, make_officer(session))
+
+
+OPERATIONS: dict[str, Work] = {
+    states.PAY: pay_by_hand,
+    states.CANCEL: cancel,
+    states.EXPIRE: expire,
+    states.ACCEPT: accept,
+    states.SHIP: ship,
+    states.VERIFY_CODE: release,
+    states.CONFIRM: confirm,
+    states.DISPUTE: dispute,
+    states.REFUND: refund_whole,
+}
+# Built with the rulings on disputes: no operation fires it yet.
+NOT_FIRED = {states.RULE_FOR_VENDOR}
+
+
+def order_in(session: Session, shop: Shop, state: str) -> UUID:
+    """Bring an order into a state by the operations that lead there."""
+    if state in (states.PENDING_PAYMENT, states.EXPIRED):
+        order_id = place(session, shop, make_product(session, shop))
+    elif state in (states.SHIPPED, states.DELIVERED):
+        order_id = shipped_order(session, shop)
+    else:
+        order_id = paid_order(session, shop)
+    last: dict[str, Work] = {
+        states.PROCESSING: accept,
+        states.DELIVERED: confirm,
+        states.DISPUTED: dispute,
+        states.CANCELLED: cancel,
+        states.EXPIRED: expire,
+        states.REFUNDED: refund_whole,
+    }
+    if state in last:
+        last[state](session, shop, order_id)
+    assert status_of(session, order_id) == state
+    return order_id
+
+
+def everything_of(session: Session, order_id: UUID) -> list[Any]:
+    """Read all that an operation on an order could have changed."""
+    queries = (
+        "SELECT * FROM orders WHERE id = :id",
+        "SELECT * FROM escrows WHERE order_id = :id",
+        "SELECT * FROM order_events WHERE order_id = :id ORDER BY id",
+        "SELECT * FROM refunds WHERE order_id = :id ORDER BY id",
+        "SELECT * FROM ledger_entries WHERE order_id = :id ORDER BY id",
+        "SELECT p.* FROM products p JOIN order_items i ON i.product_id = p.id WHERE i.order_id = :id",
+        "SELECT v.* FROM vendor_profiles v JOIN orders o ON o.vendor_id = v.id WHERE o.id = :id",
+        (
+            "SELECT a.* FROM ledger_accounts a JOIN orders o ON a.owner_id IN (o.buyer_id, o.vendor_id)"
+            " WHERE o.id = :id ORDER BY a.id"
+        ),
+    )
+    return [session.execute(text(query), {"id": order_id}).all() for query in queries]
+
+
+CASES = [(state, trigger) for state in sorted(states.ORDER.states) for trigger in OPERATIONS]
+
+
+def test_every_trigger_has_an_operation_here() -> None:
+    assert set(OPERATIONS) | NOT_FIRED == states.ORDER.triggers
+
+
+@pytest.mark.parametrize(("state", "trigger"), CASES)
+def test_what_the_table_allows_is_done_and_all_else_refused(
+    session: Session, state: str, trigger: str
+) -> None:
+    shop = make_shop(session)
+    order_id = order_in(session, shop, state)
+    before = everything_of(session, order_id)
+
+    refused: MarketplaceError | None = None
+    try:
+        with session.begin_nested():
+            OPERATIONS[trigger](session, shop, order_id)
+    except MarketplaceError as error:
+        refused = error
+
+    if states.ORDER.allows(state, trigger):
+        assert refused is None
+        assert status_of(session, order_id) == states.ORDER.target(state, trigger)
+    else:
+        if trigger == states.REFUND and state == states.DELIVERED:
+            assert isinstance(refused, AlreadyReleasedError)
+        elif state in (states.PENDING_PAYMENT, states.EXPIRED) and trigger in (
+            states.ACCEPT,
+            states.SHIP,
+            states.VERIFY_CODE,
+        ):
+            # An order that nobody paid is none of the vendor's business.
+            assert isinstance(refused, NotFoundError)
+        else:
+            assert isinstance(refused, IllegalTransitionError)
+            assert refused.status == 409
+        assert everything_of(session, order_id) == before
+    if trigger != states.PAY:
+        assert_books_are_whole(session)

@@ -1,0 +1,255 @@
+"""Refunds that failed: tried again, or given to the wallet, never both; and those that nothing was heard of."""
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import (
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    ProviderUnavailableError,
+)
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.ledger.queries import balances_by_kind
+from marketplace.payments import cancelling, mending, sending, states
+from marketplace.payments.mending import NotFailedError, Stuck
+from marketplace.providers.gateway import GatewayRefund
+from tests.support.finance import actor_of, audited, make_officer, refund, refunds_of, say, told
+from tests.support.gateway import TestGateway
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    later,
+    make_intent,
+    make_product,
+    make_shop,
+    paid_order,
+    place,
+    row_of,
+    wallet_of,
+)
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+@pytest.fixture
+def officer(session: Session) -> Caller:
+    return make_officer(session)
+
+
+@pytest.fixture
+def order_id(session: Session, shop: Shop) -> UUID:
+    order_id = paid_order(session, shop)
+    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    return order_id
+
+
+@pytest.fixture
+def refund_id(session: Session, order_id: UUID) -> UUID:
+    """A refund that failed."""
+    [made] = refunds_of(session, order_id)
+    found: UUID = made["id"]
+    assert say(session, found, "failed") == "failed"
+    return found
+
+
+def find(session: Session, refund_id: UUID, officer: Caller, trigger: str = states.CREDIT) -> Stuck:
+    return mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+
+
+def mend(
+    session: Session, refund_id: UUID, officer: Caller, trigger: str, told: GatewayRefund | None = None
+) -> dict[str, object]:
+    stuck = find(session, refund_id, officer, trigger)
+    work = mending.retry if trigger == states.RETRY else mending.credit
+    return work(session, stuck=stuck, told=told, actor=actor_of(officer), now=NOW)
+
+
+class TestRetry:
+    def test_it_is_sent_again_as_another_try(
+        self, session: Session, officer: Caller, refund_id: UUID
+    ) -> None:
+        before = balances_by_kind(session)
+
+        done = mend(session, refund_id, officer, states.RETRY)
+
+        assert (done["status"], done["attempt"]) == ("pending", 2)
+        row = row_of(session, "refunds", id=refund_id)
+        assert (row["asked_at"], row["asking_until"], row["gateway_refund_id"]) == (None, None, None)
+        assert balances_by_kind(session) == before
+        found = sending.claim(session, refund_id=refund_id, now=NOW)
+        assert found is not None
+        assert not found.was_asked
+        waiting = session.execute(
+            text("SELECT count(*) FROM outbox_events WHERE payload ->> 'refundId' = :id"),
+            {"id": str(refund_id)},
+        ).scalar_one()
+        assert waiting == 2
+        assert audited(session, refund_id) == [
+            (
+                "refund.retry",
+                {"status": "failed", "attempt": 1},
+                {"status": "pending", "attempt": 2, "amountMinor": row["amount_minor"]},
+            )
+        ]
+        assert say(session, refund_id, "processed") == "processed"
+        assert_books_are_whole(session)
+
+    def test_what_needs_attention_is_not_sent_again(
+        self, session: Session, officer: Caller, order_id: UUID
+    ) -> None:
+        [made] = refunds_of(session, order_id)
+        say(session, made["id"], "needs-attention")
+
+        with pytest.raises(IllegalTransitionError):
+            mend(session, made["id"], officer, states.RETRY)
+
+
+class TestCredit:
+    @pytest.mark.parametrize("word", ["failed", "needs-attention"])
+    def test_the_wallet_gets_it_and_the_charge_its_part_back(
+        self, session: Session, shop: Shop, officer: Caller, order_id: UUID, word: str
+    ) -> None:
+        [made] = refunds_of(session, order_id)
+        say(session, made["id"], word)
+        before = balances_by_kind(session)["refunds_in_transit"]
+
+        done = mend(session, made["id"], officer, states.CREDIT)
+
+        amount = made["amount_minor"]
+        assert done["status"] == "credited"
+        assert wallet_of(session, shop.buyer.id) == amount
+        assert balances_by_kind(session)["refunds_in_transit"] == before - amount
+        assert row_of(session, "gateway_charges", id=made["charge_id"])["refunded_minor"] == 0
+        assert row_of(session, "refunds", id=made["id"])["settled_at"] == NOW
+        assert told(session, shop.buyer.id)[-1] == "wallet_credited"
+        assert [entry[0] for entry in audited(session, made["id"])] == ["refund.credit"]
+        assert_books_are_whole(session)
+
+    def test_a_part_that_was_credited_may_go_by_the_gateway_with_the_rest_left(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        order_id = paid_order(session, shop)
+        refund(session, order_id, officer, amount_minor=1_000)
+        [part] = refunds_of(session, order_id)
+        say(session, part["id"], "failed")
+        mend(session, part["id"], officer, states.CREDIT)
+
+        refund(session, order_id, officer)
+
+        total = row_of(session, "orders", id=order_id)["total_minor"]
+        assert [row["amount_minor"] for row in refunds_of(session, order_id)] == [1_000, total - 1_000]
+        charge = row_of(session, "gateway_charges", id=part["charge_id"])
+        assert charge["refunded_minor"] == total - 1_000
+        assert_books_are_whole(session)
+
+    def test_what_the_gateway_sends_after_all_is_not_booked_twice(
+        self, session: Session, shop: Shop, officer: Caller, refund_id: UUID
+    ) -> None:
+        mend(session, refund_id, officer, states.CREDIT)
+        before = balances_by_kind(session)
+
+        assert say(session, refund_id, "processed") == "credited"
+
+        assert balances_by_kind(session) == before
+
+
+class TestBoth:
+    @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
+    @pytest.mark.parametrize("word", ["pending", "processing", "processed"])
+    def test_nothing_is_done_while_the_gateway_may_have_sent_it(
+        self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, trigger: str, word: str
+    ) -> None:
+        row = row_of(session, "refunds", id=refund_id)
+        said = GatewayRefund("9", word, row["amount_minor"], sending.note_of(refund_id, 1))
+
+        with pytest.raises(NotFailedError) as refused:
+            mend(session, refund_id, officer, trigger, said)
+
+        # What was learnt is kept.
+        assert refused.value.keeps_changes
+        status = row_of(session, "refunds", id=refund_id)["status"]
+        assert status == ("processed" if word == "processed" else "failed")
+        assert wallet_of(session, shop.buyer.id) == 0
+        assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
+    def test_the_second_of_two_officers_is_refused(
+        self, session: Session, officer: Caller, refund_id: UUID, trigger: str
+    ) -> None:
+        stuck = find(session, refund_id, officer, trigger)
+        mend(session, refund_id, officer, trigger)
+
+        for work in (mending.retry, mending.credit):
+            with pytest.raises(ConflictError):
+                work(session, stuck=stuck, told=None, actor=actor_of(officer), now=NOW)
+        assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
+    def test_what_did_not_fail_is_left_alone(
+        self, session: Session, shop: Shop, officer: Caller, trigger: str
+    ) -> None:
+        order_id = paid_order(session, shop)
+        refund(session, order_id, officer, amount_minor=500)
+        refund(session, order_id, officer, amount_minor=500, destination="wallet")
+
+        for made in refunds_of(session, order_id):
+            with pytest.raises(IllegalTransitionError):
+                find(session, made["id"], officer, trigger)
+        with pytest.raises(NotFoundError):
+            find(session, uuid4(), officer, trigger)
+
+    @pytest.mark.parametrize("party", ["buyer", "vendor"])
+    def test_nobody_decides_on_their_own(
+        self, session: Session, shop: Shop, refund_id: UUID, party: str
+    ) -> None:
+        with pytest.raises(ForbiddenError):
+            find(session, refund_id, getattr(shop, party))
+
+
+class TestAskingTheGatewayFirst:
+    def test_it_tells_what_it_knows_of_this_try(
+        self, session: Session, shop: Shop, officer: Caller, gateway: TestGateway, settings: Settings
+    ) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        intent = make_intent(session, shop, order_id)
+        gateway.open(intent.reference, intent.amount_minor)
+        apply(session, gateway.charge_of_paid(intent.reference))
+        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        [made] = refunds_of(session, order_id)
+        found = sending.claim(session, refund_id=made["id"], now=NOW)
+        adapter = gateway.adapter(settings)
+        sending.send(adapter, found)
+        say(session, made["id"], "failed")
+
+        known = mending.ask(adapter, find(session, made["id"], officer))
+        assert known is not None
+        assert known.note == sending.note_of(made["id"], 1)
+        mend(session, made["id"], officer, states.RETRY)
+        say(session, made["id"], "failed")
+        assert mending.ask(adapter, find(session, made["id"], officer)) is None
+
+        gateway.line.fault = "lose"
+        with pytest.raises(ProviderUnavailableError):
+            mending.ask(adapter, find(session, made["id"], officer))
+
+
+def test_a_claim_that_ran_out_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:
+    mend(session, refund_id, officer, states.RETRY)
+    sending.claim(session, refund_id=refund_id, now=NOW)
+
+    again = sending.claim(session, refund_id=refund_id, now=later() + timedelta(minutes=2))
+
+    assert again is not None
+    assert (again.was_asked, again.attempt) == (True, 2)

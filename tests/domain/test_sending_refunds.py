@@ -1,0 +1,291 @@
+"""Refunds on their way: asked of the gateway once whatever goes wrong, and settled by its word, however it comes."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.ledger.queries import balances_by_kind
+from marketplace.payments import cancelling, sending
+from marketplace.payments.sending import ASKING_FOR, BeingSentError, ToSend
+from marketplace.providers.gateway import GatewayRefund, MalformedChargeError
+from tests.support.gateway import TestGateway
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    later,
+    make_intent,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+)
+
+AMOUNT = 310_050
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+@pytest.fixture
+def refund_id(session: Session, shop: Shop, gateway: TestGateway) -> UUID:
+    """A refund that waits to be sent, of a charge that the gateway knows."""
+    order_id = place(session, shop, make_product(session, shop))
+    intent = make_intent(session, shop, order_id)
+    gateway.open(intent.reference, intent.amount_minor)
+    apply(session, gateway.charge_of_paid(intent.reference))
+    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    refund = row_of(session, "refunds", order_id=order_id)
+    assert (refund["status"], refund["amount_minor"]) == ("pending", AMOUNT)
+    found: UUID = refund["id"]
+    return found
+
+
+def claimed(session: Session, refund_id: UUID, **delta: float) -> ToSend:
+    found = sending.claim(session, refund_id=refund_id, now=later(**delta))
+    assert found is not None
+    return found
+
+
+def status_of(session: Session, refund_id: UUID) -> str:
+    status: str = row_of(session, "refunds", id=refund_id)["status"]
+    return status
+
+
+def sent(gateway: TestGateway, found: ToSend) -> int:
+    """Tell how often the gateway was asked to send."""
+    return gateway.calls(found.reference).get("POST /refund", 0)
+
+
+def word(found: ToSend, status: str, **values: Any) -> GatewayRefund:
+    given = {"id": "77", "amount_minor": found.amount_minor, "note": found.note, "reference": found.reference}
+    return GatewayRefund(**{"status": status} | given | values)
+
+
+def settle(session: Session, told: GatewayRefund | None, refund_id: UUID) -> str:
+    assert told is not None
+    return sending.settle(session, refund_id=refund_id, told=told, now=later(minutes=5))
+
+
+class TestSending:
+    def test_the_gateway_is_asked_once_and_the_books_follow_its_word(
+        self, session: Session, shop: Shop, gateway: TestGateway, settings: Settings, refund_id: UUID
+    ) -> None:
+        before = balances_by_kind(session)
+        found = claimed(session, refund_id)
+        assert not found.was_asked
+
+        told = sending.send(gateway.adapter(settings), found)
+
+        assert settle(session, told, refund_id) == "submitted"
+        assert balances_by_kind(session) == before
+        assert sent(gateway, found) == 1
+        assert sending.claim(session, refund_id=refund_id, now=later(hours=1)) is None
+        assert settle(session, word(found, "processed", id=told.id), refund_id) == "processed"  # type: ignore[union-attr]
+        after = balances_by_kind(session)
+        assert after["refunds_in_transit"] == before["refunds_in_transit"] - AMOUNT
+        assert after["gateway_clearing"] == before["gateway_clearing"] - AMOUNT
+        assert row_of(session, "refunds", id=refund_id)["settled_at"] == later(minutes=5)
+        assert row_of(session, "notifications", user_id=shop.buyer.id, type="refund_processed")
+        assert_books_are_whole(session)
+
+    def test_one_worker_asks_at_a_time(self, session: Session, refund_id: UUID) -> None:
+        claimed(session, refund_id)
+
+        with pytest.raises(BeingSentError):
+            sending.claim(session, refund_id=refund_id, now=later(seconds=119))
+
+        assert claimed(session, refund_id, seconds=ASKING_FOR.total_seconds()).was_asked
+
+    def test_a_worker_that_died_before_it_asked_is_made_up_for(
+        self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
+    ) -> None:
+        claimed(session, refund_id)
+
+        found = claimed(session, refund_id, minutes=3)
+        told = sending.send(gateway.adapter(settings), found)
+
+        assert settle(session, told, refund_id) == "submitted"
+        assert sent(gateway, found) == 1
+
+    @pytest.mark.parametrize("fault", ["lose", "hang", "garble"])
+    def test_an_answer_that_was_lost_is_found_again_by_our_note(
+        self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID, fault: str
+    ) -> None:
+        found = claimed(session, refund_id)
+        gateway.line.fault = fault
+        with pytest.raises(ProviderUnavailableError):
+            sending.send(gateway.adapter(settings), found)
+        assert status_of(session, refund_id) == "pending"
+
+        # While the gateway can't be asked whether it knows of it, it is not sent.
+        again = claimed(session, refund_id, minutes=3)
+        with pytest.raises(ProviderUnavailableError):
+            sending.send(gateway.adapter(settings), again)
+        gateway.line.fault = None
+        told = sending.send(gateway.adapter(settings), again)
+
+        # By then it may be through with it.
+        assert settle(session, told, refund_id) in ("submitted", "processed")
+        assert sent(gateway, found) == 1
+        assert_books_are_whole(session)
+
+    def test_a_gateway_that_is_down_is_asked_again(
+        self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
+    ) -> None:
+        gateway.line.fault = "refuse"
+        with pytest.raises(ProviderUnavailableError):
+            sending.send(gateway.adapter(settings), claimed(session, refund_id))
+        gateway.line.fault = None
+
+        found = claimed(session, refund_id, minutes=3)
+        assert settle(session, sending.send(gateway.adapter(settings), found), refund_id) == "submitted"
+        assert sent(gateway, found) == 1
+
+    def test_one_that_the_gateway_refuses_is_finances_and_stays_in_transit(
+        self, session: Session, shop: Shop, gateway: TestGateway, settings: Settings, refund_id: UUID
+    ) -> None:
+        before, found = balances_by_kind(session), claimed(session, refund_id)
+        elsewhere = {"transaction": found.reference, "amount": found.amount_minor}
+        gateway.call("POST", "/refund", json=elsewhere)
+
+        told = sending.send(gateway.adapter(settings), found)
+
+        assert settle(session, told, refund_id) == "failed"
+        assert balances_by_kind(session) == before
+        assert (
+            session.execute(
+                text("SELECT count(*) FROM notifications WHERE user_id = :id AND type = 'refund_processed'"),
+                {"id": shop.buyer.id},
+            ).scalar_one()
+            == 0
+        )
+        assert_books_are_whole(session)
+
+    def test_a_key_that_is_refused_says_nothing_of_the_refund(
+        self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
+    ) -> None:
+        other = gateway.adapter(settings)
+        other._client._session.headers["Authorization"] = "Bearer sk_test_of_somebody_else"
+
+        with pytest.raises(ProviderUnavailableError):
+            sending.send(other, claimed(session, refund_id))
+
+
+class TestTheGatewaysWord:
+    @pytest.mark.parametrize(
+        ("words", "status"),
+        [
+            (["processed", "processed", "pending", "processing"], "processed"),
+            (["pending", "processing", "processed", "failed"], "processed"),
+            (["failed", "failed", "pending"], "failed"),
+            (["failed", "processed"], "processed"),
+            (["needs-attention", "pending"], "needs_attention"),
+            (["needs-attention", "processed"], "processed"),
+            (["needs-attention", "failed"], "failed"),
+            (["something-new"], "pending"),
+        ],
+    )
+    def test_it_may_come_in_any_order_and_number_before_our_own_answer(
+        self, session: Session, refund_id: UUID, words: list[str], status: str
+    ) -> None:
+        before, found = balances_by_kind(session), claimed(session, refund_id)
+
+        for said in words:
+            told = word(found, said)
+            assert sending.find_by_event(session, told) == refund_id
+            settle(session, told, refund_id)
+
+        assert status_of(session, refund_id) == status
+        left = 0 if status == "processed" else AMOUNT
+        moved = before["refunds_in_transit"] - balances_by_kind(session)["refunds_in_transit"]
+        assert moved == AMOUNT - left
+        assert_books_are_whole(session)
+
+    def test_another_amount_needs_attention(self, session: Session, refund_id: UUID) -> None:
+        found = claimed(session, refund_id)
+
+        assert settle(session, word(found, "processed", amount_minor=1), refund_id) == "needs_attention"
+        assert_books_are_whole(session)
+
+    def test_it_is_found_by_its_id_by_our_note_or_by_charge_and_amount(
+        self, session: Session, refund_id: UUID
+    ) -> None:
+        found = claimed(session, refund_id)
+        settle(session, word(found, "pending", id="4711"), refund_id)
+
+        for told in (
+            word(found, "processed", id="4711", note="", reference=""),
+            word(found, "processed", id="", reference=""),
+            word(found, "processed", id="", note=""),
+        ):
+            assert sending.find_by_event(session, told) == refund_id
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {"id": "1", "note": "by hand", "reference": ""},
+            {"id": "1", "note": f"marketplace refund {uuid4()}", "reference": ""},
+            {"id": "1", "note": f"marketplace refund {'-' * 36}", "reference": ""},
+            {"id": "", "note": "", "reference": "checkout-of-somebody-else"},
+            {"id": "", "note": "", "amount_minor": 1},
+            {"id": "", "note": "Refund for a transaction"},
+        ],
+    )
+    def test_one_that_is_not_ours_is_not_found(
+        self, session: Session, refund_id: UUID, values: dict[str, Any]
+    ) -> None:
+        found = claimed(session, refund_id)
+
+        assert sending.find_by_event(session, word(found, "processed", **values)) is None
+
+    def test_what_was_told_of_an_earlier_try_says_nothing_of_this_one(
+        self, session: Session, refund_id: UUID
+    ) -> None:
+        first = claimed(session, refund_id)
+        settle(session, word(first, "failed"), refund_id)
+        session.execute(
+            text(
+                "UPDATE refunds SET status = 'pending', attempt = 2, asked_at = NULL, gateway_refund_id = NULL"
+                " WHERE id = :id"
+            ),
+            {"id": refund_id},
+        )
+        second = claimed(session, refund_id, minutes=9)
+        assert (second.was_asked, second.note) == (False, f"marketplace refund {refund_id} try 2")
+
+        for said in ("failed", "processed", "pending"):
+            assert settle(session, word(first, said), refund_id) == "pending"
+        assert settle(session, word(second, "processed", id="78"), refund_id) == "processed"
+        assert_books_are_whole(session)
+
+
+BODY = {"id": 5, "status": "processed", "amount": 700, "merchant_note": "ours", "currency": "NGN"}
+
+
+class TestReading:
+    def test_an_event_may_write_its_amount_as_digits_and_have_no_id(self) -> None:
+        told = GatewayRefund.from_wire(
+            BODY | {"id": None, "amount": "700", "transaction_reference": "checkout-x"}
+        )
+        assert told == GatewayRefund("", "processed", 700, "ours", "checkout-x")
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            *({"amount": amount} for amount in ("7.5", None, 7.5, True, "٣", -1, "9" * 16)),
+            {"status": 1},
+            {"id": "x"},
+        ],
+    )
+    def test_what_is_no_refund_is_refused(self, values: dict[str, Any]) -> None:
+        with pytest.raises(MalformedChargeError):
+            GatewayRefund.from_wire(BODY | values)

@@ -1,0 +1,320 @@
+"""Paying from the wallet at placing: into escrow at once, back when the order comes to nothing, never below zero."""
+
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.kernel.errors import ValidationError
+from marketplace.ledger.operations import InsufficientFundsError
+from marketplace.orders import operations as orders
+from marketplace.orders.baskets import Wish
+from marketplace.orders.placing import MAX_UNPAID_ORDERS
+from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.orders.wallet import WalletUse
+from marketplace.payments import cancelling
+from marketplace.payments.charges import Outcome
+from marketplace.payments.operations import NotPayableError
+from tests.support.purchases import (
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    balances_of_order,
+    check_out,
+    fill_wallet,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    neighbours,
+    place,
+    release,
+    row_of,
+    status_of,
+    stock_of,
+    trail_of,
+    wallet_of,
+)
+
+TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+AS_MUCH = WalletUse(as_much_as_possible=True)
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+@pytest.fixture
+def product_id(session: Session, shop: Shop) -> UUID:
+    return make_product(session, shop)
+
+
+def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
+    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+
+
+def refunds_of(session: Session, order_id: UUID) -> list[tuple[str, int]]:
+    rows = session.execute(
+        text("SELECT destination, amount_minor FROM refunds WHERE order_id = :id ORDER BY destination"),
+        {"id": order_id},
+    )
+    return [tuple(row) for row in rows]
+
+
+class TestAPart:
+    def test_it_is_in_escrow_from_placing_on(self, session: Session, shop: Shop, product_id: UUID) -> None:
+        fill_wallet(session, shop.buyer.id, 100_000)
+
+        order_id = place(session, shop, product_id, wallet=WalletUse(60_001))
+
+        order = row_of(session, "orders", id=order_id)
+        assert (order["status"], order["wallet_minor"], order["paid_at"]) == ("pending_payment", 60_001, None)
+        assert wallet_of(session, shop.buyer.id) == 39_999
+        assert balances_of_order(session, order_id) == {"wallet": -60_001, "escrow": 60_001}
+        assert row_of(session, "ledger_transactions", kind="wallet_payment", source=f"order:{order_id}")
+        assert row_of(session, "escrows", order_id=order_id)["status"] == "pending"
+        assert_books_are_whole(session)
+
+    def test_the_payment_is_for_the_rest(self, session: Session, shop: Shop, product_id: UUID) -> None:
+        fill_wallet(session, shop.buyer.id, 60_001)
+        order_id = place(session, shop, product_id, wallet=AS_MUCH)
+
+        intent = make_intent(session, shop, order_id)
+        assert intent.amount_minor == TOTAL - 60_001
+        assert row_of(session, "payment_allocations", intent_id=intent.id)["amount_minor"] == TOTAL - 60_001
+        assert apply(session, make_charge(intent, amount_minor=TOTAL - 60_001)) is Outcome.APPLIED
+
+        assert balances_of_order(session, order_id)["escrow"] == TOTAL
+        orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+        release(session, shop, order_id)
+        assert "escrow" not in balances_of_order(session, order_id)
+        assert_books_are_whole(session)
+
+    def test_a_kobo_less_than_the_rest_is_too_little(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 60_001)
+        order_id = place(session, shop, product_id, wallet=AS_MUCH)
+
+        charge = make_charge(make_intent(session, shop, order_id), amount_minor=TOTAL - 60_002)
+
+        assert apply(session, charge) is Outcome.QUARANTINED
+        assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("end", ["cancelled", "expired"])
+    def test_it_returns_when_the_order_comes_to_nothing(
+        self, session: Session, shop: Shop, product_id: UUID, end: str
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 100_000)
+        order_id = place(session, shop, product_id, wallet=WalletUse(60_000))
+
+        if end == "cancelled":
+            cancel(session, shop, order_id)
+        else:
+            orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+
+        assert wallet_of(session, shop.buyer.id) == 100_000
+        assert balances_of_order(session, order_id) == {}
+        assert_books_are_whole(session)
+
+    def test_a_late_charge_of_such_an_order_goes_back_alone(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 60_000)
+        order_id = place(session, shop, product_id, wallet=AS_MUCH)
+        intent = make_intent(session, shop, order_id)
+        cancel(session, shop, order_id)
+
+        assert apply(session, make_charge(intent)) is Outcome.RETURNED
+
+        assert refunds_of(session, order_id) == [("gateway", TOTAL - 60_000)]
+        assert wallet_of(session, shop.buyer.id) == 60_000
+        assert_books_are_whole(session)
+
+    def test_once_paid_each_part_goes_back_to_where_it_came_from(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 60_000)
+        order_id = place(session, shop, product_id, wallet=AS_MUCH)
+        apply(session, make_charge(make_intent(session, shop, order_id)))
+
+        cancel(session, shop, order_id)
+
+        assert refunds_of(session, order_id) == [("gateway", TOTAL - 60_000), ("wallet", 60_000)]
+        assert wallet_of(session, shop.buyer.id) == 60_000
+        assert_books_are_whole(session)
+
+
+class TestAll:
+    @pytest.mark.parametrize("use", [WalletUse(TOTAL), AS_MUCH], ids=["amount", "as much as possible"])
+    def test_it_is_paid_at_once(self, session: Session, shop: Shop, product_id: UUID, use: WalletUse) -> None:
+        fill_wallet(session, shop.buyer.id, TOTAL + 5)
+
+        order_id = place(session, shop, product_id, quantity=1, wallet=use)
+
+        order = row_of(session, "orders", id=order_id)
+        assert (order["status"], order["paid_at"], order["wallet_minor"]) == ("paid_escrow", NOW, TOTAL)
+        assert (order["payment_channel"], order["payment_status"]) == ("wallet", "succeeded")
+        assert order["payment_reference"] == f"wallet-{order_id.hex}"
+        assert row_of(session, "escrows", order_id=order_id)["status"] == "held"
+        assert trail_of(session, order_id) == [
+            (None, "pending_payment", "place", "buyer"),
+            ("pending_payment", "paid_escrow", "pay", "buyer"),
+        ]
+        assert stock_of(session, product_id) == (4, 0)
+        assert wallet_of(session, shop.buyer.id) == 5
+        assert_books_are_whole(session)
+
+    def test_there_is_nothing_more_to_pay(self, session: Session, shop: Shop, product_id: UUID) -> None:
+        fill_wallet(session, shop.buyer.id, TOTAL)
+        order_id = place(session, shop, product_id, wallet=AS_MUCH)
+
+        with pytest.raises(NotPayableError, match="paid_escrow"):
+            make_intent(session, shop, order_id)
+
+    def test_cancelled_it_goes_back_to_the_wallet(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, TOTAL)
+        order_id = place(session, shop, product_id, wallet=AS_MUCH)
+
+        cancel(session, shop, order_id)
+
+        assert (status_of(session, order_id), wallet_of(session, shop.buyer.id)) == ("cancelled", TOTAL)
+        assert refunds_of(session, order_id) == [("wallet", TOTAL)]
+        assert stock_of(session, product_id) == (5, 0)
+        assert_books_are_whole(session)
+
+    def test_it_is_delivered_like_any_other(self, session: Session, shop: Shop, product_id: UUID) -> None:
+        fill_wallet(session, shop.buyer.id, TOTAL)
+        order_id = place(session, shop, product_id, wallet=AS_MUCH)
+        orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+
+        orders.confirm(session, order_id=order_id, caller=shop.buyer, now=NOW)
+
+        assert status_of(session, order_id) == "delivered"
+        assert_books_are_whole(session)
+
+    def test_it_does_not_count_among_the_unpaid(self, session: Session, shop: Shop, product_id: UUID) -> None:
+        fill_wallet(session, shop.buyer.id, TOTAL)
+        for _ in range(MAX_UNPAID_ORDERS):
+            place(session, shop, make_product(session, shop))
+
+        assert status_of(session, place(session, shop, product_id, wallet=AS_MUCH)) == "paid_escrow"
+
+
+class TestTooMuch:
+    @pytest.mark.parametrize(("held", "asked"), [(0, 1), (59_999, 60_000)])
+    def test_the_wallet_is_not_overdrawn(
+        self, session: Session, shop: Shop, product_id: UUID, held: int, asked: int
+    ) -> None:
+        if held:
+            fill_wallet(session, shop.buyer.id, held)
+
+        with pytest.raises(InsufficientFundsError) as refused:
+            place(session, shop, product_id, wallet=WalletUse(asked))
+
+        assert refused.value.status == 409
+        assert [(fault.name, fault.reason) for fault in refused.value.invalid_params] == [
+            ("walletMinor", f"The wallet holds {held}.")
+        ]
+        assert wallet_of(session, shop.buyer.id) == held
+
+    def test_nothing_is_taken_above_the_total(self, session: Session, shop: Shop, product_id: UUID) -> None:
+        fill_wallet(session, shop.buyer.id, 2 * TOTAL)
+
+        with pytest.raises(ValidationError) as refused:
+            place(session, shop, product_id, wallet=WalletUse(TOTAL + 1))
+
+        assert [fault.name for fault in refused.value.invalid_params] == ["walletMinor"]
+
+    def test_an_empty_wallet_gives_nothing_of_as_much_as_possible(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
+        order_id = place(session, shop, product_id, wallet=AS_MUCH)
+
+        assert row_of(session, "orders", id=order_id)["wallet_minor"] == 0
+        assert make_intent(session, shop, order_id).amount_minor == TOTAL
+
+    def test_the_database_holds_it_too(self, session: Session, shop: Shop, product_id: UUID) -> None:
+        order_id = place(session, shop, product_id)
+
+        for amount in (-1, TOTAL + 1):
+            with pytest.raises(Exception, match="ck_orders_wallet_part"), session.begin_nested():
+                session.execute(
+                    text("UPDATE orders SET wallet_minor = :amount WHERE id = :id"),
+                    {"amount": amount, "id": order_id},
+                )
+        fill_wallet(session, shop.buyer.id, 5)
+        with pytest.raises(Exception, match="balance_not_negative"), session.begin_nested():
+            session.execute(
+                text("UPDATE ledger_accounts SET balance_minor = -1 WHERE owner_id = :id"),
+                {"id": shop.buyer.id},
+            )
+
+
+class TestOfACheckout:
+    @pytest.fixture
+    def wishes(self, session: Session, shop: Shop) -> list[Wish]:
+        return [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
+
+    @pytest.mark.parametrize(
+        ("held", "parts"),
+        [
+            (1, [1, 0, 0]),
+            (TOTAL, [TOTAL, 0, 0]),
+            (TOTAL + 1, [TOTAL, 1, 0]),
+            (3 * TOTAL - 1, [TOTAL, TOTAL, TOTAL - 1]),
+            (3 * TOTAL, [TOTAL, TOTAL, TOTAL]),
+            (4 * TOTAL, [TOTAL, TOTAL, TOTAL]),
+        ],
+    )
+    def test_it_fills_one_order_after_the_other(
+        self, session: Session, shop: Shop, wishes: list[Wish], held: int, parts: list[int]
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, held)
+
+        done = check_out(session, shop, wishes, wallet=AS_MUCH)
+
+        rows = [row_of(session, "orders", id=order_id) for order_id in done.order_ids]
+        assert [row["wallet_minor"] for row in rows] == parts
+        assert [row["status"] for row in rows] == [
+            "paid_escrow" if part == TOTAL else "pending_payment" for part in parts
+        ]
+        assert wallet_of(session, shop.buyer.id) == held - sum(parts)
+        rest = 3 * TOTAL - sum(parts)
+        assert (done.payment.amount_minor if done.payment else 0) == rest
+        if done.payment:
+            waiting = tuple(
+                order_id for order_id, part in zip(done.order_ids, parts, strict=True) if part < TOTAL
+            )
+            assert done.payment.order_ids == waiting
+            assert apply(session, make_charge(done.payment)) is Outcome.APPLIED
+        assert {status_of(session, order_id) for order_id in done.order_ids} == {"paid_escrow"}
+        assert_books_are_whole(session)
+
+    def test_a_cancelled_one_gives_its_part_back_and_the_others_keep_theirs(
+        self, session: Session, shop: Shop, wishes: list[Wish]
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, TOTAL + 700)
+        done = check_out(session, shop, wishes, wallet=AS_MUCH)
+
+        cancel(session, shop, done.order_ids[1])
+
+        assert wallet_of(session, shop.buyer.id) == 700
+        assert apply(session, make_charge(done.payment)) is Outcome.APPLIED
+        assert [status_of(session, order_id) for order_id in done.order_ids] == [
+            "paid_escrow",
+            "cancelled",
+            "paid_escrow",
+        ]
+        assert refunds_of(session, done.order_ids[1]) == [("gateway", TOTAL - 700)]
+        assert_books_are_whole(session)

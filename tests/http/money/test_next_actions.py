@@ -1,0 +1,188 @@
+"""What an order says that its caller may do next, held against what the routes then do; counts; confirmation."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from werkzeug.test import TestResponse
+
+from blueprints.orders.schemas import VendorCounts
+from marketplace.orders import operations as orders
+from tests.support.desk import Desk, new_key
+from tests.support.gateway import MovableClock
+from tests.support.probes import assert_problem
+from tests.support.purchases import (
+    NOW,
+    assert_books_are_whole,
+    later,
+    make_shop,
+    paid_order,
+    pay,
+    pin_of,
+    release,
+    row_of,
+    shipped_order,
+    status_of,
+)
+
+ORDERS = "/api/orders"
+
+
+def unpaid(desk: Desk) -> UUID:
+    return desk.unpaid()
+
+
+def held_back(desk: Desk) -> UUID:
+    order_id = desk.unpaid()
+    desk.database.in_transaction(pay, desk.shop, order_id, amount_minor=100)
+    return order_id
+
+
+def paid(desk: Desk) -> UUID:
+    return desk.paid()
+
+
+def processing(desk: Desk) -> UUID:
+    order_id = desk.paid()
+    desk.database.in_transaction(orders.accept, order_id=order_id, caller=desk.shop.vendor, now=NOW)
+    return order_id
+
+
+def shipped(desk: Desk) -> UUID:
+    return desk.shipped()
+
+
+def delivered(desk: Desk) -> UUID:
+    order_id = desk.shipped()
+    desk.database.in_transaction(release, desk.shop, order_id)
+    return order_id
+
+
+def cancelled(desk: Desk) -> UUID:
+    order_id = desk.paid()
+    assert desk.post(f"{ORDERS}/{order_id}/cancel", desk.vendor).status_code == 200
+    return order_id
+
+
+STATES: dict[str, Callable[[Desk], UUID]] = {
+    made.__name__: made for made in (unpaid, held_back, paid, processing, shipped, delivered, cancelled)
+}
+BUYERS = {"unpaid": ["pay", "cancel"], "held_back": ["cancel"], "paid": ["cancel"], "processing": ["cancel"]}
+BUYERS |= {"shipped": ["confirm"]}
+VENDORS = {"paid": ["cancel", "accept"], "processing": ["cancel", "ship"], "shipped": ["verify-code"]}
+
+
+def try_out(desk: Desk, headers: dict[str, str], order_id: UUID, action: str) -> TestResponse:
+    bodies: dict[str, tuple[str, Any]] = {
+        "pay": ("/api/payments/initialize", {"orderId": str(order_id)}),
+        "ship": (f"{ORDERS}/{order_id}/status", {"status": "shipped"}),
+        "verify-code": (f"{ORDERS}/{order_id}/verify-code", {"pin": pin_of(order_id)}),
+    }
+    path, body = bodies.get(action, (f"{ORDERS}/{order_id}/{action}", None))
+    return desk.post(path, headers, body, key=new_key())
+
+
+@pytest.mark.parametrize("action", ["pay", "cancel", "accept", "ship", "verify-code", "confirm"])
+@pytest.mark.parametrize("state", STATES)
+def test_what_is_offered_is_done_and_what_is_not_is_refused(desk: Desk, state: str, action: str) -> None:
+    for headers, offers in ((desk.buyer, BUYERS), (desk.vendor, VENDORS)):
+        order_id = STATES[state](desk)
+        seen = desk.get(f"{ORDERS}/{order_id}", headers)
+        offered = seen.json["data"]["nextActions"] if seen.status_code == 200 else []
+        assert offered == offers.get(state, [])
+
+        answer = try_out(desk, headers, order_id, action)
+
+        # A vendor may call off what is not paid yet, though it is not shown to them.
+        if action in offered or (action, state) in {("cancel", "unpaid"), ("cancel", "held_back")}:
+            assert answer.status_code == 200, answer.text
+        else:
+            assert answer.status_code in (403, 404, 409), answer.text
+    with desk.database.reading() as session:
+        assert_books_are_whole(session)
+
+
+def test_staff_are_offered_nothing_that_is_the_parties(desk: Desk) -> None:
+    for made in STATES.values():
+        seen = desk.get(f"{ORDERS}/{made(desk)}", desk.officer()).json["data"]
+        assert seen["nextActions"] == []
+
+
+def test_an_order_whose_time_is_over_is_not_offered_to_be_paid(desk: Desk, clock: MovableClock) -> None:
+    order_id = desk.unpaid()
+    clock.now = later(minutes=30)
+
+    assert desk.get(f"{ORDERS}/{order_id}", desk.buyer).json["data"]["nextActions"] == ["cancel"]
+    assert_problem(try_out(desk, desk.buyer, order_id, "pay"), 409, "CONCURRENCY_CONFLICT")
+    [listed] = desk.get(ORDERS, desk.buyer).json["data"]
+    assert listed["nextActions"] == ["cancel"]
+
+
+class TestConfirming:
+    def confirm(
+        self, desk: Desk, headers: dict[str, str], order_id: UUID, key: str | None = None
+    ) -> TestResponse:
+        return desk.post(f"{ORDERS}/{order_id}/confirm", headers, key=key)
+
+    def test_the_buyer_releases_the_money(self, desk: Desk) -> None:
+        order_id, key = desk.shipped(), new_key()
+
+        answer = self.confirm(desk, desk.buyer, order_id, key)
+
+        order = answer.json["data"]
+        assert (order["status"], order["escrowStatus"]) == ("delivered", "released")
+        assert (order["nextActions"], order["deliveryPin"]) == ([], None)
+        again = self.confirm(desk, desk.buyer, order_id, key)
+        assert (again.status_code, again.headers["X-Cache-Lookup"]) == (200, "HIT")
+        assert_problem(self.confirm(desk, desk.buyer, order_id), 409, "CONCURRENCY_CONFLICT")
+        with desk.database.reading() as session:
+            vendor = row_of(session, "ledger_accounts", kind="vendor_payable", owner_id=desk.shop.store_id)
+            assert vendor["balance_minor"] > 0
+            assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("state", ["unpaid", "paid", "processing", "delivered", "cancelled"])
+    def test_what_is_not_shipped_is_not_confirmed(self, desk: Desk, state: str) -> None:
+        order_id = STATES[state](desk)
+
+        answer = self.confirm(desk, desk.buyer, order_id)
+
+        assert (
+            "confirm takes one that is shipped"
+            in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
+        )
+
+    def test_nobody_else_confirms(self, desk: Desk) -> None:
+        order_id = desk.shipped()
+
+        for headers in (desk.vendor, desk.stranger, desk.officer(), desk.officer("admin")):
+            assert_problem(self.confirm(desk, headers, order_id), 404, "RESOURCE_NOT_FOUND")
+        assert_problem(desk.client.post(f"{ORDERS}/{order_id}/confirm"), 401, "AUTH_UNAUTHORIZED")
+        with desk.database.reading() as session:
+            assert status_of(session, order_id) == "shipped"
+
+
+class TestCounts:
+    def counts(self, desk: Desk, headers: dict[str, str]) -> TestResponse:
+        return desk.get(f"{ORDERS}/vendor/counts", headers)
+
+    def test_a_store_counts_its_paid_orders_by_status(self, desk: Desk) -> None:
+        with desk.database.transaction() as session:
+            paid_order(session, desk.shop)
+            shipped_order(session, desk.shop)
+            paid_order(session, make_shop(session))
+        for made in STATES.values():
+            made(desk)
+
+        answer = self.counts(desk, desk.vendor)
+
+        assert answer.status_code == 200
+        assert not VendorCounts().validate(answer.json["data"])
+        assert answer.json["data"] == {"pending": 2, "processing": 1, "shipped": 2, "delivered": 1}
+
+    def test_a_new_store_has_none(self, desk: Desk) -> None:
+        assert set(self.counts(desk, desk.vendor).json["data"].values()) == {0}
+
+    def test_buyers_and_staff_have_nothing_to_count(self, desk: Desk) -> None:
+        for headers in (desk.buyer, desk.officer("admin")):
+            assert_problem(self.counts(desk, headers), 403, "AUTH_FORBIDDEN")

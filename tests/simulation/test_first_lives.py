@@ -1,0 +1,16 @@
+"""Lives 0 to 499 of a thousand: two modules, so that two processes share them."""
+
+import pytest
+
+from tests.simulation.crashes import MortalDatabase
+from tests.simulation.lives import run_lives
+
+BATCH = 250
+
+
+@pytest.mark.parametrize("start", range(0, 500, BATCH))
+def test_whatever_happens_in_a_life_its_books_are_whole(mortal_database: MortalDatabase, start: int) -> None:
+    done = run_lives(mortal_database, range(start, start + BATCH))
+
+    for act in ("died", "pay", "deliver", "refund", "right pin"):
+        assert done[act] > 0, f"no {act} in {BATCH} lives: they have become dull"

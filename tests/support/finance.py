@@ -1,0 +1,77 @@
+"""Finance's desk for tests: officers, refunds in whatever state, and what is read of them."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor
+from marketplace.identity.queries import Caller
+from marketplace.payments import sending
+from marketplace.payments.refunding import Wanted, process_refund
+from marketplace.providers.gateway import GatewayRefund
+from tests.support.purchases import NOW, make_person
+
+REASON = "The lamp came broken."
+
+
+def make_officer(session: Session) -> Caller:
+    """Make an officer of finance."""
+    return make_person(session, role="staff", staff_role="finance")
+
+
+def actor_of(officer: Caller) -> AuditActor:
+    """Name an officer as the audit does."""
+    return AuditActor("finance", id=officer.id, ip_address="127.0.0.1")
+
+
+def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> dict[str, Any]:
+    """Have an officer refund an order."""
+    given = {"destination": "gateway", "reason": REASON} | wanted
+    return process_refund(
+        session,
+        order_id=order_id,
+        officer=officer,
+        actor=actor_of(officer),
+        wanted=Wanted(**given),
+        now=NOW,
+    )
+
+
+def refunds_of(session: Session, order_id: UUID) -> list[dict[str, Any]]:
+    """Give an order's refunds, the earliest first."""
+    rows = session.execute(text("SELECT * FROM refunds WHERE order_id = :id ORDER BY id"), {"id": order_id})
+    return [dict(row) for row in rows.mappings()]
+
+
+def sums_of(session: Session, order_id: UUID) -> list[tuple[str, str, int]]:
+    """Give destination, status and amount of an order's refunds."""
+    return [(row["destination"], row["status"], row["amount_minor"]) for row in refunds_of(session, order_id)]
+
+
+def say(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
+    """Have the gateway tell of a refund."""
+    row = session.execute(
+        text("SELECT amount_minor, attempt FROM refunds WHERE id = :id"), {"id": refund_id}
+    ).one()
+    given = {"id": str(uuid4().int % 10**12), "amount_minor": row[0]} | values
+    told = GatewayRefund(status=status, note=sending.note_of(refund_id, row[1]), **given)
+    return sending.settle(session, refund_id=refund_id, told=told, now=NOW)
+
+
+def audited(session: Session, target_id: UUID) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Give what was audited of something: action, before and after."""
+    rows = session.execute(
+        text("SELECT action, before, after FROM audit_logs WHERE target_id = :id ORDER BY id"),
+        {"id": str(target_id)},
+    )
+    return [tuple(row) for row in rows]
+
+
+def told(session: Session, user_id: UUID) -> list[str]:
+    """Give the types of what somebody was told, the earliest first."""
+    rows = session.execute(
+        text("SELECT type FROM notifications WHERE user_id = :id ORDER BY id"), {"id": user_id}
+    )
+    return list(rows.scalars())
