@@ -5,10 +5,10 @@ import pytest
 from tests.simulation.crashes import MortalDatabase
 from tests.simulation.lives import run_lives
 
-BATCH = 250
+BATCH = 150
 
 
-@pytest.mark.parametrize("start", range(500, 1000, BATCH))
+@pytest.mark.parametrize("start", range(150, 300, BATCH))
 def test_whatever_happens_in_a_life_its_books_are_whole(mortal_database: MortalDatabase, start: int) -> None:
     done = run_lives(mortal_database, range(start, start + BATCH))
 
