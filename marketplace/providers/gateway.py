@@ -23,6 +23,8 @@ from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
 SIGNATURE_LENGTH = 128
 _YEARS = (2000, 2999)
+_PER_PAGE = 100
+_MAX_PAGES = 20
 _DIGITS = re.compile("[0-9]{1,15}")
 _MAX_BANK_PAGES = 20
 _NOT_UNDERSTOOD = "The payment gateway did not answer as it should. Try again."
@@ -284,15 +286,23 @@ class HttpPaymentGateway:
         return _read_refund(_data(self._client.post("/refund", body)))
 
     def refunds_of(self, reference: str) -> list[GatewayRefund]:
-        """This function will list the refunds of a charge, at most a hundred.
+        """This function will list the refunds of a charge.
 
-        :raises ProviderUnavailableError: no usable answer in time
+        A gateway that takes no notice of the filter lists others too, so all pages are read: who does not find a
+        refund here concludes that it was never sent.
+
+        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
-        answer = self._read("/refund", {"transaction": reference, "perPage": "100"})
-        data = _data(answer)
-        if not isinstance(data, list):
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
-        return [_read_refund(item) for item in data]
+        found: list[GatewayRefund] = []
+        for page in range(1, _MAX_PAGES + 1):
+            asked = {"transaction": reference, "perPage": str(_PER_PAGE), "page": str(page)}
+            data = _data(self._read("/refund", asked))
+            if not isinstance(data, list):
+                raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+            found += [_read_refund(item) for item in data]
+            if len(data) < _PER_PAGE:
+                return found
+        raise ProviderUnavailableError("The payment gateway lists too many refunds to look through.")
 
     def banks(self) -> list[Bank]:
         """This function will list the banks that accounts can be at, by name.
