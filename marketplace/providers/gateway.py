@@ -257,10 +257,8 @@ class HttpPaymentGateway:
             if error.status in (400, 404):
                 return None
             raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
-        try:
-            charge = Charge.from_wire(answer.get("data") if isinstance(answer, dict) else None)
-        except MalformedChargeError as error:
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+        with _understood():
+            charge = Charge.from_wire(_data(answer))
         if charge.reference != reference:
             raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
         return charge
@@ -277,13 +275,10 @@ class HttpPaymentGateway:
         :raises ProviderRefusedError: the gateway refused: nothing was sent
         :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
         """
-        body = {
-            "transaction": reference,
-            "amount": amount_minor,
-            "merchant_note": note,
-            "customer_note": "Refund of your order",
-        }
-        return _read_refund(_data(self._client.post("/refund", body)))
+        notes = {"merchant_note": note, "customer_note": "Refund of your order"}
+        answer = self._client.post("/refund", {"transaction": reference, "amount": amount_minor, **notes})
+        with _understood():
+            return GatewayRefund.from_wire(_data(answer))
 
     def refunds_of(self, reference: str) -> list[GatewayRefund]:
         """This function will list the refunds of a charge.
@@ -299,7 +294,8 @@ class HttpPaymentGateway:
             data = _data(self._read("/refund", asked))
             if not isinstance(data, list):
                 raise ProviderUnavailableError(_NOT_UNDERSTOOD)
-            found += [_read_refund(item) for item in data]
+            with _understood():
+                found += [GatewayRefund.from_wire(item) for item in data]
             if len(data) < _PER_PAGE:
                 return found
         raise ProviderUnavailableError("The payment gateway lists too many refunds to look through.")
@@ -375,19 +371,12 @@ class HttpPaymentGateway:
 def _understood() -> Iterator[None]:
     try:
         yield
-    except MalformedAnswerError as error:
+    except (MalformedAnswerError, MalformedChargeError) as error:
         raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
 
 
 def _data(answer: Any) -> Any:
     return answer.get("data") if isinstance(answer, dict) else None
-
-
-def _read_refund(data: Any) -> GatewayRefund:
-    try:
-        return GatewayRefund.from_wire(data)
-    except MalformedChargeError as error:
-        raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:
