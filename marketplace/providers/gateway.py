@@ -23,6 +23,8 @@ from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
 SIGNATURE_LENGTH = 128
 _YEARS = (2000, 2999)
+_PER_PAGE = 100
+_MAX_PAGES = 20
 _DIGITS = re.compile("[0-9]{1,15}")
 _MAX_BANK_PAGES = 20
 _NOT_UNDERSTOOD = "The payment gateway did not answer as it should. Try again."
@@ -255,10 +257,8 @@ class HttpPaymentGateway:
             if error.status in (400, 404):
                 return None
             raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
-        try:
-            charge = Charge.from_wire(answer.get("data") if isinstance(answer, dict) else None)
-        except MalformedChargeError as error:
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+        with _understood():
+            charge = Charge.from_wire(_data(answer))
         if charge.reference != reference:
             raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
         return charge
@@ -275,24 +275,30 @@ class HttpPaymentGateway:
         :raises ProviderRefusedError: the gateway refused: nothing was sent
         :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
         """
-        body = {
-            "transaction": reference,
-            "amount": amount_minor,
-            "merchant_note": note,
-            "customer_note": "Refund of your order",
-        }
-        return _read_refund(_data(self._client.post("/refund", body)))
+        notes = {"merchant_note": note, "customer_note": "Refund of your order"}
+        answer = self._client.post("/refund", {"transaction": reference, "amount": amount_minor, **notes})
+        with _understood():
+            return GatewayRefund.from_wire(_data(answer))
 
     def refunds_of(self, reference: str) -> list[GatewayRefund]:
-        """This function will list the refunds of a charge, at most a hundred.
+        """This function will list the refunds of a charge.
 
-        :raises ProviderUnavailableError: no usable answer in time
+        A gateway that takes no notice of the filter lists others too, so all pages are read: who does not find a
+        refund here concludes that it was never sent.
+
+        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
-        answer = self._read("/refund", {"transaction": reference, "perPage": "100"})
-        data = _data(answer)
-        if not isinstance(data, list):
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
-        return [_read_refund(item) for item in data]
+        found: list[GatewayRefund] = []
+        for page in range(1, _MAX_PAGES + 1):
+            asked = {"transaction": reference, "perPage": str(_PER_PAGE), "page": str(page)}
+            data = _data(self._read("/refund", asked))
+            if not isinstance(data, list):
+                raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+            with _understood():
+                found += [GatewayRefund.from_wire(item) for item in data]
+            if len(data) < _PER_PAGE:
+                return found
+        raise ProviderUnavailableError("The payment gateway lists too many refunds to look through.")
 
     def banks(self) -> list[Bank]:
         """This function will list the banks that accounts can be at, by name.
@@ -365,19 +371,12 @@ class HttpPaymentGateway:
 def _understood() -> Iterator[None]:
     try:
         yield
-    except MalformedAnswerError as error:
+    except (MalformedAnswerError, MalformedChargeError) as error:
         raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
 
 
 def _data(answer: Any) -> Any:
     return answer.get("data") if isinstance(answer, dict) else None
-
-
-def _read_refund(data: Any) -> GatewayRefund:
-    try:
-        return GatewayRefund.from_wire(data)
-    except MalformedChargeError as error:
-        raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:

@@ -9,8 +9,6 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
-from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
 from marketplace.payments import cancelling, operations
 from marketplace.payments.expiry import Sweep, sweep_abandoned_checkouts
 from marketplace.payments.operations import Intent
@@ -235,20 +233,12 @@ def test_what_is_held_back_is_not_expired(
 def test_one_that_can_not_be_decided_does_not_hold_up_the_others(
     database: Database, gateway: TestGateway, sweep: SweepNow, shop: Shop, product_id: UUID, opened: Intent
 ) -> None:
-    charge = gateway.pay(opened.reference)
+    """What the first one reserved is not reserved any more: its charge can't be applied."""
+    gateway.pay(opened.reference)
+    reserved = text("UPDATE products SET reserved = :pieces WHERE id = :id")
     with database.transaction() as session:
-        post(
-            session,
-            kind="payment",
-            source=f"charge:{charge['id']}",
-            description="Planted",
-            postings=[
-                Posting(accounts.GATEWAY_CLEARING, "debit", 5),
-                Posting(accounts.QUARANTINE, "credit", 5),
-            ],
-            now=NOW,
-        )
-        behind = place(session, shop, product_id, now=later(seconds=1))
+        behind = place(session, shop, make_product(session, shop), now=later(seconds=1))
+        session.execute(reserved, {"pieces": 0, "id": product_id})
 
     done = sweep(later(minutes=31))
 
@@ -256,6 +246,8 @@ def test_one_that_can_not_be_decided_does_not_hold_up_the_others(
     assert status(database, opened.order_ids[0]) == "pending_payment"
     assert status(database, behind) == "expired"
     # Let it not be in the way of other tests.
+    with database.transaction() as session:
+        session.execute(reserved, {"pieces": 1, "id": product_id})
     database.in_transaction(
         cancelling.cancel, order_id=opened.order_ids[0], caller=shop.buyer, reason=None, now=NOW
     )

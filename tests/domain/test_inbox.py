@@ -10,8 +10,6 @@ from sqlalchemy import text
 
 from marketplace.audit.operations import OPERATOR
 from marketplace.infra.db import Database
-from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
 from marketplace.payments.operations import Intent
 from marketplace.webhooks import operations, queries
 from marketplace.webhooks.operations import JITTER, RETRY_DELAYS_SECONDS, Result
@@ -233,28 +231,31 @@ def test_a_dead_event_may_be_raised_and_a_processed_one_may_not(database: Databa
 
 
 def test_a_failure_nobody_foresaw_is_retried_and_tells_no_data(database: Database) -> None:
-    """The charge's cause is in the books already, though its order is unpaid: something is badly wrong."""
+    """What the order reserved is not reserved any more: something is badly wrong."""
     order_id, intent = unpaid(database)
     data = charge_data(intent.reference, intent.amount_minor)
-    with database.transaction() as session:
-        post(
-            session,
-            kind="payment",
-            source=f"charge:{data['id']}",
-            description="Planted",
-            postings=[
-                Posting(accounts.GATEWAY_CLEARING, "debit", 5),
-                Posting(accounts.QUARANTINE, "credit", 5),
-            ],
-            now=NOW,
-        )
     inbox_id = receive(database, event_of(data))
+    set_reserved(database, order_id, 0)
 
     assert process(database, inbox_id) == Result("retrying", later(seconds=1))
 
-    assert inbox(database, inbox_id)["last_error"] == "AlreadyPostedError"
+    assert inbox(database, inbox_id)["last_error"] == "CheckViolation 23514"
     assert status(database, order_id) == "pending_payment"
     assert count(database, "processed_webhook_events", id=f"charge.success:{data['id']}") == 0
+    set_reserved(database, order_id, 1)
+    assert process(database, inbox_id, later(seconds=1)) == Result("processed")
+    assert status(database, order_id) == "paid_escrow"
+
+
+def set_reserved(database: Database, order_id: UUID, pieces: int) -> None:
+    with database.transaction() as session:
+        session.execute(
+            text(
+                "UPDATE products SET reserved = :pieces WHERE id ="
+                " (SELECT product_id FROM order_items WHERE order_id = :order_id)"
+            ),
+            {"pieces": pieces, "order_id": order_id},
+        )
 
 
 def test_what_is_due_is_listed_the_longest_waiting_first(committed_database: Database) -> None:

@@ -180,6 +180,27 @@ class TestSending:
             sending.send(other, claimed(session, refund_id))
 
 
+def test_all_pages_of_the_gateways_refunds_are_read(
+    session: Session,
+    gateway: TestGateway,
+    settings: Settings,
+    refund_id: UUID,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = claimed(session, refund_id)
+    for _ in range(5):
+        gateway.call("POST", "/refund", json={"transaction": found.reference, "amount": 1})
+    adapter = gateway.adapter(settings)
+    for pages, per_page in ((3, 2), (6, 1)):
+        monkeypatch.setattr("marketplace.providers.gateway._MAX_PAGES", pages)
+        monkeypatch.setattr("marketplace.providers.gateway._PER_PAGE", per_page)
+        assert len(adapter.refunds_of(found.reference)) == 5
+
+    monkeypatch.setattr("marketplace.providers.gateway._MAX_PAGES", 5)
+    with pytest.raises(ProviderUnavailableError, match="too many"):
+        adapter.refunds_of(found.reference)
+
+
 class TestTheGatewaysWord:
     @pytest.mark.parametrize(
         ("words", "status"),

@@ -11,6 +11,7 @@ from marketplace.identity.models import Profile
 from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling
 from tests.support.desk import Desk
+from tests.support.finance import say
 from tests.support.probes import assert_problem
 from tests.support.purchases import (
     NOW,
@@ -108,19 +109,13 @@ def test_what_goes_back_is_told_until_it_is_there(desk: Desk) -> None:
     assert moves(bought) == [("payment", "gateway", "escrow"), ("refund", "escrow", "on_the_way_back")]
     assert held(sold) == {"buyer": total_of(sold)}
     assert moves(sold)[-1] == ("refund", "escrow", "buyer")
-    for status, word in (("submitted", "sending"), ("failed", "could not"), ("needs_attention", "details")):
-        with desk.database.transaction() as session:
-            session.execute(
-                text("UPDATE refunds SET status = :status WHERE order_id = :id"),
-                {"status": status, "id": order_id},
-            )
+    with desk.database.reading() as session:
+        refund_id = row_of(session, "refunds", order_id=order_id)["id"]
+    for told, word in (("pending", "sending"), ("needs-attention", "details"), ("failed", "could not")):
+        desk.database.in_transaction(say, refund_id, told)
         [holder] = money(desk, order_id)["holders"]
         assert (holder["holder"], word in holder["why"]) == ("on_the_way_back", True)
-    with desk.database.transaction() as session:
-        session.execute(
-            text("UPDATE refunds SET status = 'processed', settled_at = now() WHERE order_id = :id"),
-            {"id": order_id},
-        )
+    desk.database.in_transaction(say, refund_id, "processed")
     assert held(money(desk, order_id)) == {"buyer": total_of(bought)}
 
 

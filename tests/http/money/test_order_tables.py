@@ -16,6 +16,7 @@ from marketplace.platform.models import Hub
 from marketplace.services import Services
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk
+from tests.support.finance import make_officer, refund, say
 from tests.support.gateway import MovableClock
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import (
@@ -144,15 +145,9 @@ class TestTable:
         short = desk.unpaid()
         with desk.database.transaction() as session:
             settle(session, make_charge(make_intent(session, desk.shop, short), amount_minor=5))
+            [made] = refund(session, refunded, make_officer(session), amount_minor=1)["refunds"]
+            say(session, made["id"], "failed")
             release(session, desk.shop, refunded)
-            session.execute(
-                text(
-                    "INSERT INTO refunds (order_id, buyer_id, destination, amount_minor, status, cause, reason,"
-                    " created_at, updated_at, charge_id) SELECT :id, :buyer, 'gateway', 1, 'failed',"
-                    " CAST(:id AS text), 'Of a test', :now, :now, c.id FROM gateway_charges c LIMIT 1"
-                ),
-                {"id": refunded, "buyer": desk.shop.buyer.id, "now": NOW},
-            )
 
         clock.now = later(hours=23)
         assert set(ids(table(desk, stuck="true"))) == {str(short), str(refunded)}

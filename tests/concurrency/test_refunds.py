@@ -1,0 +1,363 @@
+"""Refunds by many hands at once: no kobo goes back twice, nothing deadlocks, and one decision wins."""
+
+from collections import Counter
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ConflictError
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.orders import operations as orders
+from marketplace.orders.baskets import Wish
+from marketplace.payments import cancelling, mending, quarantine, sending, states
+from marketplace.payments.charges import Outcome
+from marketplace.payments.refunding import EscrowDeficitError
+from marketplace.payments.sending import BeingSentError
+from tests.support.finance import actor_of, make_officer, refund, refunds_of, say, sums_of
+from tests.support.gateway import TestGateway
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    balances_of_order,
+    check_out,
+    later,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    neighbours,
+    paid_order,
+    place,
+    release,
+    row_of,
+    shipped_order,
+    status_of,
+    stock_of,
+    wallet_of,
+    with_buyer,
+)
+from tests.support.threads import at_once, unforeseen
+
+ROUNDS = 6
+
+
+@pytest.fixture
+def shop(database: Database) -> Shop:
+    with database.transaction() as session:
+        return make_shop(session)
+
+
+@pytest.fixture
+def officers(database: Database) -> list[Caller]:
+    with database.transaction() as session:
+        return [make_officer(session) for _ in range(4)]
+
+
+def assert_whole(database: Database) -> None:
+    with database.reading() as session:
+        assert_books_are_whole(session)
+
+
+def status(database: Database, order_id: UUID) -> str:
+    with database.reading() as session:
+        return status_of(session, order_id)
+
+
+def test_two_whole_refunds_of_an_order_are_one(
+    database: Database, shop: Shop, officers: list[Caller]
+) -> None:
+    for _ in range(ROUNDS):
+        with database.transaction() as session:
+            order_id = paid_order(session, shop)
+
+        results = at_once(
+            lambda officer, order_id=order_id: database.in_transaction(refund, order_id, officer), officers
+        )
+
+        assert unforeseen(results, IllegalTransitionError) == []
+        assert sum(isinstance(result, dict) for result in results) == 1
+        with database.reading() as session:
+            assert len(refunds_of(session, order_id)) == 1
+    assert_whole(database)
+
+
+def test_parts_at_once_never_exceed_what_escrow_holds(
+    database: Database, shop: Shop, officers: list[Caller]
+) -> None:
+    with database.transaction() as session:
+        order_id = shipped_order(session, shop)
+        total = row_of(session, "orders", id=order_id)["total_minor"]
+    part = total // 5
+
+    results = at_once(
+        lambda number: database.in_transaction(
+            refund,
+            order_id,
+            officers[number % 4],
+            amount_minor=part,
+            destination=("wallet", "gateway")[number % 2],
+        ),
+        range(8),
+    )
+
+    assert unforeseen(results, EscrowDeficitError, IllegalTransitionError) == []
+    assert sum(isinstance(result, dict) for result in results) == 5
+    with database.reading() as session:
+        assert sum(amount for _, _, amount in sums_of(session, order_id)) == 5 * part
+        assert balances_of_order(session, order_id).get("escrow", 0) == total - 5 * part
+    assert_whole(database)
+
+
+def test_a_refund_and_a_release_at_once(database: Database, shop: Shop, officers: list[Caller]) -> None:
+    for _ in range(ROUNDS):
+        with database.transaction() as session:
+            order_id = shipped_order(session, shop)
+
+        jobs = [
+            lambda order_id=order_id: database.in_transaction(refund, order_id, officers[0]),
+            lambda order_id=order_id: database.in_transaction(release, shop, order_id),
+        ]
+        results = at_once(lambda job: job(), jobs)
+
+        assert unforeseen(results, ConflictError) == []
+        assert sum(isinstance(result, ConflictError) for result in results) == 1
+        won = "delivered" if isinstance(results[0], ConflictError) else "refunded"
+        assert status(database, order_id) == won
+    assert_whole(database)
+
+
+def test_cancelling_and_accepting_at_once(database: Database, shop: Shop) -> None:
+    """Either comes first: an accepted order can be cancelled, a cancelled one not accepted."""
+    for _ in range(ROUNDS):
+        with database.transaction() as session:
+            order_id = paid_order(session, shop, stock=3)
+            product_id = row_of(session, "order_items", order_id=order_id)["product_id"]
+
+        jobs = [
+            lambda order_id=order_id: database.in_transaction(
+                cancelling.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            ),
+            lambda order_id=order_id: database.in_transaction(
+                orders.accept, order_id=order_id, caller=shop.vendor, now=NOW
+            ),
+        ]
+        results = at_once(lambda job: job(), jobs)
+
+        assert results[0] is None
+        assert unforeseen(results, IllegalTransitionError) == []
+        assert status(database, order_id) == "cancelled"
+        with database.reading() as session:
+            assert len(refunds_of(session, order_id)) == 1
+            assert stock_of(session, product_id) == (3, 0)
+    assert_whole(database)
+
+
+def test_buyer_and_vendor_cancel_and_an_officer_refunds_at_once(
+    database: Database, shop: Shop, officers: list[Caller]
+) -> None:
+    for _ in range(ROUNDS):
+        with database.transaction() as session:
+            order_id = paid_order(session, shop)
+
+        def cancel(caller: Caller, order_id: UUID = order_id) -> object:
+            return database.in_transaction(
+                cancelling.cancel, order_id=order_id, caller=caller, reason=None, now=NOW
+            )
+
+        jobs = [
+            lambda: cancel(shop.buyer),
+            lambda: cancel(shop.vendor),
+            lambda order_id=order_id: database.in_transaction(refund, order_id, officers[0]),
+        ]
+        results = at_once(lambda job: job(), jobs)
+
+        assert unforeseen(results, IllegalTransitionError) == []
+        assert sum(isinstance(result, IllegalTransitionError) for result in results) == 2
+        with database.reading() as session:
+            assert len(refunds_of(session, order_id)) == 1
+    assert_whole(database)
+
+
+def test_orders_of_one_charge_are_cancelled_at_once(database: Database, shop: Shop) -> None:
+    """They share the charge, the buyer's wallet, and some products: no two wait for each other."""
+    for _ in range(3):
+        with database.transaction() as session:
+            shops = neighbours(session, shop, 4)
+            done = check_out(session, shop, [Wish(make_product(session, one), 1) for one in shops])
+            assert done.payment is not None
+            charge = make_charge(done.payment)
+            assert apply(session, charge) is Outcome.APPLIED
+
+        results = at_once(
+            lambda order_id: database.in_transaction(
+                cancelling.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            ),
+            done.order_ids,
+        )
+
+        assert results == [None] * 4
+        with database.reading() as session:
+            row = row_of(session, "gateway_charges", gateway_charge_id=charge.id)
+            assert row["refunded_minor"] == row["principal_minor"]
+    assert_whole(database)
+
+
+class TestOnTheirWay:
+    @pytest.fixture
+    def refund_id(self, database: Database, shop: Shop, gateway: TestGateway) -> UUID:
+        with database.transaction() as session:
+            order_id = place(session, shop, make_product(session, shop))
+            intent = make_intent(session, shop, order_id)
+            gateway.open(intent.reference, intent.amount_minor)
+            apply(session, gateway.charge_of_paid(intent.reference))
+            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            [made] = refunds_of(session, order_id)
+            found: UUID = made["id"]
+            return found
+
+    def test_many_workers_ask_the_gateway_once(
+        self, database: Database, gateway: TestGateway, settings: Settings, refund_id: UUID
+    ) -> None:
+        adapter = gateway.adapter(settings)
+
+        def work(_number: int) -> str | None:
+            with database.reading() as session:
+                found = sending.claim(session, refund_id=refund_id, now=NOW)
+            told = sending.send(adapter, found)
+            assert told is None or found is not None
+            if told is None:
+                return None
+            return database.in_transaction(sending.settle, refund_id=refund_id, told=told, now=NOW)
+
+        results = at_once(work, range(8))
+
+        assert unforeseen(results, BeingSentError) == []
+        with database.reading() as session:
+            reference = session.execute(
+                text(
+                    "SELECT i.reference FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id"
+                    " JOIN payment_intents i ON i.id = c.intent_id WHERE r.id = :id"
+                ),
+                {"id": refund_id},
+            ).scalar_one()
+        assert gateway.calls(reference)["POST /refund"] == 1
+
+    def test_the_event_and_our_own_answer_at_once(self, database: Database, refund_id: UUID) -> None:
+        words = ["pending", "processed", "processed", "processing", "processed", "failed"]
+
+        results = at_once(lambda word: database.in_transaction(say, refund_id, word, id="4711"), words[:5])
+
+        assert unforeseen(results) == []
+        with database.reading() as session:
+            assert row_of(session, "refunds", id=refund_id)["status"] == "processed"
+            row_of(session, "ledger_transactions", kind="refund_sent", source=f"refund:{refund_id}")
+        assert_whole(database)
+
+    def test_two_officers_see_to_one_that_failed_and_one_wins(
+        self, database: Database, shop: Shop, officers: list[Caller], refund_id: UUID
+    ) -> None:
+        database.in_transaction(say, refund_id, "failed")
+
+        def act(number: int) -> object:
+            officer = officers[number]
+            trigger, work = ((states.RETRY, mending.retry), (states.CREDIT, mending.credit))[number % 2]
+            with database.transaction() as session:
+                stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+            return database.in_transaction(work, stuck=stuck, told=None, actor=actor_of(officer), now=NOW)
+
+        results = at_once(act, range(4))
+
+        assert unforeseen(results, ConflictError) == []
+        assert sum(isinstance(result, dict) for result in results) == 1
+        with database.reading() as session:
+            row = row_of(session, "refunds", id=refund_id)
+            credited = row["status"] == "credited"
+            assert credited or (row["status"], row["attempt"]) == ("pending", 2)
+            assert wallet_of(session, shop.buyer.id) == (row["amount_minor"] if credited else 0)
+        assert_whole(database)
+
+
+@pytest.mark.parametrize("with_the_rest", [False, True])
+def test_a_held_charge_is_decided_on_once(
+    database: Database, shop: Shop, officers: list[Caller], with_the_rest: bool
+) -> None:
+    """While officers decide, the buyer may pay the whole, or call the order off."""
+    actions = ("accept_rest", "refund", "wallet", "accept_rest")
+    for number in range(ROUNDS):
+        with database.transaction() as session:
+            buying = with_buyer(session, shop)
+            order_id = place(session, buying, make_product(session, buying))
+            intent = make_intent(session, buying, order_id)
+            charge = make_charge(intent, amount_minor=intent.amount_minor - 500)
+            assert apply(session, charge) is Outcome.QUARANTINED
+            held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
+
+        def decide(index: int, held_id: UUID = held_id) -> object:
+            return database.in_transaction(
+                quarantine.resolve,
+                held_id=held_id,
+                action=actions[index],  # type: ignore[arg-type]
+                note="Decided at once with others.",
+                officer=officers[index],
+                actor=actor_of(officers[index]),
+                now=later(minutes=1),
+            )
+
+        def meanwhile(
+            number: int = number, buying: Shop = buying, order_id: UUID = order_id, intent: object = intent
+        ) -> object:
+            if number % 2:
+                return database.in_transaction(
+                    cancelling.cancel, order_id=order_id, caller=buying.buyer, reason=None, now=NOW
+                )
+            return database.in_transaction(apply, make_charge(intent))  # type: ignore[arg-type]
+
+        jobs = [lambda index=index: decide(index) for index in range(4)]
+        results = at_once(lambda job: job(), jobs + ([meanwhile] if with_the_rest else []))
+
+        assert unforeseen(results, ConflictError) == []
+        won = [result for result in results[:4] if isinstance(result, dict)]
+        assert len(won) == 1
+        with database.reading() as session:
+            row = row_of(session, "quarantined_charges", id=held_id)
+            assert (row["status"], row["resolution"]) == ("resolved", won[0]["resolution"])
+    assert_whole(database)
+
+
+def test_a_storm_of_refunds_cancels_and_events_neither_deadlocks_nor_loses_a_kobo(
+    database: Database, shop: Shop, officers: list[Caller]
+) -> None:
+    with database.transaction() as session:
+        product_ids = [make_product(session, shop, quantity=200) for _ in range(3)]
+        placed = []
+        for _ in range(12):
+            order_id = place(session, shop, wishes=[Wish(product_id, 1) for product_id in product_ids])
+            intent = make_intent(session, shop, order_id)
+            apply(session, make_charge(intent))
+            placed.append((order_id, intent))
+
+    def act(job: tuple[int, int]) -> object:
+        index, kind = job
+        order_id, intent = placed[index]
+        with database.transaction() as session:
+            if kind == 0:
+                return cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            if kind == 1:
+                return refund(session, order_id, officers[index % 4], amount_minor=1_000)
+            if kind == 2:
+                return refund(session, order_id, officers[index % 4], destination="wallet")
+            return apply(session, make_charge(intent))
+
+    results = at_once(act, [(index, kind) for index in range(12) for kind in range(4)])
+
+    assert unforeseen(results, ConflictError, EscrowDeficitError) == []
+    done = Counter(status(database, order_id) for order_id, _ in placed)
+    assert set(done) <= {"cancelled", "refunded"}
+    assert results[3::4] == [Outcome.RETURNED] * 12
+    assert_whole(database)

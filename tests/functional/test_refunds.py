@@ -1,0 +1,158 @@
+"""Refunds by real workers, a real web process and the sandbox's gateway: sent once, and settled by its events."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+import requests
+
+from marketplace.payments import cancelling, mending, states
+from marketplace.providers.gateway import Charge
+from sandbox.process import Process
+from tests.support.finance import actor_of, make_officer, refunds_of
+from tests.support.gateway import GATEWAY_KEY
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    make_intent,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+)
+from tests.support.site import Site, kill, running_site
+
+
+@pytest.fixture(scope="module")
+def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("site")
+    directory.chmod(0o711)
+    with running_site(directory) as site:
+        yield site
+
+
+@pytest.fixture
+def site(whole_site: Site) -> Iterator[Site]:
+    """The site, without web and workers before and after."""
+    yield whole_site
+    whole_site.stop_processes()
+
+
+@pytest.fixture
+def shop(site: Site) -> Shop:
+    return site.database.in_transaction(make_shop)
+
+
+def workers(site: Site) -> Process:
+    """Start the worker that sends, and then the one that hands out what waits as it starts; give the first."""
+    sender = site.worker()
+    site.worker("notifications")
+    return sender
+
+
+class Refund:
+    """A refund of an order that was called off, as the gateway and the database know it."""
+
+    def __init__(self, site: Site, shop: Shop) -> None:
+        self.site = site
+        with site.database.transaction() as session:
+            self.order_id = place(session, shop, make_product(session, shop))
+            intent = make_intent(session, shop, self.order_id)
+        self.reference = intent.reference
+        opened = {"reference": self.reference, "amount": intent.amount_minor, "email": "ada@example.com"}
+        self.gateway("POST", "/transaction/initialize", opened)
+        paid = Charge.from_wire(self.gateway("POST", f"/sandbox/pay/{self.reference}", {})["data"])
+        with site.database.transaction() as session:
+            apply(session, paid)
+            cancelling.cancel(session, order_id=self.order_id, caller=shop.buyer, reason=None, now=NOW)
+            [made] = refunds_of(session, self.order_id)
+        self.id: UUID = made["id"]
+
+    def gateway(self, method: str, path: str, body: dict[str, Any] | None = None, **query: str) -> Any:
+        """Call the gateway."""
+        answer = requests.request(
+            method,
+            f"{self.site.providers.gateway_url}{path}",
+            json=body,
+            params=query,
+            headers={"Authorization": f"Bearer {GATEWAY_KEY}"},
+            timeout=20,
+        )
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    @property
+    def calls(self) -> int:
+        """How often the gateway was told to send it."""
+        told = self.gateway("GET", "/sandbox/calls", reference=self.reference)["data"]["operations"]
+        return int(told.get("POST /refund", 0))
+
+    @property
+    def status(self) -> str:
+        """What we know of it."""
+        with self.site.database.reading() as session:
+            found: str = row_of(session, "refunds", id=self.id)["status"]
+            return found
+
+    def assert_sent(self, times: int = 1) -> None:
+        """Hold it, and the books, to having been sent."""
+        self.site.until(lambda: self.status == "processed")
+        assert self.calls == times
+        with self.site.database.reading() as session:
+            row_of(session, "ledger_transactions", kind="refund_sent", source=f"refund:{self.id}")
+            row_of(session, "notifications", cause=f"refund:{self.id}:processed")
+            assert_books_are_whole(session)
+
+
+def test_a_worker_sends_it_and_the_gateways_event_settles_it(site: Site, shop: Shop) -> None:
+    site.web()
+    refund = Refund(site, shop)
+
+    workers(site)
+
+    refund.assert_sent()
+
+
+def test_one_that_failed_is_finances_and_is_sent_once_more_when_they_say_so(site: Site, shop: Shop) -> None:
+    site.web()
+    refund = Refund(site, shop)
+    refund.gateway("POST", "/sandbox/refunds/next", {"outcome": "failed"})
+    workers(site)
+    site.until(lambda: refund.status == "failed")
+    assert refund.calls == 1
+
+    with site.database.transaction() as session:
+        officer = make_officer(session)
+        stuck = mending.find_stuck(session, refund_id=refund.id, trigger=states.RETRY, officer=officer)
+        mending.retry(session, stuck=stuck, told=None, actor=actor_of(officer), now=NOW)
+    site.stop_processes()
+    site.web()
+    workers(site)
+
+    refund.assert_sent(times=2)
+
+
+def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(site: Site, shop: Shop) -> None:
+    """No event comes, as nobody serves the webhook: the next worker finds the refund by our note."""
+    refund = Refund(site, shop)
+    refund.gateway("POST", "/sandbox/refunds/next", {"outcome": "timeout"})
+    victim = workers(site)
+    site.until(lambda: refund.calls == 1, victim)
+    kill(victim)
+    site.stop_processes()
+    assert refund.status == "pending"
+
+    # The claim of the dead one runs out.
+    site.query("UPDATE refunds SET asking_until = now() WHERE id = %s", str(refund.id))
+    site.query(
+        "UPDATE outbox_events SET due_at = now() WHERE payload ->> 'refundId' = %s AND done_at IS NULL",
+        str(refund.id),
+    )
+    workers(site)
+    site.until(lambda: refund.status in ("submitted", "processed"))
+    site.web()
+
+    refund.assert_sent()

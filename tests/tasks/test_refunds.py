@@ -1,0 +1,287 @@
+"""Refunds in the hands of workers that die at any commit, of events that get lost, and of the sweep after them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.payments import cancelling, requery, sending
+from marketplace.payments.requery import requery_refunds
+from marketplace.providers.gateway import GatewayRefund
+from marketplace.services import Services
+from marketplace.webhooks import operations as webhooks
+from sandbox.process import wait_until
+from tasks.relay import Relay
+from tasks.sweeps import run_now
+from tests.support.finance import refunds_of
+from tests.support.gateway import MovableClock, TestGateway, event_of
+from tests.support.purchases import (
+    NOW,
+    apply,
+    assert_books_are_whole,
+    later,
+    make_intent,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+)
+
+
+class _KilledError(BaseException):
+    """Stands for a worker that is killed: nothing catches it."""
+
+
+class Mortal:
+    """The gateway's adapter, in a process that dies before or after a call."""
+
+    def __init__(self, gateway: Any, moment: str) -> None:
+        self._gateway = gateway
+        self._moment = moment
+
+    def refund(self, **given: Any) -> GatewayRefund:
+        if self._moment == "before the call":
+            raise _KilledError
+        told: GatewayRefund = self._gateway.refund(**given)
+        if self._moment == "after the call":
+            raise _KilledError
+        return told
+
+    def refunds_of(self, reference: str) -> list[GatewayRefund]:
+        found: list[GatewayRefund] = self._gateway.refunds_of(reference)
+        return found
+
+
+class Case:
+    """A refund that waits to be sent, with its event."""
+
+    def __init__(self, services: Services, gateway: TestGateway) -> None:
+        self.database = services.database
+        with self.database.transaction() as session:
+            shop = make_shop(session)
+            order_id = place(session, shop, make_product(session, shop))
+            intent = make_intent(session, shop, order_id)
+            gateway.open(intent.reference, intent.amount_minor)
+            apply(session, gateway.charge_of_paid(intent.reference))
+        with self.database.transaction() as session:
+            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            [made] = refunds_of(session, order_id)
+        self.id: UUID = made["id"]
+        self.amount_minor: int = made["amount_minor"]
+        self.reference = intent.reference
+        self.event_id = self.one("SELECT id FROM outbox_events WHERE payload ->> 'refundId' = :id")
+
+    def one(self, sql: str) -> Any:
+        with self.database.reading() as session:
+            return session.execute(text(sql), {"id": str(self.id)}).scalar_one()
+
+    def change(self, **columns: Any) -> None:
+        names = ", ".join(f"{name} = :{name}" for name in columns)
+        with self.database.transaction() as session:
+            session.execute(text(f"UPDATE refunds SET {names} WHERE id = :id"), {"id": self.id} | columns)  # noqa: S608
+
+    @property
+    def row(self) -> dict[str, Any]:
+        with self.database.reading() as session:
+            return row_of(session, "refunds", id=self.id)
+
+    def run(self, relay: Relay) -> None:
+        """Have a worker take the event up, as often as it is tried."""
+        with self.database.transaction() as session:
+            session.execute(
+                text("UPDATE outbox_events SET due_at = :now WHERE id = :id AND done_at IS NULL"),
+                {"now": NOW, "id": self.event_id},
+            )
+        relay.run_row("webhooks", "outbox", str(self.event_id))
+
+    def assert_sent_once(self, gateway: TestGateway) -> None:
+        assert gateway.calls(self.reference).get("POST /refund") == 1
+        assert self.row["status"] in ("submitted", "processed")
+        with self.database.reading() as session:
+            assert row_of(session, "outbox_events", id=self.event_id)["done_at"] is not None
+            assert_books_are_whole(session)
+
+
+@pytest.fixture
+def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -> Case:
+    assert clock.now == NOW
+    return Case(paying_services, gateway)
+
+
+def test_a_worker_sends_it_once_however_often_it_is_told(
+    relay: Relay, gateway: TestGateway, case: Case
+) -> None:
+    for _ in range(3):
+        relay.run_row("webhooks", "outbox", str(case.event_id))
+
+    case.assert_sent_once(gateway)
+
+
+@pytest.mark.parametrize("moment", ["before the call", "after the call", "before the commit"])
+def test_a_worker_that_dies_is_made_up_for(
+    relay: Relay,
+    paying_services: Services,
+    gateway: TestGateway,
+    case: Case,
+    moment: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mortal = Relay(replace(paying_services, gateway=Mortal(paying_services.gateway, moment)))
+    if moment == "before the commit":
+        settled = sending.settle
+
+        def die(session: Session, **given: Any) -> str:
+            settled(session, **given)
+            raise _KilledError
+
+        monkeypatch.setattr(sending, "settle", die)
+    with pytest.raises(_KilledError):
+        case.run(mortal)
+    monkeypatch.undo()
+    assert case.row["status"] == "pending"
+
+    # For a while nobody asks: the gateway may be at it still.
+    case.run(relay)
+    assert case.row["status"] == "pending"
+    case.change(asking_until=datetime.now(UTC) - timedelta(seconds=1))
+    case.run(relay)
+
+    case.assert_sent_once(gateway)
+
+
+def test_an_event_is_found_that_comes_before_our_own_answer(
+    relay: Relay, gateway: TestGateway, case: Case, paying_services: Services
+) -> None:
+    """The worker is between the gateway's answer and its commit when the event is processed."""
+
+    class Early(Mortal):
+        def refund(self, **given: Any) -> GatewayRefund:
+            told = super().refund(**given)
+            deliver(paying_services, case, told.id, "refund.processed")
+            assert case.row["status"] == "processed"
+            return told
+
+    case.run(Relay(replace(paying_services, gateway=Early(paying_services.gateway, ""))))
+
+    case.assert_sent_once(gateway)
+    assert case.row["status"] == "processed"
+
+
+def deliver(services: Services, case: Case, gateway_id: str, event: str, **values: Any) -> str:
+    """Have an event of the gateway processed."""
+    data = {
+        "id": int(gateway_id),
+        "status": event.removeprefix("refund."),
+        "amount": str(case.amount_minor),
+        "currency": "NGN",
+        "transaction_reference": case.reference,
+        "merchant_note": f"marketplace refund {case.id}",
+    } | values
+    inbox_id = services.database.in_transaction(
+        webhooks.receive, provider="gateway", body=event_of(data, event), now=NOW
+    )
+    result = webhooks.process(
+        services.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
+    assert result is not None
+    return result.status
+
+
+class TestEvents:
+    def test_one_that_comes_twice_counts_once(self, paying_services: Services, case: Case) -> None:
+        number = str(case.id.int % 10**12)
+
+        done = [deliver(paying_services, case, number, "refund.processed") for _ in range(2)]
+
+        assert done == ["processed", "duplicate"]
+        assert case.row["status"] == "processed"
+
+    def test_one_without_id_and_note_is_found_by_charge_and_amount(
+        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+    ) -> None:
+        case.run(relay)
+        bare = {"id": None, "merchant_note": None}
+
+        done = [
+            deliver(paying_services, case, "1", event, **bare, refund_reference=reference)
+            for event, reference in (("refund.pending", None), ("refund.processed", f"R-{case.id}"))
+        ]
+
+        assert done == ["processed", "processed"]
+        assert case.row["status"] == "processed"
+        with case.database.reading() as session:
+            assert_books_are_whole(session)
+
+    def test_one_that_is_not_ours_is_recorded_as_ignored(self, paying_services: Services, case: Case) -> None:
+        number = str(case.id.int % 10**12)
+        other = {"merchant_note": "by hand", "transaction_reference": "elsewhere"}
+
+        assert deliver(paying_services, case, number, "refund.processed", **other) == "ignored"
+        assert case.row["status"] == "pending"
+
+    def test_one_that_can_not_be_read_is_dead_at_once(self, paying_services: Services, case: Case) -> None:
+        number = str(case.id.int % 10**12)
+
+        assert deliver(paying_services, case, number, "refund.processed", amount="all") == "dead"
+
+
+class TestTheSweep:
+    def sweep(self, services: Services, **delta: float) -> requery.Requery:
+        return requery_refunds(services.database, services.gateway, now=later(**delta))
+
+    def test_it_asks_about_what_nothing_was_heard_of(
+        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+    ) -> None:
+        """The event of its result was lost."""
+        case.run(relay)
+        self.until(
+            lambda: gateway.call("GET", f"/refund/{case.row['gateway_refund_id']}")["status"] == "processed"
+        )
+
+        assert self.sweep(paying_services, minutes=59).news == 0
+        assert case.row["status"] == "submitted"
+        done = self.sweep(paying_services, minutes=61)
+
+        assert done.asked >= done.news >= 1
+        assert case.row["status"] == "processed"
+        with case.database.reading() as session:
+            assert_books_are_whole(session)
+
+    def until(self, look: Callable[[], bool]) -> None:
+        assert wait_until(look, timeout_seconds=20)
+
+    def test_it_hands_on_again_what_was_given_up(
+        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+    ) -> None:
+        with case.database.transaction() as session:
+            session.execute(
+                text("UPDATE outbox_events SET failed_at = :now WHERE id = :id"),
+                {"now": NOW, "id": case.event_id},
+            )
+
+        assert self.sweep(paying_services, minutes=61).enqueued >= 1
+        assert self.sweep(paying_services, minutes=150).enqueued == 0
+
+        case.event_id = case.one(
+            "SELECT id FROM outbox_events WHERE payload ->> 'refundId' = :id AND failed_at IS NULL"
+        )
+        case.run(relay)
+        case.assert_sent_once(gateway)
+
+    def test_it_stops_while_the_gateway_is_down(
+        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+    ) -> None:
+        case.run(relay)
+        gateway.line.fault = "refuse"
+
+        done = self.sweep(paying_services, minutes=61)
+
+        assert (done.gateway_down, done.asked, case.row["status"]) == (True, 0, "submitted")
+
+    def test_it_is_a_periodic_task(self, relay: Relay, paying_services: Services) -> None:
+        assert isinstance(run_now("requery-refunds", paying_services, relay, now=NOW), requery.Requery)
