@@ -1,4 +1,4 @@
-"""Lives 0 to 499 of a thousand: two modules, so that two processes share them."""
+"""Lives 0 to 149: two modules, so that two processes share them. ``make simulate`` lives more."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lives 500 to 999 of a thousand: two modules, so that two processes share them."""
+"""Lives 150 to 299: two modules, so that two processes share them. ``make simulate`` lives more."""
 
 import pytest
 
