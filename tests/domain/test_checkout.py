@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.catalog import flash_sales
 from marketplace.kernel.errors import ValidationError
 from marketplace.orders import operations as orders
+from marketplace.orders import queries
 from marketplace.orders.baskets import OutOfStockError, Wish
 from marketplace.orders.placing import (
     MAX_UNPAID_ORDERS,
@@ -19,13 +20,15 @@ from marketplace.orders.placing import (
     TooManyUnpaidOrdersError,
 )
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling, operations
+from marketplace.payments import cancelling, operations, quarantine
 from marketplace.payments.charges import Outcome
 from marketplace.payments.checkout import CheckedOut
 from marketplace.payments.operations import Intent, NotPayableError, Target, ensure_intent
+from tests.support.finance import actor_of, make_officer
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
+    PIN_KEY,
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
     Shop,
@@ -48,6 +51,7 @@ from tests.support.purchases import (
     wallet_of,
 )
 
+VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 
 
@@ -321,6 +325,40 @@ class TestItsPayment:
         with pytest.raises(NotPayableError, match="held back"):
             again(session, shops, done)
         assert make_intent(session, shops[0], done.order_ids[1]).amount_minor == TOTAL
+
+    def test_what_lacks_nothing_is_not_offered_to_be_paid_alone(
+        self, session: Session, shops: list[Shop], done: CheckedOut
+    ) -> None:
+        """An officer accepted a payment that was a kobo short: it lacks in one order, and the others wait for that."""
+        charge = make_charge(intent_of(done), amount_minor=3 * TOTAL - 1)
+        assert apply(session, charge) is Outcome.QUARANTINED
+        officer = make_officer(session)
+        quarantine.resolve(
+            session,
+            held_id=row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"],
+            action="accept_rest",
+            note="The bank took a kobo.",
+            officer=officer,
+            actor=actor_of(officer),
+            now=NOW,
+        )
+
+        seen = [
+            queries.order_for(session, order_id=order_id, caller=shops[0].buyer, view=VIEW)
+            for order_id in done.order_ids
+        ]
+
+        assert sorted(order["dueMinor"] for order in seen) == [0, 0, 1]
+        for order in seen:
+            assert ("pay" in order["nextActions"]) == (order["dueMinor"] > 0)
+            if not order["dueMinor"]:
+                with pytest.raises(NotPayableError):
+                    make_intent(session, shops[0], order["id"])
+        rest = again(session, shops, done)
+        assert (rest.amount_minor, rest.order_ids) == (1, done.order_ids)
+        assert apply(session, make_charge(rest)) is Outcome.APPLIED
+        assert statuses(session, done.order_ids) == ["paid_escrow"] * 3
+        assert_books_are_whole(session)
 
     def test_a_page_is_not_recorded_for_more_than_waits(
         self, session: Session, shops: list[Shop], done: CheckedOut

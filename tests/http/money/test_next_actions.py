@@ -1,4 +1,4 @@
-"""What an order says that its caller may do next, held against what the routes then do; counts; confirmation."""
+"""What an order says that its caller may do next, held against what the routes then do; and confirmation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 from werkzeug.test import TestResponse
 
-from blueprints.orders.schemas import VendorCounts
 from marketplace.orders import operations as orders
 from tests.support.desk import Desk, new_key
 from tests.support.gateway import MovableClock
@@ -16,13 +15,10 @@ from tests.support.purchases import (
     NOW,
     assert_books_are_whole,
     later,
-    make_shop,
-    paid_order,
     pay,
     pin_of,
     release,
     row_of,
-    shipped_order,
     status_of,
 )
 
@@ -160,29 +156,3 @@ class TestConfirming:
         assert_problem(desk.client.post(f"{ORDERS}/{order_id}/confirm"), 401, "AUTH_UNAUTHORIZED")
         with desk.database.reading() as session:
             assert status_of(session, order_id) == "shipped"
-
-
-class TestCounts:
-    def counts(self, desk: Desk, headers: dict[str, str]) -> TestResponse:
-        return desk.get(f"{ORDERS}/vendor/counts", headers)
-
-    def test_a_store_counts_its_paid_orders_by_status(self, desk: Desk) -> None:
-        with desk.database.transaction() as session:
-            paid_order(session, desk.shop)
-            shipped_order(session, desk.shop)
-            paid_order(session, make_shop(session))
-        for made in STATES.values():
-            made(desk)
-
-        answer = self.counts(desk, desk.vendor)
-
-        assert answer.status_code == 200
-        assert not VendorCounts().validate(answer.json["data"])
-        assert answer.json["data"] == {"pending": 2, "processing": 1, "shipped": 2, "delivered": 1}
-
-    def test_a_new_store_has_none(self, desk: Desk) -> None:
-        assert set(self.counts(desk, desk.vendor).json["data"].values()) == {0}
-
-    def test_buyers_and_staff_have_nothing_to_count(self, desk: Desk) -> None:
-        for headers in (desk.buyer, desk.officer("admin")):
-            assert_problem(self.counts(desk, headers), 403, "AUTH_FORBIDDEN")
