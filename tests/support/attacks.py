@@ -113,6 +113,60 @@ def _large_png_damaged_late() -> bytes:
     return bytes(content)
 
 
+def _png_of_rows(width: int, height: int, rows: int, *, depth: int = 8, colours: int = 0) -> bytes:
+    """A PNG that is sound in all but this: its packed pixels end, as they should, after some of its rows."""
+    header = struct.pack(">IIBBBBB", width, height, depth, colours, 0, 0, 0)
+    row = 1 + width * depth * {0: 1, 2: 3, 6: 4}[colours] // 8
+    return _png(header, bytes(row * rows))
+
+
+def _interlaced_png_without_its_last_pass() -> bytes:
+    """The seventh has every second row, half of all bytes."""
+    passes = ((8, 8), (8, 8), (4, 8), (4, 4), (2, 4), (2, 2))  # one pixel in so many across and down
+    size = 2400
+    pixels = b"".join(bytes((1 + size // across * 8) * (size // down)) for across, down in passes)
+    return _png(struct.pack(">IIBBBBB", size, size, 16, 6, 0, 0, 1), pixels)
+
+
+def _png_with_bytes_behind_its_rows() -> bytes:
+    """Of 600 rows there are 100, and then what is no packed pixels."""
+    packed = zlib.compress(bytes(601 * 100), 9) + bytes(4_000)
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 600, 600, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+
+
+def _png_whose_frame_is_smaller() -> bytes:
+    """An animation whose first frame, which is the picture, has 10 of its 600 rows."""
+    frame = struct.pack(">IIIIIHHBB", 0, 600, 10, 0, 0, 1, 1, 0, 0)
+    more = chunk(b"acTL", struct.pack(">II", 2, 0)) + chunk(b"fcTL", frame)
+    return png_of(600, 600, data=bytes(601 * 600), more=more)
+
+
+def _png(header: bytes, pixels: bytes) -> bytes:
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(pixels, 9)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+def _gif_of_rows(size: int, rows: int) -> bytes:
+    """A GIF whose packed pixels end, as they should, after some of its rows; its codes are all nine bits long."""
+    bits = "".join(f"{code:09b}"[::-1] for _ in range(rows) for code in (256, *[7] * size))
+    bits += f"{257:09b}"[::-1]
+    packed = bytes(int(bits[at : at + 8][::-1], 2) for at in range(0, len(bits), 8))
+    blocks = b"".join(
+        bytes([len(packed[at : at + 255])]) + packed[at : at + 255] for at in range(0, len(packed), 255)
+    )
+    screen = b"GIF89a" + struct.pack("<HHBBB", size, size, 0xF7, 0, 0) + bytes(range(256)) * 3
+    return screen + b"," + struct.pack("<HHHHB", 0, 0, size, size, 0) + b"\x08" + blocks + b"\x00;"
+
+
+def _webp_of_half_its_data(**options: object) -> bytes:
+    """Its lengths say what is there, so that nothing but pixels is missing."""
+    content = encoded(gradient(900, 700), "WEBP", **options)
+    half = content[20 : 20 + (len(content) - 20) // 4 * 2]
+    inner = content[12:16] + struct.pack("<I", len(half)) + half
+    return b"RIFF" + struct.pack("<I", 4 + len(inner)) + b"WEBP" + inner
+
+
 def _large_jpeg_cut_off_late() -> bytes:
     content = photo(8000, 6000, quality=40)
     return content[: len(content) * 49 // 50]
@@ -138,6 +192,24 @@ ATTACKS: dict[str, tuple[Callable[[], bytes], int]] = {
     "half a WebP": (_first_half("WEBP"), 422),
     "half a GIF": (_first_half("GIF"), 422),
     "PNG with half of its pixels": (lambda: png_of(1000, 1000, data=bytes(500_000)), 422),
+    "PNG of 93 bytes that claims 23.5 million pixels": (lambda: _png_of_rows(4800, 4900, 3), 422),
+    "PNG with 100 of 600 rows": (lambda: _png_of_rows(600, 600, 100), 422),
+    "PNG with all but one of 600 rows": (lambda: _png_of_rows(600, 600, 599), 422),
+    "PNG of 16 bits with half of its rows": (
+        lambda: _png_of_rows(4800, 4900, 2450, depth=16, colours=6),
+        422,
+    ),
+    "PNG of 23.5 million pixels without its last row": (
+        lambda: _png_of_rows(4800, 4900, 4899, colours=2),
+        422,
+    ),
+    "interlaced PNG without its last pass": (_interlaced_png_without_its_last_pass, 422),
+    "PNG with 100 of 600 rows and other bytes": (_png_with_bytes_behind_its_rows, 422),
+    "PNG whose first frame is smaller": (_png_whose_frame_is_smaller, 422),
+    "GIF with 100 of 250 rows": (lambda: _gif_of_rows(250, 100), 422),
+    "GIF with all but one of 250 rows": (lambda: _gif_of_rows(250, 249), 422),
+    "WebP with half of its data": (_webp_of_half_its_data, 422),
+    "WebP without loss with half of its data": (lambda: _webp_of_half_its_data(lossless=True), 422),
     "PNG's signature alone": (lambda: b"\x89PNG\r\n\x1a\n", 422),
     "JPEG's signature alone": (lambda: b"\xff\xd8\xff\xe0", 422),
     "nothing": (lambda: b"", 422),

@@ -1,9 +1,11 @@
 """Hostile files: each is refused clearly, within a second of processor time and 200 MB of memory."""
 
 import json
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from marketplace.kernel.errors import (
     ValidationError,
 )
 from tests.support.attacks import ATTACKS, BURDENS
-from tests.support.pictures import encoded, gradient, opened, photo
+from tests.support.pictures import chunk, encoded, gradient, opened, photo
 
 SIZES = (320, 800, 1600)
 MOST_SECONDS = 1.0
@@ -115,6 +117,35 @@ def test_the_largest_that_are_taken_take_no_more_memory(kind: str, size: tuple[i
 
     assert "refused" not in found.answer
     assert found.megabytes < MOST_MEGABYTES + (50 if kind == "WebP" else 0)
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 5), (9, 7), (100, 60), (601, 599)])
+def test_a_png_with_all_its_rows_is_taken(size: tuple[int, int], interlaced: bool) -> None:
+    passes = [
+        (0, 0, 8, 8),
+        (4, 0, 8, 8),
+        (0, 4, 4, 8),
+        (2, 0, 4, 4),
+        (0, 2, 2, 4),
+        (1, 0, 2, 2),
+        (0, 1, 1, 2),
+    ]
+    pixels = b""
+    for left, top, across, down in passes if interlaced else [(0, 0, 1, 1)]:
+        columns, rows = -(-(size[0] - left) // across), -(-(size[1] - top) // down)
+        if columns > 0:
+            pixels += (b"\x00" + b"\x80" * columns * 3) * rows
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, 8, 2, 0, 0, interlaced))
+    packed = zlib.compress(pixels)
+    parts = [chunk(b"IDAT", packed[at : at + 7]) + chunk(b"IDAT", b"") for at in range(0, len(packed), 7)]
+
+    with file_of(b"\x89PNG\r\n\x1a\n" + header + b"".join(parts) + chunk(b"IEND", b"")) as file:
+        picture = apart.draw_anew(file, name="file", sizes=SIZES)
+
+    assert (picture.width, picture.height) == size
+    drawn = opened(picture.renditions[-1].content)
+    assert drawn.convert("RGB").getextrema() == ((0x80, 0x80),) * 3
 
 
 class TestLimits:

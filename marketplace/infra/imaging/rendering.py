@@ -33,7 +33,9 @@ from marketplace.infra.imaging.formats import (
     check_size,
     webp_size,
 )
+from marketplace.infra.imaging.whole_png import WholePng, could_be_whole
 
+_DAMAGED = "The file is damaged or cut off: it can't be read as a picture."
 # Whatever a decoder says of bytes that it can't make sense of.
 _DECODERS_ERRORS = (
     *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, AttributeError, ArithmeticError),
@@ -41,7 +43,7 @@ _DECODERS_ERRORS = (
 )
 _OPENERS: dict[PictureFormat, Callable[[IO[bytes]], ImageFile.ImageFile]] = {
     JPEG: JpegImagePlugin.JpegImageFile,
-    PNG: PngImagePlugin.PngImageFile,
+    PNG: WholePng,
     WEBP: WebPImagePlugin.WebPImageFile,
     GIF: GifImagePlugin.GifImageFile,
 }
@@ -86,16 +88,17 @@ def render(
     try:
         opened = _opened(stream, kind)
         size = opened.size
-        turn = _turn_of(opened)
         profile = opened.info.get("icc_profile")
         opened.draft(opened.mode, (sizes[-1], sizes[-1]))
         opened.load()
+        # Not before: to look for metadata behind its pixels, a PNG would be decoded, and twice if that fails.
+        turn = _turn_of(opened)
         if decoded is not None:
             decoded()
         drawn = _shrunk(opened, largest=sizes[-1])
         opened.close()
     except _DECODERS_ERRORS as error:
-        raise UnfitPictureError("The file is damaged or cut off: it can't be read as a picture.") from error
+        raise UnfitPictureError(_DAMAGED) from error
     drawn = _in_srgb(drawn, profile)
     if turn is not None:
         drawn = drawn.transpose(turn)
@@ -117,6 +120,8 @@ def _opened(stream: IO[bytes], kind: PictureFormat) -> ImageFile.ImageFile:
     opened = _OPENERS[kind](io.BytesIO(content))
     held_at_once = kind is JPEG and opened.info.get("progressive")
     check_size(*opened.size, max_pixels=MAX_PIXELS_PROGRESSIVE if held_at_once else kind.max_pixels)
+    if kind is PNG and not could_be_whole(content):
+        raise UnfitPictureError(_DAMAGED)
     return opened
 
 
@@ -128,7 +133,7 @@ def _check_chunks(content: bytes) -> None:
         length, name = struct.unpack_from(">I4s", content, place)
         (found,) = struct.unpack_from(">I", content, place + 8 + length)
         if zlib.crc32(view[place + 4 : place + 8 + length]) != found:
-            raise UnfitPictureError("The file is damaged or cut off: it can't be read as a picture.")
+            raise UnfitPictureError(_DAMAGED)
         if name == b"IEND":
             return
         place += 12 + length
