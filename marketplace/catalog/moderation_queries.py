@@ -23,7 +23,7 @@ STATES = {
 }
 DEFAULT_STATE = "held"
 
-_COLUMNS = """
+_SHOWN = """
     SELECT p.id, p.title, p.description, p.price_minor, p.condition, p.tags, p.quantity, p.status, p.held,
         p.status_reason, p.review_reasons, p.moderated_at, p.published_at, p.created_at, p.updated_at, p.revision,
         p.campus_id, k.name AS campus_name, k.slug AS campus_slug,
@@ -33,22 +33,32 @@ _COLUMNS = """
             SELECT i.key FROM product_images n JOIN images i ON i.id = n.image_id
             WHERE n.product_id = p.id ORDER BY n.position
         ) AS image_keys
-    FROM products p
+    FROM {products} p
         JOIN vendor_profiles v ON v.id = p.vendor_id
         JOIN campuses k ON k.id = p.campus_id
         JOIN categories c ON c.id = p.category_id
 """
-# The statuses of the index, in its own words, so that it is the one that serves.
-_QUEUE = """
-    WHERE p.status IN ('in_review', 'rejected', 'removed') AND p.status = :status AND p.held = :held
-        AND (CAST(:last_at AS timestamptz) IS NULL
-            OR (p.moderated_at, p.id) > (CAST(:last_at AS timestamptz), CAST(:last_id AS uuid)))
-"""
-_ORDER = " ORDER BY p.moderated_at, p.id LIMIT :limit"
-_ALL = Statement(text(_COLUMNS + _QUEUE + _ORDER))
-_BY_CAMPUS_ID = Statement(text(f"{_COLUMNS}{_QUEUE} AND p.campus_id = :campus {_ORDER}"))
-_BY_CAMPUS_SLUG = Statement(text(f"{_COLUMNS}{_QUEUE} AND k.slug = :campus {_ORDER}"))
-_ONE = Statement(text(f"{_COLUMNS} WHERE p.id = :product_id"))
+# The page is taken before anything is joined to it, so that it is read in the index's order and no further. The
+# statuses are the index's, in its own words, so that it is the one that serves.
+_PAGE = """(
+        SELECT * FROM products p
+        WHERE p.status IN ('in_review', 'rejected', 'removed') AND p.status = :status AND p.held = :held
+            AND (CAST(:last_at AS timestamptz) IS NULL
+                OR (p.moderated_at, p.id) > (CAST(:last_at AS timestamptz), CAST(:last_id AS uuid)))
+            AND {place}
+        ORDER BY p.moderated_at, p.id LIMIT :limit
+    )"""
+
+
+def _queue(place: str) -> Statement:
+    page = _PAGE.format(place=place)
+    return Statement(text(f"{_SHOWN.format(products=page)} ORDER BY p.moderated_at, p.id"))
+
+
+_ALL = _queue("true")
+_BY_CAMPUS_ID = _queue("p.campus_id = :campus")
+_BY_CAMPUS_SLUG = _queue("p.campus_id = (SELECT o.id FROM campuses o WHERE o.slug = :campus)")
+_ONE = Statement(text(f"{_SHOWN.format(products='products')} WHERE p.id = :product_id"))
 
 
 def list_for_staff(
