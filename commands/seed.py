@@ -143,7 +143,7 @@ def _load(session: Session, count: int, keys: dict[int, str], now: datetime, pro
     people.load_people(session, vendors=products.stores_for(count), now=now)
     added = products.load_products(session, count=count, keys=keys, now=now, progress=progress)
     search_index.refresh(session, now=now)
-    drop_cached(session, tags.PRODUCTS, tags.CATEGORIES, tags.SUGGESTIONS)
+    drop_cached(session, tags.PRODUCTS, tags.CATEGORIES)
     return added
 
 

@@ -14,7 +14,7 @@ from marketplace.infra.db import Database, driver_cursor
 from tests.support.market import Market
 
 PAST, RUNNING = 20_000, 100
-MOST_BUFFERS = 1_000
+MOST_BUFFERS = PAST // 5  # the past ones, each with its product, are many times as many
 
 _PRODUCTS = text(
     """

@@ -28,7 +28,7 @@ def play(**variables: str) -> subprocess.CompletedProcess[str]:
 
 def free_port() -> int:
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    reservation = reserve_ports(["demo"], first=28_000 + 100 * worker, remembered={})
+    reservation = reserve_ports(["demo"], first=12_200 + 100 * worker, remembered={})
     reservation.close()
     return reservation.ports["demo"]
 

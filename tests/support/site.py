@@ -147,7 +147,7 @@ def running_site(directory: Path) -> Iterator[Site]:
     """Run the servers, the database migrated and empty; web and workers are for tests to start."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     names = ("database", "cache", "web")
-    reservation = reserve_ports(names, first=24_000 + 1_000 * worker, remembered={}, paired=frozenset())
+    reservation = reserve_ports(names, first=11_000 + 500 * worker, remembered={}, paired=frozenset())
     reservation.close()
     assert all(is_free(port) for port in reservation.ports.values())
     site = Site(directory, reservation.ports)
