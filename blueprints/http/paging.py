@@ -11,7 +11,6 @@ from blueprints.http.envelope import CursorMetaSchema, EitherMetaSchema, MetaSch
 from blueprints.http.fields import Choice, Schema, Text, WholeParameter
 from blueprints.http.tracing import Exchange
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
-from marketplace.kernel.errors import ValidationError
 from marketplace.kernel.paging import (
     DEFAULT_LIMIT,
     DEFAULT_TABLE_LIMIT,
@@ -21,6 +20,7 @@ from marketplace.kernel.paging import (
     PageRequest,
     TablePage,
     TableRequest,
+    UnknownCursorError,
 )
 
 _MAX_CURSOR_LENGTH = 1024
@@ -65,7 +65,7 @@ def page_request(exchange: Exchange, query: dict[str, Any]) -> PageRequest:
 
     :param exchange: the request
     :param query: loaded by a schema of ``CursorQuery``; ``limit`` and ``cursor`` are taken out of it
-    :raises ValidationError: the cursor was altered, or is another listing's or other filters'
+    :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
     """
     limit, cursor = query.pop("limit"), query.pop("cursor")
     return PageRequest(limit, _position(exchange, query, cursor))
@@ -76,7 +76,7 @@ def table_request(exchange: Exchange, query: dict[str, Any]) -> TableRequest:
 
     :param exchange: the request
     :param query: loaded by a schema of ``OffsetQuery``; what tells the page and the order is taken out of it
-    :raises ValidationError: the cursor was altered, or is another listing's or other filters'
+    :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
     """
     number, limit, cursor = query.pop("page", None), query.pop("limit"), query.pop("cursor", None)
     position = _position(exchange, query, cursor)
@@ -96,7 +96,7 @@ def _position(exchange: Exchange, filters: dict[str, Any], cursor: str | None) -
     try:
         return decode_cursor(_key(exchange), listing=exchange.listing, cursor=cursor)
     except InvalidCursorError as error:
-        raise ValidationError.of("cursor", "Is not a cursor of this listing with these filters.") from error
+        raise UnknownCursorError from error
 
 
 def page_meta(exchange: Exchange, page: Page) -> dict[str, Any]:

@@ -45,8 +45,8 @@ def list_terms(session: Session, *, page: PageRequest) -> Page:
 
     :param page: which; its position is the last term shown
     """
-    after = page.position[0] if page.position is not None else ""
-    rows = _PAGE.all(session, after=after, limit=page.limit + 1)
+    [after] = page.after("text")
+    rows = _PAGE.all(session, after=after or "", limit=page.limit + 1)
     return page_of(rows, request=page, position_of=lambda row: [row["term"]])
 
 

@@ -162,7 +162,7 @@ def list_cards(
     :param media_base_url: where pictures are read
     """
     place = campus_parameters(campus)
-    last_position, last_id = page.position or (None, None)
+    last_position, last_id = page.after("number", "id")
     rows = _cards(campus=next(iter(place), None), continued=page.position is not None).tuples(
         session,
         **place,

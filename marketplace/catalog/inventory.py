@@ -164,7 +164,7 @@ def list_inventory(
     values = {**given, "vendor_id": store.id, "low_stock_at": filters.low_stock_at}
     total = _total_of(names).one(session, **values)["total"]
     if page.position is not None:
-        values["last_position"], values["last_id"] = page.position
+        values["last_position"], values["last_id"] = page.after(listings.part_of(_SORTS[page.sort]), "id")
     rows = _page_of(page.sort, names, descending=page.descending, continued=page.position is not None).tuples(
         session, **values, now=now, media_base_url=media_base_url, limit=page.limit + 1, offset=page.offset
     )

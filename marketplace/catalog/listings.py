@@ -35,7 +35,7 @@ from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.clock import iso
 from marketplace.kernel.ids import parse_uuid
-from marketplace.kernel.paging import DEFAULT_LIMIT, Page, PageRequest
+from marketplace.kernel.paging import DEFAULT_LIMIT, Page, PageRequest, Part
 from marketplace.platform.models import Campus
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import OPEN
@@ -197,10 +197,18 @@ def rows_of(
     )
     last: dict[str, Any] = {}
     if page.position is not None:
-        last["last_position"], last["last_id"] = page.position
+        last["last_position"], last["last_id"] = page.after(part_of(_SORTS[sort].column), "id")
     return statement.tuples(
         session, **given, **last, now=now, media_base_url=media_base_url, limit=page.limit + 1
     )
+
+
+_PARTS: dict[type, Part] = {datetime: "time", str: "text"}
+
+
+def part_of(column: Any) -> Part:
+    """This function will tell what the values of a column are that a listing is sorted by."""
+    return _PARTS.get(column.type.python_type, "number")
 
 
 def position_of(row: tuple[Any, ...]) -> list[Any]:

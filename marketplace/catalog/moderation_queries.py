@@ -74,7 +74,7 @@ def list_for_staff(
     status, held = STATES[state]
     campus_id = parse_uuid(campus) if campus is not None else None
     by_campus = _BY_CAMPUS_SLUG if campus_id is None else _BY_CAMPUS_ID
-    last_at, last_id = page.position if page.position is not None else (None, None)
+    last_at, last_id = page.after("time", "id")
     rows = (_ALL if campus is None else by_campus).all(
         session,
         status=status,

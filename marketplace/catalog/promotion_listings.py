@@ -75,7 +75,7 @@ def list_shown(
     given = dict(parameters)
     if page.position is not None:
         conditions = (*conditions, "(t.position, t.id) > (:last_position, :last_id)")
-        given["last_position"], given["last_id"] = page.position
+        given["last_position"], given["last_id"] = page.after("number", "id")
     statement = _statement(select, conditions, "t.position, t.id")
     rows = statement.all(session, **given, now=now, limit=page.limit + 1)
     return page_of(rows, request=page, position_of=lambda row: [row["position"], str(row["id"])])
@@ -101,7 +101,7 @@ def list_for_staff(
     given = dict(parameters)
     if page.position is not None:
         conditions = (*conditions, "t.id < :last_id")
-        given["last_id"] = page.position[0]
+        [given["last_id"]] = page.after("id")
     statement = _statement(select, conditions, "t.id DESC")
     rows = statement.all(session, **given, now=now, limit=page.limit + 1)
     found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])

@@ -103,7 +103,7 @@ def list_public(
     """
     place = campus_parameters(campus)
     statement = _public(state=state, campus=next(iter(place), None), continued=page.position is not None)
-    last_moment, last_id = page.position or (None, None)
+    last_moment, last_id = page.after("time", "id")
     rows = statement.tuples(
         session,
         **place,
@@ -197,7 +197,7 @@ def list_for_staff(
     :param state: one of ``STATES``, or none for all
     :param product_id: of one product, or none for all
     """
-    last_id = page.position[0] if page.position else None
+    [last_id] = page.after("id")
     statement = _for_staff(
         state=state, of_product=product_id is not None, continued=page.position is not None
     )

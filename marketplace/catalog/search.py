@@ -24,7 +24,7 @@ from marketplace.catalog.search_steps import (
 )
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
-from marketplace.kernel.paging import Page, PageRequest
+from marketplace.kernel.paging import Page, PageRequest, Part, UnknownCursorError, read_position
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.queries import OPEN_SQL
 
@@ -68,6 +68,31 @@ class _Position:
     def written(self, spelling: Spelling) -> list[Any]:
         """Write the position, with the spellings: words that are listed meanwhile must not change the query."""
         return [dict(spelling), self.way, self.start, self.end, self.last]
+
+    @classmethod
+    def read(cls, written: list[Any]) -> tuple[Spelling, "_Position"]:
+        """Read what ``written`` wrote; raise ``UnknownCursorError`` for what it did not."""
+        if len(written) != 5:
+            raise UnknownCursorError
+        spelling, way, start, end, last = written
+        if way not in (TYPED, CORRECTED, PARTIAL) or not _is_spelling(spelling):
+            raise UnknownCursorError
+        blocks: list[tuple[Any, tuple[Part, ...]]] = [
+            (start, ("number", "number", "id")),
+            (end, ("number", "number", "id")),
+            (last, ("number", "id")),
+        ]
+        for values, parts in blocks:
+            if values is not None:
+                read_position(values if isinstance(values, list) else [], parts)
+        return spelling, cls(way, start, end, last)
+
+
+def _is_spelling(value: Any) -> bool:
+    """Tell whether a value maps words to words."""
+    return isinstance(value, dict) and all(
+        isinstance(meant, list) and all(isinstance(word, str) for word in meant) for meant in value.values()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +145,7 @@ def search(
     asker = _Asker(session, typed, given, now, media_base_url)
     lexicon = search_lexicon.look_up(session, given=typed)
     if page.position is not None:
-        spelling, *place = page.position
-        position = _Position(*place)
+        spelling, position = _Position.read(page.position)
         lexicon = search_lexicon.also_meant(session, given=typed, lexicon=lexicon, spelling=spelling)
         way = _way(position.way, asker, lexicon, spelling)
         rows, following = _products(asker, way, position, limit=page.limit)

@@ -37,8 +37,9 @@ class Act:
 def list_synonyms(session: Session, *, page: PageRequest) -> Page:
     """This function will list the groups of synonyms, the first made first."""
     clause = select(SearchSynonyms).order_by(SearchSynonyms.id).limit(page.limit + 1)
-    if page.position is not None:
-        clause = clause.where(SearchSynonyms.id > UUID(page.position[0]))
+    [last_id] = page.after("id")
+    if last_id is not None:
+        clause = clause.where(SearchSynonyms.id > UUID(last_id))
     rows = [_view(row) for row in session.scalars(clause)]
     return page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog import cards, listings
 from marketplace.catalog.listings import Filters
-from marketplace.kernel.paging import Page, PageRequest
+from marketplace.kernel.paging import Page, PageRequest, UnknownCursorError
 
 _TRENDS = "trends"
 _TAIL = "trends_not"
@@ -41,7 +41,11 @@ def list_trending(
             media_base_url=media_base_url,
         )
 
-    part, position = (page.position[0], page.position[1:]) if page.position else (_TRENDS, None)
+    part, position = _TRENDS, None
+    if page.position is not None:
+        part, position = next(iter(page.position), None), page.position[1:]
+        if part not in (_TRENDS, _TAIL):
+            raise UnknownCursorError
     rows: list[tuple[Any, ...]] = []
     if part == _TRENDS:
         rows = rows_of(_TRENDS, "trending", page.limit, position)

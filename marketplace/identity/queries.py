@@ -149,8 +149,9 @@ def addresses_page(session: Session, *, user_id: UUID, page: PageRequest) -> Pag
     :param page: which; its position is whether the last address shown is the default one, and its id
     """
     rows = addresses_of(session, user_id=user_id)
+    last = page.after("flag", "id")
     if page.position is not None:
-        rows = [row for row in rows if _address_position(row) < page.position]
+        rows = [row for row in rows if _address_position(row) < last]
     return page_of(rows, request=page, position_of=_address_position)
 
 

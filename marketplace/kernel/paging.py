@@ -1,13 +1,64 @@
 """Pages, as the domain is asked for them and gives them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
+
+from marketplace.kernel.errors import InvalidParam, ValidationError
+from marketplace.kernel.ids import parse_uuid
 
 DEFAULT_LIMIT = 20
 DEFAULT_TABLE_LIMIT = 50
 MAX_LIMIT = 100
 MAX_PAGE_NUMBER = 100_000
+
+
+Part = Literal["id", "time", "number", "text", "flag"]
+
+
+class UnknownCursorError(ValidationError):
+    """The cursor was altered, is another listing's, or was given out when its listing was sorted otherwise."""
+
+    def __init__(self) -> None:
+        reason = "Is not a cursor of this listing with these filters."
+        super().__init__(f"cursor: {reason}", invalid_params=[InvalidParam("cursor", reason)])
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+_IS: dict[Part, Callable[[Any], bool]] = {
+    "id": lambda value: isinstance(value, str) and parse_uuid(value) is not None,
+    "time": _is_time,
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "text": lambda value: isinstance(value, str),
+    "flag": lambda value: isinstance(value, bool),
+}
+
+
+def read_position(position: list[Any] | None, parts: Sequence[Part]) -> list[Any]:
+    """This function will give the values of a position, each of which is what its listing is sorted by now.
+
+    A cursor's signature tells that we gave it out, not when: a listing may have been sorted otherwise before a
+    deployment. So no listing takes a position apart by itself.
+
+    :param position: as it stood in the cursor, or none
+    :param parts: what each of its values is
+    :return: as many values as there are parts; each is none where the position is
+    :raises UnknownCursorError: the position has another shape
+    """
+    if position is None:
+        return [None] * len(parts)
+    if len(position) != len(parts) or not all(
+        _IS[part](value) for part, value in zip(parts, position, strict=True)
+    ):
+        raise UnknownCursorError
+    return position
 
 
 @dataclass(frozen=True)
@@ -16,6 +67,10 @@ class PageRequest:
 
     limit: int
     position: list[Any] | None = None
+
+    def after(self, *parts: Part) -> list[Any]:
+        """This function will give the position's values; see ``read_position``."""
+        return read_position(self.position, parts)
 
 
 @dataclass(frozen=True)
@@ -44,6 +99,10 @@ class TableRequest:
     sort: str
     descending: bool
     position: list[Any] | None = None
+
+    def after(self, *parts: Part) -> list[Any]:
+        """This function will give the position's values; see ``read_position``."""
+        return read_position(self.position, parts)
 
     @property
     def offset(self) -> int:

@@ -90,7 +90,7 @@ def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, p
     :param page: how many, and after which entry
     """
     by_time = wanted.starts is not None or wanted.ends is not None
-    after, at = page.position or (None, None)
+    after, at = page.after("id", "time")
     rows = (_BY_TIME if by_time else _BY_ID).all(
         session,
         owners=owners,

@@ -205,7 +205,8 @@ def _roles(row: dict[str, Any], caller: Caller) -> list[str]:
 
 
 def _after(page: PageRequest) -> UUID | None:
-    return UUID(page.position[0]) if page.position else None
+    [after] = page.after("id")
+    return UUID(after) if after else None
 
 
 def _page(session: Session, rows: list[dict[str, Any]], *, page: PageRequest, role: str, view: View) -> Page:

@@ -236,12 +236,13 @@ def on_campus(
         if named is None or campus_id not in (None, named["id"]):
             raise NotFoundError("There is no such campus.")
         campus_id = named["id"]
+    [after] = page.after("id")
     rows = _ON_CAMPUS.all(
         session,
         campus_id=campus_id,
         status=status,
         method=method,
-        after=UUID(page.position[0]) if page.position else None,
+        after=UUID(after) if after else None,
         most=page.limit + 1,
     )
     found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])

@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
+from marketplace.kernel.paging import PageRequest, Part, UnknownCursorError
 
 KEY = b"of-the-tests-only-0123456789abcdef"
 URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -80,3 +81,48 @@ def test_what_is_no_cursor_is_refused(text: str) -> None:
 def test_a_cursor_of_any_length_is_refused_before_it_is_read() -> None:
     with pytest.raises(InvalidCursorError):
         decode_cursor(KEY, listing="products", cursor="A" * 10_000_000)
+
+
+ID, TIME = "0190a5b2-7c3d-7e4f-8a1b-2c3d4e5f6071", "2026-11-20T09:30:00.000001Z"
+
+
+@pytest.mark.parametrize(
+    ("position", "parts"),
+    [
+        ([ID], ("id",)),
+        ([TIME, ID], ("time", "id")),
+        ([7, "a", True, 0.5], ("number", "text", "flag", "number")),
+    ],
+    ids=repr,
+)
+def test_a_position_is_read_as_its_listing_is_sorted(position: list[Any], parts: tuple[Part, ...]) -> None:
+    assert PageRequest(20, position).after(*parts) == position
+    assert PageRequest(20).after(*parts) == [None] * len(parts)
+
+
+@pytest.mark.parametrize(
+    ("position", "parts"),
+    [
+        ([], ("id",)),
+        ([ID], ("id", "time")),
+        ([ID, TIME], ("id",)),
+        ([ID, TIME], ("time", "id")),
+        ([ID.replace("-", "")], ("id",)),
+        ([7], ("id",)),
+        ([ID], ("time",)),
+        ([TIME[:-1]], ("time",)),
+        (["7"], ("number",)),
+        ([True], ("number",)),
+        ([None], ("text",)),
+        ([1], ("flag",)),
+        ([[ID]], ("id",)),
+    ],
+    ids=repr,
+)
+def test_a_position_of_another_shape_is_an_unknown_cursor(
+    position: list[Any], parts: tuple[Part, ...]
+) -> None:
+    with pytest.raises(UnknownCursorError) as refused:
+        PageRequest(20, position).after(*parts)
+
+    assert [fault.name for fault in refused.value.invalid_params] == ["cursor"]

@@ -1,0 +1,73 @@
+"""Cursors that we signed ourselves, when their listing was sorted by something else: refused, never an error."""
+
+import re
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask import Response
+from flask.testing import FlaskClient
+
+from blueprints.areas import AREAS, contracts
+from blueprints.http.application import build_app
+from blueprints.http.contract import Contract
+from blueprints.http.paging import CursorQuery, EitherQuery
+from blueprints.http.tracing import exchange
+from marketplace.kernel.cursor import encode_cursor
+from marketplace.services import Services
+from tests.support.market import Bearer, Market
+from tests.support.probes import faults
+
+PAGED = [contract for contract in contracts() if isinstance(contract.query, CursorQuery | EitherQuery)]
+# What no listing is sorted by, and what none has been asked for, so that no cache knows its answer.
+STALE: list[list[Any]] = [[], [None, None], [{}], [[], []], [True], ["a", "b", "c", "d", "e", "f"], [1, 2]]
+LIMIT = 37
+
+
+class Service:
+    """The application, telling under which name it signs the cursors of what it was asked for last."""
+
+    def __init__(self, services: Services, market: Market, bearer: Bearer) -> None:
+        app = build_app(services, AREAS)
+        app.after_request(self._note)
+        self._key, self._client, self._listing = services.settings.cursor_key.encode(), app.test_client(), ""
+        self._store = market.store()
+        self._vendor, self._officer = bearer(self._store.user_id), bearer(market.staff("admin"))
+
+    def _note(self, answer: Response) -> Response:
+        self._listing = exchange().listing
+        return answer
+
+    def client_of(self, contract: Contract) -> tuple[FlaskClient, str, dict[str, str], dict[str, Any]]:
+        """Give what a route is called with."""
+        path = re.sub(r"<uuid:vendor_id>", str(self._store.id), contract.path)
+        roles = contract.access.roles
+        staff = contract.access.permission or (roles and "staff" in roles)
+        query: dict[str, Any] = {"q": uuid4().hex} if path.endswith("/search") else {}
+        return self._client, path, self._officer if staff else self._vendor, query
+
+    def cursor(self, position: list[Any]) -> str:
+        """Sign a cursor of what was asked for last."""
+        return encode_cursor(self._key, listing=self._listing, position=position)
+
+
+@pytest.fixture(scope="module")
+def service(services: Services, bearer: Bearer) -> Service:
+    return Service(services, Market(services.database), bearer)
+
+
+@pytest.mark.parametrize("contract", PAGED, ids=lambda contract: contract.path)
+def test_a_cursor_of_another_shape_is_refused_by_name(service: Service, contract: Contract) -> None:
+    client, path, headers, query = service.client_of(contract)
+    first = client.get(path, headers=headers, query_string=query | {"limit": LIMIT})
+    assert first.status_code == 200, first.json
+
+    for position in STALE:
+        stale = query | {"limit": LIMIT, "cursor": service.cursor(position)}
+        assert faults(client.get(path, headers=headers, query_string=stale)) == ["cursor"], position
+
+
+def test_these_are_listings(service: Service) -> None:
+    assert {"/api/transactions", "/api/orders", "/api/products/search", "/api/campus-orders"} <= {
+        contract.path for contract in PAGED
+    }
