@@ -41,7 +41,8 @@ def list_trending(
             media_base_url=media_base_url,
         )
 
-    part, position = _TRENDS, None
+    part: Any = _TRENDS
+    position: list[Any] | None = None
     if page.position is not None:
         part, position = next(iter(page.position), None), page.position[1:]
         if part not in (_TRENDS, _TAIL):
