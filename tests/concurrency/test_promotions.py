@@ -16,8 +16,8 @@ from marketplace.catalog.promotions import PromotionOverError, StalePromotionErr
 from marketplace.catalog.vibes import SlugTakenError
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.orders import operations as orders
 from marketplace.orders.placing import PriceChangedError, Wish
+from marketplace.payments import cancelling
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
@@ -180,7 +180,7 @@ def test_a_storm_over_sales_neither_deadlocks_nor_loses_a_piece(database: Databa
         def cancel() -> None:
             if placed:
                 with database.transaction() as session:
-                    orders.cancel_unpaid(
+                    cancelling.cancel(
                         session, order_id=placed.pop(), caller=buying.buyer, reason=None, now=NOW
                     )
 

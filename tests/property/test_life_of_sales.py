@@ -27,8 +27,8 @@ from marketplace.catalog.queries import product_detail
 from marketplace.catalog.sale_terms import price_at_percent_off
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.orders import operations as orders
 from marketplace.orders.placing import MAX_UNPAID_ORDERS
+from marketplace.payments import cancelling
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -214,7 +214,7 @@ class LifeOfSales(RuleBasedStateMachine):
         """Cancel an order: its pieces are the sale's again."""
         shop, order_id, sale, quantity = self.waiting.pop(pick % len(self.waiting))
         with self.database.transaction() as session:
-            orders.cancel_unpaid(session, order_id=order_id, caller=shop.buyer, reason=None, now=self.now)
+            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=self.now)
         if sale:
             sale.sold -= quantity
 

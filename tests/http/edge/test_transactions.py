@@ -222,7 +222,11 @@ def test_two_that_lock_crosswise_both_come_through(bench: Bench, market: Market)
     app = bench.client.application
     answers = at_once([partial(app.test_client().post, "/api/probe/single") for _ in range(2)])
     assert [answer.status_code for answer in answers] == [200, 200]
-    assert bench.state() == (3, 2, 2)
+    runs, *done = bench.state()
+    assert (
+        runs >= 3
+    )  # who was undone may come back before the other one has its second row, and be undone again
+    assert done == [2, 2]
 
 
 def test_a_serialization_failure_at_commit_is_tried_again_too(bench: Bench) -> None:
