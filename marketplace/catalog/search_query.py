@@ -199,10 +199,16 @@ def _frequency(word: str, lexicon: Lexicon) -> Frequency:
 
 
 def _share(groups: Sequence[Group], name: str) -> float:
-    product = 1.0
-    for group in groups:
-        product *= getattr(group, name)
-    return product
+    """Estimate the share of documents that have all groups.
+
+    Words that are searched for together stand together ("brand new"): each further one takes away less than if
+    they had nothing to do with each other. The rarest counts whole, the next by its square root, and so on, the
+    "exponential backoff" by which planners estimate conjunctions.
+    """
+    share = 1.0
+    for number, one in enumerate(sorted(getattr(group, name) for group in groups)):
+        share *= one ** (0.5**number)
+    return share
 
 
 def _word(word: str) -> str:

@@ -126,9 +126,9 @@ def test_what_is_common_is_known_to_be() -> None:
 
     query = search_query.build(["new", "lamp"], lexicon)
 
-    assert query.share_exact == pytest.approx(0.01 * 0.004)
-    assert query.share_in_title == pytest.approx(0.01 * 0.006)
-    assert query.share_anywhere == pytest.approx(0.5 * 0.006)
+    assert query.share_exact == pytest.approx(0.01**0.5 * 0.004)
+    assert query.share_in_title == pytest.approx(0.01**0.5 * 0.006)
+    assert query.share_anywhere == pytest.approx(0.5**0.5 * 0.006)
     assert query.share_partial == pytest.approx(0.506)
 
 
