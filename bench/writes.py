@@ -99,7 +99,6 @@ class Writes:
                 row_id("buyer", self._sizes.buyers - 1): "buyer",
                 row_id("product", self._recorded_products[1]): "product",
             },
-            creates="INSERT INTO orders",
             new_id=recorded.answer["id"],
         )
 

@@ -1,6 +1,7 @@
 """The chart of accounts."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 from uuid import UUID, uuid5
 
@@ -37,7 +38,7 @@ class Account:
     @property
     def id(self) -> UUID:
         """This function will derive the account's id."""
-        return uuid5(_NAMESPACE, self.name)
+        return _id_of(self.name)
 
     @property
     def name(self) -> str:
@@ -48,6 +49,12 @@ class Account:
     def normal_side(self) -> Side:
         """This function will tell which side makes the balance grow."""
         return NORMAL_SIDES[self.kind]
+
+
+# Each posting asks for it several times, and the platform's own accounts are in most postings.
+@lru_cache(maxsize=4096)
+def _id_of(name: str) -> UUID:
+    return uuid5(_NAMESPACE, name)
 
 
 GATEWAY_CLEARING = Account("gateway_clearing")

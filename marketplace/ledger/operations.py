@@ -10,19 +10,20 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError
 from marketplace.ledger.accounts import OWNED_KINDS, Account, Side
 from marketplace.ledger.models import LedgerAccount
 
 # Balances are the last of the rows that money locks, and are locked by id: no two postings can deadlock.
-_LOCK_OWNED = Statement(
+_LOCK_OWNED = Prepared(
     text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
 )
 _OPEN = Statement(
     insert(LedgerAccount).on_conflict_do_nothing(),
     columns=("id", "kind", "owner_id", "normal_side", "balance_minor", "created_at"),
 )
-_POST = Statement(
+_POST = Prepared(
     text(
         """
         WITH posted AS (

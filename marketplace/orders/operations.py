@@ -52,15 +52,6 @@ _IS_OF_STORE = Statement(
 _NOTE_WRONG_PIN = Statement(
     text("UPDATE orders SET pin_failures = :failures, pin_locked_until = :locked_until WHERE id = :order_id")
 )
-# As pricing.Line.commission_minor: rounded down for each line.
-_COMMISSION = Statement(
-    text(
-        """
-        SELECT coalesce(sum(line_total_minor * commission_bps / 10000), 0)::bigint AS minor
-        FROM order_items WHERE order_id = :order_id
-        """
-    )
-)
 _NOTE_RESPONSE = Statement(
     text(
         """
@@ -70,9 +61,6 @@ _NOTE_RESPONSE = Statement(
         FROM orders o WHERE o.id = :order_id AND v.id = o.vendor_id
         """
     )
-)
-_COUNT_COMPLETED = Statement(
-    text("UPDATE vendor_profiles SET completed_orders = completed_orders + 1 WHERE id = :vendor_id")
 )
 
 
@@ -304,8 +292,7 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
         escrow=EscrowMove("release" if whole else "release-rest", released_minor=held),
         columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
     )
-    commission = _COMMISSION.one(session, order_id=order.id)["minor"]
-    share = release_of(order.price, commission_minor=commission).of_held(held)
+    share = release_of(order.price, commission_minor=order.commission_minor).of_held(held)
     shares = (
         (accounts.vendor_payable(order.vendor_id), share.vendor_minor),
         (accounts.PLATFORM_REVENUE, share.platform_minor),
@@ -321,7 +308,6 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
         ],
         now=now,
     )
-    _COUNT_COMPLETED.run(session, vendor_id=order.vendor_id)
 
 
 def party_of(session: Session, *, order_id: UUID, caller: Caller) -> str:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import decimal_text
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -35,7 +36,7 @@ _ORDER = """
     JOIN profiles b ON b.id = o.buyer_id
     JOIN vendor_profiles v ON v.id = o.vendor_id
 """
-_BY_ID = Statement(text(f"{_ORDER} WHERE o.id = :order_id"))
+_BY_ID = Prepared(text(f"{_ORDER} WHERE o.id = :order_id"))
 _OF_BUYER = Statement(
     text(
         f"""{_ORDER} WHERE o.buyer_id = :user_id AND (CAST(:status AS text) IS NULL OR o.status = :status)
@@ -65,7 +66,7 @@ _COUNTS = Statement(
         """
     )
 )
-_ITEMS = Statement(
+_ITEMS = Prepared(
     text(
         """
         SELECT order_id, product_id AS "productId", title, image_key, unit_price_minor AS "unitPriceMinor",

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
@@ -56,7 +57,7 @@ _INSERT = Statement(
         *("requested_by", "settled_at", "created_at", "updated_at"),
     ),
 )
-_OF_ORDERS = Statement(
+_OF_ORDERS = Prepared(
     text(
         """
         SELECT id, order_id AS "orderId", destination, amount_minor AS "amountMinor", status, reason,

@@ -12,7 +12,7 @@ from marketplace.infra.db import Database
 
 @contextmanager
 def counted_statements(database: Database) -> Iterator[list[str]]:
-    """This function will collect the statements that are run on the database's pools meanwhile."""
+    """This function will collect the statements that are run on the database's connections meanwhile."""
     seen: list[str] = []
 
     class Counting(psycopg2.extensions.cursor):
@@ -29,13 +29,10 @@ def counted_statements(database: Database) -> Iterator[list[str]]:
         if connection is not None:
             connection.cursor_factory = psycopg2.extensions.cursor
 
-    engines = (database.engine, database._reading_engine)
-    for engine in engines:
-        event.listen(engine, "checkout", count)
-        event.listen(engine, "checkin", stop)
+    event.listen(database.engine, "checkout", count)
+    event.listen(database.engine, "checkin", stop)
     try:
         yield seen
     finally:
-        for engine in engines:
-            event.remove(engine, "checkout", count)
-            event.remove(engine, "checkin", stop)
+        event.remove(database.engine, "checkout", count)
+        event.remove(database.engine, "checkin", stop)
