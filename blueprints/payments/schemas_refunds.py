@@ -65,10 +65,10 @@ class ProcessedRefund(Schema):
 
 
 class RefundQuery(OffsetQuery):
-    """Which refunds are listed; ``open`` are those that are not over."""
+    """Which refunds are listed: ``open`` are those that are not over, ``paid_twice`` what the buyer got twice."""
 
     sort = Choice(*desk.REFUND_SORTS, load_default="created_at")
-    status = Choice(desk.OPEN, *_REFUND_STATUSES, load_default=None)
+    status = Choice(desk.OPEN, desk.PAID_TWICE, *_REFUND_STATUSES, load_default=None)
     destination = Choice("gateway", "wallet", load_default=None)
     older_than_hours = WholeParameter(low=0, high=24 * 366, load_default=None)
 
@@ -91,6 +91,14 @@ class RefundRow(ProcessedPart):
     payment_reference = fields.String(required=True, allow_none=True)
     gateway_refund_id = fields.String(required=True, allow_none=True)
     requested_by = Uuid(required=True, allow_none=True)
+    paid_twice_minor = Minor(
+        required=True,
+        metadata={"description": "What the gateway paid of it although the buyer had the money already."},
+    )
+    buyer_owes_minor = Minor(
+        required=True,
+        metadata={"description": "What the buyer owes for refunds paid twice, by now and in all."},
+    )
     age_seconds = Whole(
         low=0, required=True, metadata={"description": "From its making until it was settled, or until now."}
     )

@@ -16,6 +16,7 @@ NORMAL_SIDES: dict[str, Side] = {
     "bank": "debit",
     "gateway_fees": "debit",
     "vendor_receivable": "debit",
+    "buyer_receivable": "debit",
     "escrow": "credit",
     "vendor_payable": "credit",
     "wallet": "credit",
@@ -25,7 +26,7 @@ NORMAL_SIDES: dict[str, Side] = {
     "quarantine": "credit",
     "rewards": "credit",
 }
-OWNED_KINDS = frozenset({"vendor_payable", "vendor_receivable", "wallet"})
+OWNED_KINDS = frozenset({"vendor_payable", "vendor_receivable", "buyer_receivable", "wallet"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +74,8 @@ def wallet(user_id: UUID) -> Account:
 def vendor_payable(vendor_id: UUID) -> Account:
     """This function will name what we owe a vendor."""
     return Account("vendor_payable", vendor_id)
+
+
+def buyer_receivable(user_id: UUID) -> Account:
+    """This function will name what a buyer owes us, money having reached them twice."""
+    return Account("buyer_receivable", user_id)

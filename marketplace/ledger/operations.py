@@ -75,9 +75,18 @@ def lock_balance(session: Session, *, account: Account) -> int:
 
     It is the last of the rows that money locks: what follows may post, and lock nothing else.
     """
-    rows = _LOCK_OWNED.all(session, ids=[account.id])
+    return lock_balances(session, wanted=[account])[account]
+
+
+def lock_balances(session: Session, *, wanted: Sequence[Account]) -> dict[Account, int]:
+    """This function will lock accounts with owners, and give the balance of each in kobo.
+
+    All that are posted to afterwards are locked at once, so that they are locked in the order that all keep to.
+    """
+    rows = _LOCK_OWNED.all(session, ids=sorted(account.id for account in wanted))
+    held = {row["id"]: row["balance_minor"] for row in rows}
     # An account that was never opened holds nothing that could be taken.
-    return rows[0]["balance_minor"] if rows else 0
+    return {account: held.get(account.id, 0) for account in wanted}
 
 
 def post(

@@ -117,15 +117,29 @@ _CHECKS = rules(
                 SELECT coalesce(sum({_UNDER_WAY}), 0)::bigint FROM refunds r) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
             """,  # noqa: S608 - our own text
+        # What was paid twice is no more than the charge brought, or the gateway would have refused it.
         "what each charge says was refunded is what its refunds say": """
             SELECT c.gateway_charge_id AS charge, c.principal_minor, c.refunded_minor,
-                coalesce(back.minor, 0) AS refunds_minor
+                coalesce(back.minor, 0) AS refunds_minor, coalesce(back.twice_minor, 0) AS paid_twice_minor
             FROM gateway_charges c LEFT JOIN (
-                SELECT charge_id, sum(amount_minor)::bigint AS minor FROM refunds
-                WHERE status <> 'credited' GROUP BY charge_id
+                SELECT charge_id, sum(amount_minor) FILTER (WHERE status <> 'credited')::bigint AS minor,
+                    sum(paid_twice_minor)::bigint AS twice_minor
+                FROM refunds GROUP BY charge_id
             ) back ON back.charge_id = c.id
-            WHERE c.refunded_minor <> coalesce(back.minor, 0) OR c.refunded_minor > greatest(c.principal_minor, 0)
-            LIMIT 100
+            WHERE c.refunded_minor <> least(greatest(c.principal_minor, 0),
+                    coalesce(back.minor, 0) + coalesce(back.twice_minor, 0))
+                OR coalesce(back.minor, 0) > greatest(c.principal_minor, 0) LIMIT 100
+            """,
+        "what of each refund was paid twice is in the books": """
+            SELECT r.id::text AS refund, r.paid_twice_minor, booked.source, coalesce(booked.minor, 0) AS booked_minor
+            FROM (SELECT id, paid_twice_minor FROM refunds WHERE paid_twice_minor > 0) r FULL JOIN (
+                SELECT CAST(split_part(t.source, ':', 2) AS uuid) AS refund_id, min(t.source) AS source,
+                    sum(e.amount_minor)::bigint AS minor
+                FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
+                    JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'gateway_clearing'
+                WHERE t.kind = 'refund_sent_twice' AND e.direction = 'credit' GROUP BY 1
+            ) booked ON booked.refund_id = r.id
+            WHERE coalesce(r.paid_twice_minor, 0) <> coalesce(booked.minor, 0) LIMIT 100
             """,
         # Money that came for an order and was no use to it goes back too, but was never in its escrow.
         "what was refunded of each order is what its escrow says, and no more than was paid": """

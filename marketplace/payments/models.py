@@ -154,6 +154,7 @@ class Refund(Base):
             name="status",
         ),
         CheckConstraint("amount_minor > 0", name="amount_positive"),
+        CheckConstraint("paid_twice_minor >= 0", name="paid_twice_not_negative"),
         CheckConstraint("(destination = 'gateway') = (charge_id IS NOT NULL)", name="charge_of_gateway"),
         Index(
             "ix_refunds_open",
@@ -161,6 +162,7 @@ class Refund(Base):
             "id",
             postgresql_where=text("status IN ('pending', 'submitted', 'failed', 'needs_attention')"),
         ),
+        Index("ix_refunds_paid_twice", "created_at", "id", postgresql_where=text("paid_twice_minor > 0")),
     )
 
     id: Mapped[Id]
@@ -184,5 +186,8 @@ class Refund(Base):
         comment="Somebody is asking the gateway; nobody else does until then"
     )
     settled_at: Mapped[datetime | None]
+    paid_twice_minor: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="What the gateway paid of it although the buyer had it already"
+    )
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]

@@ -10,21 +10,26 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.payments import refunds, sending
+from marketplace.payments import refunds, sending, states
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
 # The gateway takes days for some; asking each hour is enough.
 QUIET_FOR = timedelta(hours=1)
+# One that was credited should not be sent any more; should it be, its buyer has the money twice.
+_WATCHED_EACH = timedelta(days=1)
+_WATCHED_FOR = timedelta(days=30)
 _BATCH = 500
 
 _QUIET = Statement(
     text(
         """
-        SELECT r.id, r.attempt, r.gateway_refund_id, i.reference
+        SELECT r.id, r.attempt, r.status, r.gateway_refund_id, i.reference
         FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id JOIN payment_intents i ON i.id = c.intent_id
-        WHERE r.status IN ('submitted', 'needs_attention') AND r.updated_at <= :before
+        WHERE (r.status IN ('submitted', 'needs_attention') AND r.updated_at <= :before)
+            OR (r.status = 'credited' AND r.paid_twice_minor = 0 AND r.updated_at <= :day_before
+                AND r.settled_at > :watched_since)
         ORDER BY r.updated_at, r.id LIMIT :most
         """
     )
@@ -58,6 +63,7 @@ class Requery:
 def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) -> Requery:
     """This function will ask the gateway about refunds that nothing was heard of for an hour.
 
+    Those that were credited to the wallet are asked about each day, for a month: they should not be sent any more.
     Those that wait to be sent, but whose event was given up, are handed on again. At most 500 of each in a sweep.
 
     :param now: the time
@@ -66,15 +72,21 @@ def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetim
     done = Requery()
     done.enqueued = database.in_transaction(_enqueue_again, now)
     with database.reading() as session:
-        quiet = _QUIET.all(session, before=now - QUIET_FOR, most=_BATCH)
+        quiet = _QUIET.all(
+            session,
+            before=now - QUIET_FOR,
+            day_before=now - _WATCHED_EACH,
+            watched_since=now - _WATCHED_FOR,
+            most=_BATCH,
+        )
     for row in quiet:
         try:
-            told = _ask(gateway, row)
+            known = _ask(gateway, row)
         except ProviderUnavailableError:
             done.gateway_down = True
             break
         done.asked += 1
-        done.news += database.in_transaction(_note, row, told, now)
+        done.news += database.in_transaction(_note, row, known, now)
     return done
 
 
@@ -86,18 +98,23 @@ def _enqueue_again(session: Session, now: datetime) -> int:
     return len(rows)
 
 
-def _ask(gateway: PaymentGateway, row: dict[str, Any]) -> GatewayRefund | None:
-    note = sending.note_of(row["id"], row["attempt"])
-    for known in gateway.refunds_of(row["reference"]):
-        if known.note == note or known.id == row["gateway_refund_id"]:
-            return known
-    _log.error("refund unknown to the gateway", severity="SEV-2", refundId=str(row["id"]))
-    return None
+def _ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
+    known = sending.tries_known(
+        gateway,
+        reference=row["reference"],
+        refund_id=row["id"],
+        gateway_refund_id=row["gateway_refund_id"],
+    )
+    # One that the gateway refused is credited without its ever having known it.
+    if not known and row["status"] != states.CREDITED:
+        _log.error("refund unknown to the gateway", severity="SEV-2", refundId=str(row["id"]))
+    return known
 
 
-def _note(session: Session, row: dict[str, Any], told: GatewayRefund | None, now: datetime) -> bool:
-    """Settle by the gateway's word, and tell whether it was news; it is asked again in an hour."""
-    before = sending.status_of(session, refund_id=row["id"])
-    after = before if told is None else sending.settle(session, refund_id=row["id"], told=told, now=now)
+def _note(session: Session, row: dict[str, Any], known: list[GatewayRefund], now: datetime) -> bool:
+    """Settle by the gateway's word on each try, and tell whether it was news; it is asked again in a while."""
+    before = after = sending.status_of(session, refund_id=row["id"])
+    for told in known:
+        after = sending.settle(session, refund_id=row["id"], told=told, now=now)
     _HEARD_OF.run(session, refund_id=row["id"], now=now)
     return after != before

@@ -18,8 +18,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.notifications.operations import notify
-from marketplace.payments import states
+from marketplace.payments import debts, refund_news, states
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -49,10 +48,18 @@ _CLAIM = Statement(
     )
 )
 _STATUS = Statement(text("SELECT status FROM refunds WHERE id = :refund_id"))
+_LOCK_CHARGE = Statement(
+    text(
+        """
+        SELECT id FROM gateway_charges WHERE id = (SELECT charge_id FROM refunds WHERE id = :refund_id)
+        FOR NO KEY UPDATE
+        """
+    )
+)
 _LOCK = Statement(
     text(
         """
-        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt, gateway_refund_id FROM refunds
+        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt, asked_at FROM refunds
         WHERE id = :refund_id FOR NO KEY UPDATE
         """
     )
@@ -67,15 +74,15 @@ _FIND = Statement(
         """
     )
 )
-# An event may name neither: of those of its charge that are not settled the first that is as large is meant.
+# An event may name neither: of those of its charge that are as large the first is meant, rather one that is not over.
 _FIND_BY_AMOUNT = Statement(
     text(
         """
         SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
             JOIN payment_intents i ON i.id = c.intent_id
         WHERE i.reference = :reference AND r.amount_minor = :amount_minor AND r.asked_at IS NOT NULL
-            AND r.status IN ('pending', 'submitted', 'needs_attention')
-        ORDER BY r.id LIMIT 1
+            AND r.status IN ('pending', 'submitted', 'needs_attention', 'failed', 'credited')
+        ORDER BY r.status IN ('failed', 'credited'), r.id LIMIT 1
         """
     )
 )
@@ -83,13 +90,28 @@ _MOVE = Statement(
     text(
         """
         UPDATE refunds SET status = :status, gateway_refund_id = coalesce(:gateway_refund_id, gateway_refund_id),
-            settled_at = :settled_at, asking_until = NULL, updated_at = :now
+            attempt = :attempt, settled_at = :settled_at, asking_until = NULL, updated_at = :now
         WHERE id = :refund_id
         """
     )
 )
+# The charge has that much less left to refund: the gateway says so too.
+_NOTE_PAID_TWICE = Statement(
+    text(
+        """
+        WITH refund AS (
+            UPDATE refunds SET paid_twice_minor = paid_twice_minor + :amount_minor, updated_at = :now
+            WHERE id = :refund_id RETURNING charge_id
+        )
+        UPDATE gateway_charges c SET refunded_minor = least(c.principal_minor, c.refunded_minor + :amount_minor)
+        FROM refund WHERE c.id = refund.charge_id
+        """
+    )
+)
+_IS_BOOKED = Statement(text("SELECT id FROM ledger_transactions WHERE kind = :kind AND source = :source"))
+_SENT = "processed"
 _TRIGGERS = {
-    "processed": "process",
+    _SENT: "process",
     "failed": "fail",
     "needs-attention": "need-attention",
     "pending": "submit",
@@ -187,6 +209,24 @@ def find_known(gateway: PaymentGateway, *, reference: str, note: str) -> Gateway
     return next((known for known in gateway.refunds_of(reference) if known.note == note), None)
 
 
+def tries_known(
+    gateway: PaymentGateway, *, reference: str, refund_id: UUID, gateway_refund_id: str | None
+) -> list[GatewayRefund]:
+    """This function will ask for all that the gateway knows of a refund: each try at it.
+
+    :param reference: the charge's
+    :param refund_id: ours, which our notes name
+    :param gateway_refund_id: the gateway's own, if it told us one
+    :raises ProviderUnavailableError: no usable answer
+    """
+    found = []
+    for known in gateway.refunds_of(reference):
+        noted = _noted(known.note)
+        if (noted[0] == refund_id) if noted else bool(known.id) and known.id == gateway_refund_id:
+            found.append(known)
+    return found
+
+
 def find_by_event(session: Session, told: GatewayRefund) -> UUID | None:
     """This function will find the refund that an event of the gateway is about.
 
@@ -211,15 +251,22 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
     """This function will note what the gateway says of a refund, and book it when the money has left.
 
     It may come any number of times and in any order: what is over stays as it is, and what was told of an
-    earlier try says nothing of the present one.
+    earlier try says nothing of the present one, unless that it was sent. What was sent although the buyer had the
+    money is booked as such, and asked back of them.
 
     :param refund_id: ours
     :param told: the gateway's word
     :param now: when
     :return: the refund's status
     """
+    # The charge before the refund, as whoever refunds of it does.
+    _LOCK_CHARGE.run(session, refund_id=refund_id)
     row = _LOCK.one(session, refund_id=refund_id)
-    trigger = _trigger_of(row, told)
+    attempt = _attempt_of(row, told)
+    if told.status == _SENT and _has_it(row, attempt):
+        _book_paid_twice(session, row, told, attempt=attempt, now=now)
+        return str(row["status"])
+    trigger = _trigger_of(row, told, attempt)
     if trigger is None or not states.REFUND.allows(row["status"], trigger):
         return str(row["status"])
     status = states.REFUND.target(row["status"], trigger)
@@ -228,6 +275,7 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
         refund_id=refund_id,
         status=status,
         gateway_refund_id=told.id or None,
+        attempt=attempt,
         settled_at=now if status == states.PROCESSED else None,
         now=now,
     )
@@ -243,24 +291,40 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
             ],
             now=now,
         )
-        _tell(session, row, now=now)
+        refund_news.sent(session, row, now=now)
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
         _log.error("refund needs finance", severity="SEV-3", refundId=str(refund_id), status=status)
+        refund_news.delayed(session, row, now=now)
     return status
 
 
-def _trigger_of(row: dict[str, Any], told: GatewayRefund) -> str | None:
+def _attempt_of(row: dict[str, Any], told: GatewayRefund) -> int:
+    """Tell which try at a refund the gateway speaks of: the present one, unless its note names another."""
+    noted = _noted(told.note)
+    attempt: int = row["attempt"] if noted is None else noted[1]
+    return attempt
+
+
+def _has_it(row: dict[str, Any], attempt: int) -> bool:
+    """Tell whether the buyer has the money of a refund, or is to get it, otherwise than by this try of the gateway's.
+
+    A try that had failed, and was sent after all, is the refund itself as long as the present one was not asked
+    for, or did not succeed either.
+    """
+    if row["status"] == states.CREDITED:
+        return True
+    if attempt == row["attempt"]:
+        return False
+    never_asked = row["status"] == states.PENDING and row["asked_at"] is None
+    return not never_asked and row["status"] not in (states.FAILED, states.NEEDS_ATTENTION)
+
+
+def _trigger_of(row: dict[str, Any], told: GatewayRefund, attempt: int) -> str | None:
     """Tell what the gateway's word means for a locked refund: a trigger of its table, or nothing."""
     trigger = _TRIGGERS.get(told.status)
-    noted = _noted(told.note)
-    sent = trigger == "process"
-    if noted is not None and noted[1] != row["attempt"]:
-        # It had told us that this try failed, or we would not have tried again.
-        log = _log.error if sent else _log.info
-        log("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
+    if attempt != row["attempt"] and told.status != _SENT:
+        _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
         return None
-    if sent and row["status"] == states.CREDITED:
-        _log.error("refund was sent and credited", severity="SEV-1", refundId=str(row["id"]))
     if trigger == "fail" and row["status"] == states.PROCESSED:
         _log.error("refund failed after it was sent", severity="SEV-1", refundId=str(row["id"]))
     if told.amount_minor != row["amount_minor"]:
@@ -271,15 +335,24 @@ def _trigger_of(row: dict[str, Any], told: GatewayRefund) -> str | None:
     return trigger
 
 
-def _tell(session: Session, row: dict[str, Any], *, now: datetime) -> None:
-    """Tell the buyer that their money has left; a refund that fails is finance's to mend first."""
-    notify(
+def _book_paid_twice(
+    session: Session, row: dict[str, Any], told: GatewayRefund, *, attempt: int, now: datetime
+) -> None:
+    """Book what the gateway paid of a refund whose buyer has the money already, and ask it back of them."""
+    source = f"refund:{row['id']}:{attempt}"
+    if _IS_BOOKED.first(session, kind=debts.PAID_TWICE, source=source) is not None:
+        return
+    _log.error(
+        "refund was paid twice", severity="SEV-2", refundId=str(row["id"]), amountMinor=told.amount_minor
+    )
+    _NOTE_PAID_TWICE.run(session, refund_id=row["id"], amount_minor=told.amount_minor, now=now)
+    claim = debts.claim(
         session,
-        user_id=row["buyer_id"],
-        type="refund_processed",
-        title="Your refund was sent",
-        body="The money is on its way to where you paid from. Your bank may take a few days to show it.",
-        link=f"/orders/{row['order_id']}" if row["order_id"] else None,
-        cause=f"refund:{row['id']}:processed",
+        buyer_id=row["buyer_id"],
+        order_id=row["order_id"],
+        amount_minor=told.amount_minor,
+        source=source,
+        description="Refund that reached its buyer twice",
         now=now,
     )
+    refund_news.paid_twice(session, row, claim, amount_minor=told.amount_minor, source=source, now=now)

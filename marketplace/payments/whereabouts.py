@@ -67,6 +67,11 @@ _WORDS: dict[str, tuple[str, str, str]] = {
         "The gateway sent the refund to where the payment came from.",
     ),
     "refund_credit": ("on_the_way_back", "buyer", "The refund went to the buyer's wallet instead."),
+    "refund_sent_twice": (
+        "gateway",
+        "buyer",
+        "The gateway sent a refund that the buyer had already got. The wallet gave it back, or the buyer owes it.",
+    ),
     "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
 }
 _OTHER = ("platform", "platform", "The books of this order were put right.")
@@ -139,6 +144,9 @@ class _Move:
 
     @property
     def minor(self) -> int:
+        # What was paid twice may come out of the wallet in part only.
+        if self.kind == "refund_sent_twice":
+            return abs(self.net["gateway_clearing"])
         for account in ("escrow", "refunds_in_transit", "wallet"):
             if self.net.get(account):
                 return abs(self.net[account])
