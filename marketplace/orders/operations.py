@@ -16,7 +16,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.orders import states
+from marketplace.orders import news, states
 from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import release_of
 from marketplace.orders.transitions import (
@@ -129,13 +129,14 @@ def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, n
 
 
 def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
-    """This function will expire a locked order that nobody paid, and free its stock.
+    """This function will expire a locked order that nobody paid, free its stock, and tell its buyer.
 
     :raises IllegalTransitionError: it is not waiting for payment
     """
     move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns={"expired_at": now})
     _free_stock(session, order)
     _return_wallet_part(session, order, now=now)
+    news.expired(session, order=order, now=now)
 
 
 def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
@@ -187,7 +188,7 @@ def mark_paid(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """This function will move a locked order to paid and hold its escrow.
+    """This function will move a locked order to paid, hold its escrow, and tell its vendor and its buyer.
 
     The ledger's transaction is the payments area's, which calls this in the same database transaction, and
     ``consume_stock`` when it is through with all orders of the payment.
@@ -211,6 +212,7 @@ def mark_paid(
             "payment_channel": channel,
         },
     )
+    news.paid(session, order=order, now=now)
 
 
 def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:

@@ -6,12 +6,13 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
+from marketplace.kernel.money import naira_text
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
+from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import refunds
-from marketplace.payments.parties import vendor_user_of
 
 
 def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime) -> None:
@@ -47,8 +48,7 @@ def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | No
 def _tell(session: Session, order: LockedOrder, actor: Actor, *, paid: bool, now: datetime) -> None:
     """Tell both sides; a vendor does not hear of orders that nobody paid."""
     cancelled = f"Order {order.number} was cancelled by the {actor.role}."
-    back = " Your money goes back to where you paid from." if paid else ""
-    told = {order.buyer_id: f"{cancelled}{back}"}
+    told = {order.buyer_id: f"{cancelled}{_what_goes_back(session, order, paid=paid)}"}
     if paid:
         told[vendor_user_of(session, order=order)] = f"{cancelled} Its pieces are in stock again."
     for user_id, body in told.items():
@@ -62,3 +62,23 @@ def _tell(session: Session, order: LockedOrder, actor: Actor, *, paid: bool, now
             cause=f"order:{order.id}:cancelled",
             now=now,
         )
+
+
+def _what_goes_back(session: Session, order: LockedOrder, *, paid: bool) -> str:
+    """Tell the buyer how much goes back whereto: by the gateway, and into the wallet."""
+    if not paid:
+        wallet, gateway = order.wallet_minor, 0
+    else:
+        made = refunds.refunds_of(session, order_ids=[order.id])
+        of_cancel = [row for row in made if row["cause"].startswith(f"order:{order.id}:cancel")]
+        wallet, gateway = (
+            sum(row["amountMinor"] for row in of_cancel if row["destination"] == destination)
+            for destination in ("wallet", "gateway")
+        )
+    sent = (
+        f" {naira_text(gateway)} go back to where you paid from; we tell you when they are sent."
+        if gateway
+        else ""
+    )
+    kept = f" {naira_text(wallet)} are back in your wallet." if wallet else ""
+    return sent + kept

@@ -294,8 +294,33 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
             order_ids=[order.id for order in settled.waiting],
             now=now,
         )
+    _tell_of_holding(session, settled, reason, now=now)
     _log.warning("charge quarantined", reason=reason, reference=intent.reference)
     return Outcome.QUARANTINED
+
+
+def _tell_of_holding(session: Session, settled: Settled, reason: str, *, now: datetime) -> None:
+    """Tell the buyer what came, what is due, and that an officer decides: they need not pay once more for now."""
+    locked = [*settled.waiting, *settled.over]
+    numbers = ", ".join(order.number for order in locked)
+    if reason == "currency":
+        what = f"A payment for {numbers} came in another currency than naira, and is held back."
+    else:
+        what = (
+            f"{naira_text(max(settled.principal_minor, 0))} came for {numbers}, and {naira_text(settled.due_minor)} are"
+            " due: your payment is held back."
+        )
+    notify(
+        session,
+        user_id=settled.intent.buyer_id,
+        type="payment_held",
+        title="Your payment is held back",
+        body=f"{what} Our finance officers look into it, and you hear from us: you pay what is missing then, or get"
+        " your money back. Please do not pay again before that.",
+        link=f"/orders/{locked[0].id}" if len(locked) == 1 else "/orders",
+        cause=f"{settled.source}:held",
+        now=now,
+    )
 
 
 def _details(intent: LockedIntent, locked: Sequence[LockedOrder]) -> dict[str, Any]:

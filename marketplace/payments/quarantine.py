@@ -328,13 +328,19 @@ def _tell(
 ) -> None:
     amount = naira_text(held.minor)
     left = sum(order.due_minor for order in after if order.status == order_states.PENDING_PAYMENT)
+    numbers = ", ".join(order.number for order in held.orders)
+    again = f" {naira_text(left)} are due for {numbers}: open the order, and pay it anew." if left else ""
+    rest = (
+        f"{amount} were accepted for {numbers}, and {naira_text(left)} are left to pay. Open the order within a day,"
+        " and pay: the payment page asks for exactly the rest."
+    )
     news = {
-        "refund": f"{amount} go back to where you paid from.",
-        "wallet": f"{amount} are in your wallet.",
-        "accept_rest": f"{amount} were accepted. {naira_text(left)} are left to pay, within a day."
-        if left
-        else f"{amount} were accepted: your order is paid.",
+        "refund": f"{amount} go back to where you paid from.{again}",
+        "wallet": f"{amount} are in your wallet.{again}",
+        "accept_rest": rest if left else f"{amount} were accepted: {numbers} is paid.",
     }
+    if not held.minor:
+        news["refund"] = f"Your payment in another currency goes back to where you paid from.{again}"
     notify(
         session,
         user_id=held.intent["buyer_id"],

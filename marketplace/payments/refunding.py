@@ -17,9 +17,10 @@ from marketplace.kernel.money import naira_text
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
+from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order, note_refund
 from marketplace.payments import refunds
-from marketplace.payments.parties import refuse_party, vendor_user_of
+from marketplace.payments.parties import refuse_party
 from marketplace.payments.refunds import Destination
 
 _LINES = Statement(

@@ -60,7 +60,7 @@ _INSERT = Statement(
 _OF_ORDERS = Prepared(
     text(
         """
-        SELECT id, order_id AS "orderId", destination, amount_minor AS "amountMinor", status, reason,
+        SELECT id, order_id AS "orderId", destination, amount_minor AS "amountMinor", status, reason, cause,
             created_at AS "createdAt", settled_at AS "settledAt", cause LIKE 'order:%' AS "fromEscrow"
         FROM refunds WHERE order_id = ANY(:order_ids) ORDER BY id
         """

@@ -268,7 +268,7 @@ class TestSentBack:
         order = row_of(session, "orders", id=order_id)
         assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
-        assert told(session, shop.buyer.id) == ["payment_returned"]
+        assert told(session, shop.buyer.id) == ["order_paid", "payment_returned"]
         assert held_back(session, intent) == []
         assert_books_are_whole(session)
 
@@ -416,7 +416,7 @@ def test_one_charge_pays_several_orders_of_a_checkout(session: Session, shop: Sh
     assert changed(session, before)["escrow"] == intent.amount_minor
     assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
     assert [stock_of(session, product) for product in products] == [(2, 0)] * 3
-    assert told(session, shop.buyer.id) == ["wallet_credited"]
+    assert told(session, shop.buyer.id) == ["order_paid"] * 3 + ["wallet_credited"]
     assert_books_are_whole(session)
 
 

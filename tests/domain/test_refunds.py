@@ -99,8 +99,8 @@ class TestCancellingWhatIsPaid:
         assert trail_of(session, order_id)[-1] == (before, "cancelled", "cancel", by)
         [made] = refunds_of(session, order_id)
         assert (made["cause"], made["reason"]) == (f"order:{order_id}:cancel", f"Cancelled by the {by}.")
-        assert told(session, shop.buyer.id) == ["order_cancelled"]
-        assert told(session, shop.vendor.id) == ["order_cancelled"]
+        assert told(session, shop.buyer.id) == ["order_paid", "order_cancelled"]
+        assert told(session, shop.vendor.id) == ["order_received", "order_cancelled"]
         assert_books_are_whole(session)
 
     def test_a_worker_is_told_to_send_it(self, session: Session, shop: Shop) -> None:
