@@ -39,12 +39,13 @@ class Order(Base):
         ),
         CheckConstraint("wallet_minor BETWEEN 0 AND total_minor", name="wallet_part"),
         Index("ix_orders_buyer", "buyer_id", text("id DESC")),
-        Index("ix_orders_vendor", "vendor_id", text("id DESC"), postgresql_where=text("paid_at IS NOT NULL")),
+        Index("ix_orders_vendor", "vendor_id", text("id DESC")),
         Index("ix_orders_unpaid", "expires_at", postgresql_where=text("status = 'pending_payment'")),
         Index("ix_orders_created", "created_at", "id"),
-        Index("ix_orders_campus", "campus_id", text("id DESC"), postgresql_where=text("paid_at IS NOT NULL")),
-        Index("ix_orders_accepting", "paid_at", postgresql_where=text("status = 'paid_escrow'")),
-        Index("ix_orders_delivering", "shipped_at", postgresql_where=text("status = 'shipped'")),
+        Index("ix_orders_campus", "campus_id", text("id DESC")),
+        Index("ix_orders_status", "status", "created_at", "id"),
+        Index("ix_orders_total", "total_minor", "id"),
+        Index("ix_orders_paid", text("paid_at NULLS FIRST"), "id"),
         Index("ix_orders_checkout", "checkout_id", postgresql_where=text("checkout_id IS NOT NULL")),
     )
 
@@ -149,6 +150,7 @@ class Escrow(Base):
             "released_minor >= 0 AND refunded_minor >= 0 AND released_minor + refunded_minor <= amount_minor",
             name="within_amount",
         ),
+        Index("ix_escrows_status", "status"),
     )
 
     order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"), primary_key=True)

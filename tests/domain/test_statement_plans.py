@@ -1,8 +1,6 @@
 """The plans of statements: a page of a long one, the first or deep inside, reads no more than the page."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -11,9 +9,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import driver_cursor
 from marketplace.ledger import accounts, queries
 from marketplace.ledger.operations import Posting, post
+from tests.support.counting import peak_memory
+from tests.support.plans import read, sweep_up
 from tests.support.purchases import NOW
 
 ROWS = 20_000
@@ -75,44 +74,10 @@ class Long:
 
 @pytest.fixture(scope="module")
 def long(services: Any) -> Iterator[Long]:
-    # Rows that another module has rolled back are dead, yet read on the way along an index until swept up.
-    with services.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(
-            text("VACUUM (INDEX_CLEANUP ON) ledger_entries, ledger_transactions, ledger_accounts")
-        )
+    sweep_up(services.database, "ledger_entries", "ledger_transactions", "ledger_accounts")
     with services.database.engine.connect() as connection, Session(connection) as session:
         yield Long(session)
         session.rollback()
-
-
-@dataclass(frozen=True)
-class Read:
-    """What a statement read and gave: entries that its scans met, buffers, rows, and its plan."""
-
-    entries: int
-    buffers: int
-    rows: int
-    plan: str
-
-
-def read(session: Session, statement: Any, values: dict[str, Any]) -> Read:
-    """Run a statement, and tell what it read."""
-    with driver_cursor(session) as cursor:
-        cursor.execute(
-            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", statement._constants | values
-        )
-        (found,) = cursor.fetchone()
-    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
-
-    def scans(node: dict[str, Any]) -> Iterator[int]:
-        if node.get("Relation Name") == "ledger_entries":
-            removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
-            yield round((node["Actual Rows"] + removed) * node["Actual Loops"])
-        for inner in node.get("Plans", ()):
-            yield from scans(inner)
-
-    buffers = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
-    return Read(sum(scans(plan)), buffers, round(plan["Actual Rows"]), json.dumps(plan, indent=1))
 
 
 FILTERS: dict[str, dict[str, Any]] = {
@@ -139,9 +104,14 @@ def test_the_first_page_reads_no_more_than_itself(long: Long, filtered: str, *, 
     statement = queries._BY_TIME if wanted.keys() & {"starts", "ends"} else queries._BY_ID
     nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
 
-    found = read(long.session, statement, nothing | wanted | {"owners": owners, "most": LIMIT + 1})
+    found = read(
+        long.session,
+        statement,
+        nothing | wanted | {"owners": owners, "most": LIMIT + 1},
+        table="ledger_entries",
+    )
 
-    assert found.entries <= (LIMIT + 1) * len(owners), found.plan
+    assert found.met <= (LIMIT + 1) * len(owners), found.plan
     assert (found.rows > 0) == (filtered != "no such order")
     if "rare" not in filtered and found.rows:
         assert found.rows == LIMIT + 1
@@ -168,13 +138,25 @@ def test_a_page_deep_inside_reads_as_much_as_the_first(
     statement = queries._BY_TIME if by_time else queries._BY_ID
 
     first, deep = (
-        read(long.session, statement, values | place)
+        read(long.session, statement, values | place, table="ledger_entries")
         for place in ({}, {"after": last.id, "at": last.created_at})
     )
 
     assert deep.rows == first.rows
     # By time, what another kind or direction has on the page is met on the way: the latest entry is such a one.
-    assert deep.entries <= (LIMIT + 1) * len(owners), deep.plan
-    assert first.entries <= (LIMIT + 1 + by_time) * len(owners), first.plan
+    assert deep.met <= (LIMIT + 1) * len(owners), deep.plan
+    assert first.met <= (LIMIT + 1 + by_time) * len(owners), first.plan
     # The page lies elsewhere in the same indexes: a block more or less at each of them.
     assert deep.buffers <= first.buffers + 4 * len(owners), deep.plan
+
+
+def test_a_long_file_is_never_held_as_rows(long: Long) -> None:
+    with peak_memory() as peak:
+        rows = queries.entries_of(
+            long.session, owners=[long.owner, long.store], wanted=queries.EntryFilter(), most=10_000
+        )
+        ids = {row["id"].bytes for row in rows}
+
+    assert len(ids) == 10_000
+    # A batch of rows and the ids; all rows would be more than ten.
+    assert peak.mebibytes < 5

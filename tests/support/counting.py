@@ -1,7 +1,9 @@
-"""Counting what a request asks of the database, at the driver, where prepared statements pass too."""
+"""Counting what a request asks of the database, at the driver, where prepared statements pass too; and memory."""
 
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg2.extensions
@@ -36,3 +38,22 @@ def counted_statements(database: Database) -> Iterator[list[str]]:
     finally:
         event.remove(database.engine, "checkout", count)
         event.remove(database.engine, "checkin", stop)
+
+
+@dataclass
+class Peak:
+    """The most memory that Python's objects took at once."""
+
+    mebibytes: float = 0.0
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    """This function will tell, at its end, how much more memory Python's objects took meanwhile."""
+    peak = Peak()
+    tracemalloc.start()
+    try:
+        yield peak
+        peak.mebibytes = tracemalloc.get_traced_memory()[1] / 2**20
+    finally:
+        tracemalloc.stop()
