@@ -10,12 +10,14 @@ from pathlib import Path
 import click
 
 from bench import data, floors, ledger, memory, reads, report
+from bench.charges import Charges
 from bench.ledger import BrokenBooksError, Statements
 from bench.load import LoadError
 from bench.parts import Part, measure
 from bench.pgbench import PgbenchError
 from bench.processes import children_of
 from bench.reads import AnswerError, Reads
+from bench.slow import slow_part
 from bench.stand import Stand
 from bench.statements import read_recorded
 from bench.writes import Writes
@@ -25,7 +27,7 @@ _NAMES = (
     *("reference", "listing-cached", "listing-page", "listing-deep", "listing-filtered"),
     *("detail", "search", "suggestions", "memory"),
     *ledger.PARTS,
-    *("placing", "ingest", "pin", "initialise", "initialise-flat-out"),
+    *("placing", "ingest", "charge", "pin", "initialise", "initialise-flat-out", "listing-slow-gateway"),
 )
 _MAX_PAGES = 2_500
 
@@ -55,10 +57,12 @@ _MAX_PAGES = 2_500
       memory            of a web worker after 10,000 requests of all kinds
       placing           an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            a webhook; floor: HMAC, INSERT and enqueue, bare
+      charge            the webhook's event applied: an order paid, the ledger written; floor: the same SQL by bare HTTP
       pin               escrow released on the buyer's PIN; floors: the same SQL by bare HTTP, and by pgbench
       initialise        a payment opened at the sandbox gateway, each client resting 100 ms between two; our
                         own time beyond the gateway's answer
       initialise-flat-out  the same without rest: how many a second, and how they queue then
+      listing-slow-gateway  any page of the listing while payments wait 2 s for the gateway; floor: nobody pays
 
     \b
     Examples:
@@ -179,8 +183,9 @@ def _prepare(
     writes = Writes(stand, directory=directory, clients=clients, sizes=sizes)
     # What was paged through is in the cache: found there, it would send no SQL.
     stand.empty_cache()
+    charges = Charges(stand, clients=clients, sizes=sizes)
     statements = Statements(stand, clients=clients)
-    calls = reads.recorded_calls(pages[0], pages[1]) | writes.recorded_calls()
+    calls = reads.recorded_calls(pages[0], pages[1]) | writes.recorded_calls() | charges.recorded_calls()
     if of_statements:
         calls |= statements.recorded_calls()
     recorded = read_recorded(stand.record(json.dumps(calls)))
@@ -190,15 +195,24 @@ def _prepare(
         "filtered": reads.filtered_floor(recorded["filtered"]).described(shape="cards"),
         "place": place.described(shape="rows"),
         "release": release.described(shape="rows"),
+        "charge": charges.floor(recorded["charge"]).described(shape="rows"),
     }
     if of_statements:
         floors_of_statements = statements.floors(recorded)
         described |= {name: floor.described(shape="rows") for name, floor in floors_of_statements.items()}
     stand.start_floors(floors.describe(statements=described, published_keys=stand.identity.published_keys()))
-    if any(name.startswith("initialise") for name in names):
+    if any(name.startswith("initialise") for name in names) or "listing-slow-gateway" in names:
         stand.start_waiting()
+    if "charge" in names:
+        stand.start_charging()
     read = Reads(stand, clients=clients, products=sizes.products, pages=pages)
-    made = [*read.parts(), *statements.parts(), *writes.parts(place=place, release=release)]
+    made = [
+        *read.parts(),
+        *statements.parts(),
+        *writes.parts(place=place, release=release),
+        charges.part(),
+        slow_part(stand, listing=read.listing, payments=writes.payments, clients=clients),
+    ]
     return [part for part in made if part.name in names], read
 
 

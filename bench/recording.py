@@ -12,6 +12,7 @@ from typing import Any
 import psycopg2.extensions
 from psycopg2.extensions import STATUS_BEGIN, STATUS_READY
 from sqlalchemy import Engine, event
+from werkzeug.test import Client
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,10 @@ def main(calls_file: Path, recorded_file: Path) -> None:
     later request sends too is wanted. A call is ``[method, path, headers, body]``, a pair of them an entry.
     """
     import wsgi  # noqa: PLC0415 - reads the settings when it is imported
+    from bench import charging  # noqa: PLC0415 - likewise
 
     note_statements(wsgi.services.database.engine)
-    client = wsgi.app.test_client()
+    client = Client(charging.app)
     recorded = {}
     known: dict[str, str] = {}
     for name, pair in json.loads(calls_file.read_text(encoding="utf-8")).items():

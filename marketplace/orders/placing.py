@@ -17,6 +17,7 @@ from marketplace.identity import queries as identity_queries
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json, Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.orders import states, wallet
 from marketplace.orders.baskets import Parcel, Wish, pack
@@ -29,12 +30,12 @@ PAYABLE_FOR = timedelta(minutes=30)
 PAYABLE_AT_MOST = timedelta(minutes=60)
 MAX_UNPAID_ORDERS = 5
 
-_COUNT_UNPAID = Statement(
+_COUNT_UNPAID = Prepared(
     text("SELECT count(*) AS unpaid FROM orders WHERE buyer_id = :buyer_id AND status = 'pending_payment'")
 )
 _NEW_CHECKOUT = Statement(text("SELECT uuidv7() AS id"))
 # An order with its escrow, its lines and the first step of its trail.
-_INSERT = Statement(
+_INSERT = Prepared(
     text(
         """
         WITH placed AS (

@@ -11,6 +11,7 @@ from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Json, Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.money import CURRENCY, naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
@@ -26,7 +27,7 @@ from marketplace.providers.gateway import Charge
 
 _log = structlog.get_logger(__name__)
 
-_ORDERS_OF_REFERENCE = Statement(
+_ORDERS_OF_REFERENCE = Prepared(
     text(
         """
         SELECT i.id AS intent_id, array_agg(a.order_id) AS order_ids
@@ -35,13 +36,13 @@ _ORDERS_OF_REFERENCE = Statement(
         """
     )
 )
-_LOCK_INTENT = Statement(
+_LOCK_INTENT = Prepared(
     text(
         "SELECT id, reference, buyer_id, amount_minor, status FROM payment_intents"
         " WHERE id = :intent_id FOR NO KEY UPDATE"
     )
 )
-_SUCCEED = Statement(
+_SUCCEED = Prepared(
     text(
         """
         UPDATE payment_intents SET status = :status, gateway_charge_id = :charge_id, channel = :channel,

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
+from marketplace.infra.prepared import Prepared
 from marketplace.payments import sending
 from marketplace.payments.charges import UnknownReferenceError, apply_charge
 from marketplace.providers.gateway import Charge, GatewayRefund, MalformedChargeError
@@ -30,10 +31,10 @@ _MAX_ID_LENGTH = 255
 # PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
-_RECEIVE = Statement(
+_RECEIVE = Prepared(
     insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
 )
-_TAKE = Statement(
+_TAKE = Prepared(
     text(
         """
         SELECT id, provider, body, attempts FROM webhook_inbox
@@ -42,11 +43,11 @@ _TAKE = Statement(
         """
     )
 )
-_RECORD = Statement(
+_RECORD = Prepared(
     insert(ProcessedWebhookEvent).on_conflict_do_nothing(index_elements=["id"]),
     columns=("id", "provider", "event_type", "payload", "processed_at"),
 )
-_FINISH = Statement(
+_FINISH = Prepared(
     text(
         """
         UPDATE webhook_inbox SET status = :status, event_type = :event_type, dedupe_id = :dedupe_id,
