@@ -15,7 +15,10 @@ area = Area("order-money", "/api/orders", "Where an order's money is")
 
 
 class MoneyHolder(Schema):
-    """Who holds a part of the money now, why, what happens next, and by when at the latest."""
+    """Who holds a part of the money now, why, what happens next, and by when at the latest.
+
+    ``transactionId`` is the ledger transaction that brought it there; none of what was never paid.
+    """
 
     holder = Choice(*HOLDERS, required=True)
     is_you = fields.Boolean(required=True)
@@ -23,6 +26,7 @@ class MoneyHolder(Schema):
     why = fields.String(required=True)
     next = fields.String(required=True)
     by = Moment(required=True, allow_none=True)
+    transaction_id = Uuid(required=True, allow_none=True)
 
 
 class MoneyEntry(Schema):

@@ -27,11 +27,11 @@ DELIVERED_WITHIN = timedelta(days=14)
 _MOVES = Statement(
     text(
         """
-        SELECT t.id, t.kind, t.created_at AS at, a.kind AS account,
+        SELECT t.id, t.kind, t.source, t.created_at AS at, a.kind AS account,
             sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS net
         FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
             JOIN ledger_accounts a ON a.id = e.account_id
-        WHERE e.order_id = :order_id
+        WHERE e.order_id = :order_id OR t.id = ANY(:transaction_ids)
         GROUP BY t.id, a.kind ORDER BY t.id
         """
     )
@@ -43,6 +43,20 @@ _HELD_BACK = Statement(
         SELECT q.ledger_transaction_id AS id, q.amount_minor AS minor, q.currency, q.created_at AS at, q.status
         FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
         WHERE a.order_id = :order_id ORDER BY q.id
+        """
+    )
+)
+
+# Of several orders, what was held back goes back in one: a refund of none of them, and of all.
+_RETURNED = Statement(
+    text(
+        """
+        SELECT r.id, r.amount_minor AS "amountMinor", r.status, array_agg(t.id) AS transaction_ids
+        FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
+            JOIN refunds r ON r.cause = 'quarantine:' || q.id AND r.order_id IS NULL
+            JOIN ledger_transactions t ON t.source = 'refund:' || r.id
+                AND t.kind IN ('refund', 'refund_sent', 'refund_credit')
+        WHERE a.order_id = :order_id GROUP BY r.id ORDER BY r.id
         """
     )
 )
@@ -60,6 +74,12 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "refund": ("escrow", "on_the_way_back", "A refund was started: the gateway is to send it back."),
     "refund_to_wallet": ("escrow", "buyer", "A refund went to the buyer's wallet."),
     "return": ("gateway", "on_the_way_back", "A payment that was not needed is sent back."),
+    "held_return": ("held_back", "on_the_way_back", "What was held back is sent back."),
+    "held_payment": (
+        "held_back",
+        "escrow",
+        "What was held back was kept for the order, and went into escrow.",
+    ),
     "return_to_wallet": ("held_back", "buyer", "A payment that was not needed went to the buyer's wallet."),
     "refund_sent": (
         "on_the_way_back",
@@ -77,6 +97,7 @@ _WORDS: dict[str, tuple[str, str, str]] = {
 _OTHER = ("platform", "platform", "The books of this order were put right.")
 _FOR_VENDOR = {
     "wallet_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
+    "held_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
     "refund": ("escrow", "buyer", "This goes back to the buyer."),
     "refund_to_wallet": ("escrow", "buyer", "This went back to the buyer."),
 }
@@ -131,16 +152,19 @@ class _Move:
 
     id: UUID
     kind: str
+    source: str
     at: datetime
     net: dict[str, int]
 
     @property
     def meaning(self) -> str:
-        """Tell refunds apart: out of escrow or not, by the gateway or into the wallet."""
+        """Tell refunds apart: out of escrow or not, by the gateway or into the wallet; and what was held back."""
+        if self.kind in ("payment", "wallet_payment") and self.source.startswith("quarantine:"):
+            return "held_payment"
         if self.kind != "refund":
             return self.kind
-        of = "refund" if "escrow" in self.net else "return"
-        return of if "refunds_in_transit" in self.net else f"{of}_to_wallet"
+        of = "refund" if "escrow" in self.net else "held_return" if "quarantine" in self.net else "return"
+        return of if "refunds_in_transit" in self.net else f"{of.removeprefix('held_')}_to_wallet"
 
     @property
     def minor(self) -> int:
@@ -166,15 +190,22 @@ def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str
     """
     order, roles = orders.seen_by(session, order_id=order_id, caller=caller)
     role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
+    held_back: list[dict[str, Any]] = []
+    refunds: list[dict[str, Any]] = []
+    returned: list[UUID] = []
+    if role != "vendor":
+        held_back = _HELD_BACK.all(session, order_id=order_id)
+        refunds = refunds_of(session, order_ids=[order_id])
+        for row in _RETURNED.all(session, order_id=order_id) if held_back else ():
+            refunds.append(row)
+            returned += row["transaction_ids"]
     # What was put aside for an order that was never paid is none of the vendor's business.
-    moves = [] if role == "vendor" and order["paidAt"] is None else _moves(session, order_id)
-    held_back = [] if role == "vendor" else _HELD_BACK.all(session, order_id=order_id)
-    refunds = [] if role == "vendor" else refunds_of(session, order_ids=[order_id])
+    moves = [] if role == "vendor" and order["paidAt"] is None else _moves(session, order_id, returned)
     holders = [
         *_unpaid(order, role, held_back),
         *_held_back(held_back),
         *_in_escrow(order, moves),
-        *_on_the_way(refunds),
+        *_on_the_way(refunds, moves),
         *_released(moves, role),
         *_back(moves, refunds, role),
     ]
@@ -190,18 +221,33 @@ def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str
     }
 
 
-def _moves(session: Session, order_id: UUID) -> list[_Move]:
+def _moves(session: Session, order_id: UUID, returned: list[UUID]) -> list[_Move]:
     found: dict[UUID, _Move] = {}
-    for row in _MOVES.all(session, order_id=order_id):
-        move = found.setdefault(row["id"], _Move(row["id"], row["kind"], row["at"], {}))
+    for row in _MOVES.all(session, order_id=order_id, transaction_ids=returned):
+        move = found.setdefault(row["id"], _Move(row["id"], row["kind"], row["source"], row["at"], {}))
         # What only passes through an account does not count as having been there.
         if row["net"]:
             move.net[row["account"]] = row["net"]
     return list(found.values())
 
 
-def _holder(holder: str, minor: int, why: str, then: str, by: datetime | None = None) -> dict[str, Any]:
-    return {"holder": holder, "amountMinor": minor, "why": why, "next": then, "by": by}
+def _holder(
+    holder: str, minor: int, why: str, then: str, *, by: datetime | None = None, since: UUID | None = None
+) -> dict[str, Any]:
+    """Tell of a part of the money; ``since`` is the ledger transaction that brought it there."""
+    return {
+        "holder": holder,
+        "amountMinor": minor,
+        "why": why,
+        "next": then,
+        "by": by,
+        "transactionId": since,
+    }
+
+
+def _last(moves: list[_Move], *accounts: str) -> UUID | None:
+    """Give the last transaction that moved one of these accounts."""
+    return next((move.id for move in reversed(moves) if move.net.keys() & set(accounts)), None)
 
 
 def _unpaid(order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -212,7 +258,7 @@ def _unpaid(order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]) 
         why = "The payment was started and we have not heard of its end." if opened else "It is not paid yet."
         yield _holder(
             "buyer", due, why, "It is paid, or the order expires and its items are sold to others.",
-            order["expiresAt"],
+            by=order["expiresAt"],
         )  # fmt: skip
 
 
@@ -224,6 +270,7 @@ def _held_back(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 row["minor"],
                 "A payment came that does not fit the order, and is held back.",
                 "Our finance officers decide: it is kept for the order, sent back, or put into the wallet.",
+                since=row["id"],
             )
 
 
@@ -237,14 +284,16 @@ def _in_escrow(order: dict[str, Any], moves: list[_Move]) -> Iterator[dict[str, 
         states.PAID_ESCROW: order["paidAt"] and order["paidAt"] + ACCEPTED_WITHIN,
         states.SHIPPED: order["shippedAt"] and order["shippedAt"] + DELIVERED_WITHIN,
     }.get(order["status"])
-    yield _holder("escrow", minor, why, then, by)
+    yield _holder("escrow", minor, why, then, by=by, since=_last(moves, "escrow"))
 
 
-def _on_the_way(refunds: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _on_the_way(refunds: list[dict[str, Any]], moves: list[_Move]) -> Iterator[dict[str, Any]]:
+    begun = {move.source: move.id for move in moves if move.kind == "refund"}
     for refund in refunds:
         if refund["status"] in _ON_THE_WAY:
             why, then = _ON_THE_WAY[refund["status"]]
-            yield _holder("on_the_way_back", refund["amountMinor"], why, then)
+            since = begun.get(f"refund:{refund['id']}")
+            yield _holder("on_the_way_back", refund["amountMinor"], why, then, since=since)
 
 
 def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
@@ -257,14 +306,22 @@ def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
     if vendor:
         why = "The delivery was confirmed, and the money is in the vendor's balance"
         why += ", less our fees." if role == "buyer" else "."
-        yield _holder("vendor", vendor, why, "It is part of the vendor's next payout.")
+        since = _last(moves, "vendor_payable")
+        yield _holder("vendor", vendor, why, "It is part of the vendor's next payout.", since=since)
     if platform:
-        yield _holder("platform", platform, "The commission and the service fee.", "It stays there.")
+        since = _last(moves, "platform_revenue")
+        yield _holder(
+            "platform", platform, "The commission and the service fee.", "It stays there.", since=since
+        )
+
+
+_BACK = frozenset({"refund_sent", "refund_credit", "refund_to_wallet", "return_to_wallet", "wallet_return"})
+_BACK_FOR_VENDOR = frozenset({"refund", "refund_to_wallet"})
 
 
 def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iterator[dict[str, Any]]:
     if role == "vendor":
-        minor = sum(move.minor for move in moves if move.meaning in ("refund", "refund_to_wallet"))
+        minor = sum(move.minor for move in moves if move.meaning in _BACK_FOR_VENDOR)
     else:
         minor = sum(
             row["amountMinor"]
@@ -276,7 +333,9 @@ def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iter
         why = (
             "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer."
         )
-        yield _holder("buyer", minor, why, "Nothing is left to do.")
+        came_back = _BACK_FOR_VENDOR if role == "vendor" else _BACK
+        since = next((move.id for move in reversed(moves) if move.meaning in came_back), None)
+        yield _holder("buyer", minor, why, "Nothing is left to do.", since=since)
 
 
 def _timeline(moves: list[_Move], held_back: list[dict[str, Any]], role: Role) -> list[dict[str, Any]]:
@@ -287,7 +346,7 @@ def _timeline(moves: list[_Move], held_back: list[dict[str, Any]], role: Role) -
         or (move.net.keys() & {"escrow", "vendor_payable"} and move.kind != "wallet_return")
     ]
     shown += [
-        _Move(row["id"], "quarantine", row["at"], {"quarantine": row["minor"]})
+        _Move(row["id"], "quarantine", "", row["at"], {"quarantine": row["minor"]})
         for row in held_back
         if row["id"] is not None
     ]

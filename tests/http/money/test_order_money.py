@@ -8,18 +8,24 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.identity.models import Profile
+from marketplace.orders.baskets import Wish
 from marketplace.orders.wallet import WalletUse
-from marketplace.payments import cancelling
+from marketplace.payments import cancelling, quarantine
+from marketplace.payments.expiry import sweep_abandoned_checkouts
+from marketplace.services import Services
 from tests.support.desk import Desk
-from tests.support.finance import say
+from tests.support.finance import actor_of, make_officer, say
 from tests.support.probes import assert_problem
 from tests.support.purchases import (
     NOW,
+    check_out,
     fill_wallet,
+    later,
     make_charge,
     make_intent,
     make_person,
     make_product,
+    neighbours,
     pay,
     place,
     release,
@@ -42,6 +48,11 @@ def assert_entries_are_in_the_books(desk: Desk, found: dict[str, Any]) -> None:
             booked = row_of(session, "ledger_transactions", id=entry["transactionId"])
             assert entry["kind"] in (booked["kind"], "payment")
             assert entry["what"]
+    # Whoever holds a part of it has got it by one of these, but for what was never paid.
+    brought = {entry["transactionId"] for entry in found["entries"]}
+    for holder in found["holders"]:
+        unpaid = holder["holder"] == "buyer" and "paid" in holder["next"]
+        assert (holder["transactionId"] is None) if unpaid else (holder["transactionId"] in brought), holder
 
 
 def held(found: dict[str, Any]) -> dict[str, int]:
@@ -165,6 +176,125 @@ def test_a_second_payment_is_between_its_buyer_and_us(desk: Desk) -> None:
     assert moves(bought)[-1] == ("refund", "gateway", "on_the_way_back")
     assert held(sold) == {"escrow": total_of(sold)}
     assert moves(sold) == [("payment", "gateway", "escrow")]
+
+
+def decide(desk: Desk, action: quarantine.Action) -> None:
+    """Have an officer decide on what is held back of this desk's buyer."""
+    find = text(
+        "SELECT q.id FROM quarantined_charges q JOIN payment_intents i ON i.id = q.intent_id"
+        " WHERE q.status = 'open' AND i.buyer_id = :buyer_id"
+    )
+    with desk.database.transaction() as session:
+        held_id = session.execute(find, {"buyer_id": desk.shop.buyer.id}).scalar_one()
+        officer = make_officer(session)
+        quarantine.resolve(
+            session,
+            held_id=held_id,
+            action=action,
+            note="The buyer was asked.",
+            officer=officer,
+            actor=actor_of(officer),
+            now=NOW,
+        )
+
+
+@pytest.mark.parametrize(
+    ("action", "holds", "moved"),
+    [
+        ("refund", {"on_the_way_back": 1_000}, ("refund", "held_back", "on_the_way_back")),
+        ("wallet", {"buyer": 1_000}, ("refund", "held_back", "buyer")),
+        ("accept_rest", {"escrow": 1_000}, ("wallet_payment", "held_back", "escrow")),
+    ],
+)
+def test_what_became_of_money_that_was_held_back_is_told(
+    desk: Desk, action: quarantine.Action, holds: dict[str, int], moved: tuple[str, str, str]
+) -> None:
+    order_id = desk.unpaid()
+    with desk.database.transaction() as session:
+        settle(session, make_charge(make_intent(session, desk.shop, order_id), amount_minor=1_000))
+    decide(desk, action)
+
+    for headers in (desk.buyer, desk.officer()):
+        found = money(desk, order_id, headers)
+        unpaid, *others = found["holders"]
+        assert unpaid["amountMinor"] == total_of(found) - holds.get("escrow", 0)
+        assert {holder["holder"]: holder["amountMinor"] for holder in others} == holds
+        assert moves(found) == [("quarantine", "gateway", "held_back"), moved]
+    assert_problem(desk.get(f"/api/orders/{order_id}/money", desk.vendor), 404, "RESOURCE_NOT_FOUND")
+
+
+def test_what_was_held_back_and_completed_is_one_payment_to_the_vendor(desk: Desk) -> None:
+    order_id = desk.unpaid()
+    with desk.database.transaction() as session:
+        settle(session, make_charge(make_intent(session, desk.shop, order_id), amount_minor=1_000))
+    decide(desk, "accept_rest")
+    with desk.database.transaction() as session:
+        pay(session, desk.shop, order_id)
+
+    bought, sold = money(desk, order_id), money(desk, order_id, desk.vendor)
+
+    assert held(bought) == held(sold) == {"escrow": total_of(bought)}
+    assert [kind for kind, *_ in moves(bought)] == ["quarantine", "wallet_payment", "payment"]
+    assert [kind for kind, *_ in moves(sold)] == ["payment", "payment"]
+    assert "held" not in str(sold["entries"]) + str(sold["holders"])
+
+
+@pytest.mark.parametrize(("action", "holder"), [("refund", "on_the_way_back"), ("wallet", "buyer")])
+def test_what_a_checkout_had_held_back_is_followed_on_each_of_its_orders(
+    desk: Desk, action: quarantine.Action, holder: str
+) -> None:
+    with desk.database.transaction() as session:
+        shops = neighbours(session, desk.shop, 2)
+        made = check_out(session, desk.shop, [Wish(make_product(session, shop), 1) for shop in shops])
+        assert made.payment is not None
+        settle(session, make_charge(made.payment, amount_minor=1_000))
+    decide(desk, action)
+
+    for order_id in made.order_ids:
+        found = money(desk, order_id)
+        assert (found["holders"][-1]["holder"], found["holders"][-1]["amountMinor"]) == (holder, 1_000)
+        assert moves(found)[-1] == ("refund", "held_back", holder)
+
+
+def test_a_dispute_freezes_it_for_all_who_look(desk: Desk) -> None:
+    order_id = desk.shipped()
+    with desk.database.transaction() as session:
+        row = {"id": order_id, "now": NOW}
+        session.execute(text("UPDATE orders SET status = 'disputed', disputed_at = :now WHERE id = :id"), row)
+        session.execute(text("UPDATE escrows SET status = 'frozen' WHERE order_id = :id"), row)
+
+    for headers in (desk.buyer, desk.vendor, desk.officer()):
+        found = money(desk, order_id, headers)
+        [holder] = found["holders"]
+        assert (found["status"], found["escrowStatus"]) == ("disputed", "frozen")
+        assert (holder["holder"], holder["amountMinor"]) == ("escrow", total_of(found))
+        assert ("dispute" in holder["why"], "decide" in holder["next"]) == (True, True)
+        assert holder["by"] is None
+
+
+def test_an_order_that_expired_gives_back_the_wallets_part_and_what_comes_late(
+    desk: Desk, paying_services: Services
+) -> None:
+    with desk.database.transaction() as session:
+        fill_wallet(session, desk.shop.buyer.id, 5_000)
+        order_id = place(session, desk.shop, make_product(session, desk.shop), wallet=WalletUse(5_000))
+        intent = make_intent(session, desk.shop, order_id)
+    sweep_abandoned_checkouts(
+        desk.database, paying_services.gateway, fee_bearer="platform", now=later(minutes=61)
+    )
+
+    expired = money(desk, order_id)
+    assert expired["status"] == "expired"
+    assert held(expired) == {"buyer": 5_000}
+    assert moves(expired) == [("wallet_payment", "buyer", "escrow"), ("wallet_return", "escrow", "buyer")]
+
+    with desk.database.transaction() as session:
+        settle(session, make_charge(intent), now=later(minutes=62))
+    late = money(desk, order_id)
+    assert held(late) == {"on_the_way_back": total_of(late) - 5_000, "buyer": 5_000}
+    assert moves(late)[-1] == ("refund", "gateway", "on_the_way_back")
+    assert held(money(desk, order_id, desk.officer())) == held(late)
+    assert_problem(desk.get(f"/api/orders/{order_id}/money", desk.vendor), 404, "RESOURCE_NOT_FOUND")
 
 
 @pytest.mark.parametrize("wallet", [0, 5_000])
