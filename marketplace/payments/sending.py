@@ -263,7 +263,7 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
     _LOCK_CHARGE.run(session, refund_id=refund_id)
     row = _LOCK.one(session, refund_id=refund_id)
     attempt = _attempt_of(row, told)
-    if told.status == _SENT and _has_it(row, attempt):
+    if told.status == _SENT and (_has_it(row, attempt) or _is_booked(session, row, attempt)):
         _book_paid_twice(session, row, told, attempt=attempt, now=now)
         return str(row["status"])
     trigger = _trigger_of(row, told, attempt)
@@ -319,6 +319,17 @@ def _has_it(row: dict[str, Any], attempt: int) -> bool:
     return not never_asked and row["status"] not in (states.FAILED, states.NEEDS_ATTENTION)
 
 
+def _source_of(row: dict[str, Any], attempt: int) -> str:
+    """Name a try at a refund that its buyer had the money of, for the books."""
+    return f"refund:{row['id']}:{attempt}"
+
+
+def _is_booked(session: Session, row: dict[str, Any], attempt: int) -> bool:
+    """Tell whether a try was booked as paid twice, whatever became of the refund since."""
+    found = _IS_BOOKED.first(session, kind=debts.PAID_TWICE, source=_source_of(row, attempt))
+    return found is not None
+
+
 def _trigger_of(row: dict[str, Any], told: GatewayRefund, attempt: int) -> str | None:
     """Tell what the gateway's word means for a locked refund: a trigger of its table, or nothing."""
     trigger = _TRIGGERS.get(told.status)
@@ -339,9 +350,9 @@ def _book_paid_twice(
     session: Session, row: dict[str, Any], told: GatewayRefund, *, attempt: int, now: datetime
 ) -> None:
     """Book what the gateway paid of a refund whose buyer has the money already, and ask it back of them."""
-    source = f"refund:{row['id']}:{attempt}"
-    if _IS_BOOKED.first(session, kind=debts.PAID_TWICE, source=source) is not None:
+    if _is_booked(session, row, attempt):
         return
+    source = _source_of(row, attempt)
     _log.error(
         "refund was paid twice", severity="SEV-2", refundId=str(row["id"]), amountMinor=told.amount_minor
     )

@@ -261,6 +261,24 @@ class TestAnEarlierTry:
         assert owed_by(session, shop.buyer.id) == failed.amount_minor
         assert_books_are_whole(session)
 
+    def test_once_it_is_owed_it_stays_so_though_the_next_one_fails(
+        self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, failed: GatewayRefund
+    ) -> None:
+        """Then finance has the refund still to give, which makes good what is owed."""
+        sending.claim(session, refund_id=refund_id, now=NOW)
+        say(session, refund_id, "pending", id="78")
+        settle(session, refund_id, failed)
+        say(session, refund_id, "failed", id="78")
+
+        assert settle(session, refund_id, failed) == "failed"
+        mend(session, refund_id, officer, states.CREDIT, "failed")
+        assert settle(session, refund_id, failed) == "credited"
+
+        assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == failed.amount_minor
+        assert debts.collect(session, buyer_id=shop.buyer.id, now=NOW)
+        assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 0)
+        assert_books_are_whole(session)
+
 
 class TestCollecting:
     @pytest.fixture

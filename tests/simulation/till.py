@@ -72,8 +72,14 @@ class Till:
         ]
 
     def decide(self, data: dict[str, Any], status: str) -> None:
-        """Settle a refund, or leave it to somebody; what is over stays as it is, and is told of once more."""
-        if data["status"] not in ("processed", "failed"):
+        """Settle a refund, or leave it to somebody; what is over stays as it is, and is told of once more.
+
+        ``after all`` sends one that had failed, or that waited for somebody.
+        """
+        if status == "after all":
+            status = "processed" if data["status"] != "pending" else data["status"]
+            data["status"] = status
+        elif data["status"] not in ("processed", "failed"):
             data["status"] = status
         self.events.append(event_of(dict(data), f"refund.{data['status']}"))
 
