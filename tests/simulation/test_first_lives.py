@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.crashes import MortalDatabase
 from tests.simulation.lives import ACTS, run_lives
 
-BATCH = 250
+BATCH = 500
 
 
 @pytest.mark.parametrize("start", range(0, 500, BATCH))
