@@ -56,9 +56,6 @@ _RETRY = Statement(
 _CREDIT = Statement(
     text(
         """
-        WITH freed AS (
-            UPDATE gateway_charges SET refunded_minor = refunded_minor - :amount_minor WHERE id = :charge_id
-        )
         UPDATE refunds SET status = :status, settled_at = :now, updated_at = :now WHERE id = :refund_id
         """
     )
@@ -165,14 +162,8 @@ def credit(
             " the gateway, and try again."
         )
     amount_minor, order_id = row["amount_minor"], row["order_id"]
-    _CREDIT.run(
-        session,
-        refund_id=stuck.id,
-        charge_id=row["charge_id"],
-        amount_minor=amount_minor,
-        status=status,
-        now=now,
-    )
+    _CREDIT.run(session, refund_id=stuck.id, status=status, now=now)
+    refunds.recount(session, charge_id=row["charge_id"])
     post(
         session,
         kind="refund_credit",

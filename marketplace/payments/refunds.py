@@ -50,6 +50,17 @@ _CHARGES_OF_ORDER = Statement(
 _TAKE_OF_CHARGE = Statement(
     text("UPDATE gateway_charges SET refunded_minor = refunded_minor + :amount_minor WHERE id = :charge_id")
 )
+# What was paid twice may come to more than the charge brought: all of it is refunded then, and no more.
+_RECOUNT = Statement(
+    text(
+        """
+        UPDATE gateway_charges c SET refunded_minor = least(greatest(c.principal_minor, 0), (
+            SELECT coalesce(sum(r.paid_twice_minor + CASE r.status WHEN 'credited' THEN 0 ELSE r.amount_minor END), 0)
+            FROM refunds r WHERE r.charge_id = c.id))
+        WHERE c.id = :charge_id
+        """
+    )
+)
 _INSERT = Statement(
     insert(Refund).returning(Refund.id),
     columns=(
@@ -261,6 +272,15 @@ def _write(
         now=now,
     )
     return refund_id
+
+
+def recount(session: Session, *, charge_id: UUID) -> None:
+    """This function will count again what of a locked charge was refunded, one of its refunds having changed.
+
+    What went to the wallet instead does not count: so much more may go back by the gateway. What the gateway paid
+    twice counts: it has that much less to give.
+    """
+    _RECOUNT.run(session, charge_id=charge_id)
 
 
 def enqueue_sending(session: Session, *, refund_id: UUID, now: datetime) -> None:

@@ -18,7 +18,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.payments import debts, refund_news, states
+from marketplace.payments import debts, refund_news, refunds, states
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -95,16 +95,11 @@ _MOVE = Statement(
         """
     )
 )
-# The charge has that much less left to refund: the gateway says so too.
 _NOTE_PAID_TWICE = Statement(
     text(
         """
-        WITH refund AS (
-            UPDATE refunds SET paid_twice_minor = paid_twice_minor + :amount_minor, updated_at = :now
-            WHERE id = :refund_id RETURNING charge_id
-        )
-        UPDATE gateway_charges c SET refunded_minor = least(c.principal_minor, c.refunded_minor + :amount_minor)
-        FROM refund WHERE c.id = refund.charge_id
+        UPDATE refunds SET paid_twice_minor = paid_twice_minor + :amount_minor, updated_at = :now
+        WHERE id = :refund_id
         """
     )
 )
@@ -357,6 +352,7 @@ def _book_paid_twice(
         "refund was paid twice", severity="SEV-2", refundId=str(row["id"]), amountMinor=told.amount_minor
     )
     _NOTE_PAID_TWICE.run(session, refund_id=row["id"], amount_minor=told.amount_minor, now=now)
+    refunds.recount(session, charge_id=row["charge_id"])
     claim = debts.claim(
         session,
         buyer_id=row["buyer_id"],
