@@ -29,7 +29,8 @@ _ORDER = """
         o.tracking_note AS "trackingNote", o.payment_reference, o.payment_status, o.payment_channel,
         o.pin_counter, o.expires_at AS "expiresAt", o.created_at AS "createdAt", o.paid_at AS "paidAt",
         o.accepted_at AS "acceptedAt", o.shipped_at AS "shippedAt", o.delivered_at AS "deliveredAt",
-        o.cancelled_at AS "cancelledAt", o.expired_at AS "expiredAt", o.cancelled_by,
+        o.cancelled_at AS "cancelledAt", o.expired_at AS "expiredAt", o.disputed_at AS "disputedAt",
+        o.refunded_at AS "refundedAt", o.cancelled_by,
         o.cancellation_reason, o.revision
     FROM orders o
     JOIN escrows s ON s.order_id = o.id
@@ -243,6 +244,11 @@ def _view(
         if reference
         else None
     )
+    if roles == ["vendor"]:
+        # What somebody has in their wallet, and how they pay, is theirs to know.
+        shown["walletMinor"] = None
+        if reference:
+            shown["payment"] |= {"reference": None, "channel": None}
     by, reason = shown.pop("cancelled_by"), shown.pop("cancellation_reason")
     shown["cancellation"] = {"by": by, "reason": reason, "at": row["cancelledAt"]} if by else None
     counter = shown.pop("pin_counter")
@@ -254,7 +260,7 @@ def _view(
     )
     waits = row["status"] == states.PENDING_PAYMENT
     shown["dueMinor"] = row["total_amount"] - row["walletMinor"] if waits else 0
-    shown["deliveryStatus"] = states.DELIVERY_STATUS[row["status"]]
+    shown["deliveryStatus"] = states.delivery_status(row["status"], shipped=row["shippedAt"] is not None)
     shown["total"] = orjson.Fragment(decimal_text(row["total_amount"]))
     shown["items"] = items
     # Money that is held back is for our officers to decide on; until then there is nothing more to pay. Nor is

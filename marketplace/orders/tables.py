@@ -342,5 +342,5 @@ def _on_campus_view(row: dict[str, Any]) -> dict[str, Any]:
     shown = _people(row)
     address = shown.pop("address")
     shown["hub"] = {"id": address["hubId"], "name": address["hub"]} if "hubId" in address else None
-    shown["deliveryStatus"] = states.DELIVERY_STATUS[row["status"]]
+    shown["deliveryStatus"] = states.delivery_status(row["status"], shipped=row["shippedAt"] is not None)
     return shown
