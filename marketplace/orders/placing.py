@@ -219,9 +219,9 @@ def _plan(
     unpaid = _COUNT_UNPAID.one(session, buyer_id=asked.buyer.id)["unpaid"]
     more = sum(order.due_minor > 0 for order in planned)
     if more and unpaid + more > MAX_UNPAID_ORDERS:
+        advice = "pay or cancel some first" if unpaid else "order from fewer vendors at a time"
         raise TooManyUnpaidOrdersError(
-            f"{unpaid} orders wait for payment, and {more} more would; at most {MAX_UNPAID_ORDERS} may:"
-            " pay or cancel some first."
+            f"{unpaid + more} orders would wait for payment; at most {MAX_UNPAID_ORDERS} may: {advice}."
         )
     return planned
 

@@ -27,7 +27,8 @@ _ORDER = """
         o.currency,
         o.shipping_address AS "shippingAddress", o.delivery_method AS "deliveryMethod", o.note,
         o.tracking_note AS "trackingNote", o.payment_reference, o.payment_status, o.payment_channel,
-        o.pin_counter, o.expires_at AS "expiresAt", o.created_at AS "createdAt", o.paid_at AS "paidAt",
+        o.pin_counter, o.pin_locked_until, o.expires_at AS "expiresAt", o.created_at AS "createdAt",
+        o.paid_at AS "paidAt",
         o.accepted_at AS "acceptedAt", o.shipped_at AS "shippedAt", o.delivered_at AS "deliveredAt",
         o.cancelled_at AS "cancelledAt", o.expired_at AS "expiredAt", o.disputed_at AS "disputedAt",
         o.refunded_at AS "refundedAt", o.cancelled_by,
@@ -267,6 +268,9 @@ def _view(
     # there for an order whose time is over, which is about to expire.
     payable = shown["dueMinor"] > 0 and status != "quarantined" and row["expiresAt"] > view.now
     barred = set() if payable else {states.PAY}
+    locked_until = shown.pop("pin_locked_until")
+    if locked_until is not None and locked_until > view.now:
+        barred.add(states.VERIFY_CODE)
     shown["nextActions"] = [
         trigger for trigger in states.ORDER.triggers_for(row["status"], roles) if trigger not in barred
     ]

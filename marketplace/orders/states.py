@@ -28,7 +28,13 @@ ORDER = StateMachine(
     initial=PENDING_PAYMENT,
     transitions=(
         Transition(PAY, (PENDING_PAYMENT,), PAID_ESCROW, actors=("buyer",)),
-        Transition(CANCEL, (PENDING_PAYMENT, PAID_ESCROW, PROCESSING), CANCELLED, actors=("buyer", "vendor")),
+        Transition(
+            CANCEL,
+            (PENDING_PAYMENT, PAID_ESCROW, PROCESSING),
+            CANCELLED,
+            actors=("buyer", "vendor"),
+            otherwise="What is on its way, or was delivered, takes a dispute.",
+        ),
         Transition(EXPIRE, (PENDING_PAYMENT,), EXPIRED),
         Transition(ACCEPT, (PAID_ESCROW,), PROCESSING, actors=("vendor",)),
         Transition(SHIP, (PROCESSING,), SHIPPED, actors=("vendor",)),

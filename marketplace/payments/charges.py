@@ -227,13 +227,13 @@ def _send_back(
                 now=now,
             )
     numbers = ", ".join(order.number for order in settled.over)
+    reasons = " ".join(dict.fromkeys(_OVER_REASONS.get(order.status, _PAID_REASON) for order in settled.over))
     notify(
         session,
         user_id=settled.intent.buyer_id,
         type="payment_returned",
         title="A payment goes back to you",
-        body=f"{naira_text(amount_minor)} that you paid for {numbers} go back to where you paid from: it was paid"
-        " already, or over when the payment arrived.",
+        body=f"{naira_text(amount_minor)} that you paid for {numbers} go back to where you paid from. {reasons}",
         link=f"/orders/{settled.over[0].id}" if len(settled.over) == 1 else "/orders",
         cause=f"{settled.source}:returned",
         now=now,
