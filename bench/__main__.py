@@ -171,7 +171,7 @@ def _prepare(
     of_statements = any(name in ledger.PARTS for name in names)
     if of_statements:
         tell(f"loading a statement of {ledger.ENTRIES} entries")
-        ledger.load(stand.database)
+        ledger.load(stand.database.url)
     # As operators schedule it: words are counted, so that the search knows the common ones.
     stand.run_periodic("refresh-search-terms")
     data.settle(stand.database)

@@ -19,13 +19,13 @@ from bench.statements import Floor, floor_of
 from marketplace.infra.db import Database
 from marketplace.ledger.accounts import vendor_payable
 from marketplace.ledger.queries import verify
-from sandbox.servers import EmbeddedPostgres
 
 PARTS = ("statement", "statement-kind", "statement-period")
 ENTRIES = 1_000_000
 _TRANSACTIONS = "/api/transactions"
 # The last of the stores that no order is released to: nothing else moves its balance while it is read.
 _OWNER = STORES - 1
+OWNER_ID = UUID(row_id("store", _OWNER))
 # Beside it, accounts of the usual length: how an account is found must not depend on there being but one.
 _OTHERS = 150
 _ENTRIES_OF_OTHERS = 1_000
@@ -78,22 +78,23 @@ class BrokenBooksError(Exception):
     """What was loaded is no whole ledger: nothing measured on it would say anything."""
 
 
-def load(server: EmbeddedPostgres, *, entries: int = ENTRIES) -> None:
+def load(url: str, *, entries: int = ENTRIES, others: int = _OTHERS) -> None:
     """This function will write a long statement and many usual ones, and check that the books are whole.
 
     Foreign keys and triggers rest in this one connection, since a million of each would take minutes; what they
     hold is checked afterwards by the ledger's own rules.
 
-    :param server: runs, and is loaded with stores
+    :param url: of the migrated database
     :param entries: of the long statement
+    :param others: how many accounts of the usual length there are beside it
     :raises BrokenBooksError: the ledger is not whole
     """
-    connection = psycopg2.connect(server.url, connect_timeout=5)
+    connection = psycopg2.connect(url, connect_timeout=5)
     try:
         with connection.cursor() as cursor:
             cursor.execute(f"SET statement_timeout = '{_LOAD_SECONDS}s'")
             cursor.execute("SET session_replication_role = replica")
-            for number in (*range(_OWNER - _OTHERS, _OWNER), _OWNER):
+            for number in range(_OWNER - others, _OWNER + 1):
                 store = UUID(row_id("store", number))
                 values = {
                     "account": str(vendor_payable(store).id),
@@ -110,7 +111,7 @@ def load(server: EmbeddedPostgres, *, entries: int = ENTRIES) -> None:
                 connection.commit()
     finally:
         connection.close()
-    database = Database(server.url, pool_size=1, application_name="bench")
+    database = Database(url, pool_size=1, application_name="bench")
     try:
         with database.reading() as session:
             broken = verify(session)
