@@ -174,6 +174,14 @@ class OrderView(Schema):
         allow_none=True,
         metadata={"description": "What of the total the buyer's wallet paid; null for the vendor."},
     )
+    accepted_minor = Minor(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "What of payments that were held back was accepted for it before the rest was paid;"
+            " null for the vendor."
+        },
+    )
     due_minor = Minor(required=True, metadata={"description": "What is still to be paid; 0 once it is."})
     currency = fields.String(required=True)
     shipping_address = fields.Dict(required=True)

@@ -37,7 +37,10 @@ class Order(Base):
             "least(subtotal_minor, delivery_fee_minor, service_fee_minor, discount_minor) >= 0",
             name="amounts_not_negative",
         ),
-        CheckConstraint("wallet_minor BETWEEN 0 AND total_minor", name="wallet_part"),
+        CheckConstraint(
+            "least(wallet_minor, accepted_minor) >= 0 AND wallet_minor + accepted_minor <= total_minor",
+            name="parts_within_total",
+        ),
         Index("ix_orders_buyer", "buyer_id", text("id DESC")),
         Index("ix_orders_vendor", "vendor_id", text("id DESC")),
         Index("ix_orders_unpaid", "expires_at", postgresql_where=text("status = 'pending_payment'")),
@@ -65,6 +68,10 @@ class Order(Base):
     total_minor: Mapped[int]
     wallet_minor: Mapped[int] = mapped_column(
         server_default=text("0"), comment="What of the total the buyer's wallet paid when it was placed"
+    )
+    accepted_minor: Mapped[int] = mapped_column(
+        server_default=text("0"),
+        comment="What of charges that were held back was accepted for it, before the rest was paid",
     )
     currency: Mapped[str] = mapped_column(server_default="NGN")
     delivery_method: Mapped[str]

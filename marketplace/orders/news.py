@@ -59,6 +59,8 @@ def expired(session: Session, *, order: LockedOrder, now: datetime) -> None:
         if order.wallet_minor
         else ""
     )
+    if order.accepted_minor:
+        back += f" The {naira_text(order.accepted_minor)} that were accepted go back to where you paid from."
     notify(
         session,
         user_id=order.buyer_id,

@@ -78,8 +78,9 @@ class PinLockedError(RateLimitError):
 def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | None, now: datetime) -> None:
     """This function will cancel a locked order that is not shipped, and give its pieces back.
 
-    What its buyer's wallet paid of an unpaid one goes back at once. Of a paid one the escrow's record is emptied
-    here; the money itself is the payments area's to send, which calls this in the same transaction.
+    What its buyer's wallet paid of an unpaid one goes back at once; what was accepted of held charges for it is the
+    payments area's to send, which calls this in the same transaction. Of a paid one the escrow's record is emptied
+    here; the money itself is the payments area's too.
 
     :param actor: its buyer or its vendor
     :param reason: for the trail
@@ -130,6 +131,9 @@ def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, n
 
 def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
     """This function will expire a locked order that nobody paid, free its stock, and tell its buyer.
+
+    What was accepted of held charges for it is the payments area's to send back, which calls this in the same
+    transaction.
 
     :raises IllegalTransitionError: it is not waiting for payment
     """

@@ -24,7 +24,7 @@ _ORDER = """
         o.checkout_id AS "checkoutId", o.subtotal_minor AS "subtotalMinor",
         o.delivery_fee_minor AS "deliveryFeeMinor", o.service_fee_minor AS "serviceFeeMinor",
         o.discount_minor AS "discountMinor", o.total_minor AS total_amount, o.wallet_minor AS "walletMinor",
-        o.currency,
+        o.accepted_minor AS "acceptedMinor", o.currency,
         o.shipping_address AS "shippingAddress", o.delivery_method AS "deliveryMethod", o.note,
         o.tracking_note AS "trackingNote", o.payment_reference, o.payment_status, o.payment_channel,
         o.pin_counter, o.pin_locked_until, o.expires_at AS "expiresAt", o.created_at AS "createdAt",
@@ -247,7 +247,7 @@ def _view(
     )
     if roles == ["vendor"]:
         # What somebody has in their wallet, and how they pay, is theirs to know.
-        shown["walletMinor"] = None
+        shown["walletMinor"] = shown["acceptedMinor"] = None
         if reference:
             shown["payment"] |= {"reference": None, "channel": None}
     by, reason = shown.pop("cancelled_by"), shown.pop("cancellation_reason")
@@ -260,7 +260,7 @@ def _view(
         else None
     )
     waits = row["status"] == states.PENDING_PAYMENT
-    shown["dueMinor"] = row["total_amount"] - row["walletMinor"] if waits else 0
+    shown["dueMinor"] = due_minor(row) if waits else 0
     shown["deliveryStatus"] = states.delivery_status(row["status"], shipped=row["shippedAt"] is not None)
     shown["total"] = orjson.Fragment(decimal_text(row["total_amount"]))
     shown["items"] = items
@@ -275,6 +275,15 @@ def _view(
         trigger for trigger in states.ORDER.triggers_for(row["status"], roles) if trigger not in barred
     ]
     return shown
+
+
+def due_minor(row: dict[str, Any]) -> int:
+    """This function will give what is to be paid of an unpaid order, in kobo.
+
+    :param row: the order's, as ``seen_by`` gives it
+    """
+    due: int = row["total_amount"] - row["walletMinor"] - row["acceptedMinor"]
+    return due
 
 
 def shows_picture(session: Session, key: str) -> bool:

@@ -17,9 +17,9 @@ from marketplace.orders.pricing import Price
 # The commission as pricing.Line.commission_minor: rounded down for each line.
 _LOCK = """
     SELECT o.id, o.number, o.status, o.buyer_id, o.vendor_id, o.subtotal_minor, o.delivery_fee_minor,
-        o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.checkout_id, o.payment_status,
-        o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at, s.status AS escrow_status,
-        s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor,
+        o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.accepted_minor, o.checkout_id,
+        o.payment_status, o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at,
+        s.status AS escrow_status, s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor,
         (SELECT coalesce(sum(i.line_total_minor * i.commission_bps / 10000), 0)::bigint
             FROM order_items i WHERE i.order_id = o.id) AS commission_minor
     FROM orders o JOIN escrows s ON s.order_id = o.id
@@ -55,6 +55,7 @@ class LockedOrder:
     discount_minor: int
     total_minor: int
     wallet_minor: int
+    accepted_minor: int
     checkout_id: UUID | None
     payment_status: str | None
     pin_counter: int
@@ -70,8 +71,8 @@ class LockedOrder:
 
     @property
     def due_minor(self) -> int:
-        """This function will give what is to be paid for the order beside what its buyer's wallet paid."""
-        return self.total_minor - self.wallet_minor
+        """This function will give what is to be paid for the order beside what the wallet, and held charges, paid."""
+        return self.total_minor - self.wallet_minor - self.accepted_minor
 
     @property
     def held_minor(self) -> int:

@@ -60,7 +60,7 @@ _CHECKS = rules(
             """,
         "every payment in the books has its charge": """
             SELECT t.kind, t.source FROM ledger_transactions t
-            WHERE t.kind IN ('payment', 'quarantine')
+            WHERE t.kind IN ('payment', 'held_payment', 'quarantine')
                 AND NOT EXISTS (SELECT FROM gateway_charges c WHERE c.ledger_transaction_id = t.id)
                 AND NOT EXISTS (SELECT FROM quarantined_charges q WHERE q.ledger_transaction_id = t.id) LIMIT 100
             """,
@@ -83,7 +83,7 @@ _CHECKS = rules(
             CROSS JOIN LATERAL (SELECT {_HELD_BACK} AS minor) expected
             CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'quarantine' AND t.id IN (
                 SELECT q.ledger_transaction_id UNION SELECT x.id FROM ledger_transactions x
-                    WHERE x.kind IN ('payment', 'wallet_payment') AND x.source = 'quarantine:' || q.id
+                    WHERE x.kind IN ('payment', 'held_payment', 'wallet_payment') AND x.source = 'quarantine:' || q.id
                 UNION SELECT x.id FROM refunds r JOIN ledger_transactions x
                     ON x.kind = 'refund' AND x.source = 'refund:' || r.id WHERE r.cause = 'quarantine:' || q.id)
             ) held (minor)
@@ -150,6 +150,15 @@ _CHECKS = rules(
             ) back ON back.order_id = o.id
             WHERE s.refunded_minor <> coalesce(back.minor, 0)
                 OR coalesce(back.minor, 0) > CASE WHEN o.paid_at IS NULL THEN 0 ELSE o.total_minor END LIMIT 100
+            """,
+        "what was accepted for an order that ended unpaid goes back, once": """
+            SELECT o.number, o.status, o.accepted_minor, coalesce(back.minor, 0) AS refunds_minor
+            FROM orders o LEFT JOIN (
+                SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
+                WHERE cause LIKE 'accepted:%' GROUP BY order_id
+            ) back ON back.order_id = o.id
+            WHERE coalesce(back.minor, 0) <>
+                CASE WHEN o.paid_at IS NULL AND o.status <> 'pending_payment' THEN o.accepted_minor ELSE 0 END LIMIT 100
             """,
     }
 )

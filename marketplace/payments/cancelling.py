@@ -19,7 +19,7 @@ def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | No
     """This function will have a buyer or a vendor call an order off that is not shipped yet.
 
     What was paid goes back whole: to where it came from what came by the gateway, to the wallet what came from
-    there. Its pieces can be had again.
+    there. So does what was accepted for an unpaid one. Its pieces can be had again.
 
     :param reason: for the other side
     :raises NotFoundError: it is neither an order of the caller's nor of their store
@@ -28,7 +28,7 @@ def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | No
     actor = Actor(orders.party_of(session, order_id=order_id, caller=caller), caller.id)
     order = lock_order(session, order_id=order_id)
     paid = order.status != states.PENDING_PAYMENT
-    if paid:
+    if paid or order.accepted_minor:
         refunds.lock_charges(session, order=order)
     orders.cancel(session, order=order, actor=actor, reason=reason, now=now)
     if paid:
@@ -41,6 +41,10 @@ def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | No
                 f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=caller.id
             ),
             now=now,
+        )
+    else:
+        refunds.return_accepted(
+            session, order=order, reason=f"Cancelled by the {actor.role} before the rest was paid.", now=now
         )
     _tell(session, order, actor, paid=paid, now=now)
 
@@ -67,7 +71,7 @@ def _tell(session: Session, order: LockedOrder, actor: Actor, *, paid: bool, now
 def _what_goes_back(session: Session, order: LockedOrder, *, paid: bool) -> str:
     """Tell the buyer how much goes back whereto: by the gateway, and into the wallet."""
     if not paid:
-        wallet, gateway = order.wallet_minor, 0
+        wallet, gateway = order.wallet_minor, order.accepted_minor
     else:
         made = refunds.refunds_of(session, order_ids=[order.id])
         of_cancel = [row for row in made if row["cause"].startswith(f"order:{order.id}:cancel")]

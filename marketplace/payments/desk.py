@@ -45,11 +45,12 @@ _QUARANTINE_FROM = """
         CROSS JOIN LATERAL (
             SELECT json_agg(json_build_object('id', o.id, 'number', o.number, 'status', o.status,
                     'totalMinor', o.total_minor,
-                    'dueMinor', CASE WHEN o.status = 'pending_payment' THEN o.total_minor - o.wallet_minor ELSE 0 END)
-                    ORDER BY o.id) AS orders,
-                coalesce(sum(o.total_minor - o.wallet_minor) FILTER (WHERE o.status = 'pending_payment'), 0)::bigint
-                    AS due_minor
-            FROM payment_allocations a JOIN orders o ON o.id = a.order_id WHERE a.intent_id = i.id
+                    'dueMinor', due.minor) ORDER BY o.id) AS orders,
+                coalesce(sum(due.minor), 0)::bigint AS due_minor
+            FROM payment_allocations a JOIN orders o ON o.id = a.order_id
+            CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment'
+                THEN o.total_minor - o.wallet_minor - o.accepted_minor ELSE 0 END AS minor) due
+            WHERE a.intent_id = i.id
         ) d
     WHERE (CAST(:status AS text) IS NULL OR q.status = :status)
         AND (CAST(:reason AS text) IS NULL OR q.reason = :reason)

@@ -15,7 +15,7 @@ from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import operations as payments
-from marketplace.payments import states
+from marketplace.payments import refunds, states
 from marketplace.payments.charges import Outcome, apply_charge
 from marketplace.providers.gateway import Charge, PaymentGateway
 
@@ -58,7 +58,7 @@ _DUE = Statement(
     )
 )
 # A payment is over when none of its orders waits for it any more: they expired, or were cancelled. Its page may
-# still be open at the gateway; should it be paid after all, the charge is held back.
+# still be open at the gateway; should it be paid after all, the charge goes back at once.
 _OVER = Statement(
     text(
         """
@@ -217,5 +217,10 @@ def _expire(session: Session, order_id: UUID, now: datetime) -> bool:
     # Its page was opened once more while the gateway was asked.
     if order.expires_at > now:
         return False
+    if order.accepted_minor:
+        refunds.lock_charges(session, order=order)
     orders.expire(session, order=order, actor=SYSTEM, now=now)
+    refunds.return_accepted(
+        session, order=order, reason="The order expired before the rest was paid.", now=now
+    )
     return True

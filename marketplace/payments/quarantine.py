@@ -77,21 +77,26 @@ _REOPEN = Statement(
         """
     )
 )
-_ADD_WALLET_PART = Statement(
+_ADD_ACCEPTED = Statement(
     text(
         """
-        UPDATE orders o SET wallet_minor = o.wallet_minor + part.minor, revision = o.revision + 1, updated_at = :now
+        UPDATE orders o SET accepted_minor = o.accepted_minor + part.minor, revision = o.revision + 1, updated_at = :now
         FROM unnest(CAST(:order_ids AS uuid[]), CAST(:parts AS bigint[])) AS part (id, minor) WHERE o.id = part.id
         """
     )
 )
-_PAID_BY = Statement(
+_SUCCEED = Statement(
     text(
         """
-        WITH paid AS (
-            UPDATE payment_intents SET status = :status, channel = :channel, settled_at = :now, updated_at = :now
-            WHERE id = :intent_id
-        )
+        UPDATE payment_intents SET status = :status, channel = :channel, settled_at = :now, updated_at = :now
+        WHERE id = :intent_id
+        """
+    )
+)
+# So the books tell what of the charge is in whose escrow, and refunds go back by it.
+_APPLY_CHARGE = Statement(
+    text(
+        """
         UPDATE gateway_charges SET outcome = 'applied', ledger_transaction_id = :transaction_id
         WHERE id = :charge_id
         """
@@ -145,7 +150,7 @@ def resolve(
     """This function will decide what becomes of a charge that is held back, for an officer.
 
     ``accept_rest`` keeps it for the orders that still wait: they are paid if it covers them by now; otherwise it is
-    their wallet part, in escrow, and their buyer has a day to pay the difference on a new page. ``refund`` sends it
+    a part of them, in escrow, and their buyer has a day to pay the difference on a new page. ``refund`` sends it
     back by the gateway, ``wallet`` gives it to the buyer's wallet; the orders can be paid anew then. Money of
     another currency is in no book: it is sent back at the gateway by hand, and ``refund`` notes that it was.
 
@@ -211,7 +216,7 @@ def resolve(
 
 
 def _for_audit(order: LockedOrder) -> dict[str, Any]:
-    return {"id": str(order.id), "status": order.status, "walletMinor": order.wallet_minor}
+    return {"id": str(order.id), "status": order.status, "acceptedMinor": order.accepted_minor}
 
 
 def _lock(session: Session, *, held_id: UUID, officer: Caller) -> _Held:
@@ -302,23 +307,22 @@ def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) ->
         orders.consume_stock(session, paid=waiting)
     else:
         order_ids = [order.id for order in waiting]
-        _ADD_WALLET_PART.run(session, order_ids=order_ids, parts=parts, now=now)
+        _ADD_ACCEPTED.run(session, order_ids=order_ids, parts=parts, now=now)
     transaction_id = post(
         session,
-        kind="payment" if whole else "wallet_payment",
+        kind="payment" if whole else "held_payment",
         source=held.cause,
         description=f"Payment that was held back for {', '.join(order.number for order in waiting)}",
         postings=postings,
         now=now,
     )
+    _APPLY_CHARGE.run(session, charge_id=held.charge_id, transaction_id=transaction_id)
     if whole:
-        _PAID_BY.run(
+        _SUCCEED.run(
             session,
             intent_id=held.intent["id"],
             status=states.INTENT.target(held.intent["status"], "settle"),
             channel=held.channel,
-            charge_id=held.charge_id,
-            transaction_id=transaction_id,
             now=now,
         )
 

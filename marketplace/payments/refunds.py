@@ -128,6 +128,46 @@ def refund_order(
     """
     if not 0 < amount_minor <= order.held_minor:
         raise ValueError(f"{amount_minor} is not within what escrow holds of the order, {order.held_minor}")
+    return _out_of_escrow(
+        session,
+        order=order,
+        amount_minor=amount_minor,
+        destination=destination,
+        request=request,
+        now=now,
+    )
+
+
+def return_accepted(session: Session, *, order: LockedOrder, reason: str, now: datetime) -> list[UUID]:
+    """This function will send back what was accepted of held charges for a locked order that ends unpaid.
+
+    It came by the gateway, so it goes back by it.
+
+    :param order: locked in this transaction, as it was before it ended
+    :param reason: for people
+    :return: the refunds' ids; none if nothing was accepted for it
+    """
+    if not order.accepted_minor:
+        return []
+    return _out_of_escrow(
+        session,
+        order=order,
+        amount_minor=order.accepted_minor,
+        destination="gateway",
+        request=Request(f"accepted:{order.id}", reason),
+        now=now,
+    )
+
+
+def _out_of_escrow(
+    session: Session,
+    *,
+    order: LockedOrder,
+    amount_minor: int,
+    destination: Destination,
+    request: Request,
+    now: datetime,
+) -> list[UUID]:
     parts: list[tuple[UUID | None, int]] = []
     left = amount_minor
     if destination == "gateway":

@@ -78,7 +78,7 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "held_payment": (
         "held_back",
         "escrow",
-        "What was held back was kept for the order, and went into escrow.",
+        "The buyer's payment that was held back was kept for the order, and went into escrow.",
     ),
     "return_to_wallet": ("held_back", "buyer", "A payment that was not needed went to the buyer's wallet."),
     "refund_sent": (
@@ -94,6 +94,7 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     ),
     "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
 }
+_PAYMENTS = frozenset({"wallet_payment", "held_payment"})
 _OTHER = ("platform", "platform", "The books of this order were put right.")
 _FOR_VENDOR = {
     "wallet_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
@@ -105,8 +106,8 @@ _FOR_VENDOR = {
 # Why escrow holds money in a state of the order, and what happens next.
 _IN_ESCROW = {
     states.PENDING_PAYMENT: (
-        "The wallet's part is kept for the order until the rest is paid.",
-        "The rest is paid, or the order ends and this goes back to the wallet.",
+        "A part is paid, and is kept for the order until the rest is paid.",
+        "The rest is paid, or the order ends and this goes back to where it came from.",
     ),
     states.PAID_ESCROW: (
         "The order is paid, and waits for the vendor to accept it.",
@@ -159,7 +160,7 @@ class _Move:
     @property
     def meaning(self) -> str:
         """Tell refunds apart: out of escrow or not, by the gateway or into the wallet; and what was held back."""
-        if self.kind in ("payment", "wallet_payment") and self.source.startswith("quarantine:"):
+        if self.kind == "payment" and self.source.startswith("quarantine:"):
             return "held_payment"
         if self.kind != "refund":
             return self.kind
@@ -251,7 +252,7 @@ def _last(moves: list[_Move], *accounts: str) -> UUID | None:
 
 
 def _unpaid(order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    due = order["total_amount"] - order["walletMinor"]
+    due = orders.due_minor(order)
     waits = order["status"] == states.PENDING_PAYMENT and due and role != "vendor"
     if waits and not any(row["status"] == "open" for row in held_back):
         opened = order["payment_status"] == payment_states.PENDING
@@ -360,8 +361,8 @@ def _entry(move: _Move, role: Role) -> dict[str, Any]:
     source, target, what = words
     return {
         "transactionId": move.id,
-        # That a wallet paid is the buyer's alone to know.
-        "kind": "payment" if role == "vendor" and move.kind == "wallet_payment" else move.kind,
+        # That a wallet paid, or what was held back, is the buyer's alone to know.
+        "kind": "payment" if role == "vendor" and move.kind in _PAYMENTS else move.kind,
         "amountMinor": move.minor,
         "at": move.at,
         "from": source,

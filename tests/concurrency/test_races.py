@@ -327,7 +327,7 @@ def test_a_held_charge_that_is_accepted_and_sent_back_at_once_is_one_of_both(
         assert sum(isinstance(result, dict) for result in results) == 1
         with database.reading() as session:
             accepted = isinstance(results[0], dict)
-            kept = row_of(session, "orders", id=order_id)["wallet_minor"]
+            kept = row_of(session, "orders", id=order_id)["accepted_minor"]
             assert kept == (charge.amount_minor if accepted else 0)
             sent = [(row["status"], row["amount_minor"]) for row in refunds_of(session, order_id)]
             assert sent == ([] if accepted else [("pending", charge.amount_minor)])

@@ -203,7 +203,7 @@ def decide(desk: Desk, action: quarantine.Action) -> None:
     [
         ("refund", {"on_the_way_back": 1_000}, ("refund", "held_back", "on_the_way_back")),
         ("wallet", {"buyer": 1_000}, ("refund", "held_back", "buyer")),
-        ("accept_rest", {"escrow": 1_000}, ("wallet_payment", "held_back", "escrow")),
+        ("accept_rest", {"escrow": 1_000}, ("held_payment", "held_back", "escrow")),
     ],
 )
 def test_what_became_of_money_that_was_held_back_is_told(
@@ -234,7 +234,7 @@ def test_what_was_held_back_and_completed_is_one_payment_to_the_vendor(desk: Des
     bought, sold = money(desk, order_id), money(desk, order_id, desk.vendor)
 
     assert held(bought) == held(sold) == {"escrow": total_of(bought)}
-    assert [kind for kind, *_ in moves(bought)] == ["quarantine", "wallet_payment", "payment"]
+    assert [kind for kind, *_ in moves(bought)] == ["quarantine", "held_payment", "payment"]
     assert [kind for kind, *_ in moves(sold)] == ["payment", "payment"]
     assert "held" not in str(sold["entries"]) + str(sold["holders"])
 
