@@ -121,6 +121,11 @@ class OrderItemView(Schema):
     quantity = Whole(low=1, required=True)
     line_total_minor = Minor(required=True)
     commission_bps = Whole(low=0, high=10_000, required=True)
+    refunded_quantity = Whole(
+        low=0,
+        required=True,
+        metadata={"description": "How many of its pieces were paid back: not to be shipped."},
+    )
 
 
 class PaymentSummary(Schema):

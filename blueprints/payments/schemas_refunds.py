@@ -10,7 +10,13 @@ from marketplace.payments import desk, states
 
 _REASON = {"least": 10, "most": 500}
 _REFUND_STATUSES = sorted(states.REFUND.states)
-_QUARANTINE_REASONS = ("amount_below_total", "currency", "order_not_payable", "already_paid")
+_QUARANTINE_REASONS = (
+    "amount_below_total",
+    "currency",
+    "fees_above_amount",
+    "order_not_payable",
+    "already_paid",
+)
 
 
 class RefundedPieces(Schema):
@@ -98,6 +104,9 @@ class RefundRow(ProcessedPart):
     buyer_owes_minor = Minor(
         required=True,
         metadata={"description": "What the buyer owes for refunds paid twice, by now and in all."},
+    )
+    times_returned = Whole(
+        low=0, required=True, metadata={"description": "How often it was sent, and came back to the gateway."}
     )
     age_seconds = Whole(
         low=0, required=True, metadata={"description": "From its making until it was settled, or until now."}

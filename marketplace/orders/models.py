@@ -110,6 +110,7 @@ class OrderItem(Base):
             "line_total_minor = unit_price_minor * quantity AND unit_price_minor > 0", name="line_total"
         ),
         CheckConstraint("commission_bps BETWEEN 0 AND 10000", name="commission_bps"),
+        CheckConstraint("refunded_quantity BETWEEN 0 AND quantity", name="refunded_quantity"),
     )
 
     order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"), primary_key=True)
@@ -121,6 +122,9 @@ class OrderItem(Base):
     quantity: Mapped[int]
     line_total_minor: Mapped[int]
     commission_bps: Mapped[int]
+    refunded_quantity: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="How many of its pieces were paid back; none of them twice"
+    )
     flash_sale_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("flash_sales.id"), comment="Whose price it has, and whose pieces it claimed"
     )

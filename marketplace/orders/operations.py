@@ -9,14 +9,13 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import flash_sales, stock, tags
+from marketplace.catalog import stock
 from marketplace.identity.queries import Caller
-from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.orders import news, states
+from marketplace.orders import news, pieces, states
 from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import release_of
 from marketplace.orders.transitions import (
@@ -31,6 +30,8 @@ from marketplace.orders.transitions import (
 
 PIN_TRIES = 5
 PIN_LOCKED_FOR = timedelta(minutes=15)
+# What the payments area writes while it waits for money.
+_WAITS = frozenset({"initialized", "pending"})
 
 _IS_BUYER = Statement(text("SELECT id FROM orders WHERE id = :order_id AND buyer_id = :user_id"))
 _IS_VENDOR = Statement(
@@ -95,12 +96,13 @@ def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | 
         now=now,
         note=reason,
         escrow=EscrowMove("refund", refunded_minor=order.held_minor) if paid else None,
-        columns={"cancelled_at": now, "cancelled_by": actor.role, "cancellation_reason": reason},
+        columns={"cancelled_at": now, "cancelled_by": actor.role, "cancellation_reason": reason}
+        | ({} if paid else _unpaid_for_good(order)),
     )
     if paid:
-        _put_back(session, order)
+        pieces.give_back(session, order=order, to_stock=True)
     else:
-        _free_stock(session, order)
+        pieces.free(session, order=order)
         _return_wallet_part(session, order, now=now)
 
 
@@ -125,8 +127,7 @@ def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, n
         escrow=EscrowMove("refund", refunded_minor=order.held_minor),
         columns={"refunded_at": now},
     )
-    if order.shipped_at is None:
-        _put_back(session, order)
+    pieces.give_back(session, order=order, to_stock=order.shipped_at is None)
 
 
 def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
@@ -137,8 +138,9 @@ def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime)
 
     :raises IllegalTransitionError: it is not waiting for payment
     """
-    move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns={"expired_at": now})
-    _free_stock(session, order)
+    columns = {"expired_at": now} | _unpaid_for_good(order)
+    move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns=columns)
+    pieces.free(session, order=order)
     _return_wallet_part(session, order, now=now)
     news.expired(session, order=order, now=now)
 
@@ -329,18 +331,12 @@ def party_of(session: Session, *, order_id: UUID, caller: Caller) -> str:
     raise NotFoundError("There is no such order.")
 
 
-def _free_stock(session: Session, order: LockedOrder) -> None:
-    pieces = pieces_of(session, order_id=order.id)
-    if stock.free(session, quantities=pieces.by_product):
-        drop_cached(session, tags.PRODUCTS)
-    flash_sales.give_back(session, pieces=pieces.by_sale)
+def _unpaid_for_good(order: LockedOrder) -> dict[str, str]:
+    """Give what to show of the payment of an order that ends unpaid: it waits for nothing any more.
 
-
-def _put_back(session: Session, order: LockedOrder) -> None:
-    """Put the pieces of a paid order back into stock; those of a flash sale stay sold at its price."""
-    pieces = pieces_of(session, order_id=order.id)
-    if stock.put_back(session, quantities=pieces.by_product):
-        drop_cached(session, tags.PRODUCTS)
+    Money that came and is held back stays so until finance has decided on it.
+    """
+    return {"payment_status": "abandoned"} if order.payment_status in _WAITS else {}
 
 
 def _return_wallet_part(session: Session, order: LockedOrder, *, now: datetime) -> None:

@@ -72,7 +72,8 @@ _ITEMS = Prepared(
     text(
         """
         SELECT order_id, product_id AS "productId", title, image_key, unit_price_minor AS "unitPriceMinor",
-            quantity, line_total_minor AS "lineTotalMinor", commission_bps AS "commissionBps"
+            quantity, line_total_minor AS "lineTotalMinor", commission_bps AS "commissionBps",
+            refunded_quantity AS "refundedQuantity"
         FROM order_items WHERE order_id = ANY(:order_ids) ORDER BY order_id, position
         """
     )

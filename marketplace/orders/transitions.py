@@ -36,7 +36,12 @@ _LOCK_OF_VENDOR = Prepared(
 )
 _LOCK_MANY = Prepared(text(f"{_LOCK} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE"))
 _PIECES = Prepared(
-    text("SELECT product_id, quantity, flash_sale_id FROM order_items WHERE order_id = :order_id")
+    text(
+        """
+        SELECT product_id, quantity - refunded_quantity AS quantity, flash_sale_id
+        FROM order_items WHERE order_id = :order_id AND quantity > refunded_quantity
+        """
+    )
 )
 
 
@@ -140,14 +145,14 @@ def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The pieces of an order: by product, and those that it claimed of flash sales, by sale."""
+    """The pieces of an order that were not refunded: by product, and those claimed of flash sales, by sale."""
 
     by_product: dict[UUID, int]
     by_sale: dict[UUID, int]
 
 
 def pieces_of(session: Session, *, order_id: UUID) -> Pieces:
-    """This function will give the pieces of an order."""
+    """This function will give the pieces of an order, but for those that were refunded."""
     rows = _PIECES.all(session, order_id=order_id)
     return Pieces(
         {row["product_id"]: row["quantity"] for row in rows},

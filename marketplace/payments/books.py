@@ -85,10 +85,7 @@ _CHECKS = rules(
                 SELECT q.ledger_transaction_id UNION SELECT x.id FROM ledger_transactions x
                     WHERE x.kind IN ('payment', 'held_payment', 'wallet_payment') AND x.source = 'quarantine:' || q.id
                 UNION SELECT x.id FROM refunds r JOIN ledger_transactions x
-                    ON x.kind = 'refund' AND x.source = 'refund:' || r.id WHERE r.cause IN (
-                        SELECT 'quarantine:' || q.id || CASE n WHEN 1 THEN '' ELSE ':' || n END
-                        FROM generate_series(1, (SELECT count(*) FROM payment_allocations a
-                            WHERE a.intent_id = q.intent_id)) n))
+                    ON x.kind = 'refund' AND x.source = 'refund:' || r.id WHERE r.cause = 'quarantine:' || q.id)
             ) held (minor)
             WHERE expected.minor <> held.minor LIMIT 100
             """,  # noqa: S608 - our own text
@@ -111,8 +108,10 @@ _CHECKS = rules(
         "of each refund is in transit what the gateway has yet to send": f"""
             SELECT r.id::text AS refund, r.status, expected.minor AS expected_minor, moved.minor AS booked_minor
             FROM refunds r CROSS JOIN LATERAL (SELECT {_UNDER_WAY} AS minor) expected
-            CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'refunds_in_transit' AND t.source = 'refund:' || r.id
-                AND t.kind IN ('refund', 'refund_sent', 'refund_credit')) moved (minor)
+            CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'refunds_in_transit' AND t.source IN (
+                    SELECT 'refund:' || r.id UNION ALL
+                    SELECT 'refund:' || r.id || ':' || n FROM generate_series(2, r.times_returned + 1) n)
+                AND t.kind IN ('refund', 'refund_sent', 'refund_returned', 'refund_credit')) moved (minor)
             WHERE expected.minor <> moved.minor LIMIT 100
             """,  # noqa: S608 - our own text
         "refunds in transit in all are those that are open": f"""
@@ -137,10 +136,10 @@ _CHECKS = rules(
             SELECT r.id::text AS refund, r.paid_twice_minor, booked.source, coalesce(booked.minor, 0) AS booked_minor
             FROM (SELECT id, paid_twice_minor FROM refunds WHERE paid_twice_minor > 0) r FULL JOIN (
                 SELECT CAST(split_part(t.source, ':', 2) AS uuid) AS refund_id, min(t.source) AS source,
-                    sum(e.amount_minor)::bigint AS minor
+                    sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS minor
                 FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
                     JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'gateway_clearing'
-                WHERE t.kind = 'refund_sent_twice' AND e.direction = 'credit' GROUP BY 1
+                WHERE t.kind IN ('refund_sent_twice', 'refund_sent_twice_returned') GROUP BY 1
             ) booked ON booked.refund_id = r.id
             WHERE coalesce(r.paid_twice_minor, 0) <> coalesce(booked.minor, 0) LIMIT 100
             """,

@@ -95,8 +95,8 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
 
     Of a checkout's orders all that still wait are paid, and the part of those that were cancelled, or paid
     otherwise, meanwhile goes back; a charge that does not suffice for all that wait pays none of them and is
-    quarantined. What is more than was due stays in the buyer's wallet. A charge for orders that are paid,
-    cancelled or expired goes back whole.
+    quarantined, and so is one whose fees are more than it brought. What is more than was due stays in the buyer's
+    wallet. A charge for orders that are paid, cancelled or expired goes back whole.
 
     It may be called for one charge any number of times, from webhooks, ``verify`` and the sweep at once.
     Rows are locked in the order: orders by id with their escrow, the intent, charges, products, balances.
@@ -114,16 +114,21 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     intent = LockedIntent(**_LOCK_INTENT.one(session, intent_id=found["intent_id"]))
     if is_known(session, charge=charge, intent=intent):
         return Outcome.REPEATED
+    # Fees that are more than the charge can't be told by a gateway in order. They are not booked, nor taken off.
+    believed = charge.fees_minor <= charge.amount_minor
     settled = Settled(
         charge,
         intent,
         waiting=[order for order in locked if order.status == states.PENDING_PAYMENT],
         over=[order for order in locked if order.status != states.PENDING_PAYMENT],
-        principal_minor=charge.amount_minor - (charge.fees_minor if fee_bearer == "customer" else 0),
+        principal_minor=charge.amount_minor
+        - (charge.fees_minor if fee_bearer == "customer" and believed else 0),
         fee_bearer=fee_bearer,
     )
     if charge.currency != CURRENCY:
         return _quarantine(session, settled, reason="currency", now=now)
+    if not believed:
+        return _quarantine(session, settled, reason="fees_above_amount", now=now)
     if not settled.waiting:
         return _return(session, settled, now=now)
     if settled.principal_minor < settled.due_minor:
@@ -267,7 +272,7 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
             postings=[
                 Posting(accounts.GATEWAY_CLEARING, "debit", settled.principal_minor),
                 Posting(accounts.QUARANTINE, "credit", settled.principal_minor),
-                *fee_postings(settled),
+                *([] if reason == "fees_above_amount" else fee_postings(settled)),
             ],
             now=now,
         )
@@ -306,6 +311,9 @@ def _tell_of_holding(session: Session, settled: Settled, reason: str, *, now: da
     numbers = ", ".join(order.number for order in locked)
     if reason == "currency":
         what = f"A payment for {numbers} came in another currency than naira, and is held back."
+    elif reason == "fees_above_amount":
+        what = f"{naira_text(settled.principal_minor)} came for {numbers}, with figures that can not be right: your"
+        what += " payment is held back."
     else:
         what = (
             f"{naira_text(max(settled.principal_minor, 0))} came for {numbers}, and {naira_text(settled.due_minor)} are"

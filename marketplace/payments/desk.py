@@ -33,6 +33,7 @@ _REFUNDS = """
     SELECT r.id, r.status, r.destination, r.amount_minor AS "amountMinor", r.reason, r.attempt,
         r.order_id AS "orderId", o.number AS "orderNumber", r.buyer_id, b.name AS buyer_name,
         i.reference AS "paymentReference", r.gateway_refund_id AS "gatewayRefundId",
+        r.times_returned AS "timesReturned",
         r.paid_twice_minor AS "paidTwiceMinor", coalesce(d.balance_minor, 0) AS "buyerOwesMinor",
         r.requested_by AS "requestedBy", r.created_at AS "createdAt", r.settled_at AS "settledAt",
         greatest(extract(epoch FROM coalesce(r.settled_at, :now) - r.created_at), 0)::bigint AS "ageSeconds"

@@ -47,8 +47,8 @@ _LOCK = Statement(
 _RETRY = Statement(
     text(
         """
-        UPDATE refunds SET status = :status, attempt = attempt + 1, asked_at = NULL, asking_until = NULL,
-            gateway_refund_id = NULL, updated_at = :now
+        UPDATE refunds SET status = :status, attempt = tries + 1, tries = tries + 1, asked_at = NULL,
+            asking_until = NULL, gateway_refund_id = NULL, updated_at = :now
         WHERE id = :refund_id
         """
     )

@@ -13,17 +13,19 @@ from marketplace.payments.debts import Claim
 def sent(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
     """This function will tell the buyer that their money has left.
 
-    :param refund: its id, buyer, order and amount
+    :param refund: its id, buyer, order and amount, and how often it was sent before and came back
     """
+    again = refund["times_returned"]
+    before = " What we had sent before came back to us." if again else ""
     notify(
         session,
         user_id=refund["buyer_id"],
         type="refund_processed",
-        title="Your refund was sent",
+        title="Your refund was sent again" if again else "Your refund was sent",
         body=f"{naira_text(refund['amount_minor'])} are on their way to where you paid from. Your bank may take a few"
-        " days to show them.",
+        f" days to show them.{before}",
         link=_link(refund),
-        cause=f"refund:{refund['id']}:processed",
+        cause=f"refund:{refund['id']}:processed" + (f":{again}" if again else ""),
         now=now,
     )
 
@@ -79,6 +81,28 @@ def paid_twice(
         f" already.{taken}{owed}",
         link="/wallet",
         cause=f"{source}:paid_twice",
+        now=now,
+    )
+
+
+def came_back(
+    session: Session, refund: dict[str, Any], *, amount_minor: int, source: str, now: datetime
+) -> None:
+    """This function will tell the buyer that what reached them twice did not, and that they have it again.
+
+    :param refund: its buyer
+    :param amount_minor: kobo that came back
+    :param source: names the payment that came back
+    """
+    notify(
+        session,
+        user_id=refund["buyer_id"],
+        type="wallet_credited",
+        title="A refund did not reach you twice after all",
+        body=f"{naira_text(amount_minor)} that were sent to where you paid from came back to us. They are in your"
+        " wallet, and what you owe for them comes off it.",
+        link="/wallet",
+        cause=f"{source}:returned",
         now=now,
     )
 

@@ -71,9 +71,11 @@ _INSERT = Statement(
 _OF_ORDERS = Prepared(
     text(
         """
-        SELECT id, order_id AS "orderId", destination, amount_minor AS "amountMinor", status, reason, cause,
-            created_at AS "createdAt", settled_at AS "settledAt", cause LIKE 'order:%' AS "fromEscrow"
-        FROM refunds WHERE order_id = ANY(:order_ids) ORDER BY id
+        SELECT r.id, r.order_id AS "orderId", r.destination, r.amount_minor AS "amountMinor", r.status, r.reason,
+            r.cause, r.created_at AS "createdAt", r.settled_at AS "settledAt",
+            r.cause LIKE 'order:%' AS "fromEscrow",
+            CASE WHEN o.paid_at IS NULL THEN o.total_minor - o.wallet_minor ELSE o.total_minor END AS "wholeMinor"
+        FROM refunds r JOIN orders o ON o.id = r.order_id WHERE r.order_id = ANY(:order_ids) ORDER BY r.id
         """
     )
 )
@@ -201,7 +203,7 @@ def return_charge(
     charge_id: UUID,
     buyer_id: UUID,
     amount_minor: int,
-    order_id: UUID,
+    order_id: UUID | None,
     request: Request,
     description: str,
     source: accounts.Account,
@@ -211,7 +213,7 @@ def return_charge(
 
     :param charge_id: of our row
     :param amount_minor: kobo; at most what of the charge is left
-    :param order_id: the order that it was meant for; what was for several is given back order by order
+    :param order_id: the order that it was meant for, if it was meant for one alone
     :param description: for the ledger
     :param source: the account that it is in: ``gateway_clearing`` of a charge not booked yet, or quarantine
     :return: the refund's id
@@ -234,7 +236,7 @@ def credit_charge(
     *,
     buyer_id: UUID,
     amount_minor: int,
-    order_id: UUID,
+    order_id: UUID | None,
     request: Request,
     description: str,
     source: accounts.Account,
@@ -243,7 +245,7 @@ def credit_charge(
     """This function will give a buyer money that nothing took into the wallet, at once.
 
     :param amount_minor: kobo
-    :param order_id: the order that it was meant for; what was for several is given back order by order
+    :param order_id: the order that it was meant for, if it was meant for one alone
     :param description: for the ledger
     :param source: the account that it is in, such as quarantine
     :return: the refund's id

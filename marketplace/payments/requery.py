@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
-from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.payments import refunds, sending, states
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -22,12 +23,15 @@ _WATCHED_EACH = timedelta(days=1)
 _WATCHED_FOR = timedelta(days=30)
 _BATCH = 500
 
+_ROW = """
+    SELECT r.id, r.attempt, r.status, r.gateway_refund_id, r.updated_at, i.reference
+    FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id JOIN payment_intents i ON i.id = c.intent_id
+"""
+_ONE = Statement(text(f"{_ROW} WHERE r.id = :refund_id"))
 _QUIET = Statement(
     text(
-        """
-        SELECT r.id, r.attempt, r.status, r.gateway_refund_id, i.reference
-        FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id JOIN payment_intents i ON i.id = c.intent_id
-        WHERE (r.status IN ('submitted', 'needs_attention') AND r.updated_at <= :before)
+        f"""
+        {_ROW} WHERE (r.status IN ('submitted', 'needs_attention') AND r.updated_at <= :before)
             OR (r.status = 'credited' AND r.paid_twice_minor = 0 AND r.updated_at <= :day_before
                 AND r.settled_at > :watched_since)
         ORDER BY r.updated_at, r.id LIMIT :most
@@ -48,6 +52,10 @@ _LEFT_BEHIND = Statement(
     )
 )
 _HEARD_OF = Statement(text("UPDATE refunds SET updated_at = :now WHERE id = :refund_id"))
+
+
+class ChangedMeanwhileError(ConflictError):
+    """Something happened to the refund while the gateway was asked: its answer may be older than that."""
 
 
 @dataclass
@@ -81,12 +89,15 @@ def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetim
         )
     for row in quiet:
         try:
-            known = _ask(gateway, row)
+            known = ask(gateway, row)
         except ProviderUnavailableError:
             done.gateway_down = True
             break
         done.asked += 1
-        done.news += database.in_transaction(_note, row, known, now)
+        try:
+            done.news += database.in_transaction(note, row, known, now)
+        except ChangedMeanwhileError:
+            _log.info("refund changed while it was asked about", refundId=str(row["id"]))
     return done
 
 
@@ -98,7 +109,17 @@ def _enqueue_again(session: Session, now: datetime) -> int:
     return len(rows)
 
 
-def _ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
+def find(session: Session, *, refund_id: UUID) -> dict[str, Any]:
+    """This function will give what the gateway is to be asked about a refund with, and how it stands."""
+    return _ONE.one(session, refund_id=refund_id)
+
+
+def ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
+    """This function will ask the gateway about each try at a refund.
+
+    :param row: as it was found
+    :raises ProviderUnavailableError: no usable answer
+    """
     known = sending.tries_known(
         gateway,
         reference=row["reference"],
@@ -111,10 +132,19 @@ def _ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
     return known
 
 
-def _note(session: Session, row: dict[str, Any], known: list[GatewayRefund], now: datetime) -> bool:
-    """Settle by the gateway's word on each try, and tell whether it was news; it is asked again in a while."""
-    before = after = sending.status_of(session, refund_id=row["id"])
+def note(session: Session, row: dict[str, Any], known: list[GatewayRefund], now: datetime) -> bool:
+    """This function will settle a refund by the gateway's word on each try; it is asked again in a while.
+
+    :param row: as it was found, before the gateway was asked
+    :param known: what the gateway answered
+    :return: whether it was news
+    :raises ChangedMeanwhileError: it does not stand as it was found any more
+    """
+    locked = sending.lock(session, refund_id=row["id"])
+    if any(locked[name] != row[name] for name in ("status", "attempt", "updated_at")):
+        raise ChangedMeanwhileError("The refund changed while the gateway was asked about it.")
+    after = row["status"]
     for told in known:
         after = sending.settle(session, refund_id=row["id"], told=told, now=now)
     _HEARD_OF.run(session, refund_id=row["id"], now=now)
-    return after != before
+    return bool(after != row["status"])

@@ -18,7 +18,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.payments import debts, refund_news, refunds, states
+from marketplace.payments import paid_twice, refund_news, states
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -59,55 +59,29 @@ _LOCK_CHARGE = Statement(
 _LOCK = Statement(
     text(
         """
-        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt, asked_at FROM refunds
-        WHERE id = :refund_id FOR NO KEY UPDATE
+        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt, asked_at, gateway_refund_id,
+            times_returned, paid_twice_minor, updated_at
+        FROM refunds WHERE id = :refund_id FOR NO KEY UPDATE
         """
     )
 )
-_FIND = Statement(
-    text(
-        """
-        SELECT id FROM refunds WHERE gateway_refund_id = :gateway_refund_id
-        UNION ALL
-        SELECT id FROM refunds WHERE id = :noted_id
-        LIMIT 1
-        """
-    )
-)
-# An event may name neither: of those of its charge that are as large the first is meant, rather one that is not over.
-_FIND_BY_AMOUNT = Statement(
-    text(
-        """
-        SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
-            JOIN payment_intents i ON i.id = c.intent_id
-        WHERE i.reference = :reference AND r.amount_minor = :amount_minor AND r.asked_at IS NOT NULL
-            AND r.status IN ('pending', 'submitted', 'needs_attention', 'failed', 'credited')
-        ORDER BY r.status IN ('failed', 'credited'), r.id LIMIT 1
-        """
-    )
-)
+# What the gateway calls a try of ours stays: another id is another refund.
 _MOVE = Statement(
     text(
         """
-        UPDATE refunds SET status = :status, gateway_refund_id = coalesce(:gateway_refund_id, gateway_refund_id),
-            attempt = :attempt, settled_at = :settled_at, asking_until = NULL, updated_at = :now
+        UPDATE refunds SET status = :status, attempt = :attempt, settled_at = :settled_at,
+            gateway_refund_id = CASE WHEN attempt = :attempt THEN coalesce(gateway_refund_id, :gateway_refund_id)
+                ELSE :gateway_refund_id END,
+            times_returned = times_returned + :returned, asking_until = NULL, updated_at = :now
         WHERE id = :refund_id
         """
     )
 )
-_NOTE_PAID_TWICE = Statement(
-    text(
-        """
-        UPDATE refunds SET paid_twice_minor = paid_twice_minor + :amount_minor, updated_at = :now
-        WHERE id = :refund_id
-        """
-    )
-)
-_IS_BOOKED = Statement(text("SELECT id FROM ledger_transactions WHERE kind = :kind AND source = :source"))
 _SENT = "processed"
+_FAILED = "failed"
 _TRIGGERS = {
     _SENT: "process",
-    "failed": "fail",
+    _FAILED: "fail",
     "needs-attention": "need-attention",
     "pending": "submit",
     "processing": "submit",
@@ -140,8 +114,11 @@ def note_of(refund_id: UUID, attempt: int) -> str:
     return name if attempt == 1 else f"{name} try {attempt}"
 
 
-def _noted(note: str) -> tuple[UUID, int] | None:
-    """Read a note of ours: which refund, and which try at it."""
+def noted(note: str) -> tuple[UUID, int] | None:
+    """This function will read a note of ours.
+
+    :return: which refund, and which try at it; none if it is no note of ours
+    """
     found = _NOTED.fullmatch(note)
     try:
         return (UUID(found[1]), int(found[2] or 1)) if found else None
@@ -216,55 +193,49 @@ def tries_known(
     """
     found = []
     for known in gateway.refunds_of(reference):
-        noted = _noted(known.note)
-        if (noted[0] == refund_id) if noted else bool(known.id) and known.id == gateway_refund_id:
+        named = noted(known.note)
+        if (named[0] == refund_id) if named else bool(known.id) and known.id == gateway_refund_id:
             found.append(known)
     return found
 
 
-def find_by_event(session: Session, told: GatewayRefund) -> UUID | None:
-    """This function will find the refund that an event of the gateway is about.
+def lock(session: Session, *, refund_id: UUID) -> dict[str, Any]:
+    """This function will lock a refund, its charge before it, as whoever refunds of a charge does.
 
-    By the gateway's id of it, by our note, or, where the event carries neither, by charge and amount.
-
-    :return: its id; none if it is none of ours, such as one that was made by hand at the gateway
+    :param refund_id: ours
+    :return: its row
     """
-    noted = _noted(told.note)
-    row = _FIND.first(session, gateway_refund_id=told.id or None, noted_id=noted[0] if noted else None)
-    if row is None and not told.note:
-        row = _FIND_BY_AMOUNT.first(session, reference=told.reference, amount_minor=told.amount_minor)
-    if row is None:
-        _log.warning(
-            "refund of the gateway is none of ours", gatewayRefundId=told.id, reference=told.reference
-        )
-        return None
-    found: UUID = row["id"]
-    return found
+    _LOCK_CHARGE.run(session, refund_id=refund_id)
+    return _LOCK.one(session, refund_id=refund_id)
 
 
 def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datetime) -> str:
-    """This function will note what the gateway says of a refund, and book it when the money has left.
+    """This function will note what the gateway says of a refund, and book it when the money has left, or come back.
 
-    It may come any number of times and in any order: what is over stays as it is, and what was told of an
-    earlier try says nothing of the present one, unless that it was sent. What was sent although the buyer had the
-    money is booked as such, and asked back of them.
+    It may come any number of times: what is said once more changes nothing, and what is said of an earlier try
+    says nothing of the present one, unless that it was sent. What was sent although the buyer had the money is
+    booked as such, and asked back of them, until that comes back. The caller sees to it that the word is no older
+    than what it changes.
 
     :param refund_id: ours
     :param told: the gateway's word
     :param now: when
     :return: the refund's status
     """
-    # The charge before the refund, as whoever refunds of it does.
-    _LOCK_CHARGE.run(session, refund_id=refund_id)
-    row = _LOCK.one(session, refund_id=refund_id)
-    attempt = _attempt_of(row, told)
-    if told.status == _SENT and (_has_it(row, attempt) or _is_booked(session, row, attempt)):
-        _book_paid_twice(session, row, told, attempt=attempt, now=now)
+    row = lock(session, refund_id=refund_id)
+    attempt = attempt_of(row, told)
+    booked_twice = paid_twice.is_booked(session, row, attempt=attempt)
+    if told.status == _SENT and (booked_twice or _has_it(row, attempt)):
+        paid_twice.book(session, row, told, attempt=attempt, now=now)
+        return str(row["status"])
+    if told.status == _FAILED and booked_twice:
+        paid_twice.undo(session, row, attempt=attempt, now=now)
         return str(row["status"])
     trigger = _trigger_of(row, told, attempt)
     if trigger is None or not states.REFUND.allows(row["status"], trigger):
         return str(row["status"])
     status = states.REFUND.target(row["status"], trigger)
+    came_back = row["status"] == states.PROCESSED
     _MOVE.run(
         session,
         refund_id=refund_id,
@@ -272,31 +243,48 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
         gateway_refund_id=told.id or None,
         attempt=attempt,
         settled_at=now if status == states.PROCESSED else None,
+        returned=int(came_back),
         now=now,
     )
     if status == states.PROCESSED:
-        post(
-            session,
-            kind="refund_sent",
-            source=f"refund:{refund_id}",
-            description="Refund sent by the gateway",
-            postings=[
-                Posting(accounts.REFUNDS_IN_TRANSIT, "debit", row["amount_minor"], row["order_id"]),
-                Posting(accounts.GATEWAY_CLEARING, "credit", row["amount_minor"], row["order_id"]),
-            ],
-            now=now,
-        )
+        _book(session, row, "refund_sent", "Refund sent by the gateway", now=now)
         refund_news.sent(session, row, now=now)
+    elif came_back:
+        # Its buyer hears of it when finance has decided what becomes of it.
+        _book(session, row, "refund_returned", "Refund that came back to the gateway", now=now)
+        _log.error("refund failed after it was sent", severity="SEV-2", refundId=str(refund_id))
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
         _log.error("refund needs finance", severity="SEV-3", refundId=str(refund_id), status=status)
         refund_news.delayed(session, row, now=now)
     return status
 
 
-def _attempt_of(row: dict[str, Any], told: GatewayRefund) -> int:
-    """Tell which try at a refund the gateway speaks of: the present one, unless its note names another."""
-    noted = _noted(told.note)
-    attempt: int = row["attempt"] if noted is None else noted[1]
+def _book(session: Session, row: dict[str, Any], kind: str, description: str, *, now: datetime) -> None:
+    """Book that a refund has left the gateway, or that it came back there; either may happen more than once."""
+    leaves = kind == "refund_sent"
+    time = row["times_returned"] + 1
+    post(
+        session,
+        kind=kind,
+        source=f"refund:{row['id']}" if time == 1 else f"refund:{row['id']}:{time}",
+        description=description,
+        postings=[
+            Posting(account, "debit" if debits == leaves else "credit", row["amount_minor"], row["order_id"])
+            for account, debits in ((accounts.REFUNDS_IN_TRANSIT, True), (accounts.GATEWAY_CLEARING, False))
+        ],
+        now=now,
+    )
+
+
+def attempt_of(row: dict[str, Any], told: GatewayRefund) -> int:
+    """This function will tell which try at a refund the gateway speaks of.
+
+    :param row: the refund's
+    :param told: the gateway's word
+    :return: the present one, unless its note names another
+    """
+    named = noted(told.note)
+    attempt: int = row["attempt"] if named is None else named[1]
     return attempt
 
 
@@ -314,52 +302,20 @@ def _has_it(row: dict[str, Any], attempt: int) -> bool:
     return not never_asked and row["status"] not in (states.FAILED, states.NEEDS_ATTENTION)
 
 
-def _source_of(row: dict[str, Any], attempt: int) -> str:
-    """Name a try at a refund that its buyer had the money of, for the books."""
-    return f"refund:{row['id']}:{attempt}"
-
-
-def _is_booked(session: Session, row: dict[str, Any], attempt: int) -> bool:
-    """Tell whether a try was booked as paid twice, whatever became of the refund since."""
-    found = _IS_BOOKED.first(session, kind=debts.PAID_TWICE, source=_source_of(row, attempt))
-    return found is not None
-
-
 def _trigger_of(row: dict[str, Any], told: GatewayRefund, attempt: int) -> str | None:
     """Tell what the gateway's word means for a locked refund: a trigger of its table, or nothing."""
     trigger = _TRIGGERS.get(told.status)
     if attempt != row["attempt"] and told.status != _SENT:
         _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
         return None
-    if trigger == "fail" and row["status"] == states.PROCESSED:
-        _log.error("refund failed after it was sent", severity="SEV-1", refundId=str(row["id"]))
+    if attempt == row["attempt"] and told.id and row["gateway_refund_id"] not in (None, told.id):
+        _log.error(
+            "refund has another id at the gateway", severity="SEV-2", refundId=str(row["id"]), told=told.id
+        )
+        return None
     if told.amount_minor != row["amount_minor"]:
         _log.error(
             "refund of another amount", severity="SEV-2", refundId=str(row["id"]), told=told.amount_minor
         )
         return "need-attention"
     return trigger
-
-
-def _book_paid_twice(
-    session: Session, row: dict[str, Any], told: GatewayRefund, *, attempt: int, now: datetime
-) -> None:
-    """Book what the gateway paid of a refund whose buyer has the money already, and ask it back of them."""
-    if _is_booked(session, row, attempt):
-        return
-    source = _source_of(row, attempt)
-    _log.error(
-        "refund was paid twice", severity="SEV-2", refundId=str(row["id"]), amountMinor=told.amount_minor
-    )
-    _NOTE_PAID_TWICE.run(session, refund_id=row["id"], amount_minor=told.amount_minor, now=now)
-    refunds.recount(session, charge_id=row["charge_id"])
-    claim = debts.claim(
-        session,
-        buyer_id=row["buyer_id"],
-        order_id=row["order_id"],
-        amount_minor=told.amount_minor,
-        source=source,
-        description="Refund that reached its buyer twice",
-        now=now,
-    )
-    refund_news.paid_twice(session, row, claim, amount_minor=told.amount_minor, source=source, now=now)

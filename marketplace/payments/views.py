@@ -20,7 +20,7 @@ def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[st
 
     ``payment.status`` tells of them too: ``refund_pending`` while one is on its way, then ``refunded`` or
     ``partially_refunded``. A charge that went back since the order was paid already is listed, and leaves the
-    status of the payment as it is.
+    status of the payment as it is; so does less than an order that ended unpaid would have cost.
 
     :param orders: as ``orders.queries`` gives them; they are changed in place
     """
@@ -43,9 +43,10 @@ def _status(order: dict[str, Any], of_order: list[dict[str, Any]]) -> str:
     paid = order["paidAt"] is not None
     # What goes back of an order that still waits was an earlier payment.
     counted = [row for row in of_order if row["fromEscrow"] or (not paid and order["status"] in _OVER)]
-    if not counted:
+    # The wallet part of one that ended unpaid went back when it ended.
+    whole = bool(counted) and sum(row["amountMinor"] for row in counted) >= counted[0]["wholeMinor"]
+    if not counted or not (paid or whole):
         return str(order["payment"]["status"])
     if any(row["status"] not in _SETTLED for row in counted):
         return REFUND_PENDING
-    whole = not paid or sum(row["amountMinor"] for row in counted) >= order["total_amount"]
     return REFUNDED if whole else PARTIALLY_REFUNDED

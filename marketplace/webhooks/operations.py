@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import AuditActor, record
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
 from marketplace.infra.prepared import Prepared
-from marketplace.payments import sending
+from marketplace.payments import refund_events
 from marketplace.payments.charges import UnknownReferenceError, apply_charge
 from marketplace.providers.gateway import Charge, GatewayRefund, MalformedChargeError
 from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent, ProcessedWebhookEvent
@@ -277,11 +277,7 @@ def _apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) ->
 def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
     """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
     told = GatewayRefund.from_wire(event.data)
-    refund_id = sending.find_by_event(session, told)
-    if refund_id is None:
-        return "ignored"
-    sending.settle(session, refund_id=refund_id, told=told, now=now)
-    return "processed"
+    return "processed" if refund_events.hear(session, told=told, now=now) else "ignored"
 
 
 def _note_failure(

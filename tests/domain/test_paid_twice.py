@@ -1,5 +1,6 @@
 """A refund whose buyer has the money, and that the gateway sends after all: booked, and owed."""
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from marketplace.kernel.paging import TableRequest
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of, balances_by_kind
 from marketplace.orders.wallet import WalletUse
-from marketplace.payments import cancelling, debts, desk, mending, requery, sending, states
+from marketplace.payments import cancelling, debts, desk, mending, refund_events, requery, sending, states
 from marketplace.payments.whereabouts import whereabouts
 from marketplace.providers.gateway import GatewayRefund
 from tests.support.finance import actor_of, make_officer, refund, refunds_of, say
@@ -141,17 +142,51 @@ class TestAfterTheCredit:
         assert len(bodies_of(session, shop.buyer.id, "refund_paid_twice")) == 1
         assert_books_are_whole(session)
 
-    def test_an_event_without_id_and_note_finds_it(
-        self, session: Session, order_id: UUID, refund_id: UUID, made: GatewayRefund
+    @pytest.mark.parametrize("named", [True, False])
+    def test_an_event_has_the_gateway_asked_before_the_wallet_gives_anything_back(
+        self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID, made: GatewayRefund, named: bool
     ) -> None:
         session.execute(
             text("UPDATE refunds SET asked_at = :now WHERE id = :id"), {"now": NOW, "id": refund_id}
         )
         reference = row_of(session, "orders", id=order_id)["payment_reference"]
+        bare = GatewayRefund("", "processed", made.amount_minor, "", reference)
 
-        told = GatewayRefund("", "processed", made.amount_minor, "", reference)
+        assert refund_events.hear(session, told=made if named else bare, now=NOW)
 
-        assert sending.find_by_event(session, told) == refund_id
+        assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
+        assert row_of(session, "outbox_events", topic="refund.ask")["payload"] == {"refundId": str(refund_id)}
+        found = requery.find(session, refund_id=refund_id)
+        assert not requery.note(session, found, [made], NOW)
+        assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == made.amount_minor
+        assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("spent", [False, True])
+    def test_what_comes_back_is_the_buyers_again(
+        self, session: Session, shop: Shop, refund_id: UUID, made: GatewayRefund, spent: bool
+    ) -> None:
+        amount = made.amount_minor
+        if spent:
+            spend(session, shop, amount - 100)
+        before = {"buyer_receivable": 0} | balances_by_kind(session)
+        charge_id = row_of(session, "refunds", id=refund_id)["charge_id"]
+        left = row_of(session, "gateway_charges", id=charge_id)["refunded_minor"]
+        settle(session, refund_id, made)
+        failed = replace(made, status="failed")
+
+        assert refund_events.hear(session, told=failed, now=NOW)
+        assert row_of(session, "outbox_events", topic="refund.ask")["payload"] == {"refundId": str(refund_id)}
+        for _ in range(2):
+            assert settle(session, refund_id, failed) == "credited"
+        debts.collect(session, buyer_id=shop.buyer.id, now=NOW)
+
+        assert wallet_of(session, shop.buyer.id) == (100 if spent else amount)
+        assert owed_by(session, shop.buyer.id) == 0
+        assert {"buyer_receivable": 0} | balances_by_kind(session) == before
+        assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
+        assert row_of(session, "gateway_charges", id=charge_id)["refunded_minor"] == left
+        assert len(bodies_of(session, shop.buyer.id, "wallet_credited")) == 2
+        assert_books_are_whole(session)
 
     def test_nothing_else_that_is_told_changes_anything(
         self, session: Session, refund_id: UUID, made: GatewayRefund

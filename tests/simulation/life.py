@@ -17,7 +17,7 @@ from marketplace.orders import states
 from marketplace.orders.baskets import Wish
 from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
 from marketplace.orders.wallet import WalletUse
-from marketplace.payments import cancelling, mending, quarantine, sending
+from marketplace.payments import cancelling, mending, quarantine, requery, sending
 from marketplace.payments import operations as payments
 from marketplace.payments.debts import collect_debts
 from marketplace.payments.expiry import sweep_abandoned_checkouts
@@ -53,6 +53,10 @@ _WAITING = """
     SELECT id, payload ->> 'refundId' AS refund_id FROM outbox_events
     WHERE topic = 'refund.send' AND done_at IS NULL AND failed_at IS NULL ORDER BY id
 """
+_UNCLEAR = """
+    SELECT id, payload ->> 'refundId' AS refund_id FROM outbox_events
+    WHERE topic = 'refund.ask' AND done_at IS NULL ORDER BY id
+"""
 _LIVE = "id, status, buyer_id, vendor_id, total_minor, checkout_id"
 
 
@@ -87,7 +91,7 @@ class Life:
         acts: dict[Callable[[], None], int] = {
             self.place: 4, self.check_out: 3, self.open: 6, self.pay: 7, self.deliver: 9, self.ask: 2,
             self.cancel: 4, self.advance: 9, self.pin: 4, self.confirm: 2, self.freeze: 1, self.refund: 4,
-            self.send: 7, self.decide: 9, self.mend: 4, self.resolve: 2, self.sweep: 2, self.wait: 2,
+            self.send: 7, self.decide: 9, self.look_into: 3, self.mend: 4, self.resolve: 2, self.sweep: 2, self.wait: 2,
         }  # fmt: skip
         # Most lives get as far as money; what is drawn then comes upon that.
         begun = (self.draw.choice([self.place, self.check_out]), self.open, self.pay, self.deliver)
@@ -328,10 +332,27 @@ class Life:
                 {"now": self.now, "id": event["id"]},
             )
 
+    def look_into(self) -> None:
+        """Have a worker ask the gateway about refunds that an event left unclear."""
+        for event in self.rows(_UNCLEAR):
+            self.insist("ask about a refund", lambda event=event: self._look_into(event))
+
+    def _look_into(self, event: dict[str, Any]) -> None:
+        with self.database.reading() as session:
+            found = requery.find(session, refund_id=UUID(event["refund_id"]))
+        known = requery.ask(self.till, found)
+        with self.database.transaction() as session:
+            requery.note(session, found, known, self.now)
+            session.execute(
+                text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
+                {"now": self.now, "id": event["id"]},
+            )
+        self.done["asked about a refund"] += 1
+
     def decide(self) -> None:
         """Have the gateway make up its mind about a refund, or send one that it had given up."""
         if self.till.refunds:
-            status = self.draw.choice(["processed", "failed", "needs-attention", "after all"])
+            status = self.draw.choice(["processed", "failed", "needs-attention", "after all", "came back"])
             self.till.decide(self.draw.choice(self.till.refunds), status)
             self.done[status] += 1
 
@@ -427,6 +448,7 @@ class Life:
                 self.till.decide(data, self.draw.choice(words))
         for body in self.till.events[seen:]:
             self.take(body)
+        self.look_into()
         return len(self.till.events)
 
     def check(self) -> None:
