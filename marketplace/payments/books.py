@@ -85,7 +85,10 @@ _CHECKS = rules(
                 SELECT q.ledger_transaction_id UNION SELECT x.id FROM ledger_transactions x
                     WHERE x.kind IN ('payment', 'held_payment', 'wallet_payment') AND x.source = 'quarantine:' || q.id
                 UNION SELECT x.id FROM refunds r JOIN ledger_transactions x
-                    ON x.kind = 'refund' AND x.source = 'refund:' || r.id WHERE r.cause = 'quarantine:' || q.id)
+                    ON x.kind = 'refund' AND x.source = 'refund:' || r.id WHERE r.cause IN (
+                        SELECT 'quarantine:' || q.id || CASE n WHEN 1 THEN '' ELSE ':' || n END
+                        FROM generate_series(1, (SELECT count(*) FROM payment_allocations a
+                            WHERE a.intent_id = q.intent_id)) n))
             ) held (minor)
             WHERE expected.minor <> held.minor LIMIT 100
             """,  # noqa: S608 - our own text

@@ -1,6 +1,6 @@
 """Charges that are held back, decided on by finance: kept for the order, sent back, or given to the wallet."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -32,7 +32,7 @@ REST_PAYABLE_FOR = timedelta(hours=24)
 _FIND = Statement(
     text(
         """
-        SELECT q.intent_id, array_agg(a.order_id) AS order_ids
+        SELECT q.intent_id, array_agg(a.order_id) AS order_ids, array_agg(a.amount_minor) AS amounts
         FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
         WHERE q.id = :held_id GROUP BY q.intent_id
         """
@@ -62,15 +62,17 @@ _RESOLVE = Statement(
         """
     )
 )
-# Once nothing is held back of it any more, an order can be paid again, and its buyer has time to.
+# Once nothing is held back of it any more, an order that waits can be paid again, and its buyer has time to. One that
+# is over keeps the reference: what goes back of that payment is shown with it.
 _REOPEN = Statement(
     text(
         """
         WITH freed AS (
             UPDATE payment_allocations SET live = false WHERE intent_id = :intent_id
         )
-        UPDATE orders o SET payment_status = NULL, payment_reference = NULL,
-            expires_at = greatest(expires_at, :until), updated_at = :now
+        UPDATE orders o SET expires_at = greatest(expires_at, :until), updated_at = :now,
+            payment_status = CASE WHEN o.status <> 'pending_payment' THEN 'abandoned' END,
+            payment_reference = CASE WHEN o.status <> 'pending_payment' THEN o.payment_reference END
         WHERE o.id = ANY(:order_ids) AND o.payment_status = 'quarantined' AND NOT EXISTS (
             SELECT FROM payment_allocations a JOIN quarantined_charges q ON q.intent_id = a.intent_id
             WHERE a.order_id = o.id AND q.status = 'open')
@@ -114,13 +116,17 @@ class NothingToPayError(ConflictError):
 
 @dataclass(frozen=True)
 class _Held:
-    """A charge that is held back, all that it concerns being locked. ``minor`` is what the books hold of it."""
+    """A charge that is held back, all that it concerns being locked.
+
+    ``minor`` is what the books hold of it, ``to_pay`` what it was to pay of each order.
+    """
 
     id: UUID
     charge_id: UUID
     channel: str
     intent: dict[str, Any]
     orders: Sequence[LockedOrder]
+    to_pay: Mapping[UUID, int]
     minor: int
 
     @property
@@ -135,6 +141,20 @@ class _Held:
     @property
     def cause(self) -> str:
         return f"quarantine:{self.id}"
+
+
+def shares_of(minor: int, *, to_pay: Mapping[UUID, int]) -> dict[UUID, int]:
+    """This function will split what is held back over the orders that it was for, by the largest remainder.
+
+    So each order can tell of its own part, wherever that goes.
+
+    :param minor: kobo
+    :param to_pay: what the payment was to pay of each order, in kobo; not of all of them nothing
+    :return: kobo of each order that has a share, by the order's id
+    """
+    order_ids = sorted(to_pay)
+    parts = split(minor, [to_pay[order_id] for order_id in order_ids])
+    return {order_id: part for order_id, part in zip(order_ids, parts, strict=True) if part}
 
 
 def resolve(
@@ -242,35 +262,61 @@ def _lock(session: Session, *, held_id: UUID, officer: Caller) -> _Held:
         row["channel"],
         intent,
         locked,
+        dict(zip(found["order_ids"], found["amounts"], strict=True)),
         row["principal_minor"] if booked else 0,
     )
 
 
 def _give_back(session: Session, held: _Held, action: Action, *, officer: Caller, now: datetime) -> None:
     request = refunds.Request(held.cause, "The payment was held back.", requested_by=officer.id)
-    if action == "refund":
+    shares = shares_of(held.minor, to_pay=held.to_pay)
+    if action == "wallet":
+        _credit(session, held, shares, request=request, now=now)
+        return
+    for number, (order_id, share) in enumerate(shares.items()):
         refunds.return_charge(
             session,
             charge_id=held.charge_id,
             buyer_id=held.intent["buyer_id"],
-            amount_minor=held.minor,
-            order_id=held.order_id,
-            request=request,
+            amount_minor=share,
+            order_id=order_id,
+            request=request.part(number),
             description="Payment that was held back sent back",
             source=accounts.QUARANTINE,
             now=now,
         )
-    else:
+
+
+def _credit(
+    session: Session,
+    held: _Held,
+    shares: Mapping[UUID, int],
+    *,
+    request: refunds.Request,
+    now: datetime,
+) -> None:
+    for number, (order_id, share) in enumerate(shares.items()):
         refunds.credit_charge(
             session,
             buyer_id=held.intent["buyer_id"],
-            amount_minor=held.minor,
-            order_id=held.order_id,
-            request=request,
+            amount_minor=share,
+            order_id=order_id,
+            request=request.part(number),
             description="Payment that was held back credited to the wallet",
             source=accounts.QUARANTINE,
             now=now,
         )
+
+
+def _excess(held: _Held) -> dict[UUID, int]:
+    """Give what is more than the orders cost that wait: of those that do not wait any more, or of all of them."""
+    waiting = held.waiting
+    excess = held.minor - sum(order.due_minor for order in waiting)
+    if excess <= 0:
+        return {}
+    pays = {order.id for order in waiting}
+    over = {order_id: minor for order_id, minor in held.to_pay.items() if order_id not in pays}
+    return shares_of(excess, to_pay=over if any(over.values()) else held.to_pay)
 
 
 def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) -> None:
@@ -285,14 +331,15 @@ def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) ->
     # All of them or none: each is paid in part, so that the difference pays them all at once.
     parts = due if whole else split(held.minor, due)
     buyer = accounts.wallet(held.intent["buyer_id"])
-    postings = [
-        Posting(accounts.QUARANTINE, "debit", held.minor),
-        Posting(buyer, "credit", held.minor),
-    ]
+    postings = []
     for order, part in zip(waiting, parts, strict=True):
         if part:
-            postings.append(Posting(buyer, "debit", part, order.id))
-            postings.append(Posting(accounts.ESCROW, "credit", part, order.id))
+            postings += [
+                Posting(accounts.QUARANTINE, "debit", part, order.id),
+                Posting(buyer, "credit", part, order.id),
+                Posting(buyer, "debit", part, order.id),
+                Posting(accounts.ESCROW, "credit", part, order.id),
+            ]
     if whole:
         for order in waiting:
             orders.mark_paid(
@@ -325,6 +372,10 @@ def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) ->
             channel=held.channel,
             now=now,
         )
+        request = refunds.Request(
+            held.cause, "It was more than the orders cost that wait.", requested_by=officer.id
+        )
+        _credit(session, held, _excess(held), request=request, now=now)
 
 
 def _tell(

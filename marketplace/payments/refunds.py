@@ -203,7 +203,7 @@ def return_charge(
     charge_id: UUID,
     buyer_id: UUID,
     amount_minor: int,
-    order_id: UUID | None,
+    order_id: UUID,
     request: Request,
     description: str,
     source: accounts.Account,
@@ -213,7 +213,7 @@ def return_charge(
 
     :param charge_id: of our row
     :param amount_minor: kobo; at most what of the charge is left
-    :param order_id: the order that it was meant for, if it was meant for one alone
+    :param order_id: the order that it was meant for; what was for several is given back order by order
     :param description: for the ledger
     :param source: the account that it is in: ``gateway_clearing`` of a charge not booked yet, or quarantine
     :return: the refund's id
@@ -236,7 +236,7 @@ def credit_charge(
     *,
     buyer_id: UUID,
     amount_minor: int,
-    order_id: UUID | None,
+    order_id: UUID,
     request: Request,
     description: str,
     source: accounts.Account,
@@ -245,7 +245,7 @@ def credit_charge(
     """This function will give a buyer money that nothing took into the wallet, at once.
 
     :param amount_minor: kobo
-    :param order_id: the order that it was meant for, if it was meant for one alone
+    :param order_id: the order that it was meant for; what was for several is given back order by order
     :param description: for the ledger
     :param source: the account that it is in, such as quarantine
     :return: the refund's id

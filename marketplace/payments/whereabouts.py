@@ -11,10 +11,11 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
-from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.money import CURRENCY, amount_text
 from marketplace.orders import queries as orders
 from marketplace.orders import states
 from marketplace.payments import states as payment_states
+from marketplace.payments.quarantine import shares_of
 from marketplace.payments.refunds import refunds_of
 
 Role = Literal["buyer", "vendor", "staff"]
@@ -31,32 +32,22 @@ _MOVES = Statement(
             sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS net
         FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
             JOIN ledger_accounts a ON a.id = e.account_id
-        WHERE e.order_id = :order_id OR t.id = ANY(:transaction_ids)
+        WHERE e.order_id = :order_id
         GROUP BY t.id, a.kind ORDER BY t.id
         """
     )
 )
-# The charge may be of several orders: what is held back of it stands in no order's own entries.
+# The charge may be of several orders: that it was held back stands in no order's own entries.
 _HELD_BACK = Statement(
     text(
         """
-        SELECT q.ledger_transaction_id AS id, q.amount_minor AS minor, q.currency, q.created_at AS at, q.status
-        FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
-        WHERE a.order_id = :order_id ORDER BY q.id
-        """
-    )
-)
-
-# Of several orders, what was held back goes back in one: a refund of none of them, and of all.
-_RETURNED = Statement(
-    text(
-        """
-        SELECT r.id, r.amount_minor AS "amountMinor", r.status, array_agg(t.id) AS transaction_ids
-        FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
-            JOIN refunds r ON r.cause = 'quarantine:' || q.id AND r.order_id IS NULL
-            JOIN ledger_transactions t ON t.source = 'refund:' || r.id
-                AND t.kind IN ('refund', 'refund_sent', 'refund_credit')
-        WHERE a.order_id = :order_id GROUP BY r.id ORDER BY r.id
+        SELECT q.ledger_transaction_id AS id, c.principal_minor AS minor, q.amount_minor, q.currency,
+            q.created_at AS at, q.status, q.resolved_at, array_agg(p.order_id) AS order_ids,
+            array_agg(p.amount_minor) AS amounts
+        FROM payment_allocations a JOIN quarantined_charges q ON q.intent_id = a.intent_id
+            JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
+            JOIN payment_allocations p ON p.intent_id = q.intent_id
+        WHERE a.order_id = :order_id GROUP BY q.id, c.id ORDER BY q.id
         """
     )
 )
@@ -203,15 +194,11 @@ def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str
     role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
     held_back: list[dict[str, Any]] = []
     refunds: list[dict[str, Any]] = []
-    returned: list[UUID] = []
     if role != "vendor":
-        held_back = _HELD_BACK.all(session, order_id=order_id)
+        held_back = _held_back_of(session, order_id)
         refunds = refunds_of(session, order_ids=[order_id])
-        for row in _RETURNED.all(session, order_id=order_id) if held_back else ():
-            refunds.append(row)
-            returned += row["transaction_ids"]
     # What was put aside for an order that was never paid is none of the vendor's business.
-    moves = [] if role == "vendor" and order["paidAt"] is None else _moves(session, order_id, returned)
+    moves = [] if role == "vendor" and order["paidAt"] is None else _moves(session, order_id)
     holders = [
         *_unpaid(order, role, held_back),
         *_held_back(held_back),
@@ -232,9 +219,20 @@ def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str
     }
 
 
-def _moves(session: Session, order_id: UUID, returned: list[UUID]) -> list[_Move]:
+def _held_back_of(session: Session, order_id: UUID) -> list[dict[str, Any]]:
+    """Give what is, or was, held back, with this order's share of it; of foreign money that is nothing."""
+    rows = _HELD_BACK.all(session, order_id=order_id)
+    for row in rows:
+        to_pay = dict(zip(row["order_ids"], row["amounts"], strict=True))
+        row["foreign"] = row["currency"] != CURRENCY
+        booked = row["minor"] if row["id"] is not None else 0
+        row["minor"] = shares_of(booked, to_pay=to_pay).get(order_id, 0)
+    return rows
+
+
+def _moves(session: Session, order_id: UUID) -> list[_Move]:
     found: dict[UUID, _Move] = {}
-    for row in _MOVES.all(session, order_id=order_id, transaction_ids=returned):
+    for row in _MOVES.all(session, order_id=order_id):
         move = found.setdefault(row["id"], _Move(row["id"], row["kind"], row["source"], row["at"], {}))
         # What only passes through an account does not count as having been there.
         if row["net"]:
@@ -275,7 +273,12 @@ def _unpaid(order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]) 
 
 def _held_back(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in rows:
-        if row["status"] == "open" and row["currency"] == CURRENCY:
+        if row["status"] != "open":
+            continue
+        if row["foreign"]:
+            # It has no value in naira, and no ledger transaction.
+            yield _holder("held_back", 0, _foreign(row), "Our finance officers send it back.")
+        elif row["minor"]:
             yield _holder(
                 "held_back",
                 row["minor"],
@@ -283,6 +286,11 @@ def _held_back(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 "Our finance officers decide: it is kept for the order, sent back, or put into the wallet.",
                 since=row["id"],
             )
+
+
+def _foreign(row: dict[str, Any]) -> str:
+    amount = amount_text(row["amount_minor"], row["currency"])
+    return f"A payment of {amount} came: it is no naira, is in none of our books, and was held back."
 
 
 def _in_escrow(order: dict[str, Any], moves: list[_Move]) -> Iterator[dict[str, Any]]:
@@ -359,9 +367,22 @@ def _timeline(moves: list[_Move], held_back: list[dict[str, Any]], role: Role) -
     shown += [
         _Move(row["id"], "quarantine", "", row["at"], {"quarantine": row["minor"]})
         for row in held_back
-        if row["id"] is not None
+        if row["minor"]
     ]
-    return [_entry(move, role) for move in sorted(shown, key=lambda move: (move.at, str(move.id)))]
+    entries = [_entry(move, role) for move in shown]
+    for row in held_back:
+        if row["foreign"]:
+            entries += _foreign_entries(row)
+    return sorted(entries, key=lambda entry: (entry["at"], str(entry["transactionId"])))
+
+
+def _foreign_entries(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Tell of money that no ledger transaction tells of, since it is not naira."""
+    told = {"transactionId": None, "kind": "quarantine", "amountMinor": 0}
+    yield told | {"at": row["at"], "from": "gateway", "to": "held_back", "what": _foreign(row)}
+    if row["resolved_at"] is not None:
+        what = "The payment in another currency was sent back by hand."
+        yield told | {"at": row["resolved_at"], "from": "held_back", "to": "buyer", "what": what}
 
 
 def _entry(move: _Move, role: Role) -> dict[str, Any]:
