@@ -1,7 +1,6 @@
 """Charges that are held back, decided on by finance: kept for the order, sent back, or given to the wallet."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -22,6 +21,7 @@ from marketplace.orders import states as order_states
 from marketplace.orders.placing import PAYABLE_FOR
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import refunds, states
+from marketplace.payments.held import Held, shares_of
 from marketplace.payments.parties import refuse_party
 
 Action = Literal["accept_rest", "refund", "wallet"]
@@ -114,49 +114,6 @@ class NothingToPayError(ConflictError):
     """No order waits for the money, or there is none in the books."""
 
 
-@dataclass(frozen=True)
-class _Held:
-    """A charge that is held back, all that it concerns being locked.
-
-    ``minor`` is what the books hold of it, ``to_pay`` what it was to pay of each order.
-    """
-
-    id: UUID
-    charge_id: UUID
-    channel: str
-    intent: dict[str, Any]
-    orders: Sequence[LockedOrder]
-    to_pay: Mapping[UUID, int]
-    minor: int
-
-    @property
-    def waiting(self) -> list[LockedOrder]:
-        return [order for order in self.orders if order.status == order_states.PENDING_PAYMENT]
-
-    @property
-    def order_id(self) -> UUID | None:
-        """The one order that it was for, if it was for one."""
-        return self.orders[0].id if len(self.orders) == 1 else None
-
-    @property
-    def cause(self) -> str:
-        return f"quarantine:{self.id}"
-
-
-def shares_of(minor: int, *, to_pay: Mapping[UUID, int]) -> dict[UUID, int]:
-    """This function will split what is held back over the orders that it was for, by the largest remainder.
-
-    So each order can tell of its own part, wherever that goes.
-
-    :param minor: kobo
-    :param to_pay: what the payment was to pay of each order, in kobo; not of all of them nothing
-    :return: kobo of each order that has a share, by the order's id
-    """
-    order_ids = sorted(to_pay)
-    parts = split(minor, [to_pay[order_id] for order_id in order_ids])
-    return {order_id: part for order_id, part in zip(order_ids, parts, strict=True) if part}
-
-
 def resolve(
     session: Session,
     *,
@@ -172,7 +129,7 @@ def resolve(
     ``accept_rest`` keeps it for the orders that still wait: they are paid if it covers them by now; otherwise it is
     a part of them, in escrow, and their buyer has a day to pay the difference on a new page. ``refund`` sends it
     back by the gateway, ``wallet`` gives it to the buyer's wallet; the orders can be paid anew then. Money of
-    another currency is in no book: it is sent back at the gateway by hand, and ``refund`` notes that it was.
+    another currency is in no book: it is sent back at the gateway by hand, and ``refund`` alone notes that it was.
 
     :param held_id: of the row
     :param note: why, for the audit
@@ -183,11 +140,17 @@ def resolve(
     :raises NotFoundError: there is no such row
     :raises ForbiddenError: the officer is a party to it
     :raises AlreadyResolvedError: it was decided on before
-    :raises NothingToPayError: accepted, but no order waits for it, or there is no money in the books
+    :raises NothingToPayError: accepted, but no order waits for it; or accepted, or meant for the wallet, and there is
+        no money in the books
     """
     held = _lock(session, held_id=held_id, officer=officer)
     if action == "accept_rest":
         _accept(session, held, officer=officer, now=now)
+    elif action == "wallet" and not held.minor:
+        raise NothingToPayError(
+            "No money of it is in the books, so there is none for the wallet: send it back at the gateway by hand,"
+            " then note that with refund."
+        )
     elif held.minor:
         _give_back(session, held, action, officer=officer, now=now)
     _RESOLVE.run(session, held_id=held_id, action=action, note=note, officer_id=officer.id, now=now)
@@ -239,7 +202,7 @@ def _for_audit(order: LockedOrder) -> dict[str, Any]:
     return {"id": str(order.id), "status": order.status, "acceptedMinor": order.accepted_minor}
 
 
-def _lock(session: Session, *, held_id: UUID, officer: Caller) -> _Held:
+def _lock(session: Session, *, held_id: UUID, officer: Caller) -> Held:
     """Lock all that is concerned in the order that all keep to, and make sure that it is open."""
     found = _FIND.first(session, held_id=held_id)
     if found is None:
@@ -256,7 +219,7 @@ def _lock(session: Session, *, held_id: UUID, officer: Caller) -> _Held:
     if row["status"] != "open":
         raise AlreadyResolvedError("It was decided on already.")
     booked = row["ledger_transaction_id"] is not None and row["currency"] == CURRENCY
-    return _Held(
+    return Held(
         held_id,
         row["charge_id"],
         row["channel"],
@@ -267,7 +230,7 @@ def _lock(session: Session, *, held_id: UUID, officer: Caller) -> _Held:
     )
 
 
-def _give_back(session: Session, held: _Held, action: Action, *, officer: Caller, now: datetime) -> None:
+def _give_back(session: Session, held: Held, action: Action, *, officer: Caller, now: datetime) -> None:
     request = refunds.Request(held.cause, "The payment was held back.", requested_by=officer.id)
     shares = shares_of(held.minor, to_pay=held.to_pay)
     if action == "wallet":
@@ -289,7 +252,7 @@ def _give_back(session: Session, held: _Held, action: Action, *, officer: Caller
 
 def _credit(
     session: Session,
-    held: _Held,
+    held: Held,
     shares: Mapping[UUID, int],
     *,
     request: refunds.Request,
@@ -308,18 +271,7 @@ def _credit(
         )
 
 
-def _excess(held: _Held) -> dict[UUID, int]:
-    """Give what is more than the orders cost that wait: of those that do not wait any more, or of all of them."""
-    waiting = held.waiting
-    excess = held.minor - sum(order.due_minor for order in waiting)
-    if excess <= 0:
-        return {}
-    pays = {order.id for order in waiting}
-    over = {order_id: minor for order_id, minor in held.to_pay.items() if order_id not in pays}
-    return shares_of(excess, to_pay=over if any(over.values()) else held.to_pay)
-
-
-def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) -> None:
+def _accept(session: Session, held: Held, *, officer: Caller, now: datetime) -> None:
     """Put the money into the escrow of the orders that wait: it pays them, or is a part of what they cost."""
     waiting = held.waiting
     if not waiting:
@@ -375,34 +327,45 @@ def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) ->
         request = refunds.Request(
             held.cause, "It was more than the orders cost that wait.", requested_by=officer.id
         )
-        _credit(session, held, _excess(held), request=request, now=now)
+        _credit(session, held, held.excess(), request=request, now=now)
 
 
 def _tell(
-    session: Session, held: _Held, action: Action, after: Sequence[LockedOrder], *, now: datetime
+    session: Session, held: Held, action: Action, after: Sequence[LockedOrder], *, now: datetime
 ) -> None:
-    amount = naira_text(held.minor)
-    left = sum(order.due_minor for order in after if order.status == order_states.PENDING_PAYMENT)
-    numbers = ", ".join(order.number for order in held.orders)
-    again = f" {naira_text(left)} are due for {numbers}: open the order, and pay it anew." if left else ""
-    rest = (
-        f"{amount} were accepted for {numbers}, and {naira_text(left)} are left to pay. Open the order within a day,"
-        " and pay: the payment page asks for exactly the rest."
-    )
-    news = {
-        "refund": f"{amount} go back to where you paid from.{again}",
-        "wallet": f"{amount} are in your wallet.{again}",
-        "accept_rest": rest if left else f"{amount} were accepted: {numbers} is paid.",
-    }
-    if not held.minor:
-        news["refund"] = f"Your payment in another currency goes back to where you paid from.{again}"
     notify(
         session,
         user_id=held.intent["buyer_id"],
         type="payment_resolved",
         title="We looked into your payment",
-        body=news[action],
+        body=_body(held, action, after),
         link=f"/orders/{held.order_id}" if held.order_id else "/orders",
         cause=held.cause,
         now=now,
     )
+
+
+def _body(held: Held, action: Action, after: Sequence[LockedOrder]) -> str:
+    """Tell where the money is, all of it, and what is left to pay, of the orders that wait for it."""
+    amount, waiting = naira_text(held.minor), ", ".join(order.number for order in held.waiting)
+    due = sum(order.due_minor for order in after if order.status == order_states.PENDING_PAYMENT)
+    if action == "accept_rest":
+        excess = sum(held.excess().values())
+        kept = naira_text(held.minor - excess)
+        if due:
+            return (
+                f"{amount} were accepted for {waiting}, and {naira_text(due)} are left to pay. Open the order within"
+                " a day, and pay: the payment page asks for exactly the rest."
+            )
+        paid = f"{kept} were accepted: {waiting} {'are' if len(held.waiting) > 1 else 'is'} paid."
+        return (
+            f"{paid} {naira_text(excess)} were more than was due, and are in your wallet." if excess else paid
+        )
+    if action == "wallet":
+        where = f"{amount} are in your wallet."
+    elif held.minor:
+        where = f"{amount} go back to where you paid from."
+    else:
+        where = "Your payment in another currency goes back to where you paid from."
+    again = f" {naira_text(due)} are due for {waiting}: open the order, and pay it anew." if due else ""
+    return where + again

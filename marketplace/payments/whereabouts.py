@@ -15,7 +15,7 @@ from marketplace.kernel.money import CURRENCY, amount_text
 from marketplace.orders import queries as orders
 from marketplace.orders import states
 from marketplace.payments import states as payment_states
-from marketplace.payments.quarantine import shares_of
+from marketplace.payments.held import shares_of
 from marketplace.payments.refunds import refunds_of
 
 Role = Literal["buyer", "vendor", "staff"]

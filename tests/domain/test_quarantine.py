@@ -10,6 +10,7 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
+from marketplace.kernel.money import naira_text
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders.baskets import Wish
 from marketplace.orders.wallet import WalletUse
@@ -147,6 +148,27 @@ class TestAcceptingTheRest:
             ("gateway", "pending", 500),
         ]
         assert wallet_of(session, shop.buyer.id) == 200
+        assert_books_are_whole(session)
+
+    def test_what_is_more_than_the_order_costs_is_told_of_with_what_it_took(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        done = check_out(
+            session, shop, [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 2)]
+        )
+        assert done.payment is not None
+        held_id = hold_back(session, done.payment, done.payment.amount_minor - 1)
+        first, second = (row_of(session, "orders", id=order_id) for order_id in done.order_ids)
+        cancelling.cancel(session, order_id=first["id"], caller=shop.buyer, reason=None, now=NOW)
+
+        resolve(session, held_id, officer, "accept_rest")
+
+        [body] = [body for body in news_of(session, shop.buyer.id) if "accepted" in body]
+        assert body == (
+            f"{naira_text(second['total_minor'])} were accepted: {second['number']} is paid."
+            f" {naira_text(first['total_minor'] - 1)} were more than was due, and are in your wallet."
+        )
+        assert wallet_of(session, shop.buyer.id) == first["total_minor"] - 1
         assert_books_are_whole(session)
 
     def test_what_the_wallet_paid_goes_back_to_it_and_what_was_accepted_to_its_channel(
@@ -372,16 +394,28 @@ class TestGivingBack:
         assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
         assert_books_are_whole(session)
 
-    @pytest.mark.parametrize("action", ["refund", "wallet"])
     def test_what_is_in_no_book_is_noted_alone(
-        self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent, action: str
+        self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, intent.amount_minor, currency="USD")
 
-        assert resolve(session, held_id, officer, action)["amountMinor"] == 0
+        assert resolve(session, held_id, officer, "refund")["amountMinor"] == 0
 
         assert refunds_of(session, order_id) == []
         assert wallet_of(session, shop.buyer.id) == 0
+        assert "Your payment in another currency goes back" in news_of(session, shop.buyer.id)[-1]
+
+    def test_what_is_in_no_book_is_none_for_the_wallet(
+        self, session: Session, shop: Shop, officer: Caller, intent: Intent
+    ) -> None:
+        held_id = hold_back(session, intent, intent.amount_minor, currency="USD")
+        before = news_of(session, shop.buyer.id)
+
+        with pytest.raises(NothingToPayError, match="by hand"):
+            resolve(session, held_id, officer, "wallet")
+
+        assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
+        assert news_of(session, shop.buyer.id) == before
 
 
 class TestDeciding:
