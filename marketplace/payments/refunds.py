@@ -73,7 +73,7 @@ _OF_ORDERS = Prepared(
         """
         SELECT r.id, r.order_id AS "orderId", r.destination, r.amount_minor AS "amountMinor", r.status, r.reason,
             r.cause, r.created_at AS "createdAt", r.settled_at AS "settledAt",
-            r.cause LIKE 'order:%' AS "fromEscrow",
+            r.cause LIKE 'order:%' AS "fromEscrow", r.cause LIKE 'charge:%' AS "fromCharge",
             CASE WHEN o.paid_at IS NULL THEN o.total_minor - o.wallet_minor ELSE o.total_minor END AS "wholeMinor"
         FROM refunds r JOIN orders o ON o.id = r.order_id WHERE r.order_id = ANY(:order_ids) ORDER BY r.id
         """

@@ -20,7 +20,7 @@ def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[st
 
     ``payment.status`` tells of them too: ``refund_pending`` while one is on its way, then ``refunded`` or
     ``partially_refunded``. A charge that went back since the order was paid already is listed, and leaves the
-    status of the payment as it is; so does less than an order that ended unpaid would have cost.
+    status of the payment as it is; so does a charge that came when an order had ended, of less than that had cost.
 
     :param orders: as ``orders.queries`` gives them; they are changed in place
     """
@@ -45,8 +45,9 @@ def _status(order: dict[str, Any], of_order: list[dict[str, Any]]) -> str:
     counted = [row for row in of_order if row["fromEscrow"] or (not paid and order["status"] in _OVER)]
     # The wallet part of one that ended unpaid went back when it ended.
     whole = bool(counted) and sum(row["amountMinor"] for row in counted) >= counted[0]["wholeMinor"]
-    if not counted or not (paid or whole):
+    if not counted or not (paid or whole or any(not row["fromCharge"] for row in counted)):
         return str(order["payment"]["status"])
     if any(row["status"] not in _SETTLED for row in counted):
         return REFUND_PENDING
-    return REFUNDED if whole else PARTIALLY_REFUNDED
+    # Of one that ended unpaid all goes back that came for it, and was held back, or accepted.
+    return REFUNDED if whole or not paid else PARTIALLY_REFUNDED
