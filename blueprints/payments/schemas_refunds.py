@@ -10,13 +10,8 @@ from marketplace.payments import desk, states
 
 _REASON = {"least": 10, "most": 500}
 _REFUND_STATUSES = sorted(states.REFUND.states)
-_QUARANTINE_REASONS = (
-    "amount_below_total",
-    "currency",
-    "fees_above_amount",
-    "order_not_payable",
-    "already_paid",
-)
+# Late and double charges are not held back: they go back at once, and are refunds of the cause ``unneeded_charge``.
+_QUARANTINE_REASONS = ("amount_below_total", "currency", "fees_above_amount")
 
 
 class RefundedPieces(Schema):
@@ -76,6 +71,14 @@ class RefundQuery(OffsetQuery):
     sort = Choice(*desk.REFUND_SORTS, load_default="created_at")
     status = Choice(desk.OPEN, desk.PAID_TWICE, *_REFUND_STATUSES, load_default=None)
     destination = Choice("gateway", "wallet", load_default=None)
+    cause = Choice(
+        *desk.CAUSES,
+        load_default=None,
+        metadata={
+            "description": "order: it was cancelled, refunded by an officer, or ended unpaid; unneeded_charge: a charge"
+            " came late or once more; held_charge: it was held back, and decided on."
+        },
+    )
     older_than_hours = WholeParameter(low=0, high=24 * 366, load_default=None)
 
 

@@ -13,6 +13,12 @@ from marketplace.payments import states
 
 REFUND_SORTS = ("created_at", "settled_at", "amount")
 QUARANTINE_SORTS = ("created_at", "resolved_at", "amount")
+# By what finance calls it: what the causes of refunds begin with.
+CAUSES = {
+    "order": ("order", "accepted"),
+    "unneeded_charge": ("charge",),
+    "held_charge": ("quarantine",),
+}
 OPEN = "open"
 PAID_TWICE = "paid_twice"
 OPEN_REFUNDS = (states.PENDING, states.SUBMITTED, states.FAILED, states.NEEDS_ATTENTION)
@@ -27,6 +33,7 @@ _REFUNDS_FROM = """
     WHERE (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(:statuses))
         AND (NOT CAST(:paid_twice AS boolean) OR r.paid_twice_minor > 0)
         AND (CAST(:destination AS text) IS NULL OR r.destination = :destination)
+        AND (CAST(:causes AS text[]) IS NULL OR split_part(r.cause, ':', 1) = ANY(:causes))
         AND (CAST(:created_by AS timestamptz) IS NULL OR r.created_at <= :created_by)
 """
 _REFUNDS = """
@@ -90,7 +97,7 @@ _QUARANTINE_COUNT = Statement(text(f"SELECT count(*) AS total {_QUARANTINE_FROM}
 
 @dataclass(frozen=True)
 class RefundFilters:
-    """Which refunds are wanted: of a status, a destination, an age.
+    """Which refunds are wanted: of a status, a destination, a cause, an age.
 
     The status ``open`` is for all that are not over, ``paid_twice`` for what the gateway paid although its buyer had
     the money already.
@@ -98,6 +105,7 @@ class RefundFilters:
 
     status: str | None = None
     destination: str | None = None
+    cause: str | None = None
     older_than_hours: int | None = None
 
 
@@ -117,6 +125,7 @@ def list_refunds(session: Session, *, filters: RefundFilters, page: TableRequest
         "statuses": statuses,
         "paid_twice": paid_twice,
         "destination": filters.destination,
+        "causes": None if filters.cause is None else list(CAUSES[filters.cause]),
         "created_by": None if age is None else now - timedelta(hours=age),
     }
     rows = _REFUND_PAGES[page.sort, page.descending].all(

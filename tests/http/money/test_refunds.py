@@ -463,6 +463,32 @@ class TestTheTableOfRefunds:
         amounts = [row["amountMinor"] for row in self.listed(desk, officer, sort="amount", order="asc")]
         assert amounts == sorted(amounts)
 
+    def test_late_double_and_held_charges_are_told_from_refunds_of_orders(
+        self, desk: Desk, officer: dict[str, str]
+    ) -> None:
+        order_id = desk.paid()
+        process(desk, order_id, officer, amountMinor=300)
+        [of_order] = refund_ids(desk, order_id)
+        with desk.database.transaction() as session:
+            double = place(session, desk.shop, make_product(session, desk.shop))
+            intent = make_intent(session, desk.shop, double)
+            for _ in range(2):
+                apply(session, make_charge(intent))
+        [of_charge] = refund_ids(desk, double)
+        held_order, held_id = held_back(desk)
+        answer = desk.post(
+            f"/api/payments/quarantine/{held_id}/resolve",
+            officer,
+            {"action": "refund", "note": "Of no use here."},
+        )
+        assert answer.status_code == 200
+        [of_held] = refund_ids(desk, held_order)
+
+        wanted = {"order": of_order, "unneeded_charge": of_charge, "held_charge": of_held}
+        for cause in wanted:
+            ids = {row["id"] for row in self.listed(desk, officer, cause=cause)}
+            assert {name for name, refund_id in wanted.items() if str(refund_id) in ids} == {cause}
+
     def test_pages(self, desk: Desk, officer: dict[str, str]) -> None:
         for amount in (1, 2, 3):
             process(desk, desk.paid(), officer, amountMinor=amount)
@@ -481,6 +507,8 @@ class TestTheTableOfRefunds:
         [
             {"status": "lost"},
             {"destination": "cash"},
+            {"cause": "whim"},
+            {"reason": "already_paid"},
             {"sort": "buyer"},
             {"order": "up"},
             {"page": 0},
