@@ -128,6 +128,10 @@ DAMAGE = {
         WHERE order_id = :refunded""",
     "what was refunded of each order is what its escrow says, and no more than was paid": """UPDATE refunds
         SET amount_minor = amount_minor + 1 WHERE order_id = :refunded""",
+    "what was accepted of held charges for each order is in the books": """UPDATE orders
+        SET accepted_minor = accepted_minor + 1 WHERE id = :unpaid""",
+    "what was accepted for an order that ended unpaid goes back, once": """UPDATE orders
+        SET status = 'expired', accepted_minor = 1 WHERE id = :unpaid""",
 }
 
 

@@ -370,7 +370,9 @@ class TestRefusals:
             CHECKOUT, desk.buyer, {"items": items(products), "shippingAddress": ADDRESS}, key=new_key()
         )
 
-        assert "3 orders wait for payment" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
+        assert (
+            "6 orders would wait for payment" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
+        )
 
     def test_who_may(self, desk: Desk, products: list[UUID]) -> None:
         body = {"items": items(products), "shippingAddress": ADDRESS}
