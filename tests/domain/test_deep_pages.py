@@ -48,7 +48,8 @@ def compare(
     nodes, buffers = explain(shelves.session, pages[1], deep)
     assert first <= MOST_BUFFERS
     assert buffers <= MOST_BUFFERS, nodes
-    assert buffers <= first * 1.5 + 50
+    # Pages of heap and index lie differently from row to row: what must not grow is the order of it.
+    assert buffers <= first * 2 + 100
     assert "Sort" not in nodes
     assert "Seq Scan products" not in nodes
     return nodes, buffers
