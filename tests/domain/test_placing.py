@@ -235,7 +235,9 @@ def test_a_store_that_is_shut_takes_no_orders(session: Session, store: dict[str,
 def test_a_vacation_ends_by_itself(session: Session) -> None:
     shop = make_shop(session, on_vacation=True, vacation_until=NOW)
 
-    place(session, shop, make_product(session, shop))
+    order_id = place(session, shop, make_product(session, shop))
+
+    assert row_of(session, "orders", id=order_id)["status"] == "pending_payment"
 
 
 def test_five_orders_may_wait_for_payment(session: Session, shop: Shop) -> None:

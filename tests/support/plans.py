@@ -117,6 +117,16 @@ def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[lis
     return list(_nodes(plan)), _buffers(plan)
 
 
+def buffers_on(session: Session, sql: str, parameters: dict[str, Any], relation: str) -> int:
+    """Run a statement, and give the buffers that it touched to look rows of one table up."""
+
+    def found(node: dict[str, Any]) -> int:
+        own = _buffers(node) if node.get("Relation Name") == relation else 0
+        return own + sum(found(inner) for inner in node.get("Plans", ()))
+
+    return found(_plan(session, sql, parameters))
+
+
 def _plan(session: Session, sql: str, parameters: dict[str, Any]) -> dict[str, Any]:
     with driver_cursor(session) as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", parameters)
