@@ -1,14 +1,10 @@
 """The inbox: events are stored as they come, processed with their effect in one transaction, retried, buried."""
 
-import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-import orjson
 import structlog
 from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
@@ -16,9 +12,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
-from marketplace.payments import sending
-from marketplace.payments.charges import UnknownReferenceError, apply_charge
-from marketplace.providers.gateway import Charge, GatewayRefund, MalformedChargeError
+from marketplace.payments.charges import UnknownReferenceError
+from marketplace.providers.gateway import MalformedChargeError
+from marketplace.webhooks import gateway_events
+from marketplace.webhooks.events import HopelessEventError, parse
 from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
@@ -26,9 +23,6 @@ _log = structlog.get_logger(__name__)
 # One try and five retries.
 RETRY_DELAYS_SECONDS = (1, 5, 25, 125, 600)
 JITTER = 0.2
-_MAX_ID_LENGTH = 255
-# PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
-_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 _RECEIVE = Statement(
     insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
@@ -115,20 +109,6 @@ _REVIVE = Statement(
 )
 
 
-class HopelessEventError(Exception):
-    """The event can never be processed, however often it is tried."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """A parsed event. ``dedupe_id`` is ``<type>:<data.id>``, or the reference where there is no id."""
-
-    type: str
-    dedupe_id: str
-    data: dict[str, Any]
-    payload: dict[str, Any]
-
-
 @dataclass(frozen=True)
 class Result:
     """What became of an inbox row, and when it is due again, if it is."""
@@ -183,54 +163,6 @@ def process(
         return database.in_transaction(_note_failure, inbox_id, described, now, random)
 
 
-def parse(body: bytes) -> Event:
-    """This function will parse a gateway event.
-
-    :raises HopelessEventError: it is not JSON, or lacks its type, data or any id
-    """
-    payload = _load(_NUL.sub(rb"\1", body))
-    if not isinstance(payload, dict):
-        raise HopelessEventError("the body is not an object")
-    event_type, data = payload.get("event"), payload.get("data")
-    if not isinstance(event_type, str) or not event_type or not isinstance(data, dict):
-        raise HopelessEventError("event or data is missing")
-    event_id = _id_of(data)
-    if event_id is None:
-        raise HopelessEventError("data has neither id nor reference")
-    dedupe_id = f"{event_type}:{event_id}"
-    if len(dedupe_id) > _MAX_ID_LENGTH:
-        raise HopelessEventError("the id is too long")
-    return Event(event_type, dedupe_id, data, payload)
-
-
-def _id_of(data: dict[str, Any]) -> str | None:
-    """Give what tells an event from others of its type: the id, or a reference where there is none.
-
-    The gateway may tell of a refund by references alone, and by that of its charge as long as it has none itself.
-    """
-    event_id = data.get("id")
-    if isinstance(event_id, int | str) and not isinstance(event_id, bool) and event_id != "":
-        return str(event_id)
-    for name in ("reference", "refund_reference", "transaction_reference"):
-        value = data.get(name)
-        if isinstance(value, str) and value:
-            return f"{value}:{data.get('amount')}" if name == "transaction_reference" else value
-    return None
-
-
-def _load(body: bytes) -> Any:
-    """Load JSON; half a surrogate pair somewhere in it must not cost a payment, so it becomes a question mark."""
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        lenient = json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
-        return orjson.loads(lenient)
-    except (ValueError, RecursionError) as error:
-        raise HopelessEventError("the body is not JSON") from error
-
-
 def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Result | None:
     """This function will process an inbox row in the caller's transaction; ``process`` is what workers call.
 
@@ -252,35 +184,12 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
         payload=Json(event.payload),
         processed_at=now,
     )
-    status = _apply(session, event, fee_bearer=fee_bearer, now=now) if first else "duplicate"
+    status = gateway_events.apply(session, event, fee_bearer=fee_bearer, now=now) if first else "duplicate"
     _FINISH.run(
         session, inbox_id=inbox_id, status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
     )
     _log.info("webhook event processed", eventType=event.type, dedupeId=event.dedupe_id, outcome=status)
     return Result(status)
-
-
-def _apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
-    """Have an event its effect; events that have none are recorded as ignored."""
-    if event.type.startswith("refund."):
-        return _apply_refund(session, event, now=now)
-    if event.type != "charge.success":
-        return "ignored"
-    charge = Charge.from_wire(event.data)
-    if not charge.settled:
-        raise HopelessEventError("the charge of a charge.success is not a success")
-    apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
-    return "processed"
-
-
-def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
-    """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
-    told = GatewayRefund.from_wire(event.data)
-    refund_id = sending.find_by_event(session, told)
-    if refund_id is None:
-        return "ignored"
-    sending.settle(session, refund_id=refund_id, told=told, now=now)
-    return "processed"
 
 
 def _note_failure(

@@ -14,7 +14,7 @@ from marketplace.infra.db import Database, Statement
 from marketplace.payments.charges import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
 from marketplace.webhooks import operations, queries
-from marketplace.webhooks.operations import HopelessEventError, parse
+from marketplace.webhooks.events import HopelessEventError, parse
 
 _ORDERS = Statement(
     text(

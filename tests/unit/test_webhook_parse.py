@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.webhooks.operations import HopelessEventError, parse
+from marketplace.webhooks.events import HopelessEventError, parse
 
 
 def body(event: object = "charge.success", data: object = None) -> bytes:

@@ -1,0 +1,74 @@
+"""Events as the gateway writes them: bytes in, an event with a name of its own out, or no event at all."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+_MAX_ID_LENGTH = 255
+# PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+class HopelessEventError(Exception):
+    """The event can never be processed, however often it is tried."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A parsed event. ``dedupe_id`` is ``<type>:<data.id>``, or the reference where there is no id."""
+
+    type: str
+    dedupe_id: str
+    data: dict[str, Any]
+    payload: dict[str, Any]
+
+
+def parse(body: bytes) -> Event:
+    """This function will parse a gateway event.
+
+    :raises HopelessEventError: it is not JSON, or lacks its type, data or any id
+    """
+    payload = _load(_NUL.sub(rb"\1", body))
+    if not isinstance(payload, dict):
+        raise HopelessEventError("the body is not an object")
+    event_type, data = payload.get("event"), payload.get("data")
+    if not isinstance(event_type, str) or not event_type or not isinstance(data, dict):
+        raise HopelessEventError("event or data is missing")
+    event_id = _id_of(data)
+    if event_id is None:
+        raise HopelessEventError("data has neither id nor reference")
+    dedupe_id = f"{event_type}:{event_id}"
+    if len(dedupe_id) > _MAX_ID_LENGTH:
+        raise HopelessEventError("the id is too long")
+    return Event(event_type, dedupe_id, data, payload)
+
+
+def _id_of(data: dict[str, Any]) -> str | None:
+    """Give what tells an event from others of its type: the id, or a reference where there is none.
+
+    The gateway may tell of a refund by references alone, and by that of its charge as long as it has none itself.
+    """
+    event_id = data.get("id")
+    if isinstance(event_id, int | str) and not isinstance(event_id, bool) and event_id != "":
+        return str(event_id)
+    for name in ("reference", "refund_reference", "transaction_reference"):
+        value = data.get(name)
+        if isinstance(value, str) and value:
+            return f"{value}:{data.get('amount')}" if name == "transaction_reference" else value
+    return None
+
+
+def _load(body: bytes) -> Any:
+    """Load JSON; half a surrogate pair somewhere in it must not cost a payment, so it becomes a question mark."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        lenient = json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
+        return orjson.loads(lenient)
+    except (ValueError, RecursionError) as error:
+        raise HopelessEventError("the body is not JSON") from error
