@@ -1,5 +1,6 @@
 """All tables in one place, for migrations."""
 
+from marketplace.alerts import models as alerts
 from marketplace.audit import models as audit
 from marketplace.cart import models as cart
 from marketplace.catalog import models as catalog
@@ -20,6 +21,7 @@ from marketplace.webhooks import models as webhooks
 
 __all__ = [
     "Base",
+    "alerts",
     "audit",
     "cart",
     "catalog",
