@@ -19,6 +19,7 @@ from huey import RedisHuey
 from marketplace.infra import nudges, outbox
 from marketplace.infra.outbox import Handler
 from marketplace.kernel import queues
+from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
 from marketplace.webhooks import operations as webhooks
 from tasks.catalog import HANDLERS as CATALOG_HANDLERS
@@ -35,6 +36,7 @@ HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
     **PAYMENT_HANDLERS,
 }
 SWEEP_BATCH = 500
+_SWEEP_SECONDS = 45.0  # the next sweep begins after a minute
 _DOWN_SECONDS = 1.0
 _AFTER_DUE_SECONDS = 0.05  # a message that came a moment early would find the row not due
 
@@ -88,12 +90,22 @@ class Relay:
             self._run_outbox(queue, UUID(row_id))
 
     def sweep_inbox(self, now: datetime) -> int:
-        """This function will process the inbox rows that are due, and tell how many they were."""
-        with self._services.database.reading() as session:
-            due = webhooks.due_events(session, now=now, most=SWEEP_BATCH)
-        for row_id in due:
-            self._run_inbox(queues.WEBHOOKS, row_id)
-        return len(due)
+        """This function will process the inbox rows that are due, until none is left or its time is over.
+
+        :param now: the time that it takes for now
+        :return: how many rows it looked at
+        """
+        database = self._services.database
+        database.in_transaction(webhooks.pull_in, now=now)
+        count, until = 0, time.monotonic() + _SWEEP_SECONDS
+        while time.monotonic() < until:
+            with database.reading() as session:
+                due = webhooks.due_events(session, now=now, most=SWEEP_BATCH)
+            moved = sum(self._run_inbox_apart(row_id) for row_id in due)
+            count += len(due)
+            if len(due) < SWEEP_BATCH or not moved:
+                break
+        return count
 
     def sweep_outbox(self, now: datetime) -> int:
         """This function will hand the outbox rows that are due to their queues, and tell how many they were."""
@@ -106,16 +118,30 @@ class Relay:
             count += len(due)
         return count
 
-    def _run_inbox(self, queue: str, row_id: UUID) -> None:
+    def _run_inbox_apart(self, row_id: UUID) -> bool:
+        """Process a row of a sweep; one whose failure can't even be noted must not hold up those behind it."""
+        try:
+            return self._run_inbox(queues.WEBHOOKS, row_id)
+        except ServiceUnavailableError:
+            # The database is away, for the next row too.
+            raise
+        except Exception:  # noqa: BLE001 - logged with its trace; the row stays due
+            _log.exception("inbox row not processed", inboxId=str(row_id))
+            return False
+
+    def _run_inbox(self, queue: str, row_id: UUID) -> bool:
+        """Process a row, and tell whether it was ours to process."""
         result = webhooks.process(
             self._services.database,
             inbox_id=row_id,
             fee_bearer=self._services.settings.gateway_fee_bearer,
             now=self._services.clock(),
             random=random.random,
+            clock=self._services.clock,
         )
         if result is not None and result.due_at is not None:
             self.nudge_when_due(queue, nudges.INBOX, row_id, result.due_at)
+        return result is not None
 
     def _run_outbox(self, queue: str, row_id: UUID) -> None:
         database, clock = self._services.database, self._services.clock

@@ -1,7 +1,7 @@
 """The inbox: events are stored as they come, processed with their effect in one transaction, retried, buried."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -12,28 +12,31 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
+from marketplace.kernel.clock import Clock
 from marketplace.payments.charges import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
 from marketplace.webhooks import gateway_events
-from marketplace.webhooks.events import HopelessEventError, parse
+from marketplace.webhooks.events import Event, HopelessEventError, parse
 from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
 
 # One try and five retries.
 RETRY_DELAYS_SECONDS = (1, 5, 25, 125, 600)
-JITTER = 0.2
+JITTER = 0.2  # a retry comes up to a fifth earlier or later
 
 _RECEIVE = Statement(
     insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
 )
+# What just came is due whatever the clock says: the one that it was received by may be ahead of the worker's.
+_IS_DUE = "(status = 'received' OR status = 'retrying' AND due_at <= :now)"
 _TAKE = Statement(
     text(
-        """
+        f"""
         SELECT id, provider, body, attempts FROM webhook_inbox
-        WHERE id = :inbox_id AND status IN ('received', 'retrying') AND due_at <= :now
+        WHERE id = :inbox_id AND {_IS_DUE}
         FOR NO KEY UPDATE SKIP LOCKED
-        """
+        """  # noqa: S608 - our own words
     )
 )
 _RECORD = Statement(
@@ -50,10 +53,10 @@ _FINISH = Statement(
 )
 _LOCK_FAILED = Statement(
     text(
-        """
+        f"""
         SELECT id, provider, body, attempts FROM webhook_inbox
-        WHERE id = :inbox_id AND status IN ('received', 'retrying') AND due_at <= :now FOR NO KEY UPDATE
-        """
+        WHERE id = :inbox_id AND {_IS_DUE} FOR NO KEY UPDATE
+        """  # noqa: S608 - our own words
     )
 )
 _RETRY = Statement(
@@ -88,9 +91,19 @@ _ADD_DEAD_LETTER = Statement(
 )
 _DUE = Statement(
     text(
-        """
-        SELECT id FROM webhook_inbox WHERE status IN ('received', 'retrying') AND due_at <= :now
+        f"""
+        SELECT id FROM webhook_inbox WHERE status IN ('received', 'retrying') AND {_IS_DUE}
         ORDER BY due_at LIMIT :most
+        """  # noqa: S608 - our own words
+    )
+)
+# No retry is further ahead than its delay allows, unless the clock went back meanwhile.
+_PULL_IN = Statement(
+    text(
+        """
+        UPDATE webhook_inbox SET due_at = :now + make_interval(secs => (CAST(:delays AS int[]))[attempts])
+        WHERE status = 'retrying'
+            AND due_at > :now + make_interval(secs => (CAST(:delays AS int[]))[attempts] * :longest)
         """
     )
 )
@@ -111,10 +124,11 @@ _REVIVE = Statement(
 
 @dataclass(frozen=True)
 class Result:
-    """What became of an inbox row, and when it is due again, if it is."""
+    """What became of an inbox row, when it is due again, if it is, and which event it was, if it was processed."""
 
     status: str
     due_at: datetime | None = None
+    event: Event | None = field(default=None, compare=False, repr=False)
 
 
 def receive(session: Session, *, provider: str, body: bytes, now: datetime) -> UUID:
@@ -134,8 +148,23 @@ def due_events(session: Session, *, now: datetime, most: int) -> list[UUID]:
     return [row["id"] for row in _DUE.all(session, now=now, most=most)]
 
 
+def pull_in(session: Session, *, now: datetime) -> int:
+    """This function will put retries that a clock has set too far ahead to their delay from now.
+
+    :param now: the time; if the clock went back, what was set before would wait as much longer
+    :return: how many there were
+    """
+    return _PULL_IN.run(session, now=now, delays=list(RETRY_DELAYS_SECONDS), longest=1 + JITTER)
+
+
 def process(
-    database: Database, *, inbox_id: UUID, fee_bearer: str, now: datetime, random: Callable[[], float]
+    database: Database,
+    *,
+    inbox_id: UUID,
+    fee_bearer: str,
+    now: datetime,
+    random: Callable[[], float],
+    clock: Clock | None = None,
 ) -> Result | None:
     """This function will process an inbox row: its effect, the books and the record of it commit together.
 
@@ -143,24 +172,41 @@ def process(
     :param fee_bearer: ``platform`` or ``customer``
     :param now: the time of processing
     :param random: gives numbers from 0 to 1, for the jitter of retries
+    :param clock: tells when a try failed, which may be long after it began; none if that takes no time
     :return: what became of it; none if it is not due, or somebody else has it
     """
+
+    def note(error: str, *, draw: Callable[[], float] | None) -> Result | None:
+        failed_at = clock() if clock else now
+        return database.in_transaction(
+            _note_failure, inbox_id, error, began_at=now, now=failed_at, random=draw
+        )
 
     def attempt() -> Result | None:
         with database.transaction() as session:
             return process_row(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
 
     try:
-        return retrying(attempt)
+        result = retrying(attempt)
     except (HopelessEventError, MalformedChargeError) as error:
-        return database.in_transaction(_note_failure, inbox_id, str(error), now, None)
+        return note(str(error), draw=None)
     except UnknownReferenceError as error:
-        return database.in_transaction(_note_failure, inbox_id, str(error), now, random)
+        return note(str(error), draw=random)
     except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
         # Whatever it is, the event must neither be lost nor block those behind it.
         _log.exception("webhook event failed", inboxId=str(inbox_id))
-        described = f"{type(error).__name__} {sqlstate(error) or ''}".strip()
-        return database.in_transaction(_note_failure, inbox_id, described, now, random)
+        return note(describe(error), draw=random)
+    if result is not None and result.event is not None:
+        event = result.event
+        _log.info(
+            "webhook event processed", eventType=event.type, dedupeId=event.dedupe_id, outcome=result.status
+        )
+    return result
+
+
+def describe(error: Exception) -> str:
+    """This function will describe an error nobody foresaw, by its kind alone: its text may hold what was sent."""
+    return f"{type(error).__name__} {sqlstate(error) or ''}".strip()
 
 
 def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Result | None:
@@ -188,16 +234,21 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
     _FINISH.run(
         session, inbox_id=inbox_id, status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
     )
-    _log.info("webhook event processed", eventType=event.type, dedupeId=event.dedupe_id, outcome=status)
-    return Result(status)
+    return Result(status, event=event)
 
 
 def _note_failure(
-    session: Session, inbox_id: UUID, error: str, now: datetime, random: Callable[[], float] | None
+    session: Session,
+    inbox_id: UUID,
+    error: str,
+    *,
+    began_at: datetime,
+    now: datetime,
+    random: Callable[[], float] | None,
 ) -> Result | None:
     """Note a failed try: due again after the next delay, or dead after the fifth retry or when hopeless."""
     # Two workers may have failed at the same try: the second finds it put off already, and counts it not again.
-    row = _LOCK_FAILED.first(session, inbox_id=inbox_id, now=now)
+    row = _LOCK_FAILED.first(session, inbox_id=inbox_id, now=began_at)
     if row is None:
         return None
     attempts = row["attempts"] + 1

@@ -228,3 +228,63 @@ class TestSweeping:
         assert outbox_row(database, late)["done_at"] is None
         with database.reading() as session:
             assert row_of(session, "webhook_inbox", id=inbox_id)["status"] == "dead"
+
+    def test_a_sweep_does_not_end_with_its_first_batch(
+        self, relay: Relay, database: Database, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(relay_module, "SWEEP_BATCH", 2)
+        inbox = [
+            database.in_transaction(webhooks.receive, provider="gateway", body=b"{", now=EARLY)
+            for _ in range(5)
+        ]
+
+        assert relay.sweep_inbox(EARLY) >= 5
+
+        with database.reading() as session:
+            assert {row_of(session, "webhook_inbox", id=row_id)["status"] for row_id in inbox} == {"dead"}
+
+    def test_a_row_that_fails_beyond_noting_holds_up_nothing_behind_it(
+        self, relay: Relay, database: Database, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        poison, good = (
+            database.in_transaction(webhooks.receive, provider="gateway", body=b"{", now=at)
+            for at in (EARLY, EARLY + timedelta(seconds=1))
+        )
+        process = webhooks.process
+
+        def fail(database: Database, *, inbox_id: UUID, **more: Any) -> Any:
+            if inbox_id == poison:
+                raise ZeroDivisionError
+            return process(database, inbox_id=inbox_id, **more)
+
+        monkeypatch.setattr(webhooks, "process", fail)
+        relay.sweep_inbox(later())
+        monkeypatch.undo()
+
+        with database.reading() as session:
+            assert row_of(session, "webhook_inbox", id=poison)["status"] == "received"
+            assert row_of(session, "webhook_inbox", id=good)["status"] == "dead"
+        relay.run_row(queues.WEBHOOKS, "inbox", str(poison))
+
+    def test_a_lost_message_and_a_clock_that_went_back_lose_no_retry(
+        self, relay: Relay, database: Database, clock: MovableClock
+    ) -> None:
+        inbox_id = database.in_transaction(
+            webhooks.receive,
+            provider="gateway",
+            body=event_of(charge_data(f"checkout-{uuid4().hex}", 100)),
+            now=NOW,
+        )
+        relay.run_row(queues.WEBHOOKS, "inbox", str(inbox_id))
+        for queue in relay.queues.values():
+            queue.flush()
+
+        clock.now = later(hours=-2)
+        relay.sweep_inbox(clock.now)
+        clock.now = later(hours=-2, seconds=1)
+        relay.sweep_inbox(clock.now)
+
+        with database.reading() as session:
+            row = row_of(session, "webhook_inbox", id=inbox_id)
+        assert (row["status"], row["attempts"]) == ("retrying", 2)
+        assert row["due_at"] > clock.now
