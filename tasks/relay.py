@@ -15,7 +15,10 @@ from uuid import UUID
 import redis
 import structlog
 from huey import RedisHuey
+from sqlalchemy.orm import Session
 
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert
 from marketplace.infra import nudges, outbox
 from marketplace.infra.outbox import Handler
 from marketplace.kernel import queues
@@ -151,9 +154,7 @@ class Relay:
             _log.exception("outbox event failed", eventId=str(row_id))
             described = type(error).__name__
             # The time of the failure: a provider may have taken long to fail.
-            due_at = database.in_transaction(
-                outbox.note_failure, event_id=row_id, error=described, now=clock()
-            )
+            due_at = database.in_transaction(_note_failure, row_id, described, now=clock())
             if due_at is not None:
                 self.nudge_when_due(queue, nudges.OUTBOX, row_id, due_at)
 
@@ -170,6 +171,24 @@ class Relay:
         database.in_transaction(
             outbox.run_event, event_id=row_id, handlers={event.topic: handler}, now=clock()
         )
+
+
+def _note_failure(session: Session, event_id: UUID, error: str, *, now: datetime) -> datetime | None:
+    """Note that an event failed, and raise that it was given up; give when it is due again.
+
+    Many of a kind may fail together: the alert is about the kind of work, and counts them.
+    """
+    failure = outbox.note_failure(session, event_id=event_id, error=error, now=now)
+    if failure is not None and failure.due_at is None:
+        raise_alert(
+            session,
+            identifier=kinds.OUTBOX_GIVEN_UP,
+            subject=failure.topic,
+            title="Work was given up after its last try",
+            facts={"eventId": event_id, "tries": failure.attempts, "error": error},
+            now=now,
+        )
+    return failure.due_at if failure else None
 
 
 def connect_nudges(relay: Relay) -> None:

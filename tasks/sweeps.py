@@ -12,7 +12,7 @@ from marketplace.catalog import image_sweep, review, search_index, statistics
 from marketplace.idempotency import operations as idempotency
 from marketplace.kernel import queues
 from marketplace.orders.queries import shows_picture
-from marketplace.payments import books
+from marketplace.payments import alarms, books
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.requery import requery_refunds
 from marketplace.services import Services
@@ -51,9 +51,12 @@ def _relay_outbox(_services: Services, relay: Relay, now: datetime) -> Any:
     return relay.sweep_outbox(now)
 
 
-def _check_invariants(services: Services, _relay: Relay, _now: datetime) -> Any:
-    with services.database.reading() as session:
-        return len(books.check(session))
+def _check_invariants(services: Services, _relay: Relay, now: datetime) -> Any:
+    return len(books.check(services.database, now=now))
+
+
+def _flag_stalled_intents(services: Services, _relay: Relay, now: datetime) -> Any:
+    return services.database.in_transaction(alarms.flag_stalled, now=now)
 
 
 def _purge_idempotency_keys(services: Services, _relay: Relay, now: datetime) -> Any:
@@ -108,6 +111,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         # Not the queue of the screening: that one may be what is stuck.
         queues.NOTIFICATIONS,
         _hold_overdue_listings,
+        minutes="*/5",
+    ),
+    PeriodicTask(
+        "flag-stalled-intents",
+        "Raises an alert for payments of which it is unclear for hours whether they were made",
+        queues.ESCROW_RECONCILIATION,
+        _flag_stalled_intents,
         minutes="*/5",
     ),
     PeriodicTask(

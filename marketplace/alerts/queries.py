@@ -75,7 +75,7 @@ def list_alerts(session: Session, *, filters: AlertFilters, page: PageRequest) -
     :param filters: which
     :param page: which page; its position is the last row's time and id
     """
-    last_at, last_id = page.position if page.position is not None else (None, None)
+    last_at, last_id = page.after("time", "id")
     rows = _LISTINGS[filters.state].all(
         session,
         severity=filters.severity,

@@ -147,11 +147,20 @@ def run_event(session: Session, *, event_id: UUID, handlers: Mapping[str, Handle
     return True
 
 
-def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime) -> datetime | None:
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A try that failed, and when it is due again; none for one that was given up."""
+
+    topic: str
+    attempts: int
+    due_at: datetime | None
+
+
+def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime) -> Failure | None:
     """This function will note that an event's work failed; a try that two workers failed at counts once.
 
     :param error: what is known of it, without personal data
-    :return: when it is due again; none when it was given up
+    :return: what is left of it; none if it is done, or the failure was noted by somebody else
     """
     row = _FAILED.first(
         session,
@@ -164,11 +173,7 @@ def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime)
     )
     if row is None:
         return None
-    if row["failed_at"] is not None:
-        _log.error("outbox event given up", severity="SEV-2", eventId=str(event_id), topic=row["topic"])
-        return None
-    due_at: datetime = row["due_at"]
-    return due_at
+    return Failure(row["topic"], row["attempts"], row["due_at"] if row["failed_at"] is None else None)
 
 
 def after_commit(session: Session, action: Callable[[], Any]) -> None:

@@ -4,16 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.payments import refunds, sending
+from marketplace.payments import alarms, refunds, sending
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
-
-_log = structlog.get_logger(__name__)
 
 # The gateway takes days for some; asking each hour is enough.
 QUIET_FOR = timedelta(hours=1)
@@ -91,13 +88,17 @@ def _ask(gateway: PaymentGateway, row: dict[str, Any]) -> GatewayRefund | None:
     for known in gateway.refunds_of(row["reference"]):
         if known.note == note or known.id == row["gateway_refund_id"]:
             return known
-    _log.error("refund unknown to the gateway", severity="SEV-2", refundId=str(row["id"]))
     return None
 
 
 def _note(session: Session, row: dict[str, Any], told: GatewayRefund | None, now: datetime) -> bool:
     """Settle by the gateway's word, and tell whether it was news; it is asked again in an hour."""
     before = sending.status_of(session, refund_id=row["id"])
-    after = before if told is None else sending.settle(session, refund_id=row["id"], told=told, now=now)
+    if told is None:
+        after = before
+        alarms.refund_unknown(session, row, now=now)
+    else:
+        alarms.refund_known(session, refund_id=row["id"], now=now)
+        after = sending.settle(session, refund_id=row["id"], told=told, now=now)
     _HEARD_OF.run(session, refund_id=row["id"], now=now)
     return after != before

@@ -19,7 +19,7 @@ from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.notifications.operations import notify
-from marketplace.payments import states
+from marketplace.payments import alarms, states
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -101,6 +101,21 @@ class BeingSentError(ConflictError):
     """Somebody else is asking the gateway to send the refund."""
 
 
+class KeyRefusedError(ProviderUnavailableError):
+    """The gateway refuses our key: it would refuse any refund, and asking later may help."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("The payment gateway refused our key.")
+        self.refused_with = status
+
+
+@dataclass(frozen=True)
+class RefusedRefund(GatewayRefund):
+    """That the gateway refused to send a refund, as if it had told us that it failed."""
+
+    refused_with: int = 0
+
+
 @dataclass(frozen=True)
 class ToSend:
     """A refund that is ours to send; ``was_asked`` says that the gateway may know it already."""
@@ -160,6 +175,7 @@ def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
 
     :param found: claimed, and the claim committed
     :return: what the gateway says of it; none if there is nothing to send
+    :raises KeyRefusedError: the gateway refuses our key
     :raises ProviderUnavailableError: no usable answer: it is asked again later, by the note first
     """
     if found is None:
@@ -172,9 +188,8 @@ def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
         return gateway.refund(reference=found.reference, amount_minor=found.amount_minor, note=found.note)
     except ProviderRefusedError as error:
         if error.status in _KEY_REFUSED:
-            raise ProviderUnavailableError("The payment gateway refused our key.") from error
-        _log.error("refund refused", severity="SEV-2", refundId=str(found.id), status=error.status)
-        return GatewayRefund("", "failed", found.amount_minor, found.note, found.reference)
+            raise KeyRefusedError(error.status) from error
+        return RefusedRefund("", "failed", found.amount_minor, found.note, found.reference, error.status)
 
 
 def find_known(gateway: PaymentGateway, *, reference: str, note: str) -> GatewayRefund | None:
@@ -219,7 +234,7 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
     :return: the refund's status
     """
     row = _LOCK.one(session, refund_id=refund_id)
-    trigger = _trigger_of(row, told)
+    trigger = _trigger_of(session, row, told, now=now)
     if trigger is None or not states.REFUND.allows(row["status"], trigger):
         return str(row["status"])
     status = states.REFUND.target(row["status"], trigger)
@@ -232,6 +247,7 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
         now=now,
     )
     if status == states.PROCESSED:
+        alarms.refund_moved_on(session, refund_id=refund_id, status=status, now=now)
         post(
             session,
             kind="refund_sent",
@@ -244,29 +260,29 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
             now=now,
         )
         _tell(session, row, now=now)
-    elif status in (states.FAILED, states.NEEDS_ATTENTION):
-        _log.error("refund needs finance", severity="SEV-3", refundId=str(refund_id), status=status)
+    elif status in (states.FAILED, states.NEEDS_ATTENTION) and told.amount_minor == row["amount_minor"]:
+        refused_with = told.refused_with if isinstance(told, RefusedRefund) else None
+        alarms.refund_needs_finance(session, row, status=status, refused_with=refused_with, now=now)
     return status
 
 
-def _trigger_of(row: dict[str, Any], told: GatewayRefund) -> str | None:
+def _trigger_of(session: Session, row: dict[str, Any], told: GatewayRefund, *, now: datetime) -> str | None:
     """Tell what the gateway's word means for a locked refund: a trigger of its table, or nothing."""
     trigger = _TRIGGERS.get(told.status)
     noted = _noted(told.note)
     sent = trigger == "process"
     if noted is not None and noted[1] != row["attempt"]:
-        # It had told us that this try failed, or we would not have tried again.
-        log = _log.error if sent else _log.info
-        log("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
+        _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
+        if sent:
+            # It had told us that this try failed, or we would not have tried again.
+            alarms.refund_sent_twice(session, row, sent_at_try=noted[1], now=now)
         return None
     if sent and row["status"] == states.CREDITED:
-        _log.error("refund was sent and credited", severity="SEV-1", refundId=str(row["id"]))
+        alarms.refund_sent_twice(session, row, sent_at_try=row["attempt"], now=now)
     if trigger == "fail" and row["status"] == states.PROCESSED:
-        _log.error("refund failed after it was sent", severity="SEV-1", refundId=str(row["id"]))
+        alarms.refund_came_back(session, row, now=now)
     if told.amount_minor != row["amount_minor"]:
-        _log.error(
-            "refund of another amount", severity="SEV-2", refundId=str(row["id"]), told=told.amount_minor
-        )
+        alarms.refund_amount_differs(session, row, told=told, now=now)
         return "need-attention"
     return trigger
 

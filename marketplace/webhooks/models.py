@@ -55,7 +55,15 @@ class DeadLetterWebhook(Base):
     """An event that failed for good; an operator may replay it."""
 
     __tablename__ = "dead_letter_webhooks"
-    __table_args__ = (Index("ix_dead_letter_webhooks_died", text("died_at DESC")),)
+    __table_args__ = (
+        Index("ix_dead_letter_webhooks_died", text("died_at DESC")),
+        Index(
+            "ix_dead_letter_webhooks_waiting",
+            "provider",
+            "event_type",
+            postgresql_where=text("replayed_at IS NULL"),
+        ),
+    )
 
     id: Mapped[Id]
     inbox_id: Mapped[UUID] = mapped_column(ForeignKey("webhook_inbox.id"), unique=True)

@@ -15,7 +15,7 @@ from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
-from marketplace.webhooks import gateway_events
+from marketplace.webhooks import alarms, gateway_events
 from marketplace.webhooks.events import Event, HopelessEventError, parse
 from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent, ProcessedWebhookEvent
 
@@ -33,7 +33,9 @@ _IS_DUE = "(status = 'received' OR status = 'retrying' AND due_at <= :now)"
 _TAKE = Statement(
     text(
         f"""
-        SELECT id, provider, body, attempts FROM webhook_inbox
+        SELECT id, provider, body, attempts,
+            EXISTS (SELECT FROM dead_letter_webhooks d WHERE d.inbox_id = webhook_inbox.id) AS was_dead
+        FROM webhook_inbox
         WHERE id = :inbox_id AND {_IS_DUE}
         FOR NO KEY UPDATE SKIP LOCKED
         """  # noqa: S608 - our own words
@@ -234,6 +236,8 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
     _FINISH.run(
         session, inbox_id=inbox_id, status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
     )
+    if row["was_dead"]:
+        alarms.event_lives(session, provider=row["provider"], event_type=event.type, now=now)
     return Result(status, event=event)
 
 
@@ -270,7 +274,13 @@ def _note_failure(
         died_at=now,
         **known,
     )
-    _log.error("webhook event dead", severity="SEV-2", inboxId=str(inbox_id), error=error, **known)
+    alarms.event_died(
+        session,
+        provider=row["provider"],
+        event_type=event_type,
+        facts={"inboxId": inbox_id, "tries": attempts, "error": error},
+        now=now,
+    )
     return Result("dead")
 
 

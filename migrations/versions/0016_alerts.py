@@ -1,4 +1,4 @@
-"""Alerts, and that they were told."""
+"""Alerts, and that they were told; which dead letters wait."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -71,9 +71,17 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["alert_id"], ["alerts.id"], name=op.f("fk_alert_messages_alert_id")),
         sa.PrimaryKeyConstraint("alert_id", "channel", "event", name=op.f("pk_alert_messages")),
     )
+    # Asked for with each event that is replayed, of which there may be thousands.
+    op.create_index(
+        "ix_dead_letter_webhooks_waiting",
+        "dead_letter_webhooks",
+        ["provider", "event_type"],
+        postgresql_where=sa.text("replayed_at IS NULL"),
+    )
 
 
 def downgrade() -> None:
     """This function will drop them."""
+    op.drop_index("ix_dead_letter_webhooks_waiting", "dead_letter_webhooks")
     op.drop_table("alert_messages")
     op.drop_table("alerts")

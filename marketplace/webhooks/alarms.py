@@ -1,0 +1,58 @@
+"""Dead letters as somebody must see to them: one alert for each type of event, however many die."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.infra.db import Statement
+
+UNREADABLE = "unreadable"
+
+_STILL_DEAD = Statement(
+    text(
+        """
+        SELECT inbox_id FROM dead_letter_webhooks
+        WHERE provider = :provider AND event_type = :event_type AND replayed_at IS NULL LIMIT 1
+        """
+    )
+)
+
+
+def _about(provider: str, event_type: str | None) -> str:
+    return f"{provider}:{event_type or UNREADABLE}"
+
+
+def event_died(
+    session: Session, *, provider: str, event_type: str | None, facts: Mapping[str, Any], now: datetime
+) -> None:
+    """This function will raise that an event was given up.
+
+    :param provider: whose event
+    :param event_type: none for one that can't be read
+    :param facts: its row, how often it was tried, and its last error
+    """
+    raise_alert(
+        session,
+        identifier=kinds.WEBHOOK_DEAD,
+        subject=_about(provider, event_type),
+        title="A webhook event is dead",
+        facts=facts,
+        now=now,
+    )
+
+
+def event_lives(session: Session, *, provider: str, event_type: str, now: datetime) -> None:
+    """This function will resolve that events of a type are dead, when the last of them was replayed."""
+    if _STILL_DEAD.first(session, provider=provider, event_type=event_type) is None:
+        resolve_alert(
+            session,
+            identifier=kinds.WEBHOOK_DEAD,
+            subject=_about(provider, event_type),
+            note="No event of the type is dead any more.",
+            now=now,
+        )
