@@ -24,6 +24,9 @@ from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
 from blueprints.users.routes import area as users
+from blueprints.webhooks.gateway import area as gateway_webhook
+from blueprints.webhooks.gateway import functions
+from blueprints.webhooks.messaging import area as messaging_webhook
 
 AREAS: tuple[Area, ...] = (
     catalog,
@@ -42,12 +45,15 @@ AREAS: tuple[Area, ...] = (
     order_money,
     campus_orders,
     payments,
+    gateway_webhook,
     banks,
     refunds,
     transactions,
     wallet,
     users,
+    messaging_webhook,
     health,
+    functions,
 )
 
 

@@ -214,6 +214,8 @@ def _variables(
         "IDENTITY_AUDIENCE": "campus-marketplace",
         "AI_URL": f"{providers}/ai",
         "AI_KEY": own["ai_key"],
+        # Without an app secret: whoever plays the messaging provider need not sign.
+        "MESSAGING_VERIFY_TOKEN": own["messaging_verify_token"],
         "FUNCTIONS_KEY": own["functions_key"],
         "DELIVERY_PIN_KEY": own["delivery_pin_key"],
         "CURSOR_KEY": own["cursor_key"],
@@ -239,6 +241,7 @@ def _load_secrets(path: Path) -> dict[str, str]:
         "s3_secret_access_key": secrets.token_hex(24),
         "gateway_secret_key": f"sk_test_{secrets.token_hex(20)}",
         "ai_key": f"sk_test_{secrets.token_hex(20)}",
+        "messaging_verify_token": secrets.token_hex(16),
         "functions_key": secrets.token_hex(24),
         "delivery_pin_key": secrets.token_hex(24),
         "cursor_key": secrets.token_hex(24),

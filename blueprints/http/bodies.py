@@ -37,6 +37,21 @@ def read_bytes() -> bytes:
     return raw
 
 
+def read_signed_bytes() -> bytes:
+    """This function will read a body whose signature is over its bytes as they came.
+
+    :raises UnsupportedMediaTypeError: it is compressed: what would be signed then, nobody says
+    :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
+    """
+    _refuse_compressed()
+    return read_bytes()
+
+
+def _refuse_compressed() -> None:
+    if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("identity", ""):
+        raise UnsupportedMediaTypeError("The body must not be compressed.")
+
+
 def read_json() -> Any:
     """This function will read the request's JSON body; a request without body has an empty object.
 
@@ -47,8 +62,7 @@ def read_json() -> Any:
     raw = read_bytes()
     if not raw:
         return {}
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise UnsupportedMediaTypeError("The body must not be compressed.")
+    _refuse_compressed()
     if not request.is_json:
         raise UnsupportedMediaTypeError("The body must be JSON: Content-Type: application/json.")
     try:

@@ -1,5 +1,6 @@
 """Settings: one typed object, read from the environment at start. A bad value is refused there and then."""
 
+import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -32,6 +33,13 @@ def _origins(value: str) -> tuple[str, ...]:
     if not all(re.fullmatch(r"https?://[^\s/?#A-Z*]+", origin) for origin in origins):
         raise ValueError("must be origins such as https://shop.example: no path, no wildcard, lower case")
     return origins
+
+
+def _networks(value: str) -> tuple[str, ...]:
+    try:
+        return tuple(str(ipaddress.ip_network(word)) for word in _words(value))
+    except ValueError as error:
+        raise ValueError(f"must be addresses or networks such as 203.0.113.0/24: {error}") from error
 
 
 def _server(*schemes: str) -> Callable[[str], str]:
@@ -150,6 +158,17 @@ class Settings:
     )
     gateway_timeout_seconds: int = _setting(
         10, "How long a call to the gateway may take.", parse=_whole(1, 30)
+    )
+    gateway_webhook_addresses: tuple[str, ...] = _setting(
+        (),
+        "Networks that the gateway's webhooks come from; others are refused. Empty means from anywhere.",
+        parse=_networks,
+    )
+    messaging_verify_token: str = _setting(
+        "", "What the messaging provider shows when it verifies our webhook's address.", secret=True
+    )
+    messaging_app_secret: str = _setting(
+        "", "The secret that the messaging provider signs its webhooks with.", secret=True, required=True
     )
     identity_issuer: str = _setting("", "The issuer (iss) that access tokens must name.", required=True)
     identity_audience: str = _setting(

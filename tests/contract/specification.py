@@ -180,8 +180,8 @@ ASSISTANT_CHAT_NOTIFICATIONS = (
     Row("GET", "/api/conversations", AUTHENTICATED, built=False),
     Row("GET", "/api/conversations/:id/messages", PARTIES, built=False),
     Row("POST", "/api/chat/send", AUTHENTICATED, "60/minute", built=False),
-    Row("GET", "/api/whatsapp/webhook", UNCHECKED, built=False),
-    Row("POST", "/api/whatsapp/webhook", UNCHECKED, "unlimited", built=False),
+    Row("GET", "/api/whatsapp/webhook", UNCHECKED),
+    Row("POST", "/api/whatsapp/webhook", UNCHECKED, "unlimited"),
     Row("GET", "/api/notifications", ANY_STATUS, built=False),
     Row("PUT", "/api/notifications/:id/read", ANY_STATUS, built=False),
 )
@@ -235,7 +235,7 @@ PLATFORM_AND_HEALTH = (
 
 # The gateway's name stands in the first path: `gateway` unless configured.
 FUNCTIONS = (
-    Row("POST", "/functions/v1/gateway-webhook", UNCHECKED, "unlimited", built=False),
+    Row("POST", "/functions/v1/:gateway-webhook", UNCHECKED, "unlimited"),
     Row("POST", "/functions/v1/deliver-notification", UNCHECKED, "unlimited", built=False),
     Row("POST", "/functions/v1/create-user", UNCHECKED, "unlimited", built=False),
 )
