@@ -25,7 +25,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated:([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
 
 # Settings of what is outside, and can be replaced by the embedded stack.
-_OUTSIDE = ("database_url", "redis_url", "s3_", "gateway_", "identity_", "ai_")
+_OUTSIDE = ("database_url", "redis_url", "s3_", "gateway_", "identity_", "ai_", "alert_", "smtp_")
 
 
 def documents() -> list[Path]:

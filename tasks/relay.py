@@ -25,6 +25,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
 from marketplace.webhooks import operations as webhooks
+from tasks.alerts import HANDLERS as ALERT_HANDLERS
 from tasks.catalog import HANDLERS as CATALOG_HANDLERS
 from tasks.payments import HANDLERS as PAYMENT_HANDLERS
 from tasks.phases import Phased
@@ -37,6 +38,7 @@ HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
     **CATALOG_HANDLERS,
     **PROMOTION_HANDLERS,
     **PAYMENT_HANDLERS,
+    **ALERT_HANDLERS,
 }
 SWEEP_BATCH = 500
 _SWEEP_SECONDS = 45.0  # the next sweep begins after a minute

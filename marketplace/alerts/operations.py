@@ -22,13 +22,11 @@ from marketplace.infra.db import Json, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.kernel.redaction import redact, redact_text
+from marketplace.providers.alerting import CHANNELS
 
 _log = structlog.get_logger(__name__)
 
 SEND_TOPIC = "alert.send"
-CHAT, EMAIL = "chat", "email"
-# Each has messages of its own: one that is down does not hold up the other.
-CHANNELS = (CHAT, EMAIL)
 RAISED, RESOLVED = "raised", "resolved"
 
 MAX_NOTE_LENGTH = 500
@@ -259,6 +257,7 @@ def _log_end(session: Session, row: Mapping[str, Any], by: str) -> None:
 
 
 def _enqueue(session: Session, alert_id: UUID, event: str, *, now: datetime) -> None:
+    # Each channel has a message of its own: one that is down does not hold up the other.
     for channel in CHANNELS:
         outbox.enqueue(
             session,
