@@ -1,5 +1,6 @@
 """All areas, in the order of the specification."""
 
+from blueprints.alerts.routes import area as alerts
 from blueprints.cart.routes import area as cart
 from blueprints.catalog.banners import area as banners
 from blueprints.catalog.discovery import area as discovery
@@ -52,6 +53,7 @@ AREAS: tuple[Area, ...] = (
     wallet,
     users,
     messaging_webhook,
+    alerts,
     health,
     functions,
 )

@@ -28,7 +28,7 @@ class _ToTell:
 
 
 def _read(session: Session, payload: dict[str, Any]) -> _ToTell:
-    alert = queries.show_alert(session, alert_id=UUID(payload["alertId"]))
+    alert = queries.alert(session, alert_id=UUID(payload["alertId"]))
     return _ToTell(alert, payload["channel"], payload["event"])
 
 

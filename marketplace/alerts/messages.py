@@ -98,7 +98,7 @@ def release(session: Session, *, alert_id: UUID, channel: str, event: str) -> No
 def compose(alert: dict[str, Any], *, event: str) -> AlertMessage:
     """This function will write what people are told.
 
-    :param alert: as ``show_alert`` gives it
+    :param alert: as ``queries.alert`` gives it
     :param event: ``raised`` or ``resolved``
     """
     what = f"{alert['identifier']}: {alert['title']}"

@@ -91,15 +91,23 @@ def list_alerts(session: Session, *, filters: AlertFilters, page: PageRequest) -
     )
 
 
-def show_alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
-    """This function will give an alert, with what was told of it on which channel.
+def alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
+    """This function will give an alert.
 
     :raises NotFoundError: there is none of that id
     """
     row = _ONE.first(session, alert_id=alert_id)
     if row is None:
         raise NotFoundError("There is no such alert.")
-    return _explained(row) | {"messages": _MESSAGES.all(session, alert_id=alert_id)}
+    return _explained(row)
+
+
+def show_alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
+    """This function will give an alert, with what was told of it on which channel.
+
+    :raises NotFoundError: there is none of that id
+    """
+    return alert(session, alert_id=alert_id) | {"messages": _MESSAGES.all(session, alert_id=alert_id)}
 
 
 def open_subjects(session: Session, *, identifier: str) -> set[str]:

@@ -291,6 +291,8 @@ ADDITIONS = (
     ),
     Row("GET", "/api/payments/quarantine", FINANCE),
     Row("POST", "/api/payments/quarantine/:id/resolve", FINANCE_AAL2, "10/minute", idempotency="honoured"),
+    Row("GET", "/api/admin/alerts", STAFF),
+    Row("POST", "/api/admin/alerts/:id/resolve", STAFF, idempotency="honoured"),
 )
 
 ROWS: tuple[Row, ...] = (
