@@ -16,6 +16,7 @@ from marketplace.notifications import models as notifications
 from marketplace.orders import models as orders
 from marketplace.payments import models as payments
 from marketplace.platform import models as platform
+from marketplace.support import models as support
 from marketplace.vendors import models as vendors
 from marketplace.webhooks import models as webhooks
 
@@ -36,6 +37,7 @@ __all__ = [
     "platform",
     "promotions",
     "search",
+    "support",
     "vendors",
     "webhooks",
 ]

@@ -1,4 +1,4 @@
-"""Events as the gateway writes them: bytes in, an event with a name of its own out, or no event at all."""
+"""Events: bytes in, an event with a name of its own out, or no event at all. Here as the gateway writes them."""
 
 import json
 import re
@@ -7,13 +7,17 @@ from typing import Any
 
 import orjson
 
-_MAX_ID_LENGTH = 255
+MAX_ID_LENGTH = 255
 # PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 class HopelessEventError(Exception):
     """The event can never be processed, however often it is tried."""
+
+
+class NotYetError(Exception):
+    """The event is about something that is not known, at least not yet: worth another try."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Event:
     dedupe_id: str
     data: dict[str, Any]
     payload: dict[str, Any]
+    provider: str = "gateway"
 
 
 def parse(body: bytes) -> Event:
@@ -31,7 +36,7 @@ def parse(body: bytes) -> Event:
 
     :raises HopelessEventError: it is not JSON, or lacks its type, data or any id
     """
-    payload = _load(_NUL.sub(rb"\1", body))
+    payload = load(body)
     if not isinstance(payload, dict):
         raise HopelessEventError("the body is not an object")
     event_type, data = payload.get("event"), payload.get("data")
@@ -41,7 +46,7 @@ def parse(body: bytes) -> Event:
     if event_id is None:
         raise HopelessEventError("data has neither id nor reference")
     dedupe_id = f"{event_type}:{event_id}"
-    if len(dedupe_id) > _MAX_ID_LENGTH:
+    if len(dedupe_id) > MAX_ID_LENGTH:
         raise HopelessEventError("the id is too long")
     return Event(event_type, dedupe_id, data, payload)
 
@@ -61,8 +66,23 @@ def _id_of(data: dict[str, Any]) -> str | None:
     return None
 
 
+def load(body: bytes) -> Any:
+    """This function will load JSON, but for what the database can't keep of it.
+
+    Half a surrogate pair somewhere in it must not cost a payment, so it becomes a question mark; a NUL is left out.
+
+    :raises HopelessEventError: it is not JSON, or nested too deeply
+    """
+    loaded = _load(_NUL.sub(rb"\1", body))
+    try:
+        # Less may be written than read: it is kept as it was read.
+        orjson.dumps(loaded)
+    except orjson.JSONEncodeError as error:
+        raise HopelessEventError("the body is nested too deeply") from error
+    return loaded
+
+
 def _load(body: bytes) -> Any:
-    """Load JSON; half a surrogate pair somewhere in it must not cost a payment, so it becomes a question mark."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:

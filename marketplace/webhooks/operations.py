@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -11,29 +13,43 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
+from marketplace.infra import nudges, outbox
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
+from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
-from marketplace.webhooks import alarms, gateway_events
-from marketplace.webhooks.events import Event, HopelessEventError, parse
+from marketplace.webhooks import alarms, envelopes, events, gateway_events, messages
+from marketplace.webhooks.events import Event, HopelessEventError, NotYetError
 from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
 
 # One try and five retries.
 RETRY_DELAYS_SECONDS = (1, 5, 25, 125, 600)
+GATEWAY, MESSAGING = "gateway", "messaging"
+_PARSERS: dict[str, Callable[[bytes], Event]] = {GATEWAY: events.parse, MESSAGING: envelopes.parse}
 JITTER = 0.2  # a retry comes up to a fifth earlier or later
 
 _RECEIVE = Statement(
     insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
+)
+_RECEIVE_PARTS = Statement(
+    text(
+        """
+        INSERT INTO webhook_inbox (provider, body, received_at, due_at)
+        SELECT 'messaging', part, :received_at, :now
+        FROM unnest(CAST(:parts AS bytea[])) WITH ORDINALITY AS t (part, number) ORDER BY number
+        RETURNING id
+        """
+    )
 )
 # What just came is due whatever the clock says: the one that it was received by may be ahead of the worker's.
 _IS_DUE = "(status = 'received' OR status = 'retrying' AND due_at <= :now)"
 _TAKE = Statement(
     text(
         f"""
-        SELECT id, provider, body, attempts,
+        SELECT id, provider, body, attempts, received_at,
             EXISTS (SELECT FROM dead_letter_webhooks d WHERE d.inbox_id = webhook_inbox.id) AS was_dead
         FROM webhook_inbox
         WHERE id = :inbox_id AND {_IS_DUE}
@@ -192,7 +208,7 @@ def process(
         result = retrying(attempt)
     except (HopelessEventError, MalformedChargeError) as error:
         return note(str(error), draw=None)
-    except UnknownReferenceError as error:
+    except (UnknownReferenceError, NotYetError) as error:
         return note(str(error), draw=random)
     except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
         # Whatever it is, the event must neither be lost nor block those behind it.
@@ -201,7 +217,12 @@ def process(
     if result is not None and result.event is not None:
         event = result.event
         _log.info(
-            "webhook event processed", eventType=event.type, dedupeId=event.dedupe_id, outcome=result.status
+            "webhook event processed",
+            inboxId=str(inbox_id),
+            eventType=event.type,
+            # A message's id is made of its sender's number.
+            dedupeId=event.dedupe_id if event.provider == GATEWAY else None,
+            outcome=result.status,
         )
     return result
 
@@ -218,11 +239,17 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
     :raises HopelessEventError: the event can never be processed
     :raises MalformedChargeError: likewise, its charge being no charge
     :raises UnknownReferenceError: no payment of ours has its reference, at least not yet
+    :raises NotYetError: likewise, of something else that it is about
     """
     row = _TAKE.first(session, inbox_id=inbox_id, now=now)
     if row is None:
         return None
-    event = parse(bytes(row["body"]))
+    body = bytes(row["body"])
+    if row["provider"] == MESSAGING:
+        parts = envelopes.split(body)
+        if len(parts) != 1:
+            return _take_apart(session, row, parts, now=now)
+    event = _PARSERS[row["provider"]](body)
     # Two deliveries at once: the second waits here until the first has committed, and then finds it done.
     first = _RECORD.run(
         session,
@@ -232,13 +259,33 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
         payload=Json(event.payload),
         processed_at=now,
     )
-    status = gateway_events.apply(session, event, fee_bearer=fee_bearer, now=now) if first else "duplicate"
+    if not first:
+        status = "duplicate"
+    elif event.provider == GATEWAY:
+        status = gateway_events.apply(session, event, fee_bearer=fee_bearer, now=now)
+    else:
+        last_try = row["attempts"] >= len(RETRY_DELAYS_SECONDS)
+        status = messages.apply(session, event, last_try=last_try, now=now)
     _FINISH.run(
         session, inbox_id=inbox_id, status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
     )
     if row["was_dead"]:
         alarms.event_lives(session, provider=row["provider"], event_type=event.type, now=now)
     return Result(status, event=event)
+
+
+def _take_apart(session: Session, row: dict[str, Any], parts: list[bytes], *, now: datetime) -> Result:
+    """Have each message of an envelope delivered by itself; one without any is ignored."""
+    status = "processed" if parts else "ignored"
+    if parts:
+        for part in _RECEIVE_PARTS.all(session, parts=parts, received_at=row["received_at"], now=now):
+            outbox.after_commit(session, partial(nudges.nudge, queues.WEBHOOKS, nudges.INBOX, part["id"]))
+    _FINISH.run(
+        session, inbox_id=row["id"], status=status, event_type=envelopes.ENVELOPE, dedupe_id=None, now=now
+    )
+    if row["was_dead"]:
+        alarms.event_lives(session, provider=row["provider"], event_type=envelopes.ENVELOPE, now=now)
+    return Result(status)
 
 
 def _note_failure(
@@ -256,7 +303,7 @@ def _note_failure(
     if row is None:
         return None
     attempts = row["attempts"] + 1
-    event_type, dedupe_id = _identify(bytes(row["body"]))
+    event_type, dedupe_id = _identify(row["provider"], bytes(row["body"]))
     known = {"event_type": event_type, "dedupe_id": dedupe_id}
     if random is not None and attempts <= len(RETRY_DELAYS_SECONDS):
         seconds = RETRY_DELAYS_SECONDS[attempts - 1] * (1 + JITTER * (2 * random() - 1))
@@ -284,9 +331,9 @@ def _note_failure(
     return Result("dead")
 
 
-def _identify(body: bytes) -> tuple[str | None, str | None]:
+def _identify(provider: str, body: bytes) -> tuple[str | None, str | None]:
     try:
-        event = parse(body)
+        event = _PARSERS[provider](body)
     except HopelessEventError:
         return None, None
     return event.type, event.dedupe_id

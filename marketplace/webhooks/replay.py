@@ -14,7 +14,7 @@ from marketplace.infra.db import Database, Statement
 from marketplace.payments.charges import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
 from marketplace.webhooks import operations, queries
-from marketplace.webhooks.events import HopelessEventError, parse
+from marketplace.webhooks.events import HopelessEventError, NotYetError, parse
 
 _ORDERS = Statement(
     text(
@@ -74,7 +74,7 @@ def _attempt(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime
     try:
         result = operations.process_row(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
         _SHOW_FAULTS_NOW.run(session)
-    except (HopelessEventError, MalformedChargeError, UnknownReferenceError) as error:
+    except (HopelessEventError, MalformedChargeError, UnknownReferenceError, NotYetError) as error:
         return Replay(before, "dead", error=str(error))
     changes = _changes(orders_before, _orders_of(session, row["body"]))
     return Replay(before, result.status if result else before, changes)
