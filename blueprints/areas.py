@@ -25,6 +25,7 @@ from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
 from blueprints.users.routes import area as users
+from blueprints.webhooks.desk import area as webhook_desk
 from blueprints.webhooks.gateway import area as gateway_webhook
 from blueprints.webhooks.gateway import functions
 from blueprints.webhooks.messaging import area as messaging_webhook
@@ -52,6 +53,7 @@ AREAS: tuple[Area, ...] = (
     transactions,
     wallet,
     users,
+    webhook_desk,
     messaging_webhook,
     alerts,
     health,

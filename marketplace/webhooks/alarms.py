@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Statement
+from marketplace.kernel.redaction import redact_text
 
 UNREADABLE = "unreadable"
 
@@ -17,14 +18,24 @@ _STILL_DEAD = Statement(
     text(
         """
         SELECT inbox_id FROM dead_letter_webhooks
-        WHERE provider = :provider AND event_type = :event_type AND replayed_at IS NULL LIMIT 1
+        WHERE provider = :provider AND event_type IS NOT DISTINCT FROM :event_type AND replayed_at IS NULL LIMIT 1
+        """
+    )
+)
+# Whoever buries one of the type meanwhile counts the alert up, or waits for us: so it is held while one looks.
+_HOLD = Statement(
+    text(
+        """
+        SELECT id FROM alerts WHERE identifier = :identifier AND subject = :subject AND resolved_at IS NULL
+        FOR NO KEY UPDATE
         """
     )
 )
 
 
 def _about(provider: str, event_type: str | None) -> str:
-    return f"{provider}:{event_type or UNREADABLE}"
+    # The type is the sender's word; an alert's subject is redacted, and is looked up as it is stored.
+    return redact_text(f"{provider}:{event_type or UNREADABLE}")
 
 
 def event_died(
@@ -46,13 +57,14 @@ def event_died(
     )
 
 
-def event_lives(session: Session, *, provider: str, event_type: str, now: datetime) -> None:
-    """This function will resolve that events of a type are dead, when the last of them was replayed."""
+def event_lives(session: Session, *, provider: str, event_type: str | None, now: datetime) -> None:
+    """This function will resolve that events of a type are dead, when the last of them was replayed.
+
+    :param provider: whose event
+    :param event_type: none for those that could not be read
+    """
+    about = {"identifier": kinds.WEBHOOK_DEAD, "subject": _about(provider, event_type)}
+    if _HOLD.first(session, **about) is None:
+        return
     if _STILL_DEAD.first(session, provider=provider, event_type=event_type) is None:
-        resolve_alert(
-            session,
-            identifier=kinds.WEBHOOK_DEAD,
-            subject=_about(provider, event_type),
-            note="No event of the type is dead any more.",
-            now=now,
-        )
+        resolve_alert(session, **about, note="No event of the type is dead any more.", now=now)

@@ -22,7 +22,26 @@ class InboxEvent(Base):
             "status IN ('received', 'retrying', 'processed', 'duplicate', 'ignored', 'dead')", name="status"
         ),
         Index("ix_webhook_inbox_due", "due_at", postgresql_where=text("status IN ('received', 'retrying')")),
-        Index("ix_webhook_inbox_received", text("received_at DESC"), text("id DESC")),
+        Index(
+            "ix_webhook_inbox_received",
+            text("received_at DESC"),
+            text("id DESC"),
+            postgresql_include=["status"],
+        ),
+        Index(
+            "ix_webhook_inbox_type",
+            "event_type",
+            text("received_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("event_type IS NOT NULL"),
+        ),
+        Index(
+            "ix_webhook_inbox_open",
+            "status",
+            text("received_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("status IN ('received', 'retrying', 'dead')"),
+        ),
     )
 
     id: Mapped[Id]

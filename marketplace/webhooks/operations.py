@@ -12,16 +12,15 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
 from marketplace.infra import nudges, outbox
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
-from marketplace.webhooks import alarms, envelopes, events, gateway_events, messages
+from marketplace.webhooks import dead_letters, envelopes, events, gateway_events, messages
 from marketplace.webhooks.events import Event, HopelessEventError, NotYetError
-from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent, ProcessedWebhookEvent
+from marketplace.webhooks.models import InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
 
@@ -49,9 +48,7 @@ _IS_DUE = "(status = 'received' OR status = 'retrying' AND due_at <= :now)"
 _TAKE = Statement(
     text(
         f"""
-        SELECT id, provider, body, attempts, received_at,
-            EXISTS (SELECT FROM dead_letter_webhooks d WHERE d.inbox_id = webhook_inbox.id) AS was_dead
-        FROM webhook_inbox
+        SELECT id, provider, body, attempts, received_at FROM webhook_inbox
         WHERE id = :inbox_id AND {_IS_DUE}
         FOR NO KEY UPDATE SKIP LOCKED
         """  # noqa: S608 - our own words
@@ -86,27 +83,6 @@ _RETRY = Statement(
         """
     )
 )
-_BURY = Statement(
-    text(
-        """
-        UPDATE webhook_inbox SET status = 'dead', attempts = :attempts, last_error = :error, finished_at = :now,
-            event_type = :event_type, dedupe_id = :dedupe_id WHERE id = :inbox_id
-        """
-    )
-)
-_dead_letter = insert(DeadLetterWebhook)
-_ADD_DEAD_LETTER = Statement(
-    _dead_letter.on_conflict_do_update(
-        index_elements=["inbox_id"],
-        set_={
-            "attempts": _dead_letter.excluded.attempts,
-            "error": _dead_letter.excluded.error,
-            "died_at": _dead_letter.excluded.died_at,
-            "replayed_at": None,
-        },
-    ),
-    columns=("inbox_id", "provider", "event_type", "dedupe_id", "body", "attempts", "error", "died_at"),
-)
 _DUE = Statement(
     text(
         f"""
@@ -122,19 +98,6 @@ _PULL_IN = Statement(
         UPDATE webhook_inbox SET due_at = :now + make_interval(secs => (CAST(:delays AS int[]))[attempts])
         WHERE status = 'retrying'
             AND due_at > :now + make_interval(secs => (CAST(:delays AS int[]))[attempts] * :longest)
-        """
-    )
-)
-
-_REVIVE = Statement(
-    text(
-        """
-        WITH dead AS (
-            UPDATE dead_letter_webhooks SET replayed_at = :now WHERE inbox_id = :inbox_id RETURNING inbox_id
-        )
-        UPDATE webhook_inbox i SET status = 'received', attempts = 0, due_at = :now, finished_at = NULL,
-            last_error = NULL
-        FROM dead WHERE i.id = dead.inbox_id AND i.status = 'dead'
         """
     )
 )
@@ -242,8 +205,14 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
     :raises NotYetError: likewise, of something else that it is about
     """
     row = _TAKE.first(session, inbox_id=inbox_id, now=now)
-    if row is None:
-        return None
+    return None if row is None else perform(session, row=row, fee_bearer=fee_bearer, now=now)
+
+
+def perform(session: Session, *, row: dict[str, Any], fee_bearer: str, now: datetime) -> Result:
+    """This function will have an event its effect, and mark its row done; errors are those of ``process_row``.
+
+    :param row: of the inbox: ``id``, ``provider``, ``body``, ``attempts``, ``received_at``; locked, and not done
+    """
     body = bytes(row["body"])
     if row["provider"] == MESSAGING:
         parts = envelopes.split(body)
@@ -267,10 +236,8 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
         last_try = row["attempts"] >= len(RETRY_DELAYS_SECONDS)
         status = messages.apply(session, event, last_try=last_try, now=now)
     _FINISH.run(
-        session, inbox_id=inbox_id, status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
+        session, inbox_id=row["id"], status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
     )
-    if row["was_dead"]:
-        alarms.event_lives(session, provider=row["provider"], event_type=event.type, now=now)
     return Result(status, event=event)
 
 
@@ -283,8 +250,6 @@ def _take_apart(session: Session, row: dict[str, Any], parts: list[bytes], *, no
     _FINISH.run(
         session, inbox_id=row["id"], status=status, event_type=envelopes.ENVELOPE, dedupe_id=None, now=now
     )
-    if row["was_dead"]:
-        alarms.event_lives(session, provider=row["provider"], event_type=envelopes.ENVELOPE, now=now)
     return Result(status)
 
 
@@ -310,24 +275,7 @@ def _note_failure(
         due_at = now + timedelta(seconds=seconds)
         _RETRY.run(session, inbox_id=inbox_id, attempts=attempts, due_at=due_at, error=error, **known)
         return Result("retrying", due_at)
-    _BURY.run(session, inbox_id=inbox_id, attempts=attempts, error=error, now=now, **known)
-    _ADD_DEAD_LETTER.run(
-        session,
-        inbox_id=inbox_id,
-        provider=row["provider"],
-        body=row["body"],
-        attempts=attempts,
-        error=error,
-        died_at=now,
-        **known,
-    )
-    alarms.event_died(
-        session,
-        provider=row["provider"],
-        event_type=event_type,
-        facts={"inboxId": inbox_id, "tries": attempts, "error": error},
-        now=now,
-    )
+    dead_letters.bury(session, row=row, attempts=attempts, error=error, now=now, **known)
     return Result("dead")
 
 
@@ -337,24 +285,3 @@ def _identify(provider: str, body: bytes) -> tuple[str | None, str | None]:
     except HopelessEventError:
         return None, None
     return event.type, event.dedupe_id
-
-
-def revive(session: Session, *, inbox_id: UUID, actor: AuditActor, now: datetime) -> bool:
-    """This function will make a dead event due again, with all its tries before it, and have that audited.
-
-    :param actor: who replays it
-    :return: whether it was dead; an event that was processed stays as it is, so replaying it changes nothing
-    """
-    if not _REVIVE.run(session, inbox_id=inbox_id, now=now):
-        return False
-    record(
-        session,
-        actor=actor,
-        action="webhook.replay",
-        target_type="webhook_inbox",
-        target_id=str(inbox_id),
-        before={"status": "dead"},
-        after={"status": "received"},
-        now=now,
-    )
-    return True

@@ -293,6 +293,9 @@ ADDITIONS = (
     Row("POST", "/api/payments/quarantine/:id/resolve", FINANCE_AAL2, "10/minute", idempotency="honoured"),
     Row("GET", "/api/admin/alerts", STAFF),
     Row("POST", "/api/admin/alerts/:id/resolve", STAFF, idempotency="honoured"),
+    Row("GET", "/api/admin/webhooks", FINANCE),
+    Row("GET", "/api/admin/webhooks/:id", FINANCE),
+    Row("POST", "/api/admin/webhooks/:id/replay", FINANCE_AAL2, "30/minute", idempotency="honoured"),
 )
 
 ROWS: tuple[Row, ...] = (

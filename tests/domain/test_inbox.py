@@ -8,7 +8,6 @@ import orjson
 import pytest
 from sqlalchemy import text
 
-from marketplace.audit.operations import OPERATOR
 from marketplace.infra.db import Database
 from marketplace.payments.operations import Intent
 from marketplace.webhooks import operations, queries
@@ -170,6 +169,8 @@ def test_an_unknown_reference_is_tried_six_times_then_dead(
         assert letter["error"] == "no payment has this reference"
         assert letter["dedupe_id"] == f"charge.success:{data['id']}"
         assert bytes(letter["body"]) == event_of(data)
+        alert = row_of(session, "alerts", identifier="WEBHOOK_DEAD", subject="gateway:charge.success")
+        assert (alert["severity"], alert["latest_facts"]["inboxId"]) == ("SEV-2", str(inbox_id))
     assert count(database, "processed_webhook_events", id=letter["dedupe_id"]) == 0
 
 
@@ -209,31 +210,6 @@ def test_what_can_never_be_processed_is_dead_at_once(database: Database, body: b
 
     assert inbox(database, inbox_id)["attempts"] == 1
     assert count(database, "dead_letter_webhooks", inbox_id=inbox_id) == 1
-
-
-def test_a_dead_event_may_be_raised_and_a_processed_one_may_not(database: Database) -> None:
-    order_id, intent = unpaid(database)
-    good = event_of(charge_data(intent.reference, intent.amount_minor))
-    dead = receive(database, b"{")
-    process(database, dead)
-    done = receive(database, good)
-    process(database, done)
-
-    def revive(inbox_id: UUID) -> bool:
-        return database.in_transaction(
-            operations.revive, inbox_id=inbox_id, actor=OPERATOR, now=later(hours=1)
-        )
-
-    assert revive(dead)
-    assert not revive(dead)
-    assert not revive(done)
-    assert not revive(uuid4())
-
-    row = inbox(database, dead)
-    assert (row["status"], row["attempts"], row["last_error"]) == ("received", 0, None)
-    assert process(database, dead, later(hours=1)) == Result("dead")
-    assert count(database, "dead_letter_webhooks", inbox_id=dead) == 1
-    assert status(database, order_id) == "paid_escrow"
 
 
 def test_a_failure_nobody_foresaw_is_retried_and_tells_no_data(database: Database) -> None:

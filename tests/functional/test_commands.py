@@ -284,22 +284,29 @@ def test_webhooks_are_replayed_once_after_a_rehearsal(installation: Installation
     inbox_id = receive(database, charge_for(installation, number))
     kill(installation, inbox_id)
     status = "SELECT o.status, i.status FROM orders o, webhook_inbox i WHERE o.number = %s AND i.id = %s"
-    change = f"{number}: order pending_payment -> paid_escrow"
+    change = f"order {number}: status pending_payment -> paid_escrow"
 
-    listed = installation.ok("webhooks", "list", "--status", "dead")
+    listed = installation.ok("webhooks", "list", "--state", "dead", "--error-like", "IT FAILED")
     assert str(inbox_id) in listed
     rehearsed = installation.ok(
         "webhooks", "replay", "--type", "charge.success", "--since", "1h", "--dry-run"
     )
     assert change in rehearsed
+    assert f"(order {number})" in rehearsed
+    assert "credit escrow" in rehearsed
     assert query(installation.database_url, status, number, str(inbox_id)) == [("pending_payment", "dead")]
 
     assert change in installation.ok("webhooks", "replay", "--id", str(inbox_id))
     assert query(installation.database_url, status, number, str(inbox_id)) == [("paid_escrow", "processed")]
-    assert "nothing: it is not dead" in installation.ok("webhooks", "replay", "--id", str(inbox_id))
+    assert "nothing: it was processed already" in installation.ok("webhooks", "replay", "--id", str(inbox_id))
     assert "books are whole" in installation.ok("ledger", "verify")
-    audited = "SELECT count(*) FROM audit_logs WHERE action = 'webhook.replay' AND target_id = %s"
-    assert query(installation.database_url, audited, str(inbox_id)) == [(1,)]
+    audited = (
+        "SELECT actor, after ->> 'outcome' FROM audit_logs WHERE action = 'webhook.replay' AND target_id = %s"
+        " ORDER BY id"
+    )
+    acts = query(installation.database_url, audited, str(inbox_id))
+    assert [outcome for _, outcome in acts] == ["processed", "unchanged"]
+    assert all(actor.startswith("operator") for actor, _ in acts)
 
 
 def test_a_replay_that_fails_again_says_so(installation: Installation, database: Database) -> None:
@@ -311,13 +318,46 @@ def test_a_replay_that_fails_again_says_so(installation: Installation, database:
         assert "data.status is not a string" in done.stdout
 
 
+def test_many_are_replayed_cause_by_cause(installation: Installation, database: Database) -> None:
+    """Two causes, one of which is mended: a table of how many fared how, and each that failed."""
+    good = [receive(database, b'{"event": "greeted", "data": {"id": %d}}' % number) for number in range(3)]
+    bad = receive(database, b"neither JSON nor mended")
+    for inbox_id in (*good, bad):
+        kill(installation, inbox_id)
+    query(
+        installation.database_url,
+        "UPDATE webhook_inbox SET last_error = 'it broke' WHERE id = %s",
+        str(bad),
+    )
+    since = ["--since", "10m", "--error-like", "it "]
+
+    rehearsed = json.loads(installation.ok("webhooks", "list", "--state", "dead", *since, "--json"))
+    assert {row["id"] for row in rehearsed} >= {str(inbox_id) for inbox_id in (*good, bad)}
+    done = installation.run("webhooks", "replay", *since, "--rate", "200")
+
+    fails(done, "1 of 4 failed again", "it failed: 3 (", "it broke: 1 (")
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [line for line in lines if line[0] in ("it failed", "it broke")] == [
+        ["it failed", "3", "0", "3", "0", "0", "0"],
+        ["it broke", "1", "0", "0", "0", "1", "0"],
+    ]
+    assert [line[3] for line in lines if line[0] == str(bad)] == ["the body is not JSON"]
+    assert str(good[0]) not in done.stdout
+
+    shown = json.loads(installation.ok("webhooks", "show", str(good[0]), "--json"))
+    assert (shown["state"], shown["body"]["event"]) == ("ignored", "greeted")
+    again = installation.run("webhooks", "replay", "--id", str(bad), "--dry-run", "--json")
+    [event] = json.loads(again.stdout)["events"]
+    assert (again.returncode, event["outcome"], event["before"]) == (1, "failed", "dead")
+
+
 def test_webhooks_show_redacts(installation: Installation, database: Database) -> None:
     inbox_id = receive(
         database,
         b'{"event": "x", "data": {"id": 1, "authorization": {"authorization_code": "AUTH_secret"}}}',
     )
     shown = installation.ok("webhooks", "show", str(inbox_id))
-    assert "received" in shown
+    assert "waiting" in shown
     assert "AUTH_secret" not in shown
     assert "AUTH_secret" in installation.ok("webhooks", "show", str(inbox_id), "--raw")
     fails(installation.run("webhooks", "show", str(uuid4())), "no such webhook")
@@ -327,6 +367,10 @@ def test_replay_wants_to_know_what(installation: Installation) -> None:
     fails(installation.run("webhooks", "replay"), "--id", status=2)
     fails(installation.run("webhooks", "replay", "--all", "--id", str(uuid4())), "--id", status=2)
     fails(installation.run("webhooks", "list", "--since", "yesterday"), "90m", status=2)
+    fails(installation.run("webhooks", "replay", "--all", "--rate", "0"), "--rate", status=2)
+    fails(installation.run("webhooks", "list", "--state", "lost"), "dead", status=2)
+    unknown = str(uuid4())
+    fails(installation.run("webhooks", "replay", "--id", unknown), unknown, "marketplace webhooks list")
 
 
 # --- periodic
