@@ -13,6 +13,7 @@ from typing import Any
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, Idempotency, RouteLimit, Shared, Tier
 from blueprints.http.fields import camel_case
+from marketplace.alerts.kinds import KINDS
 from marketplace.catalog import states as catalog_states
 from marketplace.infra.settings import Settings, variable_name
 from marketplace.kernel.errors import CATALOG
@@ -81,6 +82,23 @@ def _when(minutes: str, hours: str) -> str:
     return "every minute" if minutes == "*" else f"at minute {minutes}"
 
 
+def _alerts() -> str:
+    return _table(
+        ("Alert", "About", "What it means", "What to do first", "Resolved", "By hand with"),
+        (
+            (
+                f"`{identifier}` {kind.severity}",
+                kind.about,
+                kind.meaning,
+                kind.first_step,
+                kind.ends,
+                f"`{kind.permission}`",
+            )
+            for identifier, kind in KINDS.items()
+        ),
+    )
+
+
 def _errors() -> str:
     return _table(
         ("Code", "Status", "What it means"),
@@ -127,6 +145,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "required-settings": lambda: _settings(lambda item: item.metadata["required"]),
     "further-settings": lambda: _settings(lambda item: not item.metadata["required"]),
     "periodic-tasks": _periodic_tasks,
+    "alerts": _alerts,
     "errors": _errors,
     "routes": _routes,
 }

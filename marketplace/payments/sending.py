@@ -247,7 +247,6 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
         now=now,
     )
     if status == states.PROCESSED:
-        alarms.refund_moved_on(session, refund_id=refund_id, status=status, now=now)
         post(
             session,
             kind="refund_sent",
@@ -260,6 +259,7 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
             now=now,
         )
         _tell(session, row, now=now)
+        alarms.refund_moved_on(session, refund_id=refund_id, status=status, now=now)
     elif status in (states.FAILED, states.NEEDS_ATTENTION) and told.amount_minor == row["amount_minor"]:
         refused_with = told.refused_with if isinstance(told, RefusedRefund) else None
         alarms.refund_needs_finance(session, row, status=status, refused_with=refused_with, now=now)

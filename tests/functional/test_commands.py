@@ -15,6 +15,8 @@ import pytest
 from blueprints.areas import contracts
 from blueprints.http.contract import Group
 from commands.proxy import caddyfile
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
 from marketplace.webhooks import operations as webhooks
@@ -197,6 +199,64 @@ def test_db_check_tells_what_differs(installation: Installation) -> None:
     fails(installation.run("db", "upgrade", DATABASE_URL=url), "does not know")
 
 
+# --- alerts
+
+
+def raised(database: Database, **values: Any) -> tuple[str, str]:
+    """Raise an alert, and give its id and subject."""
+    subject = f"refund:{uuid4()}"
+    given = {"identifier": kinds.REFUND_CAME_BACK, "title": "A refund failed", "facts": {"amountMinor": 7}}
+    alert_id = database.in_transaction(raise_alert, subject=subject, now=system_clock(), **given | values)
+    return str(alert_id), subject
+
+
+def test_alerts_are_listed_shown_and_resolved(installation: Installation, database: Database) -> None:
+    alert_id, subject = raised(database)
+    other, _ = raised(database, identifier=kinds.REFUND_STUCK)
+
+    head, *lines = installation.ok("alerts", "list", "--severity", "SEV-1").splitlines()
+    assert head.split("\t")[:4] == ["ID", "Severity", "Identifier", "About"]
+    [line] = [line for line in lines if line.startswith(alert_id)]
+    assert line.split("\t")[1:5] == ["SEV-1", "REFUND_CAME_BACK", subject, "1"]
+    assert other not in "".join(lines)
+    assert other in installation.ok("alerts", "list", "--identifier", "REFUND_STUCK")
+
+    shown = installation.ok("alerts", "show", alert_id)
+    kind = kinds.KINDS[kinds.REFUND_CAME_BACK]
+    for part in (
+        f"subject\t{subject}",
+        'facts\t{"amountMinor":7}',
+        kind.meaning,
+        kind.first_step,
+        "Nobody was told",
+    ):
+        assert part in shown
+
+    done = installation.ok("alerts", "resolve", alert_id, "--note", "  The money   is back. ")
+    assert done == f"Resolved {alert_id}.\n"
+    assert alert_id not in installation.ok("alerts", "list")
+    assert alert_id in installation.ok("alerts", "list", "--state", "resolved")
+    shown = installation.ok("alerts", "show", alert_id)
+    assert "resolution\toperator" in shown
+    assert "note\tThe money is back." in shown
+    sql = "SELECT actor, action FROM audit_logs WHERE target_id = %s"
+    assert query(installation.database_url, sql, alert_id) == [("operator", "alert.resolve")]
+
+
+def test_alerts_that_can_not_be_resolved(installation: Installation, database: Database) -> None:
+    alert_id, _ = raised(database)
+    for note in ("", "ok", "x" * 501):
+        fails(installation.run("alerts", "resolve", alert_id, "--note", note), "3 to 500", status=2)
+    fails(installation.run("alerts", "resolve", alert_id), "--note", status=2)
+    installation.ok("alerts", "resolve", alert_id, "--note", "Seen to.")
+
+    fails(installation.run("alerts", "resolve", alert_id, "--note", "Seen to."), "resolved already")
+    for command in (["show"], ["resolve", "--note", "Seen to."]):
+        fails(installation.run("alerts", command[0], str(uuid4()), *command[1:]), "There is no such alert")
+    none = installation.run("alerts", "list", "--identifier", "GATEWAY_UNREACHABLE")
+    assert (none.stdout, none.stderr) == ("", "No alert matches.\n")
+
+
 # --- ledger, audit
 
 
@@ -218,6 +278,8 @@ def test_ledger_verify_names_the_rows_that_are_wrong(installation: Installation)
     fails(done, "The books are not whole")
     assert transaction in done.stdout
     assert "777" in done.stdout
+    raised_of = query(url, "SELECT severity, subject FROM alerts WHERE identifier = 'ESCROW_DRIFT'")
+    assert ("SEV-1", "all debits equal all credits") in raised_of
 
 
 def test_audit_verify_finds_a_changed_row(installation: Installation) -> None:
