@@ -1,6 +1,7 @@
 """All areas, in the order of the specification."""
 
 from blueprints.alerts.routes import area as alerts
+from blueprints.background.routes import area as background
 from blueprints.cart.routes import area as cart
 from blueprints.catalog.banners import area as banners
 from blueprints.catalog.discovery import area as discovery
@@ -56,6 +57,7 @@ AREAS: tuple[Area, ...] = (
     webhook_desk,
     messaging_webhook,
     alerts,
+    background,
     health,
     functions,
 )

@@ -30,7 +30,9 @@ ENTRIES = {
     ),
     "ledger": Entry("commands.ledger", "ledger", "Check that the books are whole."),
     "audit": Entry("commands.audit", "audit", "Check that the audit trail is as it was written."),
-    "periodic": Entry("commands.periodic", "periodic", "List periodic tasks, and run one now."),
+    "periodic": Entry("commands.periodic", "periodic", "List, run, pause and re-schedule periodic tasks."),
+    "queues": Entry("commands.queues", "queues", "Show how much work waits, goes on, failed and was done."),
+    "workers": Entry("commands.queues", "workers", "List the workers, and what each does."),
     "proxy": Entry("commands.proxy", "proxy", "Write the reverse proxy's configuration."),
 }
 

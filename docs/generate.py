@@ -68,18 +68,10 @@ def _periodic_tasks() -> str:
     return _table(
         ("Task", "What it does", "Queue", "When"),
         (
-            (f"`{task.name}`", task.purpose, f"`{task.queue}`", _when(task.minutes, task.hours))
+            (f"`{task.name}`", task.purpose, f"`{task.queue}`", task.timetable.words)
             for task in PERIODIC_TASKS
         ),
     )
-
-
-def _when(minutes: str, hours: str) -> str:
-    if hours != "*":
-        return f"minute {minutes}, hour {hours}"
-    if minutes.startswith("*/"):
-        return f"every {minutes.removeprefix('*/')} minutes"
-    return "every minute" if minutes == "*" else f"at minute {minutes}"
 
 
 def _alerts() -> str:

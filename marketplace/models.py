@@ -2,6 +2,7 @@
 
 from marketplace.alerts import models as alerts
 from marketplace.audit import models as audit
+from marketplace.background import models as background
 from marketplace.cart import models as cart
 from marketplace.catalog import models as catalog
 from marketplace.catalog import promotion_models as promotions
@@ -24,6 +25,7 @@ __all__ = [
     "Base",
     "alerts",
     "audit",
+    "background",
     "cart",
     "catalog",
     "catalog_statistics",

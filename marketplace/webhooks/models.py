@@ -42,6 +42,12 @@ class InboxEvent(Base):
             text("id DESC"),
             postgresql_where=text("status IN ('received', 'retrying', 'dead')"),
         ),
+        Index("ix_webhook_inbox_dead", "finished_at", postgresql_where=text("status = 'dead'")),
+        Index(
+            "ix_webhook_inbox_finished",
+            "finished_at",
+            postgresql_where=text("status IN ('processed', 'duplicate', 'ignored')"),
+        ),
     )
 
     id: Mapped[Id]

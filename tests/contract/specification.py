@@ -229,7 +229,7 @@ PLATFORM_AND_HEALTH = (
         "POST", "/api/platform/proposals/:id/approve", staff_with("canManagePlatform", aal2=True),
         "5/minute", built=False,
     ),
-    Row("GET", "/api/admin/queues", STAFF_AAL2, built=False),
+    Row("GET", "/api/admin/queues", STAFF_AAL2),
     Row("GET", "/metrics", UNCHECKED, "unlimited", built=False),
 )  # fmt: skip
 
@@ -271,6 +271,7 @@ ADDITIONS = (
         )
     ),
     Row("GET", "/api/wallet", AUTHENTICATED),
+    Row("GET", "/api/admin/periodic", STAFF_AAL2),
     Row("GET", "/api/orders/:id/money", PARTIES),
     Row("GET", "/api/payments/refunds", FINANCE),
     Row(

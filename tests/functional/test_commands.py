@@ -24,7 +24,10 @@ from sandbox.personas import persona_named, persona_names
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
 from tests.support.servers import Addresses
 
-COMMANDS = ("db", "seed", "token", "config", "webhooks", "alerts", "ledger", "audit", "periodic", "proxy")
+COMMANDS = (
+    *("db", "seed", "token", "config", "webhooks", "alerts", "ledger", "audit"),
+    *("periodic", "queues", "workers", "proxy"),
+)
 
 
 @pytest.fixture(scope="module")
