@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from uuid import UUID
 
-import psycopg2
 import pytest
 import requests
 
@@ -21,7 +20,7 @@ from tests.support.purchases import (
     row_of,
     status_of,
 )
-from tests.support.site import Site, kill, running_site
+from tests.support.site import Blocker, Site, kill, running_site
 
 NAME = "worker webhooks"
 
@@ -86,34 +85,10 @@ def assert_paid_once(site: Site, order_id: UUID, charge_id: int) -> None:
 
 
 @pytest.fixture
-def blocked(site: Site) -> Iterator["Blocker"]:
+def blocked(site: Site) -> Iterator[Blocker]:
     """Holds a row, so that a worker stops in the middle of its work."""
     with Blocker(site) as blocker:
         yield blocker
-
-
-class Blocker:
-    """A transaction of the test's own that holds a row."""
-
-    def __init__(self, site: Site) -> None:
-        self._connection = psycopg2.connect(site.postgres.url)
-
-    def __enter__(self) -> "Blocker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-    def hold(self, table: str, **key: object) -> None:
-        """Hold a row until ``let_go``."""
-        [[name, value]] = key.items()
-        with self._connection.cursor() as cursor:
-            cursor.execute(f"SELECT FROM {table} WHERE {name} = %s FOR UPDATE", (str(value),))
-            assert cursor.rowcount == 1
-
-    def let_go(self) -> None:
-        """Let the row go."""
-        self._connection.rollback()
 
 
 @pytest.mark.parametrize("step", ["orders", "products", "ledger_accounts"])
