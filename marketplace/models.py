@@ -16,6 +16,7 @@ from marketplace.ledger import models as ledger
 from marketplace.notifications import models as notifications
 from marketplace.orders import models as orders
 from marketplace.payments import models as payments
+from marketplace.payouts import models as payouts
 from marketplace.platform import models as platform
 from marketplace.support import models as support
 from marketplace.vendors import models as vendors
@@ -36,6 +37,7 @@ __all__ = [
     "orders",
     "outbox",
     "payments",
+    "payouts",
     "platform",
     "promotions",
     "search",

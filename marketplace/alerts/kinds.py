@@ -46,6 +46,9 @@ GATEWAY_UNREACHABLE = "GATEWAY_UNREACHABLE"
 WEBHOOK_DEAD = "WEBHOOK_DEAD"
 OUTBOX_GIVEN_UP = "OUTBOX_GIVEN_UP"
 CHARGE_DISPUTED = "CHARGE_DISPUTED"
+CHARGE_DISPUTE_RESOLVED = "CHARGE_DISPUTE_RESOLVED"
+PAYOUT_EXCEPTION = "PAYOUT_EXCEPTION"
+TRANSFER_UNKNOWN = "TRANSFER_UNKNOWN"
 REFUND_REFUSED = "REFUND_REFUSED"
 REFUND_UNKNOWN = "REFUND_UNKNOWN"
 REFUND_AMOUNT_DIFFERS = "REFUND_AMOUNT_DIFFERS"
@@ -120,8 +123,34 @@ KINDS: dict[str, Kind] = {
     CHARGE_DISPUTED: Kind(
         "SEV-2",
         "a dispute of the gateway's",
-        "A customer disputes a charge at their bank; the escrow of its order is frozen.",
+        "A customer disputes a charge at their bank. What escrow still holds of its orders is frozen; of what was"
+        " released already there is nothing to freeze (the facts say which).",
         "Answer at the gateway before its deadline, with the order's trail (`GET /api/orders/:id/events`).",
+        "when the gateway tells how it ended, or by an officer",
+        FINANCE,
+    ),
+    CHARGE_DISPUTE_RESOLVED: Kind(
+        "SEV-2",
+        "a dispute of the gateway's",
+        "A customer's bank has decided on a disputed charge: in our favour (SEV-3), or the money was taken from us.",
+        "Its orders stay frozen until staff rule on them. Where the money was taken, compare the gateway's balance"
+        " with the books (`marketplace ledger verify`, `gateway_clearing`).",
+        _OFFICER,
+        FINANCE,
+    ),
+    PAYOUT_EXCEPTION: Kind(
+        "SEV-2",
+        "a transfer",
+        "A transfer to a bank account failed, or came back after it had succeeded.",
+        "Look the transfer up at the gateway: why, and where the money is. The row is in `payout_exceptions`.",
+        _OFFICER,
+        FINANCE,
+    ),
+    TRANSFER_UNKNOWN: Kind(
+        "SEV-2",
+        "a transfer",
+        "The gateway sent money to a bank account, and this service did not ask it to.",
+        "Look at the gateway who made it. If nobody of yours did, change the secret key there and here.",
         _OFFICER,
         FINANCE,
     ),

@@ -5,9 +5,16 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from marketplace.payments import sending
+from marketplace.payments.chargebacks import note_dispute
 from marketplace.payments.charges import apply_charge
+from marketplace.payouts.exceptions import log_exception, note_unknown_success
 from marketplace.providers.gateway import Charge, GatewayRefund
+from marketplace.providers.gateway_events import GatewayDispute, GatewayTransfer
 from marketplace.webhooks.events import Event, HopelessEventError
+
+_DISPUTE_RESOLVED = "charge.dispute.resolve"
+_DISPUTES = frozenset({"charge.dispute.create", "charge.dispute.remind", _DISPUTE_RESOLVED})
+_TRANSFERS = frozenset({"transfer.success", "transfer.failed", "transfer.reversed"})
 
 
 def apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
@@ -20,10 +27,20 @@ def apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> 
     :raises MalformedChargeError: a field that it takes is missing, or of another type
     :raises UnknownReferenceError: it is about a payment that is not known, at least not yet
     """
+    if event.type == "charge.success":
+        return _apply_charge(session, event, fee_bearer=fee_bearer, now=now)
     if event.type.startswith("refund."):
         return _apply_refund(session, event, now=now)
-    if event.type != "charge.success":
-        return "ignored"
+    if event.type in _DISPUTES:
+        told = GatewayDispute.from_wire(event.data)
+        news = note_dispute(session, told=told, over=event.type == _DISPUTE_RESOLVED, now=now)
+        return "processed" if news else "ignored"
+    if event.type in _TRANSFERS:
+        return _note_transfer(session, event, now=now)
+    return "ignored"
+
+
+def _apply_charge(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
     charge = Charge.from_wire(event.data)
     if not charge.settled:
         raise HopelessEventError("the charge of a charge.success is not a success")
@@ -39,3 +56,16 @@ def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
         return "ignored"
     sending.settle(session, refund_id=refund_id, told=told, now=now)
     return "processed"
+
+
+def _note_transfer(session: Session, event: Event, *, now: datetime) -> str:
+    """Log what went wrong with a transfer; of one that went well there is nothing to be settled here."""
+    told = GatewayTransfer.from_wire(event.data)
+    if event.type == "transfer.failed":
+        log_exception(session, told=told, outcome="failed", now=now)
+        return "processed"
+    if event.type == "transfer.reversed":
+        log_exception(session, told=told, outcome="reversed", now=now)
+        return "processed"
+    note_unknown_success(session, told=told, now=now)
+    return "ignored"

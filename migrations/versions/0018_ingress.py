@@ -1,4 +1,4 @@
-"""What customers write, and what became of messages to them."""
+"""What customers write, what became of messages to them, and what the gateway tells beside charges and refunds."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,7 @@ _MOMENT = sa.TIMESTAMP(timezone=True)
 
 
 def upgrade() -> None:
-    """This function will make the tables of contacts, of their messages and of deliveries."""
+    """This function will make the tables of contacts, messages, deliveries, disputes and payout exceptions."""
     op.create_index("ix_profiles_phone", "profiles", ["phone"], postgresql_where=sa.text("phone IS NOT NULL"))
     op.create_table(
         "support_contacts",
@@ -67,6 +67,8 @@ def upgrade() -> None:
         "ix_support_contact_messages_contact", "support_contact_messages", ["contact_id", "sent_at", "id"]
     )
     _make_delivery_logs()
+    _make_disputes()
+    _make_payout_exceptions()
 
 
 def _make_delivery_logs() -> None:
@@ -115,8 +117,71 @@ def _make_delivery_logs() -> None:
     )
 
 
+def _make_disputes() -> None:
+    op.create_table(
+        "charge_disputes",
+        _id(),
+        sa.Column("gateway_dispute_id", sa.Text(), nullable=False),
+        sa.Column("intent_id", sa.Uuid(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("gateway_status", sa.Text(), nullable=True, comment="The gateway's own word"),
+        sa.Column("resolution", sa.Text(), nullable=True, comment="The gateway's own word for how it ended"),
+        sa.Column("category", sa.Text(), nullable=True),
+        sa.Column("amount_minor", sa.BigInteger(), nullable=True),
+        sa.Column("due_at", _MOMENT, nullable=True, comment="When it must be answered at the gateway"),
+        _now("opened_at"),
+        sa.Column("resolved_at", _MOMENT, nullable=True),
+        _now("updated_at"),
+        sa.CheckConstraint("status IN ('open', 'resolved')", name=op.f("ck_charge_disputes_status")),
+        sa.CheckConstraint(
+            "(status = 'resolved') = (resolved_at IS NOT NULL)", name=op.f("ck_charge_disputes_resolved_at")
+        ),
+        sa.ForeignKeyConstraint(
+            ["intent_id"], ["payment_intents.id"], name=op.f("fk_charge_disputes_intent_id")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_charge_disputes")),
+        sa.UniqueConstraint("gateway_dispute_id", name=op.f("uq_charge_disputes_gateway_dispute_id")),
+    )
+    op.create_index(op.f("ix_charge_disputes_intent_id"), "charge_disputes", ["intent_id"])
+
+
+def _make_payout_exceptions() -> None:
+    op.create_table(
+        "payout_exceptions",
+        _id(),
+        sa.Column("gateway_transfer_id", sa.Text(), nullable=False),
+        sa.Column("reference", sa.Text(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("amount_minor", sa.BigInteger(), nullable=False),
+        sa.Column("currency", sa.Text(), nullable=False),
+        _now("created_at"),
+        sa.Column("resolved_at", _MOMENT, nullable=True),
+        sa.Column("resolved_by", sa.Uuid(), nullable=True),
+        sa.CheckConstraint("outcome IN ('failed', 'reversed')", name=op.f("ck_payout_exceptions_outcome")),
+        sa.CheckConstraint(
+            "(resolved_at IS NULL) = (resolved_by IS NULL)", name=op.f("ck_payout_exceptions_resolved")
+        ),
+        sa.ForeignKeyConstraint(
+            ["resolved_by"], ["profiles.id"], name=op.f("fk_payout_exceptions_resolved_by")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_payout_exceptions")),
+        sa.UniqueConstraint(
+            "gateway_transfer_id", "outcome", name=op.f("uq_payout_exceptions_gateway_transfer_id")
+        ),
+    )
+    op.create_index("ix_payout_exceptions_reference", "payout_exceptions", ["reference"])
+    op.create_index(
+        "ix_payout_exceptions_open",
+        "payout_exceptions",
+        ["created_at"],
+        postgresql_where=sa.text("resolved_at IS NULL"),
+    )
+
+
 def downgrade() -> None:
     """This function will drop them."""
+    op.drop_table("payout_exceptions")
+    op.drop_table("charge_disputes")
     op.drop_table("notification_delivery_logs")
     op.drop_table("support_contact_messages")
     op.drop_table("support_contacts")
