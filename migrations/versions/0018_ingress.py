@@ -166,7 +166,7 @@ def _make_payout_exceptions() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_payout_exceptions")),
         sa.UniqueConstraint(
-            "gateway_transfer_id", "outcome", name=op.f("uq_payout_exceptions_gateway_transfer_id")
+            "gateway_transfer_id", "outcome", name=op.f("uq_payout_exceptions_gateway_transfer_id_outcome")
         ),
     )
     op.create_index("ix_payout_exceptions_reference", "payout_exceptions", ["reference"])
