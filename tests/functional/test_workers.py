@@ -35,7 +35,7 @@ def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("site")
     directory.chmod(0o711)
     with running_site(directory) as site:
-        site.environment |= {"AI_URL": site.providers.ai_url, "AI_TIMEOUT_SECONDS": "60"}
+        site.environment |= {"AI_URL": site.providers.ai_url, "AI_TIMEOUT_SECONDS": "30"}
         yield site
 
 
