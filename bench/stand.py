@@ -128,6 +128,13 @@ class Stand:
         )
         self._serve("waiting", "gunicorn.conf.py", "wsgi:app", WORKER_CLASS="gevent", WEB_CONCURRENCY="1")
 
+    def start_worker(self, queue: str, number: int) -> None:
+        """This function will start a worker of a queue.
+
+        :param number: tells it from others of the queue
+        """
+        self._launch(f"worker-{queue}-{number}", "-m", "tasks.worker", queue)
+
     def start_floors(self, description: str) -> None:
         """This function will start the floors under the same gunicorn as the application's sync workers.
 
