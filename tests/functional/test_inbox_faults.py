@@ -13,6 +13,7 @@ import psycopg2
 import pytest
 import requests
 
+from marketplace.kernel.clock import system_clock
 from sandbox.process import Process, wait_until
 from tests.support.gateway import charge_data, event_of, sign
 from tests.support.purchases import (
@@ -55,6 +56,14 @@ def shop(site: Site) -> Shop:
     return site.database.in_transaction(make_shop)
 
 
+def store(site: Site, body: bytes) -> None:
+    """Leave an event in the inbox, as ingest does when the queue is gone."""
+    site.query(
+        "INSERT INTO webhook_inbox (provider, body, due_at) VALUES ('gateway', %s, now() - interval '1 minute')",
+        body,
+    )
+
+
 class Payments:
     """Orders that wait for their payment, and the event of each."""
 
@@ -65,15 +74,17 @@ class Payments:
         for _ in range(count):
             with site.database.transaction() as session:
                 buying = with_buyer(session, shop)
-                order_id = place(session, buying, make_product(session, buying))
-                intent = make_intent(session, buying, order_id)
+                # The real time: else their time would be over, and a sweep would end them.
+                now = system_clock()
+                order_id = place(session, buying, make_product(session, buying), now=now)
+                intent = make_intent(session, buying, order_id, now=now)
             data = charge_data(intent.reference, intent.amount_minor)
             self.bodies[order_id], self.charges[order_id] = event_of(data), data["id"]
 
     def store(self, *, again: int = 1) -> None:
-        """Leave the events in the inbox, as ingest does when the queue is gone."""
+        """Leave the events in the inbox."""
         for body in [body for body in self.bodies.values() for _ in range(again)]:
-            self.site.query("INSERT INTO webhook_inbox (provider, body) VALUES ('gateway', %s)", body)
+            store(self.site, body)
 
     def paid(self) -> int:
         """Count the orders that are paid."""
@@ -213,7 +224,7 @@ def test_poison_and_slow_events_hold_up_nothing_behind_them(site: Site, shop: Sh
     for number in range(20):
         unknown = event_of(charge_data(f"checkout-{uuid4().hex}", 100))
         body = (b"{", unknown)[number % 2]
-        site.query("INSERT INTO webhook_inbox (provider, body) VALUES ('gateway', %s)", body)
+        store(site, body)
     payments.store()
     with holding(site, "SELECT FROM orders WHERE id = %s FOR UPDATE", str(slow)):
         site.worker()
@@ -339,7 +350,7 @@ class TestKilledAt:
         body = event_of(charge_data(f"checkout-{uuid4().hex}", 100))
         site.query(
             "INSERT INTO webhook_inbox (provider, body, status, attempts, due_at)"
-            " VALUES ('gateway', %s, 'retrying', 2, now() - interval '1 second')",
+            " VALUES ('gateway', %s, 'retrying', 2, now() - interval '1 minute')",
             body,
         )
         attempts = "SELECT attempts FROM webhook_inbox WHERE body = %s"
