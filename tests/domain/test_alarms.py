@@ -23,6 +23,7 @@ from marketplace.payments.requery import requery_refunds
 from marketplace.payments.sending import RefusedRefund
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks.replay import replay
 from tests.support.alerts import alerts_about, open_about
 from tests.support.finance import actor_of, make_officer, refunds_of, say
 from tests.support.gateway import TestGateway, charge_data, event_of
@@ -427,17 +428,19 @@ class TestWebhooks:
                     {"reference": reference, "id": intent.id},
                 )
 
-        def replay(inbox_id: UUID) -> None:
-            assert database.in_transaction(
-                webhooks.revive, inbox_id=inbox_id, actor=OPERATOR, now=later(days=1)
-            )
-            result = webhooks.process(
-                database, inbox_id=inbox_id, fee_bearer="platform", now=later(days=1), random=lambda: 0.5
-            )
-            assert result is not None
-            assert result.status == "processed"
+        def replay_one(inbox_id: UUID) -> None:
+            with database.transaction() as session, database.reading() as outside:
+                done = replay(
+                    session,
+                    outside,
+                    inbox_id=inbox_id,
+                    fee_bearer="platform",
+                    actor=OPERATOR,
+                    now=later(days=1),
+                )
+            assert done.outcome == "processed"
 
-        replay(dead[0])
+        replay_one(dead[0])
         assert self.alert(database, "gateway:charge.success")["resolved_at"] is None
-        replay(dead[1])
+        replay_one(dead[1])
         assert self.alert(database, "gateway:charge.success")["resolution"] == "rule"

@@ -455,7 +455,11 @@ def test_periodic_tasks_are_listed_and_run_as_of_a_time(installation: Installati
 def test_periodic_refuses_what_it_can_not_do(installation: Installation) -> None:
     fails(installation.run("periodic", "run", "nothing"), "expire-checkouts", status=2)
     fails(installation.run("periodic", "run", "relay-inbox", "--now", "soon"), "+31m", status=2)
-    production = {"ENVIRONMENT": "production", "PUBLIC_BASE_URL": "https://api.example.com"}
+    production = {
+        "ENVIRONMENT": "production",
+        "PUBLIC_BASE_URL": "https://api.example.com",
+        "MESSAGING_APP_SECRET": "of-these-tests-only-0123456789abcdef",
+    }
     done = installation.run("periodic", "run", "relay-inbox", "--now", "+1d", **production)
     fails(done, "ENVIRONMENT is production")
 

@@ -60,6 +60,17 @@ BAD = [
     ("CORS_ORIGINS", "https://shop.example/", "must be origins"),
     ("RATE_LIMIT_SCALE", "0", "must be a whole number from 1 to 1000000"),
     ("RATE_LIMIT_SCALE", "2", "must be 1 in production"),
+    ("ALERT_CHAT_URL", "chat.example/hook", "must be an address"),
+    ("ALERT_CHAT_SEVERITY", "sev-1", "must be one of SEV-1, SEV-2, SEV-3"),
+    ("ALERT_EMAIL_SEVERITY", "SEV-4", "must be one of SEV-1, SEV-2, SEV-3"),
+    ("ALERT_EMAIL_TO", "night", "must be addresses of e-mail"),
+    ("ALERT_EMAIL_TO", "Night <night@ops.example>", "must be addresses of e-mail"),
+    ("ALERT_EMAIL_FROM", "alerts@a@b", "must be addresses of e-mail"),
+    ("SMTP_URL", "mail.example:587", "must be smtp://"),
+    ("SMTP_URL", "http://mail.example", "must be smtp://"),
+    ("SMTP_URL", "smtp://user:secret@:587", "must be smtp://"),
+    ("SMTP_URL", "smtp://user:secret@mail.example:many", "must be smtp://"),
+    ("SMTP_URL", "smtp://user:secret@mail.example/queue", "must be smtp://"),
     ("LOG_LEVEL", "debug", "must be one of DEBUG, INFO, WARNING, ERROR"),
 ]
 
@@ -121,6 +132,16 @@ def test_production_takes_keys_of_the_identity_provider_or_a_shared_secret() -> 
     shared = without | {"IDENTITY_ALGORITHMS": "HS256"}
     assert refusal(shared) == "IDENTITY_SHARED_SECRET is missing: IDENTITY_ALGORITHMS names HS256"
     assert load_settings(shared | {"IDENTITY_SHARED_SECRET": LONG}).identity_algorithms == ("HS256",)
+
+
+def test_alerts_by_e_mail_take_a_mail_server() -> None:
+    to = PRODUCTION | {"ALERT_EMAIL_TO": "night@ops.example, finance@ops.example"}
+    assert refusal(to) == "SMTP_URL is missing: ALERT_EMAIL_TO names somebody"
+
+    settings = load_settings(to | {"SMTP_URL": "smtps://user:p%40ss@mail.example"})
+    assert settings.alert_email_to == ("night@ops.example", "finance@ops.example")
+    assert settings.alert_sender == "alerts@market.example"
+    assert (settings.alert_chat_severity, settings.alert_email_severity) == ("SEV-2", "SEV-3")
 
 
 @pytest.mark.parametrize("environment", ["embedded", "test"])
