@@ -92,11 +92,11 @@ class Runs:
             with self._relay.activity.doing(f"periodic {task.name}", now=now):
                 result = task.run(self._services, self._relay, now)
         except BaseException as error:
-            outcome = "failed" if isinstance(error, Exception) else "interrupted"
+            outcome = schedule.FAILED if isinstance(error, Exception) else schedule.INTERRUPTED
             described = f"{type(error).__name__} {sqlstate(error) or ''}".strip()
             self._note(task, run_id, started, outcome=outcome, error=described, result=None)
             raise
-        self._note(task, run_id, started, outcome="succeeded", error=None, result=told(result))
+        self._note(task, run_id, started, outcome=schedule.SUCCEEDED, error=None, result=told(result))
         _log.info("periodic task ran", task=task.name, result=str(result))
         return result
 
@@ -121,7 +121,9 @@ class Runs:
         """
         with contextlib.suppress(ServiceUnavailableError):
             for run_id, task in list(self._going.items()):
-                self._finish(task, run_id, None, outcome="interrupted", error="worker stopped", result=None)
+                self._finish(
+                    task, run_id, None, outcome=schedule.INTERRUPTED, error="worker stopped", result=None
+                )
 
     def _note(self, task: PeriodicTask, run_id: UUID, started: float, **came: str | None) -> None:
         """Note a run's end, as soon as the database lets us; if it never does, the run is taken for lost."""

@@ -45,6 +45,7 @@ GATEWAY_KEY_REFUSED = "GATEWAY_KEY_REFUSED"
 GATEWAY_UNREACHABLE = "GATEWAY_UNREACHABLE"
 WEBHOOK_DEAD = "WEBHOOK_DEAD"
 OUTBOX_GIVEN_UP = "OUTBOX_GIVEN_UP"
+PERIODIC_TASK_FAILING = "PERIODIC_TASK_FAILING"
 CHARGE_DISPUTED = "CHARGE_DISPUTED"
 CHARGE_DISPUTE_RESOLVED = "CHARGE_DISPUTE_RESOLVED"
 PAYOUT_EXCEPTION = "PAYOUT_EXCEPTION"
@@ -118,6 +119,15 @@ KINDS: dict[str, Kind] = {
         "The facts name the event and its last error; the worker's log has the trace (`outbox event failed`)."
         " Refunds are handed on again by `requery-refunds`.",
         _OFFICER,
+        PLATFORM,
+    ),
+    PERIODIC_TASK_FAILING: Kind(
+        "SEV-2",
+        "a periodic task",
+        "A periodic task has failed, or was lost with its worker, three times in a row: what it does is not done.",
+        "`marketplace periodic show NAME` has the error's type, the worker's log its trace (`periodic task failed`)."
+        " Once its cause is mended: `marketplace periodic run NAME`.",
+        "by its next run that succeeds",
         PLATFORM,
     ),
     CHARGE_DISPUTED: Kind(

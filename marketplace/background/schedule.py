@@ -15,14 +15,19 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts.kinds import PERIODIC_TASK_FAILING
+from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.audit.operations import AuditActor, record
 from marketplace.infra.db import Statement
 from marketplace.kernel.timetables import Interval, Timetable, TimetableError, parse
 
 _log = structlog.get_logger(__name__)
 
+SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
+
 _MOST_TOLD = 200  # characters of a result
 _FORGOTTEN_AFTER = timedelta(days=1)
+FAILURES_TOLD = 3  # in a row; a single one is mended by the next run, as a rule
 
 _STATES = Statement(
     text(
@@ -295,7 +300,21 @@ def lose(session: Session, *, state: State, now: datetime) -> bool:
     lost = _LOSE.run(session, name=state.name, run_id=state.run_id, beats=state.beats, now=now)
     if lost:
         _log.error("periodic task lost with its worker", task=state.name, worker=state.run_by)
+        _tell_of_failures(session, state.name, state.failures + 1, "worker lost", now)
     return bool(lost)
+
+
+def _tell_of_failures(session: Session, name: str, failures: int, error: str | None, now: datetime) -> None:
+    """Raise an alert of a task that fails again and again."""
+    if failures >= FAILURES_TOLD:
+        raise_alert(
+            session,
+            identifier=PERIODIC_TASK_FAILING,
+            subject=f"periodic:{name}",
+            title="Periodic task fails again and again",
+            facts={"task": name, "error": error, "failuresInARow": failures},
+            now=now,
+        )
 
 
 def move(session: Session, *, state: State, moment: datetime) -> bool:
@@ -343,6 +362,16 @@ def finish(
         next_run_at=state.in_force.after(now) if passed else state.next_run_at,
         now=now,
     )
+    if outcome != SUCCEEDED:
+        _tell_of_failures(session, task.name, state.failures + 1, error, now)
+    elif state.failures >= FAILURES_TOLD:
+        resolve_alert(
+            session,
+            identifier=PERIODIC_TASK_FAILING,
+            subject=f"periodic:{task.name}",
+            note="It succeeded again.",
+            now=now,
+        )
     return True
 
 

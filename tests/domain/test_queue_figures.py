@@ -193,7 +193,7 @@ class TestWorkers:
     def test_all_of_it_is_forgotten_if_nobody_tells_anything(self, cache: Cache) -> None:
         workers.announce(cache, worker())
         for key in (workers._SEEN, workers._TOLD):
-            assert 0 < cache._client.ttl(key) <= workers.STALE_SECONDS  # type: ignore[operator]
+            assert 0 < cache._client.ttl(key) <= workers.STALE_SECONDS
 
     def test_without_the_cache_the_rows_are_still_counted(self, session: Session) -> None:
         away = Cache(f"redis://127.0.0.1:{closed_port()}/0")

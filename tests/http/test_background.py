@@ -154,9 +154,10 @@ class TestPeriodic:
             milliseconds=12,
             now=NOW,
         )
-        given = {"task": task, "actor": OPERATOR, "now": NOW}
-        database.in_transaction(schedule.reschedule, timetable=parse("every 1h"), **given)
-        database.in_transaction(schedule.pause, **given)
+        database.in_transaction(
+            schedule.reschedule, task=task, timetable=parse("every 1h"), actor=OPERATOR, now=NOW
+        )
+        database.in_transaction(schedule.pause, task=task, actor=OPERATOR, now=NOW)
 
         told = shown()
         assert (told["lastOutcome"], told["lastError"], told["lastDurationMilliseconds"]) == (
