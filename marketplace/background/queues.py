@@ -97,7 +97,8 @@ def complete_statistics(session: Session, cache: Cache, *, now: datetime) -> tup
     return found.queues, found.seen
 
 
-def _figures(row: dict[str, Any], active: int) -> Figures:
-    # A row that is worked on is open until its transaction commits.
-    waiting = max(0, row.pop("waiting", 0) - active)
-    return Figures(waiting=waiting, active=active, **row)
+def _figures(row: dict[str, Any], held: int) -> Figures:
+    # A row that is worked on is open until its transaction commits. What a heartbeat told of may be done by now.
+    waiting = row.pop("waiting", 0)
+    active = min(held, waiting)
+    return Figures(waiting=waiting - active, active=active, **row)
