@@ -23,7 +23,7 @@ from marketplace.providers.gateway import HttpPaymentGateway
 from marketplace.services import Services
 from tasks import relay as relay_module
 from tasks.relay import Relay
-from tasks.sweeps import run_now
+from tasks.sweeps import task_named
 from tests.support.alerts import alerts_about, some_subject
 from tests.support.finance import refunds_of
 from tests.support.gateway import MovableClock, TestGateway
@@ -437,9 +437,9 @@ class TestRaisingInTasks:
     def test_the_rules_are_periodic_tasks(
         self, paying_services: Services, relay: Relay, clock: MovableClock
     ) -> None:
-        assert isinstance(run_now("flag-stalled-intents", paying_services, relay, now=NOW), int)
+        assert isinstance(task_named("flag-stalled-intents").run(paying_services, relay, NOW), int)
         with capture_logs():
-            assert isinstance(run_now("check-invariants", paying_services, relay, now=NOW), int)
+            assert isinstance(task_named("check-invariants").run(paying_services, relay, NOW), int)
 
 
 def test_severities_that_a_channel_is_for() -> None:
