@@ -26,6 +26,7 @@ from marketplace.alerts.operations import raise_alert
 from marketplace.catalog.models import Product
 from marketplace.infra.settings import Settings
 from marketplace.services import Services
+from marketplace.webhooks.operations import receive
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.objects import StorageDouble
@@ -129,11 +130,12 @@ def test_every_component_is_described_once(document: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Cast:
-    """A buyer, a vendor and an officer, and what is theirs."""
+    """A buyer, a vendor and two officers, and what is theirs."""
 
     buyer: UUID
     vendor: UUID
     moderator: UUID
+    finance: UUID
     ids: dict[str, str]
 
 
@@ -172,6 +174,9 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         # There is none: nothing here is held back, or failed.
         "refund_id": str(uuid4()),
         "held_id": str(uuid4()),
+        "webhook_id": str(
+            services.database.in_transaction(receive, provider="gateway", body=b"{}", now=datetime.now(UTC))
+        ),
         "alert_id": str(raised(services)),
         "address_id": address.get_json()["data"]["id"],
         "category_id": str(market.category_id),
@@ -179,7 +184,8 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "vendor_id": str(store.id),
     }
     moderator = market.staff("moderator")
-    return Cast(buyer, store.user_id, moderator, ids | promoted(client, bearer(moderator), str(product)))
+    ids |= promoted(client, bearer(moderator), str(product))
+    return Cast(buyer, store.user_id, moderator, market.staff("finance"), ids)
 
 
 def raised(services: Services) -> UUID:
@@ -276,7 +282,7 @@ def test_the_service_behaves_as_the_document_says(
 ) -> None:
     """Whatever is sent, well formed or not, is answered as described, and never with a fault of ours."""
     operation = schema[documented_path(contract)][contract.method]
-    headers = bearer(getattr(cast, role))
+    headers = bearer(getattr(cast, role), "aal2" if contract.access.aal2 else "aal1")
     positive = mode is GenerationMode.POSITIVE
     strategy = operation.as_strategy(mode, headers=headers)
     fixed = {name: cast.ids[name] for name in re.findall(r":(\w+)>", contract.path)}
