@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
-from structlog.testing import capture_logs
 
 from marketplace.alerts import kinds, messages
 from marketplace.alerts.operations import SEND_TOPIC, raise_alert, resolve_alert
@@ -23,7 +22,6 @@ from marketplace.providers.gateway import HttpPaymentGateway
 from marketplace.services import Services
 from tasks import relay as relay_module
 from tasks.relay import Relay
-from tasks.sweeps import task_named
 from tests.support.alerts import alerts_about, some_subject
 from tests.support.finance import refunds_of
 from tests.support.gateway import MovableClock, TestGateway
@@ -433,13 +431,6 @@ class TestRaisingInTasks:
         relay.run_row("webhooks", "outbox", str(event_id))
         assert gateway.calls(intent.reference)["POST /refund"] == 1
         assert not is_open()
-
-    def test_the_rules_are_periodic_tasks(
-        self, paying_services: Services, relay: Relay, clock: MovableClock
-    ) -> None:
-        assert isinstance(task_named("flag-stalled-intents").run(paying_services, relay, NOW), int)
-        with capture_logs():
-            assert isinstance(task_named("check-invariants").run(paying_services, relay, NOW), int)
 
 
 def test_severities_that_a_channel_is_for() -> None:
