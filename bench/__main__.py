@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from bench import data, floors, memory, reads, report
+from bench.ingest import messages_part
 from bench.load import LoadError
 from bench.parts import Part, measure
 from bench.pgbench import PgbenchError
@@ -23,7 +24,7 @@ from sandbox.process import ProcessFailedError
 _NAMES = (
     *("reference", "listing-cached", "listing-page", "listing-deep", "listing-filtered"),
     *("detail", "search", "suggestions", "memory"),
-    *("placing", "ingest", "pin", "initialise", "initialise-flat-out"),
+    *("placing", "ingest", "ingest-messages", "pin", "initialise", "initialise-flat-out"),
 )
 _MAX_PAGES = 2_500
 
@@ -49,6 +50,7 @@ _MAX_PAGES = 2_500
       memory            of a web worker after 10,000 requests of all kinds
       placing           an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            a webhook; floor: HMAC, INSERT and enqueue, bare
+      ingest-messages   a customer's message
       pin               escrow released on the buyer's PIN; floors: the same SQL by bare HTTP, and by pgbench
       initialise        a payment opened at the sandbox gateway, each client resting 100 ms between two; our
                         own time beyond the gateway's answer
@@ -182,7 +184,7 @@ def _prepare(
     if any(name.startswith("initialise") for name in names):
         stand.start_waiting()
     read = Reads(stand, clients=clients, products=sizes.products, pages=pages)
-    made = [*read.parts(), *writes.parts(place=place, release=release)]
+    made = [*read.parts(), *writes.parts(place=place, release=release), messages_part(stand, clients=clients)]
     return [part for part in made if part.name in names], read
 
 

@@ -39,6 +39,7 @@ class Stand:
         self.pin_key = secrets.token_hex(24)
         self.cursor_key = secrets.token_hex(24)
         self.gateway_secret = f"sk_test_{secrets.token_hex(20)}"
+        self.messaging_secret = secrets.token_hex(16)
         self._floors_file = directory / "floors.json"
         names = ("database", "cache", "web", "waiting", "floors", "providers")
         reservation = reserve_ports(names, first=_FIRST_PORT, remembered={})
@@ -78,6 +79,7 @@ class Stand:
             "REDIS_URL": self.cache.url,
             "GATEWAY_URL": f"http://{HOST}:{self.ports['providers']}/gateway",
             "GATEWAY_SECRET_KEY": self.gateway_secret,
+            "MESSAGING_APP_SECRET": self.messaging_secret,
             "IDENTITY_ISSUER": identity.ISSUER,
             "IDENTITY_AUDIENCE": identity.AUDIENCE,
             "IDENTITY_ALGORITHMS": "ES256",

@@ -65,6 +65,8 @@ def test_shares_are_of_the_floor() -> None:
         (Target(share=0.51), False),
         (Target(share=0.5, p99_ms=20), True),
         (Target(share=0.5, p99_ms=19), False),
+        (Target(longest_ms=20), True),
+        (Target(longest_ms=19), False),
         (Target(p95_ms=12), True),
         (Target(p95_ms=11), False),
         (Target(own_p95_ms=25), True),
