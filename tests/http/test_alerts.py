@@ -184,7 +184,8 @@ class TestListing:
             PATH, query_string={"limit": 1, "state": "open", "cursor": cursor}, headers=headers
         ).json
 
-        assert second["data"][0]["id"] < first["data"][0]["id"]
+        [one], [other] = first["data"], second["data"]
+        assert (other["raisedAt"], other["id"]) < (one["raisedAt"], one["id"])
         for query in ({"state": "resolved"}, {}, {"state": "open", "severity": "SEV-3"}):
             answer = client.get(PATH, query_string={"cursor": cursor} | query, headers=headers)
             assert faults(answer) == ["cursor"]
