@@ -100,7 +100,7 @@ KINDS: dict[str, Kind] = {
         "The payment gateway has not answered for minutes: orders whose time is over can't be decided on, and keep"
         " their stock.",
         "Look at the gateway's status page and at `/health/ready`. Nothing is lost: the sweep goes on when it answers.",
-        "by the next sweep that it answers",
+        "by the next sweep that has something to ask and is answered",
         PLATFORM,
     ),
     WEBHOOK_DEAD: Kind(

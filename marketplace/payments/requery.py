@@ -72,6 +72,8 @@ def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetim
             break
         done.asked += 1
         done.news += database.in_transaction(_note, row, told, now)
+    if done.asked and not done.gateway_down:
+        database.in_transaction(alarms.gateway_reached, now=now)
     return done
 
 

@@ -185,10 +185,13 @@ class TestRefunds:
             with database.reading() as session:
                 return open_about(session, about(made["id"]))
 
+        database.in_transaction(alarms.gateway_unreachable, waiting_since=NOW, now=NOW)
         for hours in (2, 4):
             requery_refunds(database, adapter, now=later(hours=hours))
         assert open_now() == {"REFUND_UNKNOWN": "SEV-2"}
         with database.reading() as session:
+            # It was asked, and answered.
+            assert open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE) == set()
             assert alerts_about(session, about(made["id"]))[0]["occurrences"] == 2
         adapter.refund(
             reference=intent.reference, amount_minor=made["amount_minor"], note=sending.note_of(made["id"], 1)
