@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,7 @@ from tests.support.purchases import (
     row_of,
     status_of,
 )
+from tests.support.threads import at_once, unforeseen
 
 TOPIC = "test.topic"
 # Before all else that waits, so that a sweep of a busy database comes to it at once.
@@ -232,6 +234,32 @@ class TestSweeping:
         assert outbox_row(database, late)["done_at"] is None
         with database.reading() as session:
             assert row_of(session, "webhook_inbox", id=inbox_id)["status"] == "dead"
+
+    def test_relays_at_once_process_each_event_once(
+        self, paying_services: Services, database: Database, clock: MovableClock
+    ) -> None:
+        """The queues' server is away, so that each works on the same rows itself; each event came twice."""
+        inbox, orders = [], []
+        for _ in range(6):
+            with database.transaction() as session:
+                shop = make_shop(session)
+                orders.append(place(session, shop, make_product(session, shop)))
+                intent = make_intent(session, shop, orders[-1])
+                body = event_of(charge_data(intent.reference, intent.amount_minor))
+                inbox += [
+                    webhooks.receive(session, provider="gateway", body=body, now=EARLY) for _ in range(2)
+                ]
+        away = changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0")
+
+        swept = at_once(lambda relay: relay.sweep_inbox(later()), [Relay(away) for _ in range(4)])
+
+        assert unforeseen(swept) == []
+        with database.reading() as session:
+            rows = [row_of(session, "webhook_inbox", id=row_id) for row_id in inbox]
+            assert Counter(row["status"] for row in rows) == {"processed": 6, "duplicate": 6}
+            assert {row["attempts"] for row in rows} == {1}
+            for order_id in orders:
+                row_of(session, "order_events", order_id=order_id, trigger="pay")
 
     def test_a_row_that_fails_beyond_noting_holds_up_nothing_behind_it(
         self,
