@@ -199,7 +199,9 @@ def replay_webhooks(
             rows = [_event(session, webhook_id) for webhook_id in dict.fromkeys(ids)]
         else:
             filters = Filters("dead", event_type, provider, since, error_like)
-            rows = queries.oldest_events(session, filters=filters, most=limit)
+            rows = queries.oldest_events(session, filters=filters, most=limit + 1)
+    more = not ids and len(rows) > limit
+    rows = rows if ids else rows[:limit]
     run = replaying.replay_all(services(), rows, dry_run=dry_run, rate=rate)
     if as_json:
         _print_json(replaying.document(run, dry_run=dry_run))
@@ -207,6 +209,8 @@ def replay_webhooks(
         click.echo("No dead webhook matches.", err=True)
     else:
         _print_run(run, dry_run=dry_run, each=bool(ids) or dry_run)
+    if more:
+        click.echo(f"More than {limit} match: --limit takes more of them.", err=True)
     _fail_if_any(run, len(rows), dry_run=dry_run)
 
 

@@ -398,6 +398,8 @@ def test_many_are_replayed_cause_by_cause(installation: Installation, database: 
 
     rehearsed = json.loads(installation.ok("webhooks", "list", "--state", "dead", *since, "--json"))
     assert {row["id"] for row in rehearsed} >= {str(inbox_id) for inbox_id in (*good, bad)}
+    some = installation.run("webhooks", "replay", *since, "--limit", "3", "--dry-run")
+    assert "More than 3 match" in some.stderr
     done = installation.run("webhooks", "replay", *since, "--rate", "200")
 
     fails(done, "1 of 4 failed again", "it failed: 3 (", "it broke: 1 (")
