@@ -46,7 +46,7 @@ HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
 # What a sweep fills a queue up to. What is beyond stays in its rows until these are done.
 QUEUE_FILL = 2_000
 # What has become due since then has its message on the way, or in a worker's hands.
-SWEEP_GRACE = timedelta(seconds=20)
+SWEEP_GRACE = timedelta(seconds=10)
 # Without the queues' server a sweep does the work itself, so much of it.
 _MOST_DONE_HERE = 100
 _LONGEST_DONE_HERE_SECONDS = 10.0

@@ -29,7 +29,7 @@ from tests.support.purchases import (
 from tests.support.site import BOUND_SECONDS, Site, kill, running_site
 
 NAME = "worker webhooks"
-# The sweep comes each minute.
+# A sweep that a killed worker was at is noticed after a while, and comes again.
 SWEPT_SECONDS = 90.0
 SENDERS = 4
 
