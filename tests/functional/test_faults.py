@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 import requests
 
+from marketplace.kernel.clock import system_clock
 from marketplace.ledger import accounts
 from marketplace.payments.operations import Intent
 from sandbox.process import Process
@@ -49,8 +50,10 @@ def shop(site: Site) -> Shop:
 
 def unpaid(site: Site, shop: Shop) -> tuple[UUID, Intent]:
     with site.database.transaction() as session:
-        order_id = place(session, shop, make_product(session, shop))
-        return order_id, make_intent(session, shop, order_id)
+        # The real time: else their time would be over, and a sweep would end them.
+        now = system_clock()
+        order_id = place(session, shop, make_product(session, shop), now=now)
+        return order_id, make_intent(session, shop, order_id, now=now)
 
 
 def deliver(site: Site, body: bytes) -> requests.Response:
@@ -98,8 +101,9 @@ def test_a_worker_killed_in_the_middle_leaves_nothing_and_the_next_one_finishes(
     """It is killed before anything is written, between order and stock, and right before the books."""
     with site.database.transaction() as session:
         product_id = make_product(session, shop)
-        order_id = place(session, shop, product_id)
-        intent = make_intent(session, shop, order_id)
+        now = system_clock()
+        order_id = place(session, shop, product_id, now=now)
+        intent = make_intent(session, shop, order_id, now=now)
         session.connection().exec_driver_sql(
             "INSERT INTO ledger_accounts (id, kind, owner_id, normal_side, balance_minor)"
             " SELECT %(id)s, 'wallet', %(owner)s, 'credit', 0",
