@@ -9,13 +9,16 @@ from pathlib import Path
 
 import click
 
-from bench import data, floors, memory, reads, report
+from bench import data, floors, ledger, memory, reads, report
+from bench.charges import Charges
 from bench.ingest import messages_part
+from bench.ledger import BrokenBooksError, Statements
 from bench.load import LoadError
 from bench.parts import Part, measure
 from bench.pgbench import PgbenchError
 from bench.processes import children_of
 from bench.reads import AnswerError, Reads
+from bench.slow import slow_part
 from bench.stand import Stand
 from bench.statements import read_recorded
 from bench.writes import Writes
@@ -24,7 +27,9 @@ from sandbox.process import ProcessFailedError
 _NAMES = (
     *("reference", "listing-cached", "listing-page", "listing-deep", "listing-filtered"),
     *("detail", "search", "suggestions", "memory"),
-    *("placing", "ingest", "ingest-messages", "pin", "initialise", "initialise-flat-out"),
+    *ledger.PARTS,
+    *("placing", "ingest", "ingest-messages", "charge", "pin", "initialise", "initialise-flat-out"),
+    "listing-slow-gateway",
 )
 _MAX_PAGES = 2_500
 
@@ -47,14 +52,20 @@ _MAX_PAGES = 2_500
       detail            a product; floor: one row, bare
       search            of all kinds, rare and common words, also misspelled; beside one row, bare
       suggestions       for the beginnings of words, never in the cache; beside one row, bare
+      statement         the first page of GET /api/transactions of a store with 1,000,000 entries; floor: the same
+                        SQL by bare HTTP
+      statement-kind    the same of one kind, a common one and one that is one in 5,000
+      statement-period  the same of one week, any of two years
       memory            of a web worker after 10,000 requests of all kinds
       placing           an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            a webhook; floor: HMAC, INSERT and enqueue, bare
       ingest-messages   a customer's message
+      charge            the webhook's event applied: an order paid, the ledger written; floor: the same SQL by bare HTTP
       pin               escrow released on the buyer's PIN; floors: the same SQL by bare HTTP, and by pgbench
       initialise        a payment opened at the sandbox gateway, each client resting 100 ms between two; our
                         own time beyond the gateway's answer
       initialise-flat-out  the same without rest: how many a second, and how they queue then
+      listing-slow-gateway  any page of the listing while payments wait 2 s for the gateway; floor: nobody pays
 
     \b
     Examples:
@@ -128,7 +139,7 @@ def main(
             grown = (
                 _memory(stand, read, clients=clients, tell=tell) if "memory" in (names or _NAMES) else None
             )
-    except (ProcessFailedError, LoadError, PgbenchError, AnswerError) as error:
+    except (ProcessFailedError, LoadError, PgbenchError, AnswerError, BrokenBooksError) as error:
         raise click.ClickException(str(error)) from error
     finally:
         if keep:
@@ -160,6 +171,10 @@ def _prepare(
     tell(f"loading {sizes.products} products and {sizes.shipped + sizes.payable} orders")
     stand.migrate()
     data.load(stand.database, sizes)
+    of_statements = any(name in ledger.PARTS for name in names)
+    if of_statements:
+        tell(f"loading a statement of {ledger.ENTRIES} entries")
+        ledger.load(stand.database.url)
     # As operators schedule it: words are counted, so that the search knows the common ones.
     stand.run_periodic("refresh-search-terms")
     data.settle(stand.database)
@@ -171,7 +186,11 @@ def _prepare(
     writes = Writes(stand, directory=directory, clients=clients, sizes=sizes)
     # What was paged through is in the cache: found there, it would send no SQL.
     stand.empty_cache()
-    calls = reads.recorded_calls(pages[0], pages[1]) | writes.recorded_calls()
+    charges = Charges(stand, clients=clients, sizes=sizes)
+    statements = Statements(stand, clients=clients)
+    calls = reads.recorded_calls(pages[0], pages[1]) | writes.recorded_calls() | charges.recorded_calls()
+    if of_statements:
+        calls |= statements.recorded_calls()
     recorded = read_recorded(stand.record(json.dumps(calls)))
     place, release = writes.place_floor(recorded["place"]), writes.release_floor(recorded["release"])
     described = {
@@ -179,12 +198,25 @@ def _prepare(
         "filtered": reads.filtered_floor(recorded["filtered"]).described(shape="cards"),
         "place": place.described(shape="rows"),
         "release": release.described(shape="rows"),
+        "charge": charges.floor(recorded["charge"]).described(shape="rows"),
     }
+    if of_statements:
+        floors_of_statements = statements.floors(recorded)
+        described |= {name: floor.described(shape="rows") for name, floor in floors_of_statements.items()}
     stand.start_floors(floors.describe(statements=described, published_keys=stand.identity.published_keys()))
-    if any(name.startswith("initialise") for name in names):
+    if any(name.startswith("initialise") for name in names) or "listing-slow-gateway" in names:
         stand.start_waiting()
+    if "charge" in names:
+        stand.start_charging()
     read = Reads(stand, clients=clients, products=sizes.products, pages=pages)
-    made = [*read.parts(), *writes.parts(place=place, release=release), messages_part(stand, clients=clients)]
+    made = [
+        *read.parts(),
+        *statements.parts(),
+        *writes.parts(place=place, release=release),
+        messages_part(stand, clients=clients),
+        charges.part(),
+        slow_part(stand, listing=read.listing, payments=writes.payments, clients=clients),
+    ]
     return [part for part in made if part.name in names], read
 
 

@@ -1,59 +1,46 @@
-"""``python -m bench.contention``: transitions of orders from many threads at once, and how they meet.
+"""``python -m bench.contention``: transitions of orders by many clients at once over HTTP, and how they meet.
 
-On distinct orders nobody should ever be refused; on shared ones all but one must be, and nobody may deadlock.
+On distinct orders nobody should ever be refused; on shared ones all but one must be, and nobody may deadlock. There,
+404 is answered too: a vendor does not see an order before it is paid, which another client may not be done with.
 """
 
-import logging
-import random
-import threading
+import http.client
+import shutil
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 from uuid import UUID
 
 import click
-import structlog
-from sqlalchemy import text
-from sqlalchemy.orm import Session
+import orjson
+import psycopg2
 
+from bench import data, floors
+from bench.data import STORES, Sizes, row_id
+from bench.stand import INBOX_PATH, Stand
 from marketplace.infra.db import Database
-from marketplace.kernel.errors import ConflictError
-from marketplace.orders import operations as orders
-from marketplace.payments import cancelling
+from marketplace.orders.pin import delivery_pin
 from marketplace.payments.books import verify
-from marketplace.payments.charges import Outcome
-from tests.support.purchases import (
-    NOW,
-    Shop,
-    apply,
-    make_charge,
-    make_intent,
-    make_product,
-    make_shop,
-    place,
-    release,
-    with_buyer,
-)
-from tests.support.servers import Servers
+from sandbox.ports import HOST
+from sandbox.process import ProcessFailedError
 
-SHOPS = 4
-PRODUCTS = 5
+# So few that products and wallets are shared by orders under way at the same time.
+_PRODUCTS = 1_000  # of which each twentieth is ordered
+_BUYERS = 40
+# A life is 4 transitions, or 3 where it ends by a cancellation, as each fifth does.
+_PER_LIFE = 3.8
+_CANCELS_EVERY = 5
+_AT_EACH = 4  # clients at the same order
+_ANSWER_SECONDS = 30
 _DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+_RETRIED = b'"transaction retried"'
 
-
-class CountingDatabase(Database):
-    """Counts the transactions that are begun: more than there was work for are retries."""
-
-    begun = 0
-    _lock = threading.Lock()
-
-    def _once(self, *args: Any, **kwargs: Any) -> Any:
-        with self._lock:
-            self.begun += 1
-        return super()._once(*args, **kwargs)
+Step = tuple[str, dict[str, str], bytes]
+"""Where to post what: target, headers and body."""
 
 
 @dataclass
@@ -61,132 +48,167 @@ class Result:
     """What came of a run."""
 
     name: str
-    transitions: int = 0
-    tried: int = 0
-    conflicts: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
     retries: int = 0
     deadlocks: int = 0
     seconds: float = 0.0
-    others: Counter[str] = field(default_factory=Counter)
 
     def line(self) -> str:
-        """Write the result as a row of a table."""
-        share = 100 * self.conflicts / max(self.tried, 1)
+        """This function will write the result as a row of a table."""
+        tried, done, refused = self.statuses.total(), self.statuses[200], self.statuses[409]
+        others = {status: count for status, count in self.statuses.items() if status not in (200, 409)}
         return (
-            f"| {self.name} | {self.tried:,} | {self.transitions:,} | {self.transitions / self.seconds:,.0f} | "
-            f"{self.retries} | {self.deadlocks} | {self.conflicts:,} ({share:.2f} %) | {sum(self.others.values())} |"
+            f"| {self.name} | {tried:,} | {done:,} | {done / self.seconds:,.0f} | {self.retries} | {self.deadlocks} |"
+            f" {refused:,} ({100 * refused / max(tried, 1):.2f} %) | {others or 0} |"
         )
 
 
-def _steps(shop: Shop, order_id: UUID, charge: Any, *, ends: str) -> list[Callable[[Session], Any]]:
-    """Give the transitions of an order's life, the last being a PIN or a cancellation."""
-    paid: list[Callable[[Session], Any]] = [lambda session: apply(session, charge)]
-    accepted = [
-        *paid,
-        lambda session: orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW),
-    ]
-    if ends == "cancel":
-        return [
-            *accepted,
-            lambda session: cancelling.cancel(
-                session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
-            ),
+class Lives:
+    """The steps of orders' lives, as the requests that make them."""
+
+    def __init__(self, stand: Stand) -> None:
+        """This function will take what requests are signed with."""
+        self._stand = stand
+
+    def of(self, number: int) -> list[Step]:
+        """This function will give the steps of an order: charge, accept, ship and PIN, or charge, accept and cancel.
+
+        :param number: the order's
+        """
+        order = row_id("charged", number)
+        vendor, buyer = self._bearer("merchant", number % STORES), self._bearer("buyer", number % _BUYERS)
+        path = f"/api/orders/{order}"
+        began: list[Step] = [
+            (f"{INBOX_PATH}?{row_id('event', number)}", {}, b""),
+            (f"{path}/accept", vendor, b""),
         ]
-    return [
-        *accepted,
-        lambda session: orders.ship(
-            session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW
-        ),
-        lambda session: release(session, shop, order_id),
-    ]
+        if number % _CANCELS_EVERY == 0:
+            return [*began, (f"{path}/cancel", buyer, b"{}")]
+        pin = delivery_pin(key=self._stand.pin_key, order_id=UUID(order), counter=0)
+        return [
+            *began,
+            (f"{path}/status", vendor, b'{"status":"shipped"}'),
+            (f"{path}/verify-code", vendor, orjson.dumps({"pin": pin})),
+        ]
 
-
-def _prepare(database: Database, count: int) -> list[list[Callable[[Session], Any]]]:
-    """Place orders in a few shops, whose vendors and products they share, and make the charge of each."""
-    draw = random.Random(1)
-    with database.transaction() as session:
-        shops = [make_shop(session) for _ in range(SHOPS)]
-        products = {
-            shop.store_id: [make_product(session, shop, quantity=10_000) for _ in range(PRODUCTS)]
-            for shop in shops
-        }
-    lives = []
-    for number in range(count):
-        with database.transaction() as session:
-            shop = with_buyer(session, draw.choice(shops))
-            order_id = place(session, shop, draw.choice(products[shop.store_id]))
-            charge = make_charge(make_intent(session, shop, order_id))
-        lives.append(_steps(shop, order_id, charge, ends="cancel" if number % 5 == 0 else "pin"))
-    return lives
+    def _bearer(self, kind: str, number: int) -> dict[str, str]:
+        token = self._stand.identity.token(row_id(kind, number))
+        return {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
 
 def _measure(
-    name: str, database: CountingDatabase, work: list[list[Callable[[Session], Any]]], threads: int
+    name: str, stand: Stand, lives: Sequence[list[Step]], *, clients: int, most_seconds: float
 ) -> Result:
-    result, lock = Result(name), threading.Lock()
-    before = _deadlocks(database)
-    database.begun = 0
-
-    def live(steps: list[Callable[[Session], Any]]) -> None:
-        for step in steps:
-            outcome = "done"
-            try:
-                # A charge that is known already is no error, and no transition.
-                if database.in_transaction(step) is Outcome.REPEATED:
-                    outcome = "repeated"
-            except ConflictError:
-                outcome = "conflict"
-            except Exception as error:  # noqa: BLE001 - counted and shown
-                outcome = type(error).__name__
-            with lock:
-                result.tried += 1
-                result.transitions += outcome == "done"
-                result.conflicts += outcome == "conflict"
-                if outcome not in ("done", "conflict", "repeated"):
-                    result.others[outcome] += 1
-
+    """Live lives, so many at once, and count what was answered; none is begun once the time is over."""
+    result = Result(name)
+    deadlocks, retries = _deadlocks(stand), _retries(stand)
     began = time.monotonic()
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(live, work))
+
+    def live(steps: list[Step]) -> list[int]:
+        return [_post(stand, step) for step in steps] if time.monotonic() - began < most_seconds else []
+
+    with ThreadPoolExecutor(clients) as pool:
+        for statuses in pool.map(live, lives):
+            result.statuses.update(statuses)
     result.seconds = time.monotonic() - began
-    result.retries = database.begun - result.tried
-    result.deadlocks = _deadlocks(database) - before
+    result.deadlocks = _deadlocks(stand) - deadlocks
+    result.retries = _retries(stand) - retries
     return result
 
 
-def _deadlocks(database: Database) -> int:
-    with database.reading() as session:
-        session.execute(text("SELECT pg_stat_force_next_flush()"))
-        session.execute(text("SELECT pg_stat_clear_snapshot()"))
-        return int(session.execute(text(_DEADLOCKS)).scalar_one())
+def _post(stand: Stand, step: Step) -> int:
+    target, headers, body = step
+    connection = http.client.HTTPConnection(HOST, stand.ports["charging"], timeout=_ANSWER_SECONDS)
+    try:
+        connection.request("POST", target, body, headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        connection.close()
+
+
+def _deadlocks(stand: Stand) -> int:
+    connection = psycopg2.connect(stand.database.url, connect_timeout=5)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(_DEADLOCKS)
+            ((count,),) = cursor.fetchall()
+            return int(count)
+    finally:
+        connection.close()
+
+
+def _retries(stand: Stand) -> int:
+    with stand.log("charging").open("rb") as lines:
+        return sum(_RETRIED in line for line in lines)
+
+
+def _broken(stand: Stand) -> int:
+    database = Database(stand.database.url, pool_size=1, application_name="contention")
+    try:
+        with database.reading() as session:
+            return len(verify(session))
+    finally:
+        database.close()
 
 
 @click.command(help=__doc__)
-@click.option("--transitions", default=10_000, show_default=True, help="How many, in each of the two runs.")
-@click.option("--threads", default=8, show_default=True, help="How many at once.")
-def main(transitions: int, threads: int) -> None:
+@click.option(
+    "--transitions",
+    default=10_000,
+    show_default=True,
+    type=click.IntRange(100, 100_000),
+    help="How many, in each run.",
+)
+@click.option(
+    "--clients",
+    default=8,
+    show_default=True,
+    type=click.IntRange(2, 64),
+    help="How many at once, each served by a process of its own.",
+)
+@click.option(
+    "--seconds",
+    default=120.0,
+    show_default=True,
+    type=click.FloatRange(1, 3_600),
+    help="After so many, a run begins no more lives.",
+)
+def main(transitions: int, clients: int, seconds: float) -> None:
     """This function will measure both, print the figures, and make sure that the books are whole."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    servers = Servers()
+    directory = Path(tempfile.mkdtemp(prefix="marketplace-contention-"))
+    distinct = round(transitions / _PER_LIFE) + 1
+    shared = round(transitions / _PER_LIFE / _AT_EACH) + 1
+    sizes = Sizes(_PRODUCTS, buyers=_BUYERS, shipped=0, payable=0, charged=distinct + shared)
     try:
-        url = servers.start().database_url
-        database = CountingDatabase(url, pool_size=threads, application_name="contention")
-        click.echo("| Run | tried | transitions | a second | retries | deadlocks | 409s | other errors |")
-        click.echo("|---|---|---|---|---|---|---|---|")
-        # A life is 4 transitions, or 3 where it ends by a cancellation: 3.8 on average.
-        distinct = _prepare(database, round(transitions / 3.8) + 1)
-        click.echo(_measure("distinct orders", database, distinct, threads).line())
-        shared = [steps for steps in _prepare(database, round(transitions / 3.8 / 4) + 1) for _ in range(4)]
-        result = _measure("shared orders, four at each", database, shared, threads)
-        click.echo(result.line())
-        if result.others:
-            click.echo(dict(result.others))
-        with database.reading() as session:
-            broken = verify(session)
-        click.echo(f"broken rules of the books: {len(broken)}")
-        database.close()
+        with Stand(directory, tell=lambda line: click.echo(line, err=True)) as stand:
+            stand.migrate()
+            data.load(stand.database, sizes)
+            data.settle(stand.database)
+            # They publish the identity provider's keys.
+            stand.start_floors(floors.describe(statements={}, published_keys=stand.identity.published_keys()))
+            stand.start_charging(workers=clients)
+            lives = [Lives(stand).of(number) for number in range(distinct + shared)]
+            click.echo(
+                "| Run | tried | transitions | a second | retries | deadlocks | 409s | other answers |"
+            )
+            click.echo("|---|---|---|---|---|---|---|---|")
+            for name, work in (
+                ("distinct orders", lives[:distinct]),
+                (
+                    f"shared orders, {_AT_EACH} at each",
+                    [steps for steps in lives[distinct:] for _ in range(_AT_EACH)],
+                ),
+            ):
+                result = _measure(name, stand, work, clients=clients, most_seconds=seconds)
+                click.echo(result.line())
+            broken = _broken(stand)
+            click.echo(f"broken rules of the books: {broken}")
+    except ProcessFailedError as error:
+        raise click.ClickException(str(error)) from error
     finally:
-        servers.stop()
+        shutil.rmtree(directory)
     if broken:
         raise SystemExit(1)
 

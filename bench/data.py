@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
+import orjson
 import psycopg2
+from psycopg2.extras import execute_values
 
 from marketplace.catalog import search_index
 from marketplace.infra.db import Database
-from marketplace.ledger.accounts import vendor_payable
+from marketplace.ledger.accounts import vendor_payable, wallet
 from sandbox.servers import EmbeddedPostgres
 
 CAMPUSES = 2
@@ -76,7 +78,10 @@ TAGS = ("used", "study", "exam", "gadget", "fashion", "hostel", "kitchen", "musi
 _KINDS = {
     name: number
     for number, name in enumerate(
-        ("campus", "category", "buyer", "merchant", "store", "product", "image", "shipped", "payable"),
+        (
+            *("campus", "category", "buyer", "merchant", "store", "product", "image", "shipped", "payable"),
+            *("charged", "intent", "event"),
+        ),
         start=1,
     )
 }
@@ -92,12 +97,14 @@ class Sizes:
     :param buyers: each with a saved address
     :param shipped: orders that wait for their PIN
     :param payable: orders that wait for payment
+    :param charged: orders whose payment the gateway has told of, each time in an event that waits in the inbox
     """
 
     products: int
     buyers: int
     shipped: int
     payable: int
+    charged: int
 
     @classmethod
     def lasting(cls, products: int, *, seconds: float) -> "Sizes":
@@ -107,16 +114,68 @@ class Sizes:
             buyers=int(4_000 + 2_500 * seconds),
             shipped=int(10_000 + 6_000 * seconds),
             payable=int(500 + 300 * seconds),
+            charged=int(2_000 + 2_500 * seconds),
         )
 
 
 def row_id(kind: str, number: int) -> str:
     """This function will give the id of a row.
 
-    :param kind: campus, category, buyer, merchant, store, product, image, shipped or payable
+    :param kind: campus, category, buyer, merchant, store, product, image, shipped, payable, charged, intent or event
     :param number: from 0
     """
     return f"00000000-0000-7{_KINDS[kind]:03d}-8000-{FIRST_NUMBER + number}"
+
+
+def charge_event(number: int) -> bytes:
+    """This function will write the gateway's event of a charge, of the usual size.
+
+    :param number: of the payment that it is for, from 0
+    """
+    return orjson.dumps(
+        {
+            "event": "charge.success",
+            "data": {
+                "id": charge_id(number),
+                "domain": "test",
+                "status": "success",
+                "reference": reference(number),
+                "amount": 310_000,
+                "message": None,
+                "gateway_response": "Successful",
+                "paid_at": "2026-01-05T10:00:00.000Z",
+                "created_at": "2026-01-05T09:58:00.000Z",
+                "channel": "card",
+                "currency": "NGN",
+                "ip_address": "203.0.113.7",
+                "metadata": {"orderId": row_id("charged", number), "settlement": "platform_escrow"},
+                "fees": 4_650,
+                "customer": {"id": number, "email": "buyer@example.edu", "customer_code": "CUS_x"},
+                "authorization": {"bank": "Test Bank", "card_type": "visa", "channel": "card"},
+            },
+        }
+    )
+
+
+def charge_id(number: int) -> int:
+    """This function will give the gateway's id of a payment's charge."""
+    return 1_000_000_000 + number
+
+
+def charged_product(number: int, *, products: int) -> int:
+    """This function will give the number of the product that a paid order is of.
+
+    They are many, so that payments seldom wait for each other's stock, and in stock.
+
+    :param number: of the payment
+    :param products: how many there are
+    """
+    return number % (products // SOLD_OUT_EVERY) * SOLD_OUT_EVERY + 1
+
+
+def reference(number: int) -> str:
+    """This function will give a payment's reference."""
+    return f"checkout-{number:032x}"
 
 
 def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
@@ -147,9 +206,18 @@ def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
             }
             for statement in _STATEMENTS:
                 cursor.execute(statement, parameters)
-            for number in range(RELEASING_STORES):
-                store = UUID(row_id("store", number))
-                cursor.execute(_OPEN_ACCOUNT, (str(vendor_payable(store).id), str(store)))
+            # Nobody's first payment or release, which would open an account.
+            owners = [vendor_payable(UUID(row_id("store", number))) for number in range(RELEASING_STORES)]
+            owners += [wallet(UUID(row_id("buyer", number))) for number in range(sizes.buyers)]
+            accounts = [(str(owner.id), owner.kind, str(owner.owner_id), "credit", 0) for owner in owners]
+            execute_values(cursor, _OPEN_ACCOUNTS, accounts)
+            events = [(row_id("event", number), charge_event(number)) for number in range(sizes.charged)]
+            execute_values(
+                cursor,
+                "INSERT INTO webhook_inbox (id, provider, body) VALUES %s",
+                events,
+                "(%s, 'gateway', %s)",
+            )
     finally:
         connection.close()
 
@@ -172,8 +240,7 @@ def settle(server: EmbeddedPostgres) -> None:
         connection.close()
 
 
-_OPEN_ACCOUNT = """INSERT INTO ledger_accounts (id, kind, owner_id, normal_side, balance_minor)
-    VALUES (%s, 'vendor_payable', %s, 'credit', 0)"""
+_OPEN_ACCOUNTS = "INSERT INTO ledger_accounts (id, kind, owner_id, normal_side, balance_minor) VALUES %s"
 _STATEMENTS = (
     """INSERT INTO campuses (id, name, slug)
     SELECT pg_temp.campus(n), 'Campus ' || n, 'campus-' || n FROM generate_series(0, %(campuses)s - 1) n""",
@@ -238,6 +305,26 @@ _STATEMENTS = (
     """INSERT INTO order_items (order_id, position, product_id, title, unit_price_minor, quantity,
         line_total_minor, commission_bps)
     SELECT id, 0, pg_temp.product(1), 'Scientific calculator', 250000, 1, 250000, 500 FROM orders""",
+    # Of the products that charged_product tells.
+    """INSERT INTO orders (id, buyer_id, vendor_id, campus_id, status, subtotal_minor, delivery_fee_minor,
+        service_fee_minor, discount_minor, total_minor, delivery_method, shipping_address, expires_at, created_at,
+        updated_at)
+    SELECT pg_temp.charged(n), pg_temp.buyer(n %% %(buyers)s), pg_temp.store(n %% %(stores)s),
+        pg_temp.campus(n %% %(stores)s %% %(campuses)s), 'pending_payment', 250000, 50000, 10000, 0, 310000, 'delivery',
+        '{"hostel": "Unity Hostel", "roomNumber": "C7"}', now() + interval '1 day', now(), now()
+    FROM generate_series(0, %(charged)s - 1) n""",
+    """INSERT INTO order_items (order_id, position, product_id, title, unit_price_minor, quantity,
+        line_total_minor, commission_bps)
+    SELECT pg_temp.charged(n), 0, pg_temp.product(n %% (%(products)s / %(sold_out)s) * %(sold_out)s + 1),
+        'Scientific calculator', 250000, 1, 250000, 500 FROM generate_series(0, %(charged)s - 1) n""",
+    """UPDATE products SET reserved = ordered.pieces
+    FROM (SELECT product_id, count(*) AS pieces FROM order_items JOIN orders ON orders.id = order_id
+        WHERE orders.id >= pg_temp.charged(0) GROUP BY product_id) ordered WHERE products.id = ordered.product_id""",
+    """INSERT INTO payment_intents (id, reference, buyer_id, amount_minor, status)
+    SELECT pg_temp.intent(n), 'checkout-' || lpad(to_hex(n), 32, '0'), pg_temp.buyer(n %% %(buyers)s), 310000, 'pending'
+    FROM generate_series(0, %(charged)s - 1) n""",
+    """INSERT INTO payment_allocations (intent_id, order_id, amount_minor)
+    SELECT pg_temp.intent(n), pg_temp.charged(n), 310000 FROM generate_series(0, %(charged)s - 1) n""",
     """INSERT INTO escrows (order_id, status, amount_minor)
     SELECT id, CASE WHEN paid_at IS NULL THEN 'pending' ELSE 'held' END, total_minor FROM orders""",
     """INSERT INTO order_events (order_id, to_status, trigger, actor, actor_id, at)

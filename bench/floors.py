@@ -59,9 +59,9 @@ def _cursor() -> Any:
     connection = psycopg2.connect(os.environ["DATABASE_URL"], connect_timeout=5)
     connection.autocommit = True
     cursor = connection.cursor()
-    for floor in _description()["statements"].values():
-        for statement in floor["prepared"]:
-            cursor.execute(statement)
+    floors = _description()["statements"].values()
+    for statement in dict.fromkeys(text for floor in floors for text in floor["prepared"]):
+        cursor.execute(statement)
     return cursor
 
 

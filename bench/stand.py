@@ -17,6 +17,8 @@ from sandbox.process import Process, ProcessFailedError, wait_until
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey, http_status
 
 PROJECT = Path(__file__).resolve().parents[1]
+# Where what applies charges takes the rows of the inbox.
+INBOX_PATH = "/inbox"
 _FIRST_PORT = 18_500
 _READY_SECONDS = 30.0
 # The largest scale there is: the limiter counts every request, and refuses none.
@@ -41,7 +43,10 @@ class Stand:
         self.gateway_secret = f"sk_test_{secrets.token_hex(20)}"
         self.messaging_secret = secrets.token_hex(16)
         self._floors_file = directory / "floors.json"
-        names = ("database", "cache", "web", "waiting", "floors", "providers")
+        names = (
+            *("database", "cache", "web", "waiting", "floors", "providers"),
+            *("charging", "slow", "slow-gateway"),
+        )
         reservation = reserve_ports(names, first=_FIRST_PORT, remembered={})
         self.ports = reservation.ports
         reservation.close()
@@ -121,7 +126,9 @@ class Stand:
         self._serve("web", "gunicorn.conf.py", "wsgi:app", WORKER_CLASS="sync")
 
     def start_waiting(self) -> None:
-        """This function will start the application's gevent worker, and the gateway that it waits for."""
+        """This function will start the application's gevent worker and the gateway that it waits for, and another
+        one for a gateway that is slow.
+        """
         data = self._directory / "providers"
         data.mkdir(exist_ok=True)
         port = str(self.ports["providers"])
@@ -129,6 +136,23 @@ class Stand:
             "providers", "-m", "sandbox.providers", "--host", HOST, "--port", port, "--data", str(data)
         )
         self._serve("waiting", "gunicorn.conf.py", "wsgi:app", WORKER_CLASS="gevent", WEB_CONCURRENCY="1")
+
+        self._serve(
+            "slow",
+            "gunicorn.conf.py",
+            "wsgi:app",
+            WORKER_CLASS="gevent",
+            WEB_CONCURRENCY="1",
+            GATEWAY_URL=f"http://{HOST}:{self.ports['slow-gateway']}/gateway",
+        )
+
+    def start_charging(self, *, workers: int | None = None) -> None:
+        """This function will start the application with what applies charges.
+
+        :param workers: how many processes serve it, or none for as many as usual
+        """
+        more = {} if workers is None else {"WEB_CONCURRENCY": str(workers)}
+        self._serve("charging", "gunicorn.conf.py", "bench.charging:app", WORKER_CLASS="sync", **more)
 
     def start_worker(self, queue: str, number: int) -> None:
         """This function will start a worker of a queue.

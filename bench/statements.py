@@ -34,18 +34,15 @@ def read_recorded(text: str) -> dict[str, Recorded]:
     return {name: Recorded(**fields) for name, fields in json.loads(text).items()}
 
 
-def floor_of(
-    recorded: Recorded, replacements: dict[str, str], *, creates: str | None = None, new_id: str = ""
-) -> Floor:
+def floor_of(recorded: Recorded, replacements: dict[str, str], *, new_id: str | None = None) -> Floor:
     """This function will make a floor of what was recorded.
 
     :param recorded: of one request
     :param replacements: what stands in its SQL, such as an id, and the name of the value that takes its place
-    :param creates: the beginning of the statement that makes the row ``new_id``
-    :param new_id: the id that the recorded request made
+    :param new_id: the id that the recorded request made, if it made one
     :raises LookupError: something to be replaced stands nowhere: the floor would not do what it is meant to
     """
-    wanted = dict(replacements) | ({new_id: "new_id"} if creates else {})
+    wanted = dict(replacements) | ({new_id: "new_id"} if new_id else {})
     statements = []
     met: set[str] = set()
     # The longest first, so that none is cut up by a shorter one that is part of it.
@@ -60,7 +57,4 @@ def floor_of(
         statements.append(pattern.sub(put_in, escaped) if wanted else escaped)
     if met != set(wanted):
         raise LookupError(f"the recorded SQL lacks {sorted(set(wanted) - met)}")
-    captures = None
-    if creates:
-        captures = next(number for number, text in enumerate(recorded.statements) if text.startswith(creates))
-    return Floor(recorded.prepared, statements, captures)
+    return Floor(recorded.prepared, statements, recorded.gave[new_id] if new_id else None)

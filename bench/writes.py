@@ -11,7 +11,15 @@ from uuid import UUID, uuid4
 import orjson
 
 from bench import pgbench
-from bench.data import CAMPUSES, FIRST_NUMBER, RELEASING_STORES, SOLD_OUT_EVERY, Sizes, row_id
+from bench.data import (
+    CAMPUSES,
+    FIRST_NUMBER,
+    RELEASING_STORES,
+    SOLD_OUT_EVERY,
+    Sizes,
+    charge_event,
+    row_id,
+)
 from bench.figures import Run, Target
 from bench.load import Call, request
 from bench.parts import Part, Side, http_side
@@ -99,7 +107,6 @@ class Writes:
                 row_id("buyer", self._sizes.buyers - 1): "buyer",
                 row_id("product", self._recorded_products[1]): "product",
             },
-            creates="INSERT INTO orders",
             new_id=recorded.answer["id"],
         )
 
@@ -150,6 +157,7 @@ class Writes:
                 self._side("the same SQL, bare HTTP", "floors", bare),
                 self._pgbench(floor, settings, values, "_placed"),
             ),
+            Target(p95_ms=40),
         )
 
     def _releasing(self, floor: Floor) -> Part:
@@ -190,16 +198,17 @@ class Writes:
                 self._side("the same SQL, bare HTTP", "floors", bare),
                 self._pgbench(floor, settings, values, "_shipped"),
             ),
-            Target(share=0.5),
+            Target(share=0.5, p95_ms=20),
         )
 
     def _ingest(self) -> Part:
         secret = self._stand.gateway_secret.encode()
-        numbers = itertools.count(1_000_000_000)
+        # Beyond those of payments that there are.
+        numbers = itertools.count(self._sizes.charged)
 
         def calls(target: str) -> Iterator[Call]:
             for number in numbers:
-                body = _event(number)
+                body = charge_event(number)
                 headers = {"x-gateway-signature": hmac.digest(secret, body, hashlib.sha512).hex()}
                 yield Call("", request("POST", target, body=body, headers=headers))
 
@@ -210,18 +219,19 @@ class Writes:
             Target(share=0.6, p99_ms=20, longest_ms=500),
         )
 
-    def _initialisation(self) -> list[Part]:
-        def calls() -> Iterator[Call]:
-            for number in itertools.islice(self._payable, self._sizes.payable):
-                key = str(uuid4())
-                headers = {
-                    "Authorization": f"Bearer {self._payer_tokens[number % self._sizes.buyers]}",
-                    "Idempotency-Key": str(uuid4()),
-                    "X-Request-ID": key,
-                }
-                body = orjson.dumps({"orderId": row_id("payable", number)})
-                yield Call(key, request("POST", "/api/payments/initialize", body=body, headers=headers))
+    def payments(self) -> Iterator[Call]:
+        """This function will give calls that open payments, each of an order of its own."""
+        for number in itertools.islice(self._payable, self._sizes.payable):
+            key = str(uuid4())
+            headers = {
+                "Authorization": f"Bearer {self._payer_tokens[number % self._sizes.buyers]}",
+                "Idempotency-Key": str(uuid4()),
+                "X-Request-ID": key,
+            }
+            body = orjson.dumps({"orderId": row_id("payable", number)})
+            yield Call(key, request("POST", "/api/payments/initialize", body=body, headers=headers))
 
+    def _initialisation(self) -> list[Part]:
         def own_seconds(run: Run) -> list[float]:
             asked = _gateway_seconds(self._stand.log("waiting"))
             return [seconds - asked[key] for key, seconds in run.timings if key in asked]
@@ -230,7 +240,7 @@ class Writes:
             self._stand,
             f"payment initialisation, {_PAUSE_SECONDS * 1000:.0f} ms apart",
             server="waiting",
-            calls=calls,
+            calls=self.payments,
             clients=self._clients,
             pause_seconds=_PAUSE_SECONDS,
         )
@@ -238,7 +248,7 @@ class Writes:
             Part("initialise", paused, target=Target(own_p95_ms=25), own_seconds=own_seconds),
             Part(
                 "initialise-flat-out",
-                self._side("payment initialisation, flat out", "waiting", calls),
+                self._side("payment initialisation, flat out", "waiting", self.payments),
                 own_seconds=own_seconds,
             ),
         ]
@@ -317,34 +327,6 @@ def _textual(kind: str, variable: str = "") -> str:
 
 def _account(store: int) -> str:
     return f"'{vendor_payable(UUID(row_id('store', store))).id}'::uuid"
-
-
-def _event(number: int) -> bytes:
-    """Write a gateway's event of the usual size."""
-    reference = f"checkout-{number:032x}"
-    return orjson.dumps(
-        {
-            "event": "charge.success",
-            "data": {
-                "id": number,
-                "domain": "test",
-                "status": "success",
-                "reference": reference,
-                "amount": 310_000,
-                "message": None,
-                "gateway_response": "Successful",
-                "paid_at": "2026-01-05T10:00:00.000Z",
-                "created_at": "2026-01-05T09:58:00.000Z",
-                "channel": "card",
-                "currency": "NGN",
-                "ip_address": "203.0.113.7",
-                "metadata": {"orderId": row_id("payable", 0), "settlement": "platform_escrow"},
-                "fees": 4_650,
-                "customer": {"id": number, "email": "buyer@example.edu", "customer_code": "CUS_x"},
-                "authorization": {"bank": "Test Bank", "card_type": "visa", "channel": "card"},
-            },
-        }
-    )
 
 
 def _gateway_seconds(log: Path) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Tasks of payments: refunds are sent by the gateway."""
+"""Tasks of payments: refunds are sent by the gateway, and it is asked about those that its events leave unclear."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.clock import system_clock
-from marketplace.payments import alarms, refunds, sending
+from marketplace.payments import alarms, refund_events, refunds, requery, sending
 from marketplace.payments.sending import KeyRefusedError, ToSend
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.services import Services
@@ -37,6 +37,19 @@ def _settle(session: Session, found: ToSend | None, told: GatewayRefund | None, 
         alarms.gateway_key_taken(session, now=now)
 
 
+def _find(session: Session, payload: dict[str, Any]) -> dict[str, Any]:
+    return requery.find(session, refund_id=UUID(payload["refundId"]))
+
+
+def _ask_about(services: Services, found: dict[str, Any]) -> list[GatewayRefund]:
+    return requery.ask(services.gateway, found)
+
+
+def _note(session: Session, found: dict[str, Any], known: list[GatewayRefund], now: datetime) -> None:
+    requery.note(session, found, known, now)
+
+
 HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
-    refunds.SEND_TOPIC: Phased(read=_read, ask=_ask, settle=_settle)
+    refunds.SEND_TOPIC: Phased(read=_read, ask=_ask, settle=_settle),
+    refund_events.ASK_TOPIC: Phased(read=_find, ask=_ask_about, settle=_note),
 }

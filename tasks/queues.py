@@ -15,6 +15,8 @@ from marketplace.infra.wire import Wire
 _CONNECT_TIMEOUT_SECONDS = 0.25
 # A worker waits a second for a message, so an answer may take longer than that.
 _ANSWER_TIMEOUT_SECONDS = 3.0
+# Who enqueues has a client waiting, such as a sender of webhooks, who is to be answered within half a second.
+_ENQUEUE_TIMEOUT_SECONDS = 0.25
 _TIMES = ("eta", "expires_resolved")
 
 
@@ -39,7 +41,7 @@ class _Storage(RedisStorage):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._wire = Wire(self.conn)
+        self._wire = Wire(self.conn, answer_timeout_seconds=_ENQUEUE_TIMEOUT_SECONDS)
 
     def enqueue(self, data: bytes, priority: float | None = None) -> None:
         """This function will add a message; one that is added twice does no harm, since rows are locked.

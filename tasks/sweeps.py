@@ -13,6 +13,7 @@ from marketplace.infra.batches import in_batches
 from marketplace.kernel import queues
 from marketplace.orders.queries import shows_picture
 from marketplace.payments import alarms, books
+from marketplace.payments.debts import collect_debts
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.requery import requery_refunds
 from marketplace.services import Services
@@ -39,6 +40,10 @@ def _expire_checkouts(services: Services, _relay: Relay, now: datetime) -> Any:
 
 def _requery_refunds(services: Services, _relay: Relay, now: datetime) -> Any:
     return requery_refunds(services.database, services.gateway, now=now)
+
+
+def _collect_debts(services: Services, _relay: Relay, now: datetime) -> Any:
+    return collect_debts(services.database, now=now)
 
 
 def _relay_inbox(_services: Services, relay: Relay, now: datetime) -> Any:
@@ -138,6 +143,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         queues.ESCROW_RECONCILIATION,
         "*/15 * * * *",
         _requery_refunds,
+    ),
+    PeriodicTask(
+        "collect-debts",
+        "Sets off what buyers owe for refunds paid twice against their wallets",
+        queues.ESCROW_RECONCILIATION,
+        "*/5 * * * *",
+        _collect_debts,
     ),
     PeriodicTask(
         "check-invariants",

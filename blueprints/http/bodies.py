@@ -168,7 +168,9 @@ def named_faults(params: list[InvalidParam]) -> ValidationError:
     # A name may be the client's own words, a megabyte of them.
     shown = [InvalidParam(item.name[:_MAX_NAME_LENGTH], item.reason) for item in params[:_MAX_FAULTS]]
     names = ", ".join(item.name for item in shown[:5])
-    return ValidationError(f"Not as described: {names}.", invalid_params=shown)
+    return ValidationError(
+        f"Something is wrong with {names}; invalid_params says what.", invalid_params=shown
+    )
 
 
 def _flatten(messages: Any, path: str = "") -> Iterator[InvalidParam]:

@@ -10,8 +10,9 @@ from flask import Response, request
 
 from marketplace.kernel.clock import iso
 
-# A file holds so many rows at most; the filters narrow it down.
+# A file holds so many rows at most, and says in a header if there are more; the filters narrow it down.
 MAX_CSV_ROWS = 10_000
+TRUNCATED = "X-Truncated"
 FORMATS = ("json", "csv")
 # A cell that starts like this is a formula to a spreadsheet.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -27,23 +28,27 @@ def wants_csv(chosen: str | None) -> bool:
     return request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv"
 
 
-def csv_file(name: str, *, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> Response:
+def csv_file(
+    name: str, *, columns: Sequence[str], rows: Iterable[dict[str, Any]], most: int = MAX_CSV_ROWS
+) -> Response:
     """This function will answer rows as a file.
 
     :param name: of the file, without its ending
     :param columns: which of each row's values are written, in this order
-    :param rows: each with a value for every column; times are written in ISO 8601, nothing as an empty cell
+    :param rows: each with a value for every column; times are written in ISO 8601, nothing as an empty cell. They
+        are taken one by one, so that what reads them in batches never holds all of them
+    :param most: so many rows are written; if there is one more, a header says that the file is cut short
     """
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
-    for row in rows:
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    for number, row in enumerate(rows):
+        if number == most:
+            headers[TRUNCATED] = "true"
+            break
         writer.writerow([_cell(row[column]) for column in columns])
-    return Response(
-        text.getvalue(),
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}.csv"'},
-    )
+    return Response(text.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _cell(value: Any) -> str:

@@ -118,7 +118,7 @@ def begin(app: Flask, services: Services) -> None:
             "request served",
             status=response.status_code,
             durationMs=round((time.perf_counter() - current.started) * 1000, 2),
-            **({"userId": str(current.caller.id)} if current.caller else {}),
+            **({"userId": current.caller.id} if current.caller else {}),
         )
         return response
 

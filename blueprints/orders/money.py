@@ -15,20 +15,28 @@ area = Area("order-money", "/api/orders", "Where an order's money is")
 
 
 class MoneyHolder(Schema):
-    """Who holds a part of the money now, why, what happens next, and by when at the latest."""
+    """Who holds a part of the money now, why, what happens next, and by when at the latest.
+
+    ``transactionId`` is the ledger transaction that brought it there; none of what was never paid, and of money in
+    another currency, whose ``amountMinor`` is 0: ``why`` names it.
+    """
 
     holder = Choice(*HOLDERS, required=True)
     is_you = fields.Boolean(required=True)
-    amount_minor = Minor(low=1, required=True)
+    amount_minor = Minor(required=True)
     why = fields.String(required=True)
     next = fields.String(required=True)
     by = Moment(required=True, allow_none=True)
+    transaction_id = Uuid(required=True, allow_none=True)
 
 
 class MoneyEntry(Schema):
-    """A movement of the money: the ledger's transaction, and what it was in plain words."""
+    """A movement of the money: the ledger's transaction, and what it was in plain words.
 
-    transaction_id = Uuid(required=True)
+    Money in another currency is in no ledger: it has no ``transactionId``, and an ``amountMinor`` of 0.
+    """
+
+    transaction_id = Uuid(required=True, allow_none=True)
     kind = fields.String(required=True)
     amount_minor = Minor(required=True)
     at = Moment(required=True)

@@ -12,6 +12,7 @@ from marketplace.orders.baskets import MAX_LINES
 from marketplace.payments.states import INTENT, REFUND
 
 _STATUSES = sorted(states.ORDER.states)
+_NOT_FOR_VENDORS = {"description": "Null for the vendor."}
 
 
 class OrderItemWish(Schema):
@@ -120,14 +121,19 @@ class OrderItemView(Schema):
     quantity = Whole(low=1, required=True)
     line_total_minor = Minor(required=True)
     commission_bps = Whole(low=0, high=10_000, required=True)
+    refunded_quantity = Whole(
+        low=0,
+        required=True,
+        metadata={"description": "How many of its pieces were paid back: not to be shipped."},
+    )
 
 
 class PaymentSummary(Schema):
     """How an order is paid."""
 
-    reference = fields.String(required=True)
+    reference = fields.String(required=True, allow_none=True, metadata=_NOT_FOR_VENDORS)
     status = fields.String(required=True)
-    channel = fields.String(required=True, allow_none=True)
+    channel = fields.String(required=True, allow_none=True, metadata=_NOT_FOR_VENDORS)
     paid_at = Moment(required=True, allow_none=True)
 
 
@@ -135,7 +141,7 @@ class RefundView(Schema):
     """Money of an order that goes back to its buyer, or did."""
 
     id = Uuid(required=True)
-    destination = Choice("gateway", "wallet", required=True)
+    destination = Choice("gateway", "wallet", required=True, allow_none=True, metadata=_NOT_FOR_VENDORS)
     amount_minor = Minor(low=1, required=True)
     status = Choice(*sorted(REFUND.states), required=True)
     created_at = Moment(required=True)
@@ -169,13 +175,23 @@ class OrderView(Schema):
     total = fields.Float(required=True)
     total_amount = Minor(required=True, data_key="total_amount")
     wallet_minor = Minor(
-        required=True, metadata={"description": "What of the total was paid out of the buyer's wallet."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "What of the total the buyer's wallet paid; null for the vendor."},
+    )
+    accepted_minor = Minor(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "What of payments that were held back was accepted for it before the rest was paid;"
+            " null for the vendor."
+        },
     )
     due_minor = Minor(required=True, metadata={"description": "What is still to be paid; 0 once it is."})
     currency = fields.String(required=True)
     shipping_address = fields.Dict(required=True)
     delivery_method = Choice("delivery", "pickup", required=True)
-    delivery_status = Choice(*sorted(set(states.DELIVERY_STATUS.values())), required=True)
+    delivery_status = Choice(*sorted(states.DELIVERY_STATUSES), required=True)
     delivery_pin = fields.String(required=True, allow_none=True)
     payment = fields.Nested(PaymentSummary, required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
@@ -188,6 +204,8 @@ class OrderView(Schema):
     delivered_at = Moment(required=True, allow_none=True)
     cancelled_at = Moment(required=True, allow_none=True)
     expired_at = Moment(required=True, allow_none=True)
+    disputed_at = Moment(required=True, allow_none=True)
+    refunded_at = Moment(required=True, allow_none=True)
     cancellation = fields.Nested(CancellationView, required=True, allow_none=True)
     refunds = fields.List(fields.Nested(RefundView), required=True)
     revision = Whole(low=1, required=True)

@@ -88,7 +88,7 @@ class CampusOrder(Schema):
     number = fields.String(required=True)
     status = Choice(*_STATUSES, required=True)
     delivery_method = Choice("delivery", "pickup", required=True)
-    delivery_status = Choice(*sorted(set(states.DELIVERY_STATUS.values())), required=True)
+    delivery_status = Choice(*sorted(states.DELIVERY_STATUSES), required=True)
     hub = fields.Nested(PickupHub, required=True, allow_none=True)
     buyer = fields.Nested(Person, required=True)
     vendor = fields.Nested(VendorSummary, required=True)

@@ -30,13 +30,12 @@ _COLUMNS = (
 def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
     """This function will show the orders of all campuses with their escrow, as JSON by page or as a CSV file."""
     as_csv = wants_csv(query.pop("format", None))
-    table = ctx.table
-    if as_csv:
-        table = TableRequest(number=1, limit=MAX_CSV_ROWS, sort=table.sort, descending=table.descending)
-    page = tables.audit(ctx.session, caller=ctx.user, filters=_filters(ctx, query), table=table, now=ctx.now)
+    table, filters = ctx.table, _filters(ctx, query)
     if not as_csv:
-        return page
-    return csv_file("orders", columns=_COLUMNS, rows=map(_flat, page.items))
+        return tables.audit(ctx.session, caller=ctx.user, filters=filters, table=table, now=ctx.now)
+    all_rows = TableRequest(1, MAX_CSV_ROWS + 1, sort=table.sort, descending=table.descending)
+    rows = tables.export(ctx.session, caller=ctx.user, filters=filters, table=all_rows, now=ctx.now)
+    return csv_file("orders", columns=_COLUMNS, rows=map(_flat, rows), most=MAX_CSV_ROWS)
 
 
 @campus_area.get("", auth=STAFF, limit=Shared.GLOBAL, query=CampusOrderQuery, reply=CampusOrder(many=True))

@@ -10,7 +10,8 @@ from marketplace.payments import desk, states
 
 _REASON = {"least": 10, "most": 500}
 _REFUND_STATUSES = sorted(states.REFUND.states)
-_QUARANTINE_REASONS = ("amount_below_total", "currency", "order_not_payable", "already_paid")
+# Late and double charges are not held back: they go back at once, and are refunds of the cause ``unneeded_charge``.
+_QUARANTINE_REASONS = ("amount_below_total", "currency", "fees_above_amount")
 
 
 class RefundedPieces(Schema):
@@ -65,11 +66,19 @@ class ProcessedRefund(Schema):
 
 
 class RefundQuery(OffsetQuery):
-    """Which refunds are listed; ``open`` are those that are not over."""
+    """Which refunds are listed: ``open`` are those that are not over, ``paid_twice`` what the buyer got twice."""
 
     sort = Choice(*desk.REFUND_SORTS, load_default="created_at")
-    status = Choice(desk.OPEN, *_REFUND_STATUSES, load_default=None)
+    status = Choice(desk.OPEN, desk.PAID_TWICE, *_REFUND_STATUSES, load_default=None)
     destination = Choice("gateway", "wallet", load_default=None)
+    cause = Choice(
+        *desk.CAUSES,
+        load_default=None,
+        metadata={
+            "description": "order: it was cancelled, refunded by an officer, or ended unpaid; unneeded_charge: a charge"
+            " came late or once more; held_charge: it was held back, and decided on."
+        },
+    )
     older_than_hours = WholeParameter(low=0, high=24 * 366, load_default=None)
 
 
@@ -91,6 +100,17 @@ class RefundRow(ProcessedPart):
     payment_reference = fields.String(required=True, allow_none=True)
     gateway_refund_id = fields.String(required=True, allow_none=True)
     requested_by = Uuid(required=True, allow_none=True)
+    paid_twice_minor = Minor(
+        required=True,
+        metadata={"description": "What the gateway paid of it although the buyer had the money already."},
+    )
+    buyer_owes_minor = Minor(
+        required=True,
+        metadata={"description": "What the buyer owes for refunds paid twice, by now and in all."},
+    )
+    times_returned = Whole(
+        low=0, required=True, metadata={"description": "How often it was sent, and came back to the gateway."}
+    )
     age_seconds = Whole(
         low=0, required=True, metadata={"description": "From its making until it was settled, or until now."}
     )

@@ -8,7 +8,7 @@ from blueprints.http.contract import AUTHENTICATED, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.tabular import MAX_CSV_ROWS, csv_file, wants_csv
 from blueprints.payments.schemas import EntryQuery, EntryView
-from marketplace.kernel.paging import Page, PageRequest
+from marketplace.kernel.paging import Page
 from marketplace.ledger import queries
 from marketplace.ledger.queries import EntryFilter
 from marketplace.vendors.queries import store_of_user
@@ -23,16 +23,15 @@ def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
     """This function will list the entries of the caller's accounts, the latest first, as JSON or as a CSV file."""
     store = store_of_user(ctx.session, user_id=ctx.user.id)
     as_csv = wants_csv(query["format"])
-    page = queries.statement_of(
-        ctx.session,
-        owners=[ctx.user.id] if store is None else [ctx.user.id, store.id],
-        wanted=EntryFilter(
-            starts=query["from_"],
-            ends=query["to"],
-            kind=query["kind"],
-            direction=query["direction"],
-            order_id=query["order_id"],
-        ),
-        page=PageRequest(MAX_CSV_ROWS) if as_csv else ctx.page,
+    owners = [ctx.user.id] if store is None else [ctx.user.id, store.id]
+    wanted = EntryFilter(
+        starts=query["from_"],
+        ends=query["to"],
+        kind=query["kind"],
+        direction=query["direction"],
+        order_id=query["order_id"],
     )
-    return csv_file("transactions", columns=_COLUMNS, rows=page.items) if as_csv else page
+    if not as_csv:
+        return queries.statement_of(ctx.session, owners=owners, wanted=wanted, page=ctx.page)
+    rows = queries.entries_of(ctx.session, owners=owners, wanted=wanted, most=MAX_CSV_ROWS + 1)
+    return csv_file("transactions", columns=_COLUMNS, rows=rows, most=MAX_CSV_ROWS)

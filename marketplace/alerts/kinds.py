@@ -53,6 +53,7 @@ TRANSFER_UNKNOWN = "TRANSFER_UNKNOWN"
 REFUND_REFUSED = "REFUND_REFUSED"
 REFUND_UNKNOWN = "REFUND_UNKNOWN"
 REFUND_AMOUNT_DIFFERS = "REFUND_AMOUNT_DIFFERS"
+REFUND_ID_DIFFERS = "REFUND_ID_DIFFERS"
 REFUND_STUCK = "REFUND_STUCK"
 CHARGE_QUARANTINED = "CHARGE_QUARANTINED"
 PAYMENT_STALLED = "PAYMENT_STALLED"
@@ -68,21 +69,22 @@ KINDS: dict[str, Kind] = {
         FINANCE,
     ),
     REFUND_SENT_TWICE: Kind(
-        "SEV-1",
+        "SEV-2",
         "a refund",
         "The gateway says that it sent a refund which the buyer has had otherwise: credited to the wallet, or by"
-        " another try. It may have been paid twice.",
-        "Look the refund up at the gateway, every try at it. If it was paid twice, take the wallet's part back with"
-        " the buyer's consent, or book the loss.",
-        _OFFICER,
+        " another try. It is booked so: the wallet gave back what it had, and the buyer owes the rest.",
+        "`GET /api/payments/refunds?status=paid_twice`: what the buyer still owes. Look at the gateway why it sent it.",
+        "when the money comes back to the gateway, or by an officer",
         FINANCE,
     ),
     REFUND_CAME_BACK: Kind(
-        "SEV-1",
+        "SEV-2",
         "a refund",
-        "The gateway says that a refund failed which it had said was sent: the money is the buyer's, and came back.",
-        "Ask the gateway where the money is. Once it is back, pay it into the buyer's wallet by a new transaction.",
-        _OFFICER,
+        "The gateway says that a refund failed which it had said was sent. It is booked so: the money is ours to give"
+        " back again.",
+        "`GET /api/payments/refunds?status=failed`; ask the gateway why, then try again"
+        " (`POST /api/payments/refunds/:id/retry`) or credit the wallet (`.../credit`).",
+        _MOVED_ON,
         FINANCE,
     ),
     GATEWAY_KEY_REFUSED: Kind(
@@ -187,6 +189,14 @@ KINDS: dict[str, Kind] = {
         "The gateway tells of another amount than the refund has.",
         "Compare both at the gateway: the facts have the amounts. Nothing is booked until finance has decided.",
         _MOVED_ON,
+        FINANCE,
+    ),
+    REFUND_ID_DIFFERS: Kind(
+        "SEV-2",
+        "a refund",
+        "The gateway has a refund with our note under another id than it told us: it may have sent it twice.",
+        "Look the charge's refunds up at the gateway. Nothing was changed here.",
+        _OFFICER,
         FINANCE,
     ),
     REFUND_STUCK: Kind(

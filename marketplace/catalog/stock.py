@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.sale_terms import COLUMNS_SQL, SaleTerms
 from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 
-_LOCK = Statement(
+_LOCK = Prepared(
     text(
         f"""
         SELECT p.id, p.vendor_id, p.campus_id, p.title, p.price_minor, p.cover_key, p.available,
@@ -27,7 +28,7 @@ _LOCK = Statement(
     )
 )
 _MOVE = "UPDATE products p SET {change} FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS m (id, n)"
-_RESERVE = Statement(
+_RESERVE = Prepared(
     text(_MOVE.format(change="reserved = p.reserved + m.n") + " WHERE p.id = m.id RETURNING p.available")
 )
 _FREE = Statement(
@@ -36,7 +37,7 @@ _FREE = Statement(
         + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
     )
 )
-_CONSUME = Statement(
+_CONSUME = Prepared(
     text(
         _MOVE.format(
             change="quantity = p.quantity - m.n, reserved = p.reserved - m.n, popularity = p.popularity + m.n"

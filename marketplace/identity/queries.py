@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.models import Address, AdminRole, Profile
 from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.platform.models import Campus
@@ -37,7 +38,7 @@ class Caller:
         return permission in self.permissions
 
 
-_CALLER = Statement(
+_CALLER = Prepared(
     select(
         Profile.id,
         Profile.email,

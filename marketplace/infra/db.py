@@ -1,4 +1,4 @@
-"""The database: two pools (transactions, and reads in autocommit), sessions, retries, prepared statements."""
+"""The database: its pool, sessions in a transaction and in autocommit, retries, statements compiled once."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,35 +90,33 @@ class Database:
         application_name: str,
         drop_stale_content: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
-        """This function will make the pools; nothing is connected to until it is used.
+        """This function will make the pool; nothing is connected to until it is used.
 
         :param url: ``postgresql://…``
-        :param pool_size: connections that each of the two pools keeps
+        :param pool_size: connections that the pool keeps; under load it opens as many again
         :param application_name: names the process in the database's own views
         :param drop_stale_content: takes the tags of content that a committed transaction made stale; it
             must not raise
         """
         self._session_info = {STALE_CONTENT: drop_stale_content}
-        common: dict[str, Any] = {
-            "pool_size": pool_size,
-            "max_overflow": pool_size,
-            "pool_timeout": 5,
-            "pool_recycle": 1800,
-            "connect_args": {
+        self.engine = create_engine(
+            url.replace("postgresql://", "postgresql+psycopg2://", 1),
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_timeout=5,
+            pool_recycle=1800,
+            connect_args={
                 "connect_timeout": 4,
                 "application_name": application_name,
                 "options": "-c TimeZone=UTC -c statement_timeout=30000 -c lock_timeout=10000"
                 " -c idle_in_transaction_session_timeout=60000",
             },
-            "json_serializer": lambda value: orjson.dumps(value).decode(),
-            "json_deserializer": orjson.loads,
-            "use_native_hstore": False,
+            json_serializer=lambda value: orjson.dumps(value).decode(),
+            json_deserializer=orjson.loads,
+            use_native_hstore=False,
             # An error's text must not carry what was to be written.
-            "hide_parameters": True,
-        }
-        address = url.replace("postgresql://", "postgresql+psycopg2://", 1)
-        self.engine = create_engine(address, **common)
-        self._reading_engine = create_engine(address, isolation_level="AUTOCOMMIT", **common)
+            hide_parameters=True,
+        )
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -126,12 +124,9 @@ class Database:
 
         :raises ServiceUnavailableError: the database can't be reached
         """
-        with (
-            self._availability(),
-            Session(self.engine, expire_on_commit=False, info=self._session_info) as session,
-            session.begin(),
-        ):
+        with self._availability(), _PooledSession(self.engine, info=self._session_info) as session:
             yield session
+            session.commit()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -139,7 +134,7 @@ class Database:
 
         :raises ServiceUnavailableError: the database can't be reached
         """
-        with self._availability(), _ReadingSession(self._reading_engine) as session:
+        with self._availability(), _PooledSession(self.engine, autocommit=True) as session:
             yield session
 
     def in_transaction(
@@ -176,19 +171,17 @@ class Database:
                 raise ServiceUnavailableError("The database is too busy.", retry_after_seconds=5) from error
             if not is_unavailable(error):
                 raise
-            # What the pools keep is as dead as the connection that failed: the next caller gets a new one.
+            # What the pool keeps is as dead as the connection that failed: the next caller gets a new one.
             self.close()
             raise ServiceUnavailableError("The database can't be reached.", retry_after_seconds=5) from error
 
     def close(self) -> None:
         """This function will close all idle connections: the process has no more use for the database."""
         self.engine.dispose()
-        self._reading_engine.dispose()
 
     def dispose(self) -> None:
         """This function will forget the connections of the process that this one was forked from."""
         self.engine.dispose(close=False)
-        self._reading_engine.dispose(close=False)
 
 
 def retrying(attempt: Callable[[], _Result]) -> _Result:
@@ -310,37 +303,77 @@ _DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no
 Json = functools.partial(psycopg2.extras.Json, dumps=lambda value: orjson.dumps(value).decode())
 
 
-class _ReadingSession(Session):
-    """A session in autocommit, whose statements take their connection straight from the pool.
+class _PooledSession(Session):
+    """A session whose statements take their connection straight from the pool, in a transaction or in autocommit.
 
-    What a session does around a transaction would cost as much as the one statement that it is opened for.
+    What the ORM does around a transaction costs as much as several statements. It is paid where the ORM is used,
+    which then goes by the same connection; otherwise the driver alone commits.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(autoflush=False)
+    def __init__(
+        self, engine: Engine, *, autocommit: bool = False, info: dict[Any, Any] | None = None
+    ) -> None:
+        super().__init__(autoflush=not autocommit, expire_on_commit=False, info=info)
         self._engine = engine
+        self._autocommit = autocommit
         self._held: PoolProxiedConnection | None = None
         self._connection: Connection | None = None
 
     def driver(self) -> PoolProxiedConnection:
-        """This function will give the connection, taken from the pool when it is first asked for."""
+        """This function will give the connection, where statements are run past the ORM."""
+        if self.in_nested_transaction():
+            self.connection()  # sets the savepoint, unless it is set
+        return self._take()
+
+    def _take(self) -> PoolProxiedConnection:
+        """Take the connection from the pool when it is first asked for."""
         if self._held is None:
             self._held = self._engine.raw_connection()
+            if self._autocommit:
+                _set_autocommit(self._held, on=True)
         return self._held
 
     def get_bind(self, *_args: Any, **_kwargs: Any) -> Connection:
         """This function will have the ORM, where it is used, go by the same connection as statements do."""
         if self._connection is None:
-            self._connection = Connection(self._engine, connection=self.driver())
+            self._connection = Connection(self._engine, connection=self._take())
         return self._connection
 
-    def close(self) -> None:
-        """This function will end the session, and give its connection back."""
+    def commit(self) -> None:
+        """This function will write what the ORM holds back, and commit."""
+        self.flush()
         if self._connection is not None:
+            super().commit()
+            return
+        if self._held is not None:
+            self._held.commit()
+        self.dispatch.after_commit(self)
+
+    def rollback(self) -> None:
+        """This function will take back what was done since the last commit."""
+        if self._connection is None and self._held is not None:
+            self._held.rollback()
+        if self.in_transaction():
+            super().rollback()
+        else:
+            self.dispatch.after_rollback(self)
+
+    def close(self) -> None:
+        """This function will end the session and give its connection back, which is rolled back if need be."""
+        if self._connection is not None or self.in_transaction():
             super().close()
         held, self._held, self._connection = self._held, None, None
         if held is not None:
+            if self._autocommit:
+                _set_autocommit(held, on=False)
             held.close()
+
+
+def _set_autocommit(held: PoolProxiedConnection, *, on: bool) -> None:
+    """Tell the driver, which sends no BEGIN then; the server hears nothing of it. A dead connection is let be."""
+    connection: Any = held.dbapi_connection
+    if connection is not None and not connection.closed:
+        connection.autocommit = on
 
 
 def driver_connection(session: Session) -> PoolProxiedConnection:
@@ -349,7 +382,7 @@ def driver_connection(session: Session) -> PoolProxiedConnection:
     What the ORM holds back is written first, so that prepared statements and the ORM see the same rows.
     """
     session.flush()
-    if isinstance(session, _ReadingSession):
+    if isinstance(session, _PooledSession):
         return session.driver()
     held: PoolProxiedConnection | None = session.info.get(_DRIVER)
     # One that went back to its pool, after a rollback for instance, is nobody's or somebody else's by now.

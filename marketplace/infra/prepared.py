@@ -1,7 +1,7 @@
 """Statements that the server plans once for a connection, for reads so hot that planning is what they cost."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg2.extensions import adapt
@@ -21,12 +21,13 @@ class Prepared(Statement):
     they are written into the text, where the planner sees them.
     """
 
-    def __init__(self, clause: ClauseElement) -> None:
+    def __init__(self, clause: ClauseElement, *, columns: Sequence[str] | None = None) -> None:
         """This function will compile a statement.
 
         :param clause: a Core statement; a ``bindparam`` without a value is given at each execution
+        :param columns: of an INSERT: the columns that each execution gives
         """
-        super().__init__(clause)
+        super().__init__(clause, columns=columns)
         markers = _Markers({name: _literal(value) for name, value in self._constants.items()})
         body = self.sql % markers
         # Of what it says, so that a name means the same on every connection of every process.

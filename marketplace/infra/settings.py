@@ -141,7 +141,7 @@ class Settings:
         required=True,
     )
     database_pool_size: int = _setting(
-        2, "Connections that one web process keeps per pool.", parse=_whole(1, 100)
+        2, "Connections that one web process keeps; under load it opens as many again.", parse=_whole(1, 100)
     )
     redis_url: str = _setting(
         "",

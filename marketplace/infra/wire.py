@@ -17,12 +17,17 @@ class Wire:
     a process is forked, as with the database.
     """
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, *, answer_timeout_seconds: float | None = None) -> None:
         """This function will prepare for sending; nothing is connected to until then.
 
         :param client: knows the address, the time-outs and how to sign in
+        :param answer_timeout_seconds: how long to wait for an answer; none is as long as the client does
         """
-        self._pool = client.connection_pool
+        pool = client.connection_pool
+        self._connection_class = pool.connection_class
+        self._options = dict(pool.connection_kwargs)
+        if answer_timeout_seconds is not None:
+            self._options["socket_timeout"] = answer_timeout_seconds
         self._idle: list[AbstractConnection] = []
 
     def send_unanswered(self, *command: str | bytes | int) -> None:
@@ -74,7 +79,7 @@ class Wire:
                 return answer
 
     def _connection(self) -> AbstractConnection:
-        made: AbstractConnection = self._pool.connection_class(**self._pool.connection_kwargs)
+        made: AbstractConnection = self._connection_class(**self._options)
         return made
 
     def _give_back(self, connection: AbstractConnection) -> None:

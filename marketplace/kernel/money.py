@@ -24,9 +24,18 @@ def naira_text(amount_minor: int) -> str:
 
     :param amount_minor: kobo, of either sign
     """
+    return amount_text(amount_minor, CURRENCY)
+
+
+def amount_text(amount_minor: int, currency: str) -> str:
+    """This function will write an amount of a currency for people: ``1050`` of USD gives ``USD 10.50``.
+
+    :param amount_minor: hundredths, of either sign
+    :param currency: its code
+    """
     sign = "-" if amount_minor < 0 else ""
     whole, fraction = divmod(abs(amount_minor), MINOR_PER_MAJOR)
-    return f"{sign}{CURRENCY} {whole:,}.{fraction:02d}"
+    return f"{sign}{currency} {whole:,}.{fraction:02d}"
 
 
 def share_in_basis_points(amount_minor: int, basis_points: int) -> int:

@@ -12,12 +12,14 @@ class Transition:
     """One row of a table: who may fire which trigger from which states, and where it leads.
 
     ``actors`` are the roles that a client is offered the trigger as; a trigger of the system has none.
+    ``otherwise`` tells people what to do where it can't be fired.
     """
 
     trigger: str
     sources: tuple[str, ...]
     target: str
     actors: tuple[str, ...] = ()
+    otherwise: str | None = None
 
 
 class IllegalTransitionError(ConflictError):
@@ -71,9 +73,12 @@ class StateMachine:
         """
         target = self._targets.get((state, trigger))
         if target is None:
-            needed = sorted(source for source, name in self._targets if name == trigger)
-            takes = " or ".join(needed) or "no state at all"
-            raise IllegalTransitionError(f"The {self.name} is {state}; {trigger} takes one that is {takes}.")
+            rows = [row for row in self.transitions if row.trigger == trigger]
+            takes = " or ".join(source for row in rows for source in row.sources) or "no state at all"
+            advice = "".join(f" {row.otherwise}" for row in rows if row.otherwise)
+            raise IllegalTransitionError(
+                f"The {self.name} is {state}; {trigger} takes one that is {takes}.{advice}"
+            )
         return target
 
     def triggers_for(self, state: str, actors: Iterable[str]) -> list[str]:

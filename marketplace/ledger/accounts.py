@@ -1,6 +1,7 @@
 """The chart of accounts."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 from uuid import UUID, uuid5
 
@@ -15,6 +16,7 @@ NORMAL_SIDES: dict[str, Side] = {
     "bank": "debit",
     "gateway_fees": "debit",
     "vendor_receivable": "debit",
+    "buyer_receivable": "debit",
     "escrow": "credit",
     "vendor_payable": "credit",
     "wallet": "credit",
@@ -24,7 +26,7 @@ NORMAL_SIDES: dict[str, Side] = {
     "quarantine": "credit",
     "rewards": "credit",
 }
-OWNED_KINDS = frozenset({"vendor_payable", "vendor_receivable", "wallet"})
+OWNED_KINDS = frozenset({"vendor_payable", "vendor_receivable", "buyer_receivable", "wallet"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Account:
     @property
     def id(self) -> UUID:
         """This function will derive the account's id."""
-        return uuid5(_NAMESPACE, self.name)
+        return _id_of(self.name)
 
     @property
     def name(self) -> str:
@@ -48,6 +50,12 @@ class Account:
     def normal_side(self) -> Side:
         """This function will tell which side makes the balance grow."""
         return NORMAL_SIDES[self.kind]
+
+
+# Each posting asks for it several times, and the platform's own accounts are in most postings.
+@lru_cache(maxsize=4096)
+def _id_of(name: str) -> UUID:
+    return uuid5(_NAMESPACE, name)
 
 
 GATEWAY_CLEARING = Account("gateway_clearing")
@@ -66,3 +74,8 @@ def wallet(user_id: UUID) -> Account:
 def vendor_payable(vendor_id: UUID) -> Account:
     """This function will name what we owe a vendor."""
     return Account("vendor_payable", vendor_id)
+
+
+def buyer_receivable(user_id: UUID) -> Account:
+    """This function will name what a buyer owes us, money having reached them twice."""
+    return Account("buyer_receivable", user_id)

@@ -53,13 +53,16 @@ _OWNED = text("balance_after_minor IS NOT NULL")
 
 
 class LedgerEntry(Base):
-    """One side of a movement."""
+    """One side of a movement.
+
+    The key begins with the account, so that a statement's page is found by it and by nothing else: by a key of
+    the id alone, a page could be looked for among everybody's entries.
+    """
 
     __tablename__ = "ledger_entries"
     __table_args__ = (
         CheckConstraint("direction IN ('debit', 'credit')", name="direction"),
         CheckConstraint("amount_minor > 0", name="amount_positive"),
-        Index("ix_ledger_entries_account", "account_id", text("id DESC")),
         Index(
             "ix_ledger_entries_order", "order_id", "account_id", postgresql_where=text("order_id IS NOT NULL")
         ),
@@ -71,10 +74,10 @@ class LedgerEntry(Base):
         Index("ix_ledger_entries_time", "account_id", "created_at", "id", postgresql_where=_OWNED),
     )
 
+    account_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_accounts.id"), primary_key=True)
     id: Mapped[Id]
     transaction_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_transactions.id"), index=True)
     kind: Mapped[str] = mapped_column(comment="The transaction's, so that statements find it by an index")
-    account_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_accounts.id"))
     direction: Mapped[str]
     amount_minor: Mapped[int]
     balance_after_minor: Mapped[int | None]

@@ -10,19 +10,20 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError
 from marketplace.ledger.accounts import OWNED_KINDS, Account, Side
 from marketplace.ledger.models import LedgerAccount
 
 # Balances are the last of the rows that money locks, and are locked by id: no two postings can deadlock.
-_LOCK_OWNED = Statement(
+_LOCK_OWNED = Prepared(
     text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
 )
 _OPEN = Statement(
     insert(LedgerAccount).on_conflict_do_nothing(),
     columns=("id", "kind", "owner_id", "normal_side", "balance_minor", "created_at"),
 )
-_POST = Statement(
+_POST = Prepared(
     text(
         """
         WITH posted AS (
@@ -74,9 +75,18 @@ def lock_balance(session: Session, *, account: Account) -> int:
 
     It is the last of the rows that money locks: what follows may post, and lock nothing else.
     """
-    rows = _LOCK_OWNED.all(session, ids=[account.id])
+    return lock_balances(session, wanted=[account])[account]
+
+
+def lock_balances(session: Session, *, wanted: Sequence[Account]) -> dict[Account, int]:
+    """This function will lock accounts with owners, and give the balance of each in kobo.
+
+    All that are posted to afterwards are locked at once, so that they are locked in the order that all keep to.
+    """
+    rows = _LOCK_OWNED.all(session, ids=sorted(account.id for account in wanted))
+    held = {row["id"]: row["balance_minor"] for row in rows}
     # An account that was never opened holds nothing that could be taken.
-    return rows[0]["balance_minor"] if rows else 0
+    return {account: held.get(account.id, 0) for account in wanted}
 
 
 def post(

@@ -1,8 +1,9 @@
 """Statements, balances, and the checks that the books are whole."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -12,6 +13,8 @@ from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.ledger.accounts import Account
+
+EXPORTED_AT_ONCE = 500
 
 # By account, so that each comes out of an index in order: sorting what several have together would read them all.
 # Every filter may be none; the driver writes values into the text, so that the plan knows which are. A period has
@@ -104,6 +107,25 @@ def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, p
         most=page.limit + 1,
     )
     return page_of(rows, request=page, position_of=lambda row: [str(row["id"]), iso(row["createdAt"])])
+
+
+def entries_of(
+    session: Session, *, owners: list[UUID], wanted: EntryFilter, most: int
+) -> Iterator[dict[str, Any]]:
+    """This function will give a statement's entries in batches, so that a long file of them needs little memory.
+
+    Entries only grow: what is posted meanwhile is neither missed in the middle nor given twice.
+
+    :param most: so many at most, the latest
+    """
+    position: list[Any] | None = None
+    for start in range(0, most, EXPORTED_AT_ONCE):
+        request = PageRequest(min(EXPORTED_AT_ONCE, most - start), position)
+        page = statement_of(session, owners=owners, wanted=wanted, page=request)
+        yield from page.items
+        position = page.next_position
+        if position is None:
+            return
 
 
 def balance_of(session: Session, *, account: Account) -> int:

@@ -1,8 +1,11 @@
-"""Telling people: one function writes the feed, and a cause is told once."""
+"""Telling people: here alone the feed is written, and a cause is told once."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -15,6 +18,50 @@ _INSERT = Statement(
     .returning(Notification.id),
     columns=("user_id", "type", "title", "body", "link", "cause", "created_at"),
 )
+# In the order of their ids, so that two who tell the same people can't wait for each other.
+_INSERT_ALL = Statement(
+    text(
+        """
+        INSERT INTO notifications (user_id, type, title, body, link, cause, created_at)
+        SELECT user_id, type, title, body, link, cause, :now FROM unnest(
+            CAST(:users AS uuid[]), CAST(:types AS text[]), CAST(:titles AS text[]), CAST(:bodies AS text[]),
+            CAST(:links AS text[]), CAST(:causes AS text[])
+        ) AS news (user_id, type, title, body, link, cause)
+        ORDER BY user_id, cause
+        ON CONFLICT (user_id, cause) DO NOTHING
+        """
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something that somebody is told, as ``notify`` takes it."""
+
+    user_id: UUID
+    type: str
+    title: str
+    body: str
+    link: str | None
+    cause: str
+
+
+def notify_all(session: Session, *, news: Sequence[News], now: datetime) -> None:
+    """This function will write rows of several people's feeds at once, like ``notify``.
+
+    :param news: who is told what; none of them is told a cause twice
+    :param now: when
+    """
+    _INSERT_ALL.run(
+        session,
+        users=[one.user_id for one in news],
+        types=[one.type for one in news],
+        titles=[one.title for one in news],
+        bodies=[one.body for one in news],
+        links=[one.link for one in news],
+        causes=[one.cause for one in news],
+        now=now,
+    )
 
 
 def notify(

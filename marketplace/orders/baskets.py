@@ -120,7 +120,7 @@ def _check(
             faults.append(InvalidParam(f"items[{index}].productId", reason))
     if faults:
         raise ValidationError(
-            f"Not everything is to be had. {faults[0].name}: {faults[0].reason}", invalid_params=faults
+            f"Not everything can be ordered. {faults[0].name}: {faults[0].reason}", invalid_params=faults
         )
     if one_vendor and len({products[wish.product_id].vendor_id for wish in wishes}) > 1:
         raise ValidationError.of(

@@ -21,7 +21,7 @@ _CHECKS = rules(
         "each order's escrow in the books is what its escrow record holds": f"""
             SELECT o.number, s.status AS escrow, expected.minor AS expected_minor, coalesce(b.minor, 0) AS booked_minor
             FROM escrows s JOIN orders o ON o.id = s.order_id
-            CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment' THEN o.wallet_minor
+            CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment' THEN o.wallet_minor + o.accepted_minor
                 WHEN s.status = 'pending' THEN 0
                 ELSE s.amount_minor - s.released_minor - s.refunded_minor END AS minor) expected
             LEFT JOIN ({_ESCROW_BOOKED}) b ON b.order_id = s.order_id
@@ -54,7 +54,8 @@ _CHECKS = rules(
                 SELECT sum(e.amount_minor)::bigint AS minor
                 FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
                     JOIN ledger_transactions t ON t.id = e.transaction_id
-                WHERE e.order_id = o.id AND e.direction = 'credit' AND t.kind IN ('payment', 'wallet_payment')
+                WHERE e.order_id = o.id AND e.direction = 'credit'
+                    AND t.kind IN ('payment', 'wallet_payment', 'held_payment')
             ) paid ON true
             WHERE o.paid_at IS NOT NULL AND coalesce(paid.minor, 0) <> o.total_minor LIMIT 100
             """,
@@ -67,6 +68,16 @@ _CHECKS = rules(
                 WHERE t.kind = 'wallet_payment' AND e.direction = 'credit' GROUP BY e.order_id
             ) paid ON paid.order_id = o.id
             WHERE coalesce(paid.minor, 0) <> o.wallet_minor LIMIT 100
+            """,
+        "what was accepted of held charges for each order is in the books": """
+            SELECT o.number, o.accepted_minor, coalesce(paid.minor, 0) AS booked_minor
+            FROM orders o LEFT JOIN (
+                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor
+                FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
+                    JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
+                WHERE t.kind = 'held_payment' AND e.direction = 'credit' GROUP BY e.order_id
+            ) paid ON paid.order_id = o.id
+            WHERE coalesce(paid.minor, 0) <> o.accepted_minor LIMIT 100
             """,
         "no order is paid without a time of payment": """
             SELECT number, status FROM orders

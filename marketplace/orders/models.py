@@ -37,14 +37,18 @@ class Order(Base):
             "least(subtotal_minor, delivery_fee_minor, service_fee_minor, discount_minor) >= 0",
             name="amounts_not_negative",
         ),
-        CheckConstraint("wallet_minor BETWEEN 0 AND total_minor", name="wallet_part"),
+        CheckConstraint(
+            "least(wallet_minor, accepted_minor) >= 0 AND wallet_minor + accepted_minor <= total_minor",
+            name="parts_within_total",
+        ),
         Index("ix_orders_buyer", "buyer_id", text("id DESC")),
-        Index("ix_orders_vendor", "vendor_id", text("id DESC"), postgresql_where=text("paid_at IS NOT NULL")),
+        Index("ix_orders_vendor", "vendor_id", text("id DESC")),
         Index("ix_orders_unpaid", "expires_at", postgresql_where=text("status = 'pending_payment'")),
         Index("ix_orders_created", "created_at", "id"),
-        Index("ix_orders_campus", "campus_id", text("id DESC"), postgresql_where=text("paid_at IS NOT NULL")),
-        Index("ix_orders_accepting", "paid_at", postgresql_where=text("status = 'paid_escrow'")),
-        Index("ix_orders_delivering", "shipped_at", postgresql_where=text("status = 'shipped'")),
+        Index("ix_orders_campus", "campus_id", text("id DESC")),
+        Index("ix_orders_status", "status", "created_at", "id"),
+        Index("ix_orders_total", "total_minor", "id"),
+        Index("ix_orders_paid", text("paid_at NULLS FIRST"), "id"),
         Index("ix_orders_checkout", "checkout_id", postgresql_where=text("checkout_id IS NOT NULL")),
     )
 
@@ -64,6 +68,10 @@ class Order(Base):
     total_minor: Mapped[int]
     wallet_minor: Mapped[int] = mapped_column(
         server_default=text("0"), comment="What of the total the buyer's wallet paid when it was placed"
+    )
+    accepted_minor: Mapped[int] = mapped_column(
+        server_default=text("0"),
+        comment="What of charges that were held back was accepted for it, before the rest was paid",
     )
     currency: Mapped[str] = mapped_column(server_default="NGN")
     delivery_method: Mapped[str]
@@ -102,6 +110,7 @@ class OrderItem(Base):
             "line_total_minor = unit_price_minor * quantity AND unit_price_minor > 0", name="line_total"
         ),
         CheckConstraint("commission_bps BETWEEN 0 AND 10000", name="commission_bps"),
+        CheckConstraint("refunded_quantity BETWEEN 0 AND quantity", name="refunded_quantity"),
     )
 
     order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"), primary_key=True)
@@ -113,6 +122,9 @@ class OrderItem(Base):
     quantity: Mapped[int]
     line_total_minor: Mapped[int]
     commission_bps: Mapped[int]
+    refunded_quantity: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="How many of its pieces were paid back; none of them twice"
+    )
     flash_sale_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("flash_sales.id"), comment="Whose price it has, and whose pieces it claimed"
     )
@@ -149,6 +161,7 @@ class Escrow(Base):
             "released_minor >= 0 AND refunded_minor >= 0 AND released_minor + refunded_minor <= amount_minor",
             name="within_amount",
         ),
+        Index("ix_escrows_status", "status"),
     )
 
     order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"), primary_key=True)

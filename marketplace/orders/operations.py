@@ -9,14 +9,13 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import flash_sales, stock, tags
+from marketplace.catalog import stock
 from marketplace.identity.queries import Caller
-from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.orders import states
+from marketplace.orders import news, pieces, states
 from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import release_of
 from marketplace.orders.transitions import (
@@ -31,6 +30,8 @@ from marketplace.orders.transitions import (
 
 PIN_TRIES = 5
 PIN_LOCKED_FOR = timedelta(minutes=15)
+# What the payments area writes while it waits for money.
+_WAITS = frozenset({"initialized", "pending"})
 
 _IS_BUYER = Statement(text("SELECT id FROM orders WHERE id = :order_id AND buyer_id = :user_id"))
 _IS_VENDOR = Statement(
@@ -52,15 +53,6 @@ _IS_OF_STORE = Statement(
 _NOTE_WRONG_PIN = Statement(
     text("UPDATE orders SET pin_failures = :failures, pin_locked_until = :locked_until WHERE id = :order_id")
 )
-# As pricing.Line.commission_minor: rounded down for each line.
-_COMMISSION = Statement(
-    text(
-        """
-        SELECT coalesce(sum(line_total_minor * commission_bps / 10000), 0)::bigint AS minor
-        FROM order_items WHERE order_id = :order_id
-        """
-    )
-)
 _NOTE_RESPONSE = Statement(
     text(
         """
@@ -70,9 +62,6 @@ _NOTE_RESPONSE = Statement(
         FROM orders o WHERE o.id = :order_id AND v.id = o.vendor_id
         """
     )
-)
-_COUNT_COMPLETED = Statement(
-    text("UPDATE vendor_profiles SET completed_orders = completed_orders + 1 WHERE id = :vendor_id")
 )
 
 
@@ -90,8 +79,9 @@ class PinLockedError(RateLimitError):
 def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | None, now: datetime) -> None:
     """This function will cancel a locked order that is not shipped, and give its pieces back.
 
-    What its buyer's wallet paid of an unpaid one goes back at once. Of a paid one the escrow's record is emptied
-    here; the money itself is the payments area's to send, which calls this in the same transaction.
+    What its buyer's wallet paid of an unpaid one goes back at once; what was accepted of held charges for it is the
+    payments area's to send, which calls this in the same transaction. Of a paid one the escrow's record is emptied
+    here; the money itself is the payments area's too.
 
     :param actor: its buyer or its vendor
     :param reason: for the trail
@@ -106,12 +96,13 @@ def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | 
         now=now,
         note=reason,
         escrow=EscrowMove("refund", refunded_minor=order.held_minor) if paid else None,
-        columns={"cancelled_at": now, "cancelled_by": actor.role, "cancellation_reason": reason},
+        columns={"cancelled_at": now, "cancelled_by": actor.role, "cancellation_reason": reason}
+        | ({} if paid else _unpaid_for_good(order)),
     )
     if paid:
-        _put_back(session, order)
+        pieces.give_back(session, order=order, to_stock=True)
     else:
-        _free_stock(session, order)
+        pieces.free(session, order=order)
         _return_wallet_part(session, order, now=now)
 
 
@@ -158,18 +149,22 @@ def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, n
         escrow=EscrowMove("refund", refunded_minor=order.held_minor),
         columns={"refunded_at": now},
     )
-    if order.shipped_at is None:
-        _put_back(session, order)
+    pieces.give_back(session, order=order, to_stock=order.shipped_at is None)
 
 
 def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
-    """This function will expire a locked order that nobody paid, and free its stock.
+    """This function will expire a locked order that nobody paid, free its stock, and tell its buyer.
+
+    What was accepted of held charges for it is the payments area's to send back, which calls this in the same
+    transaction.
 
     :raises IllegalTransitionError: it is not waiting for payment
     """
-    move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns={"expired_at": now})
-    _free_stock(session, order)
+    columns = {"expired_at": now} | _unpaid_for_good(order)
+    move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns=columns)
+    pieces.free(session, order=order)
     _return_wallet_part(session, order, now=now)
+    news.expired(session, order=order, now=now)
 
 
 def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
@@ -221,7 +216,7 @@ def mark_paid(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """This function will move a locked order to paid and hold its escrow.
+    """This function will move a locked order to paid, hold its escrow, and tell its vendor and its buyer.
 
     The ledger's transaction is the payments area's, which calls this in the same database transaction, and
     ``consume_stock`` when it is through with all orders of the payment.
@@ -245,6 +240,7 @@ def mark_paid(
             "payment_channel": channel,
         },
     )
+    news.paid(session, order=order, now=now)
 
 
 def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:
@@ -326,8 +322,7 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
         escrow=EscrowMove("release" if whole else "release-rest", released_minor=held),
         columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
     )
-    commission = _COMMISSION.one(session, order_id=order.id)["minor"]
-    share = release_of(order.price, commission_minor=commission).of_held(held)
+    share = release_of(order.price, commission_minor=order.commission_minor).of_held(held)
     shares = (
         (accounts.vendor_payable(order.vendor_id), share.vendor_minor),
         (accounts.PLATFORM_REVENUE, share.platform_minor),
@@ -343,7 +338,6 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
         ],
         now=now,
     )
-    _COUNT_COMPLETED.run(session, vendor_id=order.vendor_id)
 
 
 def party_of(session: Session, *, order_id: UUID, caller: Caller) -> str:
@@ -359,18 +353,12 @@ def party_of(session: Session, *, order_id: UUID, caller: Caller) -> str:
     raise NotFoundError("There is no such order.")
 
 
-def _free_stock(session: Session, order: LockedOrder) -> None:
-    pieces = pieces_of(session, order_id=order.id)
-    if stock.free(session, quantities=pieces.by_product):
-        drop_cached(session, tags.PRODUCTS)
-    flash_sales.give_back(session, pieces=pieces.by_sale)
+def _unpaid_for_good(order: LockedOrder) -> dict[str, str]:
+    """Give what to show of the payment of an order that ends unpaid: it waits for nothing any more.
 
-
-def _put_back(session: Session, order: LockedOrder) -> None:
-    """Put the pieces of a paid order back into stock; those of a flash sale stay sold at its price."""
-    pieces = pieces_of(session, order_id=order.id)
-    if stock.put_back(session, quantities=pieces.by_product):
-        drop_cached(session, tags.PRODUCTS)
+    Money that came and is held back stays so until finance has decided on it.
+    """
+    return {"payment_status": "abandoned"} if order.payment_status in _WAITS else {}
 
 
 def _return_wallet_part(session: Session, order: LockedOrder, *, now: datetime) -> None:

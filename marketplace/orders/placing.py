@@ -17,6 +17,7 @@ from marketplace.identity import queries as identity_queries
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json, Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.orders import states, wallet
 from marketplace.orders.baskets import Parcel, Wish, pack
@@ -29,12 +30,12 @@ PAYABLE_FOR = timedelta(minutes=30)
 PAYABLE_AT_MOST = timedelta(minutes=60)
 MAX_UNPAID_ORDERS = 5
 
-_COUNT_UNPAID = Statement(
+_COUNT_UNPAID = Prepared(
     text("SELECT count(*) AS unpaid FROM orders WHERE buyer_id = :buyer_id AND status = 'pending_payment'")
 )
 _NEW_CHECKOUT = Statement(text("SELECT uuidv7() AS id"))
 # An order with its escrow, its lines and the first step of its trail.
-_INSERT = Statement(
+_INSERT = Prepared(
     text(
         """
         WITH placed AS (
@@ -218,9 +219,9 @@ def _plan(
     unpaid = _COUNT_UNPAID.one(session, buyer_id=asked.buyer.id)["unpaid"]
     more = sum(order.due_minor > 0 for order in planned)
     if more and unpaid + more > MAX_UNPAID_ORDERS:
+        advice = "pay or cancel some first" if unpaid else "order from fewer vendors at a time"
         raise TooManyUnpaidOrdersError(
-            f"{unpaid} orders wait for payment, and {more} more would; at most {MAX_UNPAID_ORDERS} may:"
-            " pay or cancel some first."
+            f"{unpaid + more} orders would wait for payment; at most {MAX_UNPAID_ORDERS} may: {advice}."
         )
     return planned
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import decimal_text
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -23,19 +24,21 @@ _ORDER = """
         o.checkout_id AS "checkoutId", o.subtotal_minor AS "subtotalMinor",
         o.delivery_fee_minor AS "deliveryFeeMinor", o.service_fee_minor AS "serviceFeeMinor",
         o.discount_minor AS "discountMinor", o.total_minor AS total_amount, o.wallet_minor AS "walletMinor",
-        o.currency,
+        o.accepted_minor AS "acceptedMinor", o.currency,
         o.shipping_address AS "shippingAddress", o.delivery_method AS "deliveryMethod", o.note,
         o.tracking_note AS "trackingNote", o.payment_reference, o.payment_status, o.payment_channel,
-        o.pin_counter, o.expires_at AS "expiresAt", o.created_at AS "createdAt", o.paid_at AS "paidAt",
+        o.pin_counter, o.pin_locked_until, o.expires_at AS "expiresAt", o.created_at AS "createdAt",
+        o.paid_at AS "paidAt",
         o.accepted_at AS "acceptedAt", o.shipped_at AS "shippedAt", o.delivered_at AS "deliveredAt",
-        o.cancelled_at AS "cancelledAt", o.expired_at AS "expiredAt", o.cancelled_by,
+        o.cancelled_at AS "cancelledAt", o.expired_at AS "expiredAt", o.disputed_at AS "disputedAt",
+        o.refunded_at AS "refundedAt", o.cancelled_by,
         o.cancellation_reason, o.revision
     FROM orders o
     JOIN escrows s ON s.order_id = o.id
     JOIN profiles b ON b.id = o.buyer_id
     JOIN vendor_profiles v ON v.id = o.vendor_id
 """
-_BY_ID = Statement(text(f"{_ORDER} WHERE o.id = :order_id"))
+_BY_ID = Prepared(text(f"{_ORDER} WHERE o.id = :order_id"))
 _OF_BUYER = Statement(
     text(
         f"""{_ORDER} WHERE o.buyer_id = :user_id AND (CAST(:status AS text) IS NULL OR o.status = :status)
@@ -65,11 +68,12 @@ _COUNTS = Statement(
         """
     )
 )
-_ITEMS = Statement(
+_ITEMS = Prepared(
     text(
         """
         SELECT order_id, product_id AS "productId", title, image_key, unit_price_minor AS "unitPriceMinor",
-            quantity, line_total_minor AS "lineTotalMinor", commission_bps AS "commissionBps"
+            quantity, line_total_minor AS "lineTotalMinor", commission_bps AS "commissionBps",
+            refunded_quantity AS "refundedQuantity"
         FROM order_items WHERE order_id = ANY(:order_ids) ORDER BY order_id, position
         """
     )
@@ -242,6 +246,11 @@ def _view(
         if reference
         else None
     )
+    if roles == ["vendor"]:
+        # What somebody has in their wallet, and how they pay, is theirs to know.
+        shown["walletMinor"] = shown["acceptedMinor"] = None
+        if reference:
+            shown["payment"] |= {"reference": None, "channel": None}
     by, reason = shown.pop("cancelled_by"), shown.pop("cancellation_reason")
     shown["cancellation"] = {"by": by, "reason": reason, "at": row["cancelledAt"]} if by else None
     counter = shown.pop("pin_counter")
@@ -252,18 +261,30 @@ def _view(
         else None
     )
     waits = row["status"] == states.PENDING_PAYMENT
-    shown["dueMinor"] = row["total_amount"] - row["walletMinor"] if waits else 0
-    shown["deliveryStatus"] = states.DELIVERY_STATUS[row["status"]]
+    shown["dueMinor"] = due_minor(row) if waits else 0
+    shown["deliveryStatus"] = states.delivery_status(row["status"], shipped=row["shippedAt"] is not None)
     shown["total"] = orjson.Fragment(decimal_text(row["total_amount"]))
     shown["items"] = items
     # Money that is held back is for our officers to decide on; until then there is nothing more to pay. Nor is
     # there for an order whose time is over, which is about to expire.
     payable = shown["dueMinor"] > 0 and status != "quarantined" and row["expiresAt"] > view.now
     barred = set() if payable else {states.PAY}
+    locked_until = shown.pop("pin_locked_until")
+    if locked_until is not None and locked_until > view.now:
+        barred.add(states.VERIFY_CODE)
     shown["nextActions"] = [
         trigger for trigger in states.ORDER.triggers_for(row["status"], roles) if trigger not in barred
     ]
     return shown
+
+
+def due_minor(row: dict[str, Any]) -> int:
+    """This function will give what is to be paid of an unpaid order, in kobo.
+
+    :param row: the order's, as ``seen_by`` gives it
+    """
+    due: int = row["total_amount"] - row["walletMinor"] - row["acceptedMinor"]
+    return due
 
 
 def shows_picture(session: Session, key: str) -> bool:

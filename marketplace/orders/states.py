@@ -29,7 +29,13 @@ ORDER = StateMachine(
     initial=PENDING_PAYMENT,
     transitions=(
         Transition(PAY, (PENDING_PAYMENT,), PAID_ESCROW, actors=("buyer",)),
-        Transition(CANCEL, (PENDING_PAYMENT, PAID_ESCROW, PROCESSING), CANCELLED, actors=("buyer", "vendor")),
+        Transition(
+            CANCEL,
+            (PENDING_PAYMENT, PAID_ESCROW, PROCESSING),
+            CANCELLED,
+            actors=("buyer", "vendor"),
+            otherwise="What is on its way, or was delivered, takes a dispute.",
+        ),
         Transition(EXPIRE, (PENDING_PAYMENT,), EXPIRED),
         Transition(ACCEPT, (PAID_ESCROW,), PROCESSING, actors=("vendor",)),
         Transition(SHIP, (PROCESSING,), SHIPPED, actors=("vendor",)),
@@ -63,7 +69,7 @@ ESCROW_HOLDS = frozenset({"held", "frozen"})
 # The buyer sees the PIN from payment on, as long as it can be used.
 PIN_VISIBLE = frozenset({PAID_ESCROW, PROCESSING, SHIPPED})
 
-DELIVERY_STATUS = {
+_DELIVERY_STATUS = {
     PENDING_PAYMENT: "not_started",
     PAID_ESCROW: "not_started",
     PROCESSING: "preparing",
@@ -74,3 +80,15 @@ DELIVERY_STATUS = {
     EXPIRED: "not_started",
     REFUNDED: "returned",
 }
+DELIVERY_STATUSES = frozenset(_DELIVERY_STATUS.values())
+
+
+def delivery_status(status: str, *, shipped: bool) -> str:
+    """This function will tell how far the goods of an order are.
+
+    :param status: the order's
+    :param shipped: whether they were ever on their way: what was not can't come back
+    """
+    if status in (DISPUTED, REFUNDED) and not shipped:
+        return "not_started"
+    return _DELIVERY_STATUS[status]

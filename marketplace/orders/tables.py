@@ -1,9 +1,10 @@
 """All orders as staff audit them: a table, sorted and filtered, with what escrow holds by the books.
 
-A page takes four queries, however long it is: how many there are, the page's orders, what the books hold for
-them, and why some of them are stuck.
+A page takes four queries, however long it is, and one more for a campus: how many there are, the page's orders,
+what the books hold for them, and why some of them are stuck.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -25,14 +26,17 @@ ACCEPTED_WITHIN = timedelta(hours=24)
 DELIVERED_WITHIN = timedelta(days=14)
 REASONS = ("not_accepted", "not_delivered", "payment_held_back", "refund_failed")
 CAMPUS_REP = "campus_rep"
+EXPORTED_AT_ONCE = 500
 
-# Orders that nobody paid sort before those that were.
-_SORTS = {
-    "createdAt": "o.created_at",
-    "totalMinor": "o.total_minor",
-    "status": "o.status",
-    "paidAt": "o.paid_at",
+# Each is the order of an index, forwards and backwards; ends of a page's order are made sure by the id. Orders that
+# nobody paid sort before those that were.
+_SORTS: dict[str, tuple[str, ...]] = {
+    "createdAt": ("created_at", "id"),
+    "totalMinor": ("total_minor", "id"),
+    "status": ("status", "created_at", "id"),
+    "paidAt": ("paid_at", "id"),
 }
+_NULLABLE = frozenset({"paid_at"})
 SORTS = tuple(_SORTS)
 
 # Each part has an index of its own, so that what is stuck is found without reading what is not.
@@ -80,23 +84,22 @@ _PEOPLE = """
     JOIN vendor_profiles v ON v.id = o.vendor_id
     JOIN campuses c ON c.id = o.campus_id
 """
-# Values are the driver's to write into the text: a filter that is none costs the plan nothing.
-_FILTERED = f"""
-    FROM orders o JOIN escrows s ON s.order_id = o.id {{people}}
-    WHERE (CAST(:status AS text) IS NULL OR o.status = :status)
-        AND (CAST(:escrow_status AS text) IS NULL OR s.status = :escrow_status)
-        AND (CAST(:campus AS text) IS NULL
-            OR o.campus_id = (SELECT id FROM campuses WHERE id::text = :campus OR slug = :campus))
-        AND (CAST(:own_campus AS uuid) IS NULL OR o.campus_id = :own_campus)
-        AND (CAST(:vendor_id AS uuid) IS NULL OR o.vendor_id = :vendor_id)
-        AND (CAST(:buyer_id AS uuid) IS NULL OR o.buyer_id = :buyer_id)
-        AND (CAST(:min_total AS bigint) IS NULL OR o.total_minor >= :min_total)
-        AND (CAST(:max_total AS bigint) IS NULL OR o.total_minor <= :max_total)
-        AND (CAST(:starts AS timestamptz) IS NULL OR o.created_at >= :starts)
-        AND (CAST(:ends AS timestamptz) IS NULL OR o.created_at < :ends)
-        AND (CAST(:stuck AS boolean) IS NULL OR :stuck = (o.id IN (SELECT id FROM ({_STUCK}) stuck)))
-"""  # noqa: S608 - our own text
-_COUNT = Statement(text(f"SELECT count(*) AS total {_FILTERED.format(people='')}"))
+# By filter. Values are the driver's to write into the text, so that the planner knows them and chooses between the
+# index of the order and that of a filter by the table's own statistics.
+_CONDITIONS = {
+    "status": "o.status = :status",
+    "escrow_status": "s.status = :escrow_status",
+    "campus": "o.campus_id = :campus",
+    "own_campus": "o.campus_id = :own_campus",
+    "vendor_id": "o.vendor_id = :vendor_id",
+    "buyer_id": "o.buyer_id = :buyer_id",
+    "min_total": "o.total_minor >= :min_total",
+    "max_total": "o.total_minor <= :max_total",
+    "starts": "o.created_at >= :starts",
+    "ends": "o.created_at < :ends",
+    "stuck": f"o.id IN (SELECT id FROM ({_STUCK}) stuck)",  # noqa: S608 - our own text
+    "not_stuck": f"o.id NOT IN (SELECT id FROM ({_STUCK}) stuck)",  # noqa: S608 - our own text
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,15 +124,65 @@ class Filters:
     stuck: bool | None = None
 
 
-@lru_cache(maxsize=len(SORTS) * 2)
-def _page(sort: str, *, descending: bool) -> Statement:
-    order = "DESC NULLS LAST" if descending else "ASC NULLS FIRST"
+def _filtered(conditions: tuple[str, ...]) -> str:
+    escrows = "JOIN escrows s ON s.order_id = o.id" if "escrow_status" in conditions else ""
+    where = " AND ".join(_CONDITIONS[name] for name in conditions) or "true"
+    return f"FROM orders o {escrows} WHERE {where}"
+
+
+_CAMPUS = Statement(text("SELECT id FROM campuses WHERE id::text = :campus OR slug = :campus"))
+
+
+@lru_cache(maxsize=1024)
+def _count(conditions: tuple[str, ...]) -> Statement:
+    return Statement(text(f"SELECT count(*) AS total {_filtered(conditions)}"))
+
+
+@lru_cache(maxsize=4096)
+def _page(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement:
+    """Build a page once: read in its index's order before anything is joined to it."""
+    order = _order(sort, descending=descending)
     return Statement(
         text(
-            f"SELECT {_COLUMNS} {_FILTERED.format(people=_PEOPLE)}"
-            f" ORDER BY {_SORTS[sort]} {order}, o.id {order.split(maxsplit=1)[0]} LIMIT :limit OFFSET :offset"
+            f"""
+            SELECT {_COLUMNS}
+            FROM (SELECT o.* {_filtered(conditions)} ORDER BY {order} LIMIT :limit OFFSET :offset) o
+                JOIN escrows s ON s.order_id = o.id {_PEOPLE}
+            ORDER BY {order}
+            """  # noqa: S608 - our own text
         )
     )
+
+
+@lru_cache(maxsize=4096)
+def _ids(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement:
+    return Statement(
+        text(
+            f"SELECT o.id {_filtered(conditions)} ORDER BY {_order(sort, descending=descending)} LIMIT :most"
+        )
+    )
+
+
+_OF_IDS = Statement(
+    text(
+        f"""
+        SELECT {_COLUMNS}
+        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted (id, place) JOIN orders o ON o.id = wanted.id
+            JOIN escrows s ON s.order_id = o.id {_PEOPLE}
+        ORDER BY wanted.place
+        """  # noqa: S608 - our own text
+    )
+)
+
+
+def _order(sort: str, *, descending: bool) -> str:
+    return ", ".join(f"o.{column} {_direction(column, descending=descending)}" for column in _SORTS[sort])
+
+
+def _direction(column: str, *, descending: bool) -> str:
+    if column not in _NULLABLE:
+        return "DESC" if descending else "ASC"
+    return "DESC NULLS LAST" if descending else "ASC NULLS FIRST"
 
 
 def audit(
@@ -142,34 +195,71 @@ def audit(
     :param table: the page, sorted by one of ``SORTS``
     :param now: the time of the request, from which ages count
     """
-    given = vars(filters) | {
-        "own_campus": _own_campus(caller),
-        "accepted_since": now - ACCEPTED_WITHIN,
-        "delivered_since": now - DELIVERED_WITHIN,
-    }
-    total: int = _COUNT.one(session, **given)["total"]
-    rows = _page(table.sort, descending=table.descending).all(
+    given = _given(session, caller, filters, now)
+    if given is None:
+        return TablePage(items=[], request=table, total=0)
+    conditions = _names(given)
+    total: int = _count(conditions).one(session, **given)["total"]
+    rows = _page(table.sort, conditions, descending=table.descending).all(
         session, **given, now=now, limit=table.limit, offset=table.offset
     )
+    return TablePage(items=_shown(session, rows, now), request=table, total=total)
+
+
+def export(
+    session: Session, *, caller: Caller, filters: Filters, table: TableRequest, now: datetime
+) -> Iterator[dict[str, Any]]:
+    """This function will give the first rows of the table, read in batches, so that a long file needs little memory.
+
+    Which rows they are is settled by one query: orders that change meanwhile are neither left out nor given twice.
+
+    :param table: how many rows at most, and their order; from the first on
+    """
+    given = _given(session, caller, filters, now)
+    if given is None:
+        return
+    statement = _ids(table.sort, _names(given), descending=table.descending)
+    ids = [order_id for (order_id,) in statement.tuples(session, **given, most=table.limit)]
+    for start in range(0, len(ids), EXPORTED_AT_ONCE):
+        batch = ids[start : start + EXPORTED_AT_ONCE]
+        yield from _shown(session, _OF_IDS.all(session, ids=batch, now=now), now)
+
+
+def _given(session: Session, caller: Caller, filters: Filters, now: datetime) -> dict[str, Any] | None:
+    """Give the conditions that apply, with their values; none if nothing can meet them."""
+    given = vars(filters) | {"own_campus": _own_campus(caller)}
+    if filters.campus is not None:
+        # Looked up first: by a value that the planner knows, a small campus is found by its index.
+        named = _CAMPUS.first(session, campus=filters.campus)
+        if named is None:
+            return None
+        given["campus"] = named["id"]
+    stuck = given.pop("stuck")
+    if stuck is not None:
+        given["stuck" if stuck else "not_stuck"] = True
+    return {name: value for name, value in given.items() if value is not None} | _since(now)
+
+
+def _names(given: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in given if name in _CONDITIONS)
+
+
+def _since(now: datetime) -> dict[str, datetime]:
+    return {"accepted_since": now - ACCEPTED_WITHIN, "delivered_since": now - DELIVERED_WITHIN}
+
+
+def _shown(session: Session, rows: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
+    """Shape rows, with what the books hold for each, and why it is stuck."""
     ids = [row["id"] for row in rows]
     held = {
         row["order_id"]: row["minor"]
         for row in _HELD.all(session, escrow_id=accounts.ESCROW.id, order_ids=ids)
     }
-    reasons = {
-        row["id"]: row["reasons"]
-        for row in _REASONS.all(
-            session,
-            order_ids=ids,
-            accepted_since=given["accepted_since"],
-            delivered_since=given["delivered_since"],
-        )
-    }
-    items = [
+    reasons = {row["id"]: row["reasons"] for row in _REASONS.all(session, order_ids=ids, **_since(now))}
+    return [
         _people(row) | {"escrowMinor": held.get(row["id"], 0), "stuck": list(reasons.get(row["id"], ()))}
         for row in rows
     ]
-    return TablePage(items=items, request=table, total=total)
 
 
 def _people(row: dict[str, Any]) -> dict[str, Any]:
@@ -192,7 +282,6 @@ def _own_campus(caller: Caller) -> UUID | None:
     return (caller.campus_id or _NO_CAMPUS) if caller.staff_role == CAMPUS_REP else None
 
 
-_CAMPUS = Statement(text("SELECT id FROM campuses WHERE id::text = :campus OR slug = :campus"))
 _ON_CAMPUS = Statement(
     text(
         f"""
@@ -253,5 +342,5 @@ def _on_campus_view(row: dict[str, Any]) -> dict[str, Any]:
     shown = _people(row)
     address = shown.pop("address")
     shown["hub"] = {"id": address["hubId"], "name": address["hub"]} if "hubId" in address else None
-    shown["deliveryStatus"] = states.DELIVERY_STATUS[row["status"]]
+    shown["deliveryStatus"] = states.delivery_status(row["status"], shipped=row["shippedAt"] is not None)
     return shown

@@ -9,31 +9,39 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
 from marketplace.orders import states
 from marketplace.orders.pricing import Price
 
+# The commission as pricing.Line.commission_minor: rounded down for each line.
 _LOCK = """
     SELECT o.id, o.number, o.status, o.buyer_id, o.vendor_id, o.subtotal_minor, o.delivery_fee_minor,
-        o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.checkout_id, o.payment_status,
-        o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at, s.status AS escrow_status,
-        s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor
+        o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.accepted_minor, o.checkout_id,
+        o.payment_status, o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at,
+        s.status AS escrow_status, s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor,
+        (SELECT coalesce(sum(i.line_total_minor * i.commission_bps / 10000), 0)::bigint
+            FROM order_items i WHERE i.order_id = o.id) AS commission_minor
     FROM orders o JOIN escrows s ON s.order_id = o.id
 """
 # Rows are locked as the scan meets them: orders by id first, each with its escrow.
-_LOCK_ONE = Statement(text(f"{_LOCK} WHERE o.id = :order_id FOR NO KEY UPDATE"))
+_LOCK_ONE = Prepared(text(f"{_LOCK} WHERE o.id = :order_id FOR NO KEY UPDATE"))
 # Unpaid orders are none of the vendor's business yet.
-_LOCK_OF_VENDOR = Statement(
+_LOCK_OF_VENDOR = Prepared(
     text(
         f"""{_LOCK} JOIN vendor_profiles v ON v.id = o.vendor_id
         WHERE o.id = :order_id AND v.user_id = :user_id AND o.paid_at IS NOT NULL
         FOR NO KEY UPDATE OF o, s"""
     )
 )
-_LOCK_MANY = Statement(text(f"{_LOCK} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE"))
-_PIECES = Statement(
-    text("SELECT product_id, quantity, flash_sale_id FROM order_items WHERE order_id = :order_id")
+_LOCK_MANY = Prepared(text(f"{_LOCK} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE"))
+_PIECES = Prepared(
+    text(
+        """
+        SELECT product_id, quantity - refunded_quantity AS quantity, flash_sale_id
+        FROM order_items WHERE order_id = :order_id AND quantity > refunded_quantity
+        """
+    )
 )
 
 
@@ -52,6 +60,7 @@ class LockedOrder:
     discount_minor: int
     total_minor: int
     wallet_minor: int
+    accepted_minor: int
     checkout_id: UUID | None
     payment_status: str | None
     pin_counter: int
@@ -63,11 +72,12 @@ class LockedOrder:
     escrow_minor: int
     released_minor: int
     refunded_minor: int
+    commission_minor: int
 
     @property
     def due_minor(self) -> int:
-        """This function will give what is to be paid for the order beside what its buyer's wallet paid."""
-        return self.total_minor - self.wallet_minor
+        """This function will give what is to be paid for the order beside what the wallet, and held charges, paid."""
+        return self.total_minor - self.wallet_minor - self.accepted_minor
 
     @property
     def held_minor(self) -> int:
@@ -135,14 +145,14 @@ def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The pieces of an order: by product, and those that it claimed of flash sales, by sale."""
+    """The pieces of an order that were not refunded: by product, and those claimed of flash sales, by sale."""
 
     by_product: dict[UUID, int]
     by_sale: dict[UUID, int]
 
 
 def pieces_of(session: Session, *, order_id: UUID) -> Pieces:
-    """This function will give the pieces of an order."""
+    """This function will give the pieces of an order, but for those that were refunded."""
     rows = _PIECES.all(session, order_id=order_id)
     return Pieces(
         {row["product_id"]: row["quantity"] for row in rows},
@@ -231,7 +241,10 @@ def _write(
         )
         values["released"] = escrow.released_minor
         values["refunded"] = escrow.refunded_minor
-    _statement(tuple(sorted(columns)), escrow is not None).run(
+    completes = target == states.DELIVERED != order.status
+    if completes:
+        values["vendor_id"] = order.vendor_id
+    _statement(tuple(sorted(columns)), escrow is not None, completes).run(
         session,
         order_id=order.id,
         source=order.status,
@@ -246,7 +259,7 @@ def _write(
 
 
 @lru_cache(maxsize=64)
-def _statement(columns: tuple[str, ...], with_escrow: bool) -> Statement:
+def _statement(columns: tuple[str, ...], with_escrow: bool, completes: bool) -> Prepared:
     assignments = "".join(f", {name} = :{name}" for name in columns)
     escrow = (
         """, held AS (UPDATE escrows SET status = :escrow_status, released_minor = released_minor + :released,
@@ -254,13 +267,18 @@ def _statement(columns: tuple[str, ...], with_escrow: bool) -> Statement:
         if with_escrow
         else ""
     )
-    return Statement(
+    counted = (
+        """, counted AS (UPDATE vendor_profiles SET completed_orders = completed_orders + 1 WHERE id = :vendor_id)"""
+        if completes
+        else ""
+    )
+    return Prepared(
         text(
             f"""
             WITH moved AS (
                 UPDATE orders SET status = :target, revision = revision + 1, updated_at = :now{assignments}
                 WHERE id = :order_id
-            ){escrow}
+            ){escrow}{counted}
             INSERT INTO order_events (order_id, from_status, to_status, trigger, actor, actor_id, note, at)
             VALUES (:order_id, :source, :target, :trigger, :actor, :actor_id, :note, :now)
             """  # noqa: S608 - the columns are named by our own code

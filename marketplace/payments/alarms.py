@@ -22,12 +22,13 @@ GATEWAY = "payment gateway"
 STALLED_AFTER = timedelta(hours=2)
 _MOST_STALLED = 500
 _ROWS_SHOWN = 5
-# What is over once a refund is sent, credited, or tried anew; that money moved twice is not.
+# What is over once a refund is sent, credited, or tried anew; that money moved twice, or may, is not.
 _MENDED = (
     kinds.REFUND_STUCK,
     kinds.REFUND_REFUSED,
     kinds.REFUND_UNKNOWN,
     kinds.REFUND_AMOUNT_DIFFERS,
+    kinds.REFUND_CAME_BACK,
 )
 
 _STALLED = Statement(
@@ -89,8 +90,31 @@ def refund_sent_twice(session: Session, row: dict[str, Any], *, sent_at_try: int
         session,
         identifier=kinds.REFUND_SENT_TWICE,
         subject=_about_refund(row["id"]),
-        title="A refund may have been paid twice",
+        title="A refund was paid twice",
         facts=_facts_of_refund(row) | {"sentAtTry": sent_at_try},
+        now=now,
+    )
+
+
+def refund_twice_came_back(session: Session, *, refund_id: UUID, now: datetime) -> None:
+    """This function will resolve that a refund was paid twice."""
+    resolve_alert(
+        session,
+        identifier=kinds.REFUND_SENT_TWICE,
+        subject=_about_refund(refund_id),
+        note="The money came back to the gateway.",
+        now=now,
+    )
+
+
+def refund_id_differs(session: Session, row: dict[str, Any], *, told: GatewayRefund, now: datetime) -> None:
+    """This function will raise that the gateway has our note of a refund under another id than it told us."""
+    raise_alert(
+        session,
+        identifier=kinds.REFUND_ID_DIFFERS,
+        subject=_about_refund(row["id"]),
+        title="The gateway has a refund twice",
+        facts=_facts_of_refund(row) | {"toldId": told.id, "toldStatus": told.status},
         now=now,
     )
 

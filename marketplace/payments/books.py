@@ -57,7 +57,7 @@ _CHECKS = rules(
             """,
         "every payment in the books has its charge": """
             SELECT t.kind, t.source FROM ledger_transactions t
-            WHERE t.kind IN ('payment', 'quarantine')
+            WHERE t.kind IN ('payment', 'held_payment', 'quarantine')
                 AND NOT EXISTS (SELECT FROM gateway_charges c WHERE c.ledger_transaction_id = t.id)
                 AND NOT EXISTS (SELECT FROM quarantined_charges q WHERE q.ledger_transaction_id = t.id) LIMIT 100
             """,
@@ -80,9 +80,12 @@ _CHECKS = rules(
             CROSS JOIN LATERAL (SELECT {_HELD_BACK} AS minor) expected
             CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'quarantine' AND t.id IN (
                 SELECT q.ledger_transaction_id UNION SELECT x.id FROM ledger_transactions x
-                    WHERE x.kind IN ('payment', 'wallet_payment') AND x.source = 'quarantine:' || q.id
+                    WHERE x.kind IN ('payment', 'held_payment', 'wallet_payment') AND x.source = 'quarantine:' || q.id
                 UNION SELECT x.id FROM refunds r JOIN ledger_transactions x
-                    ON x.kind = 'refund' AND x.source = 'refund:' || r.id WHERE r.cause = 'quarantine:' || q.id)
+                    ON x.kind = 'refund' AND x.source = 'refund:' || r.id WHERE r.cause IN (
+                        SELECT 'quarantine:' || q.id || CASE n WHEN 1 THEN '' ELSE ':' || n END
+                        FROM generate_series(1, (SELECT count(*) FROM payment_allocations a
+                            WHERE a.intent_id = q.intent_id)) n))
             ) held (minor)
             WHERE expected.minor <> held.minor LIMIT 100
             """,  # noqa: S608 - our own text
@@ -105,8 +108,10 @@ _CHECKS = rules(
         "of each refund is in transit what the gateway has yet to send": f"""
             SELECT r.id::text AS refund, r.status, expected.minor AS expected_minor, moved.minor AS booked_minor
             FROM refunds r CROSS JOIN LATERAL (SELECT {_UNDER_WAY} AS minor) expected
-            CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'refunds_in_transit' AND t.source = 'refund:' || r.id
-                AND t.kind IN ('refund', 'refund_sent', 'refund_credit')) moved (minor)
+            CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'refunds_in_transit' AND t.source IN (
+                    SELECT 'refund:' || r.id UNION ALL
+                    SELECT 'refund:' || r.id || ':' || n FROM generate_series(2, r.times_returned + 1) n)
+                AND t.kind IN ('refund', 'refund_sent', 'refund_returned', 'refund_credit')) moved (minor)
             WHERE expected.minor <> moved.minor LIMIT 100
             """,  # noqa: S608 - our own text
         "refunds in transit in all are those that are open": f"""
@@ -114,15 +119,29 @@ _CHECKS = rules(
                 SELECT coalesce(sum({_UNDER_WAY}), 0)::bigint FROM refunds r) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
             """,  # noqa: S608 - our own text
+        # What was paid twice is no more than the charge brought, or the gateway would have refused it.
         "what each charge says was refunded is what its refunds say": """
             SELECT c.gateway_charge_id AS charge, c.principal_minor, c.refunded_minor,
-                coalesce(back.minor, 0) AS refunds_minor
+                coalesce(back.minor, 0) AS refunds_minor, coalesce(back.twice_minor, 0) AS paid_twice_minor
             FROM gateway_charges c LEFT JOIN (
-                SELECT charge_id, sum(amount_minor)::bigint AS minor FROM refunds
-                WHERE status <> 'credited' GROUP BY charge_id
+                SELECT charge_id, sum(amount_minor) FILTER (WHERE status <> 'credited')::bigint AS minor,
+                    sum(paid_twice_minor)::bigint AS twice_minor
+                FROM refunds GROUP BY charge_id
             ) back ON back.charge_id = c.id
-            WHERE c.refunded_minor <> coalesce(back.minor, 0) OR c.refunded_minor > greatest(c.principal_minor, 0)
-            LIMIT 100
+            WHERE c.refunded_minor <> least(greatest(c.principal_minor, 0),
+                    coalesce(back.minor, 0) + coalesce(back.twice_minor, 0))
+                OR coalesce(back.minor, 0) > greatest(c.principal_minor, 0) LIMIT 100
+            """,
+        "what of each refund was paid twice is in the books": """
+            SELECT r.id::text AS refund, r.paid_twice_minor, booked.source, coalesce(booked.minor, 0) AS booked_minor
+            FROM (SELECT id, paid_twice_minor FROM refunds WHERE paid_twice_minor > 0) r FULL JOIN (
+                SELECT CAST(split_part(t.source, ':', 2) AS uuid) AS refund_id, min(t.source) AS source,
+                    sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS minor
+                FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
+                    JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'gateway_clearing'
+                WHERE t.kind IN ('refund_sent_twice', 'refund_sent_twice_returned') GROUP BY 1
+            ) booked ON booked.refund_id = r.id
+            WHERE coalesce(r.paid_twice_minor, 0) <> coalesce(booked.minor, 0) LIMIT 100
             """,
         # Money that came for an order and was no use to it goes back too, but was never in its escrow.
         "what was refunded of each order is what its escrow says, and no more than was paid": """
@@ -133,6 +152,15 @@ _CHECKS = rules(
             ) back ON back.order_id = o.id
             WHERE s.refunded_minor <> coalesce(back.minor, 0)
                 OR coalesce(back.minor, 0) > CASE WHEN o.paid_at IS NULL THEN 0 ELSE o.total_minor END LIMIT 100
+            """,
+        "what was accepted for an order that ended unpaid goes back, once": """
+            SELECT o.number, o.status, o.accepted_minor, coalesce(back.minor, 0) AS refunds_minor
+            FROM orders o LEFT JOIN (
+                SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
+                WHERE cause LIKE 'accepted:%' GROUP BY order_id
+            ) back ON back.order_id = o.id
+            WHERE coalesce(back.minor, 0) <>
+                CASE WHEN o.paid_at IS NULL AND o.status <> 'pending_payment' THEN o.accepted_minor ELSE 0 END LIMIT 100
             """,
     }
 )

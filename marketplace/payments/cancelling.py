@@ -6,19 +6,20 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
+from marketplace.kernel.money import naira_text
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
+from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import refunds
-from marketplace.payments.parties import vendor_user_of
 
 
 def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime) -> None:
     """This function will have a buyer or a vendor call an order off that is not shipped yet.
 
     What was paid goes back whole: to where it came from what came by the gateway, to the wallet what came from
-    there. Its pieces can be had again.
+    there. So does what was accepted for an unpaid one. Its pieces can be had again.
 
     :param reason: for the other side
     :raises NotFoundError: it is neither an order of the caller's nor of their store
@@ -27,7 +28,7 @@ def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | No
     actor = Actor(orders.party_of(session, order_id=order_id, caller=caller), caller.id)
     order = lock_order(session, order_id=order_id)
     paid = order.status != states.PENDING_PAYMENT
-    if paid:
+    if paid or order.accepted_minor:
         refunds.lock_charges(session, order=order)
     orders.cancel(session, order=order, actor=actor, reason=reason, now=now)
     if paid:
@@ -41,14 +42,17 @@ def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | No
             ),
             now=now,
         )
+    else:
+        refunds.return_accepted(
+            session, order=order, reason=f"Cancelled by the {actor.role} before the rest was paid.", now=now
+        )
     _tell(session, order, actor, paid=paid, now=now)
 
 
 def _tell(session: Session, order: LockedOrder, actor: Actor, *, paid: bool, now: datetime) -> None:
     """Tell both sides; a vendor does not hear of orders that nobody paid."""
     cancelled = f"Order {order.number} was cancelled by the {actor.role}."
-    back = " Your money goes back to where you paid from." if paid else ""
-    told = {order.buyer_id: f"{cancelled}{back}"}
+    told = {order.buyer_id: f"{cancelled}{_what_goes_back(session, order, paid=paid)}"}
     if paid:
         told[vendor_user_of(session, order=order)] = f"{cancelled} Its pieces are in stock again."
     for user_id, body in told.items():
@@ -62,3 +66,23 @@ def _tell(session: Session, order: LockedOrder, actor: Actor, *, paid: bool, now
             cause=f"order:{order.id}:cancelled",
             now=now,
         )
+
+
+def _what_goes_back(session: Session, order: LockedOrder, *, paid: bool) -> str:
+    """Tell the buyer how much goes back whereto: by the gateway, and into the wallet."""
+    if not paid:
+        wallet, gateway = order.wallet_minor, order.accepted_minor
+    else:
+        made = refunds.refunds_of(session, order_ids=[order.id])
+        of_cancel = [row for row in made if row["cause"].startswith(f"order:{order.id}:cancel")]
+        wallet, gateway = (
+            sum(row["amountMinor"] for row in of_cancel if row["destination"] == destination)
+            for destination in ("wallet", "gateway")
+        )
+    sent = (
+        f" {naira_text(gateway)} go back to where you paid from; we tell you when they are sent."
+        if gateway
+        else ""
+    )
+    kept = f" {naira_text(wallet)} are back in your wallet." if wallet else ""
+    return sent + kept

@@ -20,9 +20,9 @@ from marketplace.infra.db import Statement
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
+from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments.charges import UnknownReferenceError
-from marketplace.payments.parties import vendor_user_of
 from marketplace.providers.gateway_events import GatewayDispute
 
 _log = structlog.get_logger(__name__)

@@ -11,6 +11,7 @@ from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Json, Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel.money import CURRENCY, naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
@@ -26,7 +27,7 @@ from marketplace.providers.gateway import Charge
 
 _log = structlog.get_logger(__name__)
 
-_ORDERS_OF_REFERENCE = Statement(
+_ORDERS_OF_REFERENCE = Prepared(
     text(
         """
         SELECT i.id AS intent_id, array_agg(a.order_id) AS order_ids
@@ -35,13 +36,13 @@ _ORDERS_OF_REFERENCE = Statement(
         """
     )
 )
-_LOCK_INTENT = Statement(
+_LOCK_INTENT = Prepared(
     text(
         "SELECT id, reference, buyer_id, amount_minor, status FROM payment_intents"
         " WHERE id = :intent_id FOR NO KEY UPDATE"
     )
 )
-_SUCCEED = Statement(
+_SUCCEED = Prepared(
     text(
         """
         UPDATE payment_intents SET status = :status, gateway_charge_id = :charge_id, channel = :channel,
@@ -94,8 +95,8 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
 
     Of a checkout's orders all that still wait are paid, and the part of those that were cancelled, or paid
     otherwise, meanwhile goes back; a charge that does not suffice for all that wait pays none of them and is
-    quarantined. What is more than was due stays in the buyer's wallet. A charge for orders that are paid,
-    cancelled or expired goes back whole.
+    quarantined, and so is one whose fees are more than it brought. What is more than was due stays in the buyer's
+    wallet. A charge for orders that are paid, cancelled or expired goes back whole.
 
     It may be called for one charge any number of times, from webhooks, ``verify`` and the sweep at once.
     Rows are locked in the order: orders by id with their escrow, the intent, charges, products, balances.
@@ -113,16 +114,21 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     intent = LockedIntent(**_LOCK_INTENT.one(session, intent_id=found["intent_id"]))
     if is_known(session, charge=charge, intent=intent):
         return Outcome.REPEATED
+    # Fees that are more than the charge can't be told by a gateway in order. They are not booked, nor taken off.
+    believed = charge.fees_minor <= charge.amount_minor
     settled = Settled(
         charge,
         intent,
         waiting=[order for order in locked if order.status == states.PENDING_PAYMENT],
         over=[order for order in locked if order.status != states.PENDING_PAYMENT],
-        principal_minor=charge.amount_minor - (charge.fees_minor if fee_bearer == "customer" else 0),
+        principal_minor=charge.amount_minor
+        - (charge.fees_minor if fee_bearer == "customer" and believed else 0),
         fee_bearer=fee_bearer,
     )
     if charge.currency != CURRENCY:
         return _quarantine(session, settled, reason="currency", now=now)
+    if not believed:
+        return _quarantine(session, settled, reason="fees_above_amount", now=now)
     if not settled.waiting:
         return _return(session, settled, now=now)
     if settled.principal_minor < settled.due_minor:
@@ -226,13 +232,13 @@ def _send_back(
                 now=now,
             )
     numbers = ", ".join(order.number for order in settled.over)
+    reasons = " ".join(dict.fromkeys(_OVER_REASONS.get(order.status, _PAID_REASON) for order in settled.over))
     notify(
         session,
         user_id=settled.intent.buyer_id,
         type="payment_returned",
         title="A payment goes back to you",
-        body=f"{naira_text(amount_minor)} that you paid for {numbers} go back to where you paid from: it was paid"
-        " already, or over when the payment arrived.",
+        body=f"{naira_text(amount_minor)} that you paid for {numbers} go back to where you paid from. {reasons}",
         link=f"/orders/{settled.over[0].id}" if len(settled.over) == 1 else "/orders",
         cause=f"{settled.source}:returned",
         now=now,
@@ -266,7 +272,7 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
             postings=[
                 Posting(accounts.GATEWAY_CLEARING, "debit", settled.principal_minor),
                 Posting(accounts.QUARANTINE, "credit", settled.principal_minor),
-                *fee_postings(settled),
+                *([] if reason == "fees_above_amount" else fee_postings(settled)),
             ],
             now=now,
         )
@@ -294,8 +300,36 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
             order_ids=[order.id for order in settled.waiting],
             now=now,
         )
+    _tell_of_holding(session, settled, reason, now=now)
     alarms.charge_quarantined(session, settled, held_id=held["id"], reason=reason, now=now)
     return Outcome.QUARANTINED
+
+
+def _tell_of_holding(session: Session, settled: Settled, reason: str, *, now: datetime) -> None:
+    """Tell the buyer what came, what is due, and that an officer decides: they need not pay once more for now."""
+    locked = [*settled.waiting, *settled.over]
+    numbers = ", ".join(order.number for order in locked)
+    if reason == "currency":
+        what = f"A payment for {numbers} came in another currency than naira, and is held back."
+    elif reason == "fees_above_amount":
+        what = f"{naira_text(settled.principal_minor)} came for {numbers}, with figures that can not be right: your"
+        what += " payment is held back."
+    else:
+        what = (
+            f"{naira_text(max(settled.principal_minor, 0))} came for {numbers}, and {naira_text(settled.due_minor)} are"
+            " due: your payment is held back."
+        )
+    notify(
+        session,
+        user_id=settled.intent.buyer_id,
+        type="payment_held",
+        title="Your payment is held back",
+        body=f"{what} Our finance officers look into it, and you hear from us: you pay what is missing then, or get"
+        " your money back. Please do not pay again before that.",
+        link=f"/orders/{locked[0].id}" if len(locked) == 1 else "/orders",
+        cause=f"{settled.source}:held",
+        now=now,
+    )
 
 
 def _details(intent: LockedIntent, locked: Sequence[LockedOrder]) -> dict[str, Any]:

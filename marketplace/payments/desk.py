@@ -13,7 +13,14 @@ from marketplace.payments import states
 
 REFUND_SORTS = ("created_at", "settled_at", "amount")
 QUARANTINE_SORTS = ("created_at", "resolved_at", "amount")
+# By what finance calls it: what the causes of refunds begin with.
+CAUSES = {
+    "order": ("order", "accepted"),
+    "unneeded_charge": ("charge",),
+    "held_charge": ("quarantine",),
+}
 OPEN = "open"
+PAID_TWICE = "paid_twice"
 OPEN_REFUNDS = (states.PENDING, states.SUBMITTED, states.FAILED, states.NEEDS_ATTENTION)
 
 _REFUNDS_FROM = """
@@ -22,14 +29,19 @@ _REFUNDS_FROM = """
         LEFT JOIN orders o ON o.id = r.order_id
         LEFT JOIN gateway_charges c ON c.id = r.charge_id
         LEFT JOIN payment_intents i ON i.id = c.intent_id
+        LEFT JOIN ledger_accounts d ON d.kind = 'buyer_receivable' AND d.owner_id = r.buyer_id
     WHERE (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(:statuses))
+        AND (NOT CAST(:paid_twice AS boolean) OR r.paid_twice_minor > 0)
         AND (CAST(:destination AS text) IS NULL OR r.destination = :destination)
+        AND (CAST(:causes AS text[]) IS NULL OR split_part(r.cause, ':', 1) = ANY(:causes))
         AND (CAST(:created_by AS timestamptz) IS NULL OR r.created_at <= :created_by)
 """
 _REFUNDS = """
     SELECT r.id, r.status, r.destination, r.amount_minor AS "amountMinor", r.reason, r.attempt,
         r.order_id AS "orderId", o.number AS "orderNumber", r.buyer_id, b.name AS buyer_name,
         i.reference AS "paymentReference", r.gateway_refund_id AS "gatewayRefundId",
+        r.times_returned AS "timesReturned",
+        r.paid_twice_minor AS "paidTwiceMinor", coalesce(d.balance_minor, 0) AS "buyerOwesMinor",
         r.requested_by AS "requestedBy", r.created_at AS "createdAt", r.settled_at AS "settledAt",
         greatest(extract(epoch FROM coalesce(r.settled_at, :now) - r.created_at), 0)::bigint AS "ageSeconds"
 """
@@ -41,11 +53,12 @@ _QUARANTINE_FROM = """
         CROSS JOIN LATERAL (
             SELECT json_agg(json_build_object('id', o.id, 'number', o.number, 'status', o.status,
                     'totalMinor', o.total_minor,
-                    'dueMinor', CASE WHEN o.status = 'pending_payment' THEN o.total_minor - o.wallet_minor ELSE 0 END)
-                    ORDER BY o.id) AS orders,
-                coalesce(sum(o.total_minor - o.wallet_minor) FILTER (WHERE o.status = 'pending_payment'), 0)::bigint
-                    AS due_minor
-            FROM payment_allocations a JOIN orders o ON o.id = a.order_id WHERE a.intent_id = i.id
+                    'dueMinor', due.minor) ORDER BY o.id) AS orders,
+                coalesce(sum(due.minor), 0)::bigint AS due_minor
+            FROM payment_allocations a JOIN orders o ON o.id = a.order_id
+            CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment'
+                THEN o.total_minor - o.wallet_minor - o.accepted_minor ELSE 0 END AS minor) due
+            WHERE a.intent_id = i.id
         ) d
     WHERE (CAST(:status AS text) IS NULL OR q.status = :status)
         AND (CAST(:reason AS text) IS NULL OR q.reason = :reason)
@@ -84,10 +97,15 @@ _QUARANTINE_COUNT = Statement(text(f"SELECT count(*) AS total {_QUARANTINE_FROM}
 
 @dataclass(frozen=True)
 class RefundFilters:
-    """Which refunds are wanted: of a status (``open`` for all that are not over), a destination, an age."""
+    """Which refunds are wanted: of a status, a destination, a cause, an age.
+
+    The status ``open`` is for all that are not over, ``paid_twice`` for what the gateway paid although its buyer had
+    the money already.
+    """
 
     status: str | None = None
     destination: str | None = None
+    cause: str | None = None
     older_than_hours: int | None = None
 
 
@@ -99,12 +117,15 @@ def list_refunds(session: Session, *, filters: RefundFilters, page: TableRequest
     :param now: the time of the request
     """
     statuses = None
-    if filters.status is not None:
+    paid_twice = filters.status == PAID_TWICE
+    if filters.status is not None and not paid_twice:
         statuses = list(OPEN_REFUNDS) if filters.status == OPEN else [filters.status]
     age = filters.older_than_hours
     wanted = {
         "statuses": statuses,
+        "paid_twice": paid_twice,
         "destination": filters.destination,
+        "causes": None if filters.cause is None else list(CAUSES[filters.cause]),
         "created_by": None if age is None else now - timedelta(hours=age),
     }
     rows = _REFUND_PAGES[page.sort, page.descending].all(

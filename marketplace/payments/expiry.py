@@ -15,7 +15,7 @@ from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailab
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import alarms, states
+from marketplace.payments import alarms, refunds, states
 from marketplace.payments import operations as payments
 from marketplace.payments.charges import Outcome, apply_charge
 from marketplace.providers.gateway import Charge, PaymentGateway
@@ -24,8 +24,8 @@ _log = structlog.get_logger(__name__)
 
 _BATCH = 100
 _MAX_BATCHES = 20
-# The gateway is still at work on these: the buyer may have paid already.
-_UNDECIDED = frozenset({"pending", "ongoing", "processing", "queued"})
+# So many references in a row that it gives no usable answer about, and the gateway is down for this sweep.
+_UNANSWERED_AT_MOST = 3
 
 # One call that fails is no outage; that orders wait for an answer for so long is.
 _PATIENCE = timedelta(minutes=5)
@@ -45,6 +45,11 @@ _DUE = Statement(
                     OR t.intent_id IS NOT NULL)),
             '{}') AS references, coalesce(
             (SELECT array_agg(i.reference) FROM payment_allocations a
+                JOIN payment_intents i ON i.id = a.intent_id
+                LEFT JOIN transfer_accounts t ON t.intent_id = i.id
+                WHERE a.order_id = o.id AND (i.authorization_url IS NOT NULL OR t.intent_id IS NOT NULL)),
+            '{}') AS opened, coalesce(
+            (SELECT array_agg(i.reference) FROM payment_allocations a
                 JOIN payment_intents i ON i.id = a.intent_id JOIN transfer_accounts t ON t.intent_id = i.id
                 WHERE a.order_id = o.id AND o.expires_at <= :lapsed),
             '{}') AS lapsed
@@ -57,7 +62,7 @@ _DUE = Statement(
     )
 )
 # A payment is over when none of its orders waits for it any more: they expired, or were cancelled. Its page may
-# still be open at the gateway; should it be paid after all, the charge is held back.
+# still be open at the gateway; should it be paid after all, the charge goes back at once.
 _OVER = Statement(
     text(
         """
@@ -83,19 +88,55 @@ class Sweep:
     gateway_down: bool = False
 
 
+class _Inquiry:
+    """What the gateway says of references, each asked about once in a sweep, however many orders it is for."""
+
+    def __init__(self, gateway: PaymentGateway) -> None:
+        self._gateway = gateway
+        self._answers: dict[str, Charge | None] = {}
+        self._unclear: set[str] = set()
+        self._unanswered = 0
+
+    @property
+    def is_down(self) -> bool:
+        """Tell whether asking more is of no use in this sweep."""
+        return self._unanswered >= _UNANSWERED_AT_MOST
+
+    def charges(self, references: list[str]) -> list[Charge | None]:
+        """Give the gateway's answers.
+
+        :raises ProviderUnavailableError: there is no usable one about one of them
+        """
+        return [self._charge(reference) for reference in references]
+
+    def _charge(self, reference: str) -> Charge | None:
+        if reference not in self._answers:
+            if reference in self._unclear or self.is_down:
+                raise ProviderUnavailableError
+            try:
+                self._answers[reference] = self._gateway.charge(reference)
+            except ProviderUnavailableError:
+                self._unclear.add(reference)
+                self._unanswered += 1
+                raise
+            self._unanswered = 0
+        return self._answers[reference]
+
+
 def sweep_abandoned_checkouts(
     database: Database, gateway: PaymentGateway, *, fee_bearer: str, now: datetime
 ) -> Sweep:
     """This function will end the orders that nobody paid in time, having asked the gateway about each.
 
-    A charge that settled without our being told is applied instead. While the gateway does not answer,
-    nothing that was taken to it expires. At most 2,000 orders are looked at in one sweep.
+    It is asked once about each payment, however many orders that is for. A charge that settled without our being
+    told is applied instead. Where its answer is missing, or unclear, nothing that was taken to it expires. At most
+    2,000 orders are looked at in one sweep.
 
     :param fee_bearer: ``platform`` or ``customer``
     :param now: orders whose time was over by then are due
     :return: what was done
     """
-    done = Sweep()
+    done, inquiry = Sweep(), _Inquiry(gateway)
     asked_about: list[datetime] = []
     after = (datetime.min.replace(tzinfo=now.tzinfo), UUID(int=0))
     for _ in range(_MAX_BATCHES):
@@ -111,7 +152,7 @@ def sweep_abandoned_checkouts(
         asked_about += [row["expires_at"] for row in due if row["references"]]
         for row in due:
             try:
-                _decide(database, gateway, done, row, fee_bearer=fee_bearer, now=now)
+                _decide(database, inquiry, done, row, fee_bearer=fee_bearer, now=now)
             except ServiceUnavailableError:
                 raise
             except Exception:  # noqa: BLE001 - logged with its trace; one order must not hold up those behind it
@@ -150,30 +191,40 @@ def _abandon_payments(database: Database, done: Sweep, now: datetime) -> None:
 
 def _decide(
     database: Database,
-    gateway: PaymentGateway,
+    inquiry: _Inquiry,
     done: Sweep,
     due: dict[str, Any],
     *,
     fee_bearer: str,
     now: datetime,
 ) -> None:
-    references = due["references"]
-    if references and done.gateway_down:
-        return
     try:
-        charges = [charge for reference in references if (charge := gateway.charge(reference)) is not None]
+        answers = inquiry.charges(due["references"])
     except ProviderUnavailableError:
         done.gateway_down = True
         return
-    settled = [charge for charge in charges if charge.settled]
+    settled = [charge for charge in answers if charge is not None and charge.settled]
     outcomes = [database.in_transaction(_apply, charge, fee_bearer, now) for charge in settled]
     # What was known before paid nothing then, such as a charge that was held back, and decided on since.
     if any(outcome is not Outcome.REPEATED for outcome in outcomes):
         done.paid += 1
-    elif any(charge.status in _UNDECIDED and charge.reference not in due["lapsed"] for charge in charges):
+    elif not all(
+        _is_over(reference, charge, due) for reference, charge in zip(due["references"], answers, strict=True)
+    ):
         done.undecided += 1
     elif database.in_transaction(_expire, due["id"], now):
         done.expired += 1
+
+
+def _is_over(reference: str, charge: Charge | None, due: dict[str, Any]) -> bool:
+    """Tell whether the gateway is clear about an attempt to pay: no money came by it, or all of it is known."""
+    if charge is None:
+        # Its page stands there: that it is unknown says something of the answer, not of the payment. While it stays
+        # so, the order does not expire, and the payment is flagged as stalled.
+        if reference in due["opened"]:
+            _log.warning("payment unknown to the gateway", reference=reference)
+        return reference not in due["opened"]
+    return charge.settled or charge.failed or reference in due["lapsed"]
 
 
 def _apply(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> Outcome:
@@ -189,5 +240,10 @@ def _expire(session: Session, order_id: UUID, now: datetime) -> bool:
     # Its page was opened once more while the gateway was asked.
     if order.expires_at > now:
         return False
+    if order.accepted_minor:
+        refunds.lock_charges(session, order=order)
     orders.expire(session, order=order, actor=SYSTEM, now=now)
+    refunds.return_accepted(
+        session, order=order, reason="The order expired before the rest was paid.", now=now
+    )
     return True

@@ -26,7 +26,7 @@ _ON_ITS_WAY = frozenset({"pending", "processing", "processed"})
 _FIND = Statement(
     text(
         """
-        SELECT r.id, r.status, r.attempt, r.charge_id, r.buyer_id, i.reference, o.vendor_id
+        SELECT r.id, r.status, r.attempt, r.charge_id, r.buyer_id, r.gateway_refund_id, i.reference, o.vendor_id
         FROM refunds r
             LEFT JOIN gateway_charges c ON c.id = r.charge_id
             LEFT JOIN payment_intents i ON i.id = c.intent_id
@@ -47,8 +47,8 @@ _LOCK = Statement(
 _RETRY = Statement(
     text(
         """
-        UPDATE refunds SET status = :status, attempt = attempt + 1, asked_at = NULL, asking_until = NULL,
-            gateway_refund_id = NULL, updated_at = :now
+        UPDATE refunds SET status = :status, attempt = tries + 1, tries = tries + 1, asked_at = NULL,
+            asking_until = NULL, gateway_refund_id = NULL, updated_at = :now
         WHERE id = :refund_id
         """
     )
@@ -56,9 +56,6 @@ _RETRY = Statement(
 _CREDIT = Statement(
     text(
         """
-        WITH freed AS (
-            UPDATE gateway_charges SET refunded_minor = refunded_minor - :amount_minor WHERE id = :charge_id
-        )
         UPDATE refunds SET status = :status, settled_at = :now, updated_at = :now WHERE id = :refund_id
         """
     )
@@ -71,18 +68,18 @@ class NotFailedError(ConflictError):
     keeps_changes: ClassVar[bool] = True
 
 
+class UnclearError(ConflictError):
+    """The gateway had the refund, and does not tell of it now: it may still send it."""
+
+
 @dataclass(frozen=True)
 class Stuck:
-    """A refund that finance decides on, and how the gateway knows the present try at it."""
+    """A refund that finance decides on, and how the gateway knows it."""
 
     id: UUID
     attempt: int
     reference: str
-
-    @property
-    def note(self) -> str:
-        """This function will give what the gateway was told to keep with it."""
-        return sending.note_of(self.id, self.attempt)
+    gateway_refund_id: str | None
 
 
 def find_stuck(session: Session, *, refund_id: UUID, trigger: str, officer: Caller) -> Stuck:
@@ -100,15 +97,23 @@ def find_stuck(session: Session, *, refund_id: UUID, trigger: str, officer: Call
     vendor_ids = [row["vendor_id"]] if row["vendor_id"] else []
     refuse_party(session, officer=officer, buyer_id=row["buyer_id"], vendor_ids=vendor_ids)
     states.REFUND.target(row["status"], trigger)
-    return Stuck(row["id"], row["attempt"], row["reference"])
+    return Stuck(row["id"], row["attempt"], row["reference"], row["gateway_refund_id"])
 
 
 def ask(gateway: PaymentGateway, stuck: Stuck) -> GatewayRefund | None:
     """This function will ask the gateway what it knows of a refund, so that no money is given twice.
 
+    :return: a try at it that is on its way, whichever it is; else the latest that the gateway knows
     :raises ProviderUnavailableError: no usable answer: nothing can be decided then
     """
-    return sending.find_known(gateway, reference=stuck.reference, note=stuck.note)
+    known = sending.tries_known(
+        gateway,
+        reference=stuck.reference,
+        refund_id=stuck.id,
+        gateway_refund_id=stuck.gateway_refund_id,
+    )
+    on_their_way = [told for told in known if told.status in _ON_ITS_WAY]
+    return next(iter([*on_their_way, *reversed(known)]), None)
 
 
 def retry(
@@ -136,7 +141,9 @@ def credit(
 ) -> dict[str, Any]:
     """This function will give a buyer's wallet what the gateway could not send back.
 
-    The charge has that much more left to refund by the gateway then, should there be reason to.
+    The charge has that much more left to refund by the gateway then, should there be reason to. A refund that
+    needs attention is one that the gateway keeps, and sends only when somebody gives it other bank details there;
+    should that happen, it is booked as paid twice, and the buyer owes it.
 
     :param stuck: as it was found
     :param told: what the gateway answered about it
@@ -144,19 +151,19 @@ def credit(
     :param now: when
     :return: the refund
     :raises NotFailedError: the gateway may still send it, or has
+    :raises UnclearError: the gateway had it, and does not tell of it
     :raises IllegalTransitionError: somebody else saw to it
     """
     row = _locked(session, stuck, told, now=now)
     status = states.REFUND.target(row["status"], states.CREDIT)
+    if told is None and row["status"] == states.NEEDS_ATTENTION:
+        raise UnclearError(
+            "The gateway had this refund, and does not tell now how far it is: it may still send it. Look it up at"
+            " the gateway, and try again."
+        )
     amount_minor, order_id = row["amount_minor"], row["order_id"]
-    _CREDIT.run(
-        session,
-        refund_id=stuck.id,
-        charge_id=row["charge_id"],
-        amount_minor=amount_minor,
-        status=status,
-        now=now,
-    )
+    _CREDIT.run(session, refund_id=stuck.id, status=status, now=now)
+    refunds.recount(session, charge_id=row["charge_id"])
     post(
         session,
         kind="refund_credit",
@@ -190,7 +197,10 @@ def _locked(session: Session, stuck: Stuck, told: GatewayRefund | None, *, now: 
         raise ConflictError("Somebody else had it tried again meanwhile.")
     if told is not None and told.status in _ON_ITS_WAY:
         status = sending.settle(session, refund_id=stuck.id, told=told, now=now)
-        raise NotFailedError(f"The gateway says that the refund is {told.status}; it is {status} here now.")
+        raise NotFailedError(
+            f"The gateway has sent the refund, or may still send it: it says {told.status} of it. The refund is"
+            f" {status} here now."
+        )
     return row
 
 

@@ -83,7 +83,8 @@ class QuarantinedCharge(Base):
     __tablename__ = "quarantined_charges"
     __table_args__ = (
         CheckConstraint(
-            "reason IN ('amount_below_total', 'currency', 'order_not_payable', 'already_paid')", name="reason"
+            "reason IN ('amount_below_total', 'currency', 'fees_above_amount', 'order_not_payable', 'already_paid')",
+            name="reason",
         ),
         CheckConstraint("status IN ('open', 'resolved')", name="status"),
         CheckConstraint("(status = 'resolved') = (resolved_at IS NOT NULL)", name="resolved_at"),
@@ -154,6 +155,9 @@ class Refund(Base):
             name="status",
         ),
         CheckConstraint("amount_minor > 0", name="amount_positive"),
+        CheckConstraint("paid_twice_minor >= 0", name="paid_twice_not_negative"),
+        CheckConstraint("attempt BETWEEN 1 AND tries", name="attempt_of_tries"),
+        CheckConstraint("times_returned >= 0", name="times_returned_not_negative"),
         CheckConstraint("(destination = 'gateway') = (charge_id IS NOT NULL)", name="charge_of_gateway"),
         Index(
             "ix_refunds_open",
@@ -161,6 +165,7 @@ class Refund(Base):
             "id",
             postgresql_where=text("status IN ('pending', 'submitted', 'failed', 'needs_attention')"),
         ),
+        Index("ix_refunds_paid_twice", "created_at", "id", postgresql_where=text("paid_twice_minor > 0")),
     )
 
     id: Mapped[Id]
@@ -177,6 +182,11 @@ class Refund(Base):
     attempt: Mapped[int] = mapped_column(
         Integer, server_default=text("1"), comment="Counts up when finance tries again what failed"
     )
+    tries: Mapped[int] = mapped_column(
+        Integer,
+        server_default=text("1"),
+        comment="The latest attempt that there was: an earlier one may count",
+    )
     asked_at: Mapped[datetime | None] = mapped_column(
         comment="When the gateway was first asked, at this attempt"
     )
@@ -184,6 +194,12 @@ class Refund(Base):
         comment="Somebody is asking the gateway; nobody else does until then"
     )
     settled_at: Mapped[datetime | None]
+    paid_twice_minor: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="What the gateway paid of it although the buyer had it already"
+    )
+    times_returned: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="How often it was sent, and came back to the gateway"
+    )
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]
 

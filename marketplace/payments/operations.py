@@ -375,8 +375,10 @@ def _payable_orders(session: Session, *, buyer_id: UUID, target: Target, now: da
         order for order in locked if order.status == order_states.PENDING_PAYMENT and order.expires_at > now
     ]
     if not payable:
+        if any(order.status == order_states.PENDING_PAYMENT for order in locked):
+            raise NotPayableError(
+                "The order is pending_payment, but its time to pay is over: place it again."
+            )
         states_shown = ", ".join(sorted({order.status for order in locked}))
-        raise NotPayableError(
-            f"The order is {states_shown}, or its time to pay is over; paying takes pending_payment."
-        )
+        raise NotPayableError(f"The order is {states_shown}; paying takes one that is pending_payment.")
     return payable

@@ -1,4 +1,4 @@
-"""Whose orders they are: whom to tell, and who may not decide on them."""
+"""Whose orders they are: who may not decide on them."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -9,15 +9,8 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ForbiddenError
-from marketplace.orders.transitions import LockedOrder
 
-_VENDORS = Statement(text("SELECT id, user_id FROM vendor_profiles WHERE id = ANY(:vendor_ids)"))
-
-
-def vendor_user_of(session: Session, *, order: LockedOrder) -> UUID:
-    """This function will give the user who runs the store of an order."""
-    user_id: UUID = _VENDORS.one(session, vendor_ids=[order.vendor_id])["user_id"]
-    return user_id
+_VENDORS = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = ANY(:vendor_ids)"))
 
 
 def refuse_party(session: Session, *, officer: Caller, buyer_id: UUID, vendor_ids: Sequence[UUID]) -> None:

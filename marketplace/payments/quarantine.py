@@ -1,7 +1,6 @@
 """Charges that are held back, decided on by finance: kept for the order, sent back, or given to the wallet."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -22,6 +21,7 @@ from marketplace.orders import states as order_states
 from marketplace.orders.placing import PAYABLE_FOR
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import alarms, refunds, states
+from marketplace.payments.held import Held, shares_of
 from marketplace.payments.parties import refuse_party
 
 Action = Literal["accept_rest", "refund", "wallet"]
@@ -32,7 +32,7 @@ REST_PAYABLE_FOR = timedelta(hours=24)
 _FIND = Statement(
     text(
         """
-        SELECT q.intent_id, array_agg(a.order_id) AS order_ids
+        SELECT q.intent_id, array_agg(a.order_id) AS order_ids, array_agg(a.amount_minor) AS amounts
         FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
         WHERE q.id = :held_id GROUP BY q.intent_id
         """
@@ -62,36 +62,43 @@ _RESOLVE = Statement(
         """
     )
 )
-# Once nothing is held back of it any more, an order can be paid again, and its buyer has time to.
+# Once nothing is held back of it any more, an order that waits can be paid again, and its buyer has time to. One that
+# is over keeps the reference: what goes back of that payment is shown with it.
 _REOPEN = Statement(
     text(
         """
         WITH freed AS (
             UPDATE payment_allocations SET live = false WHERE intent_id = :intent_id
         )
-        UPDATE orders o SET payment_status = NULL, payment_reference = NULL,
-            expires_at = greatest(expires_at, :until), updated_at = :now
+        UPDATE orders o SET expires_at = greatest(expires_at, :until), updated_at = :now,
+            payment_status = CASE WHEN o.status <> 'pending_payment' THEN 'abandoned' END,
+            payment_reference = CASE WHEN o.status <> 'pending_payment' THEN o.payment_reference END
         WHERE o.id = ANY(:order_ids) AND o.payment_status = 'quarantined' AND NOT EXISTS (
             SELECT FROM payment_allocations a JOIN quarantined_charges q ON q.intent_id = a.intent_id
             WHERE a.order_id = o.id AND q.status = 'open')
         """
     )
 )
-_ADD_WALLET_PART = Statement(
+_ADD_ACCEPTED = Statement(
     text(
         """
-        UPDATE orders o SET wallet_minor = o.wallet_minor + part.minor, revision = o.revision + 1, updated_at = :now
+        UPDATE orders o SET accepted_minor = o.accepted_minor + part.minor, revision = o.revision + 1, updated_at = :now
         FROM unnest(CAST(:order_ids AS uuid[]), CAST(:parts AS bigint[])) AS part (id, minor) WHERE o.id = part.id
         """
     )
 )
-_PAID_BY = Statement(
+_SUCCEED = Statement(
     text(
         """
-        WITH paid AS (
-            UPDATE payment_intents SET status = :status, channel = :channel, settled_at = :now, updated_at = :now
-            WHERE id = :intent_id
-        )
+        UPDATE payment_intents SET status = :status, channel = :channel, settled_at = :now, updated_at = :now
+        WHERE id = :intent_id
+        """
+    )
+)
+# So the books tell what of the charge is in whose escrow, and refunds go back by it.
+_APPLY_CHARGE = Statement(
+    text(
+        """
         UPDATE gateway_charges SET outcome = 'applied', ledger_transaction_id = :transaction_id
         WHERE id = :charge_id
         """
@@ -107,31 +114,6 @@ class NothingToPayError(ConflictError):
     """No order waits for the money, or there is none in the books."""
 
 
-@dataclass(frozen=True)
-class _Held:
-    """A charge that is held back, all that it concerns being locked. ``minor`` is what the books hold of it."""
-
-    id: UUID
-    charge_id: UUID
-    channel: str
-    intent: dict[str, Any]
-    orders: Sequence[LockedOrder]
-    minor: int
-
-    @property
-    def waiting(self) -> list[LockedOrder]:
-        return [order for order in self.orders if order.status == order_states.PENDING_PAYMENT]
-
-    @property
-    def order_id(self) -> UUID | None:
-        """The one order that it was for, if it was for one."""
-        return self.orders[0].id if len(self.orders) == 1 else None
-
-    @property
-    def cause(self) -> str:
-        return f"quarantine:{self.id}"
-
-
 def resolve(
     session: Session,
     *,
@@ -145,9 +127,9 @@ def resolve(
     """This function will decide what becomes of a charge that is held back, for an officer.
 
     ``accept_rest`` keeps it for the orders that still wait: they are paid if it covers them by now; otherwise it is
-    their wallet part, in escrow, and their buyer has a day to pay the difference on a new page. ``refund`` sends it
+    a part of them, in escrow, and their buyer has a day to pay the difference on a new page. ``refund`` sends it
     back by the gateway, ``wallet`` gives it to the buyer's wallet; the orders can be paid anew then. Money of
-    another currency is in no book: it is sent back at the gateway by hand, and ``refund`` notes that it was.
+    another currency is in no book: it is sent back at the gateway by hand, and ``refund`` alone notes that it was.
 
     :param held_id: of the row
     :param note: why, for the audit
@@ -158,11 +140,17 @@ def resolve(
     :raises NotFoundError: there is no such row
     :raises ForbiddenError: the officer is a party to it
     :raises AlreadyResolvedError: it was decided on before
-    :raises NothingToPayError: accepted, but no order waits for it, or there is no money in the books
+    :raises NothingToPayError: accepted, but no order waits for it; or accepted, or meant for the wallet, and there is
+        no money in the books
     """
     held = _lock(session, held_id=held_id, officer=officer)
     if action == "accept_rest":
         _accept(session, held, officer=officer, now=now)
+    elif action == "wallet" and not held.minor:
+        raise NothingToPayError(
+            "No money of it is in the books, so there is none for the wallet: send it back at the gateway by hand,"
+            " then note that with refund."
+        )
     elif held.minor:
         _give_back(session, held, action, officer=officer, now=now)
     _RESOLVE.run(session, held_id=held_id, action=action, note=note, officer_id=officer.id, now=now)
@@ -212,10 +200,10 @@ def resolve(
 
 
 def _for_audit(order: LockedOrder) -> dict[str, Any]:
-    return {"id": str(order.id), "status": order.status, "walletMinor": order.wallet_minor}
+    return {"id": str(order.id), "status": order.status, "acceptedMinor": order.accepted_minor}
 
 
-def _lock(session: Session, *, held_id: UUID, officer: Caller) -> _Held:
+def _lock(session: Session, *, held_id: UUID, officer: Caller) -> Held:
     """Lock all that is concerned in the order that all keep to, and make sure that it is open."""
     found = _FIND.first(session, held_id=held_id)
     if found is None:
@@ -232,44 +220,59 @@ def _lock(session: Session, *, held_id: UUID, officer: Caller) -> _Held:
     if row["status"] != "open":
         raise AlreadyResolvedError("It was decided on already.")
     booked = row["ledger_transaction_id"] is not None and row["currency"] == CURRENCY
-    return _Held(
+    return Held(
         held_id,
         row["charge_id"],
         row["channel"],
         intent,
         locked,
+        dict(zip(found["order_ids"], found["amounts"], strict=True)),
         row["principal_minor"] if booked else 0,
     )
 
 
-def _give_back(session: Session, held: _Held, action: Action, *, officer: Caller, now: datetime) -> None:
+def _give_back(session: Session, held: Held, action: Action, *, officer: Caller, now: datetime) -> None:
     request = refunds.Request(held.cause, "The payment was held back.", requested_by=officer.id)
-    if action == "refund":
+    shares = shares_of(held.minor, to_pay=held.to_pay)
+    if action == "wallet":
+        _credit(session, held, shares, request=request, now=now)
+        return
+    for number, (order_id, share) in enumerate(shares.items()):
         refunds.return_charge(
             session,
             charge_id=held.charge_id,
             buyer_id=held.intent["buyer_id"],
-            amount_minor=held.minor,
-            order_id=held.order_id,
-            request=request,
+            amount_minor=share,
+            order_id=order_id,
+            request=request.part(number),
             description="Payment that was held back sent back",
             source=accounts.QUARANTINE,
             now=now,
         )
-    else:
+
+
+def _credit(
+    session: Session,
+    held: Held,
+    shares: Mapping[UUID, int],
+    *,
+    request: refunds.Request,
+    now: datetime,
+) -> None:
+    for number, (order_id, share) in enumerate(shares.items()):
         refunds.credit_charge(
             session,
             buyer_id=held.intent["buyer_id"],
-            amount_minor=held.minor,
-            order_id=held.order_id,
-            request=request,
+            amount_minor=share,
+            order_id=order_id,
+            request=request.part(number),
             description="Payment that was held back credited to the wallet",
             source=accounts.QUARANTINE,
             now=now,
         )
 
 
-def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) -> None:
+def _accept(session: Session, held: Held, *, officer: Caller, now: datetime) -> None:
     """Put the money into the escrow of the orders that wait: it pays them, or is a part of what they cost."""
     waiting = held.waiting
     if not waiting:
@@ -281,14 +284,15 @@ def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) ->
     # All of them or none: each is paid in part, so that the difference pays them all at once.
     parts = due if whole else split(held.minor, due)
     buyer = accounts.wallet(held.intent["buyer_id"])
-    postings = [
-        Posting(accounts.QUARANTINE, "debit", held.minor),
-        Posting(buyer, "credit", held.minor),
-    ]
+    postings = []
     for order, part in zip(waiting, parts, strict=True):
         if part:
-            postings.append(Posting(buyer, "debit", part, order.id))
-            postings.append(Posting(accounts.ESCROW, "credit", part, order.id))
+            postings += [
+                Posting(accounts.QUARANTINE, "debit", part, order.id),
+                Posting(buyer, "credit", part, order.id),
+                Posting(buyer, "debit", part, order.id),
+                Posting(accounts.ESCROW, "credit", part, order.id),
+            ]
     if whole:
         for order in waiting:
             orders.mark_paid(
@@ -303,46 +307,66 @@ def _accept(session: Session, held: _Held, *, officer: Caller, now: datetime) ->
         orders.consume_stock(session, paid=waiting)
     else:
         order_ids = [order.id for order in waiting]
-        _ADD_WALLET_PART.run(session, order_ids=order_ids, parts=parts, now=now)
+        _ADD_ACCEPTED.run(session, order_ids=order_ids, parts=parts, now=now)
     transaction_id = post(
         session,
-        kind="payment" if whole else "wallet_payment",
+        kind="payment" if whole else "held_payment",
         source=held.cause,
         description=f"Payment that was held back for {', '.join(order.number for order in waiting)}",
         postings=postings,
         now=now,
     )
+    _APPLY_CHARGE.run(session, charge_id=held.charge_id, transaction_id=transaction_id)
     if whole:
-        _PAID_BY.run(
+        _SUCCEED.run(
             session,
             intent_id=held.intent["id"],
             status=states.INTENT.target(held.intent["status"], "settle"),
             channel=held.channel,
-            charge_id=held.charge_id,
-            transaction_id=transaction_id,
             now=now,
         )
+        request = refunds.Request(
+            held.cause, "It was more than the orders cost that wait.", requested_by=officer.id
+        )
+        _credit(session, held, held.excess(), request=request, now=now)
 
 
 def _tell(
-    session: Session, held: _Held, action: Action, after: Sequence[LockedOrder], *, now: datetime
+    session: Session, held: Held, action: Action, after: Sequence[LockedOrder], *, now: datetime
 ) -> None:
-    amount = naira_text(held.minor)
-    left = sum(order.due_minor for order in after if order.status == order_states.PENDING_PAYMENT)
-    news = {
-        "refund": f"{amount} go back to where you paid from.",
-        "wallet": f"{amount} are in your wallet.",
-        "accept_rest": f"{amount} were accepted. {naira_text(left)} are left to pay, within a day."
-        if left
-        else f"{amount} were accepted: your order is paid.",
-    }
     notify(
         session,
         user_id=held.intent["buyer_id"],
         type="payment_resolved",
         title="We looked into your payment",
-        body=news[action],
+        body=_body(held, action, after),
         link=f"/orders/{held.order_id}" if held.order_id else "/orders",
         cause=held.cause,
         now=now,
     )
+
+
+def _body(held: Held, action: Action, after: Sequence[LockedOrder]) -> str:
+    """Tell where the money is, all of it, and what is left to pay, of the orders that wait for it."""
+    amount, waiting = naira_text(held.minor), ", ".join(order.number for order in held.waiting)
+    due = sum(order.due_minor for order in after if order.status == order_states.PENDING_PAYMENT)
+    if action == "accept_rest":
+        excess = sum(held.excess().values())
+        kept = naira_text(held.minor - excess)
+        if due:
+            return (
+                f"{amount} were accepted for {waiting}, and {naira_text(due)} are left to pay. Open the order within"
+                " a day, and pay: the payment page asks for exactly the rest."
+            )
+        paid = f"{kept} were accepted: {waiting} {'are' if len(held.waiting) > 1 else 'is'} paid."
+        return (
+            f"{paid} {naira_text(excess)} were more than was due, and are in your wallet." if excess else paid
+        )
+    if action == "wallet":
+        where = f"{amount} are in your wallet."
+    elif held.minor:
+        where = f"{amount} go back to where you paid from."
+    else:
+        where = "Your payment in another currency goes back to where you paid from."
+    again = f" {naira_text(due)} are due for {waiting}: open the order, and pay it anew." if due else ""
+    return where + again

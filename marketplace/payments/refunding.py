@@ -1,6 +1,6 @@
 """An officer refunds an order whose money is in escrow, wholly or in part."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
@@ -16,14 +16,20 @@ from marketplace.kernel.errors import ConflictError, InvalidParam, MarketplaceEr
 from marketplace.kernel.money import naira_text
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
-from marketplace.orders import states
-from marketplace.orders.transitions import Actor, LockedOrder, lock_order, note_refund
+from marketplace.orders import pieces, states
+from marketplace.orders.news import vendor_user_of
+from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import refunds
-from marketplace.payments.parties import refuse_party, vendor_user_of
+from marketplace.payments.parties import refuse_party
 from marketplace.payments.refunds import Destination
 
 _LINES = Statement(
-    text("SELECT product_id, unit_price_minor, quantity FROM order_items WHERE order_id = :order_id")
+    text(
+        """
+        SELECT product_id, title, unit_price_minor, quantity, refunded_quantity FROM order_items
+        WHERE order_id = :order_id ORDER BY position
+        """
+    )
 )
 _RELEASED = frozenset({"released", "partially_refunded"})
 
@@ -51,7 +57,7 @@ class Wanted:
     """What an officer refunds.
 
     :param amount_minor: kobo; none takes what the items cost, or all that escrow holds
-    :param items: what it is for; without an amount they make it
+    :param items: what it is for: their price is the amount, each piece is refunded once, and is not to be shipped
     """
 
     destination: Destination
@@ -78,7 +84,7 @@ def process_refund(
     :raises ForbiddenError: the officer is a party of it
     :raises AlreadyReleasedError: the vendor has the money: it takes a clawback
     :raises IllegalTransitionError: it is not paid, or over
-    :raises ValidationError: an item is not of the order, or not so often
+    :raises ValidationError: an item is not of the order, or not so often, or costs another amount
     :raises EscrowDeficitError: escrow holds less
     """
     order = lock_order(session, order_id=order_id)
@@ -90,13 +96,10 @@ def process_refund(
         )
     states.ORDER.target(order.status, states.REFUND)
     held_minor = order.held_minor
-    amount_minor = _amount(session, order, wanted)
+    lines = {row["product_id"]: row for row in _LINES.all(session, order_id=order.id)}
+    amount_minor = _amount(order, lines, wanted)
     refunds.lock_charges(session, order=order)
-    by = Actor("staff", officer.id)
-    if amount_minor == held_minor:
-        orders.refund(session, order=order, actor=by, reason=wanted.reason, now=now)
-    else:
-        note_refund(session, order=order, amount_minor=amount_minor, actor=by, note=wanted.reason, now=now)
+    _take(session, order, wanted, amount_minor, Actor("staff", officer.id), now=now)
     made = refunds.refund_order(
         session,
         order=order,
@@ -120,7 +123,7 @@ def process_refund(
         after=_state(after) | given,
         now=now,
     )
-    _tell(session, order, wanted, amount_minor, whole=amount_minor == held_minor, now=now)
+    _tell(session, order, wanted, amount_minor, lines, whole=amount_minor == held_minor, now=now)
     return {
         "orderId": order.id,
         "status": after.status,
@@ -135,9 +138,32 @@ def process_refund(
     }
 
 
-def _amount(session: Session, order: LockedOrder, wanted: Wanted) -> int:
+def _take(
+    session: Session, order: LockedOrder, wanted: Wanted, amount_minor: int, by: Actor, *, now: datetime
+) -> None:
+    """Take it out of the escrow's record; all of it ends the order."""
+    if amount_minor == order.held_minor:
+        orders.refund(session, order=order, actor=by, reason=wanted.reason, now=now)
+        return
+    pieces.refund(
+        session,
+        order=order,
+        quantities={item.product_id: item.quantity for item in wanted.items},
+        amount_minor=amount_minor,
+        actor=by,
+        reason=wanted.reason,
+        now=now,
+    )
+
+
+def _amount(order: LockedOrder, lines: Mapping[UUID, dict[str, Any]], wanted: Wanted) -> int:
     """Give what is to be refunded, in kobo: named, or of the items, or all that is held."""
-    of_items = _price_of(session, order, wanted.items) if wanted.items else None
+    of_items = _price_of(lines, wanted.items) if wanted.items else None
+    if of_items is not None and wanted.amount_minor not in (None, of_items):
+        raise ValidationError(
+            "The items cost another amount. Leave it out; or name no items, and it is for no piece of the order.",
+            invalid_params=[InvalidParam("amountMinor", f"The items cost {of_items}.")],
+        )
     amount = wanted.amount_minor or of_items or order.held_minor
     if amount > order.held_minor:
         raise EscrowDeficitError(
@@ -147,21 +173,23 @@ def _amount(session: Session, order: LockedOrder, wanted: Wanted) -> int:
     return amount
 
 
-def _price_of(session: Session, order: LockedOrder, items: Sequence[Pieces]) -> int:
-    lines = {row["product_id"]: row for row in _LINES.all(session, order_id=order.id)}
+def _price_of(lines: Mapping[UUID, dict[str, Any]], items: Sequence[Pieces]) -> int:
+    """Give what the items cost, none of whose pieces may have been refunded before."""
     total, faults = 0, []
-    for index, pieces in enumerate(items):
-        line = lines.get(pieces.product_id)
+    for index, item in enumerate(items):
+        line = lines.get(item.product_id)
         if line is None:
             faults.append(InvalidParam(f"items[{index}].productId", "Is not in the order."))
-        elif pieces.quantity > line["quantity"]:
+        elif item.quantity > line["quantity"] - line["refunded_quantity"]:
+            refunded = line["refunded_quantity"]
+            fewer = f", and {refunded} of them refunded by now" if refunded else ""
             faults.append(
-                InvalidParam(f"items[{index}].quantity", f"The order has {line['quantity']} of it.")
+                InvalidParam(f"items[{index}].quantity", f"The order has {line['quantity']} of it{fewer}.")
             )
         else:
-            total += line["unit_price_minor"] * pieces.quantity
+            total += line["unit_price_minor"] * item.quantity
     if faults:
-        raise ValidationError("Not all of it is in the order.", invalid_params=faults)
+        raise ValidationError("Not all of it is left in the order.", invalid_params=faults)
     return total
 
 
@@ -179,24 +207,33 @@ def _given(wanted: Wanted, amount_minor: int) -> dict[str, Any]:
         "amountMinor": amount_minor,
         "destination": wanted.destination,
         "reason": wanted.reason,
-        "items": [
-            {"productId": str(pieces.product_id), "quantity": pieces.quantity} for pieces in wanted.items
-        ],
+        "items": [{"productId": str(item.product_id), "quantity": item.quantity} for item in wanted.items],
     }
 
 
 def _tell(
-    session: Session, order: LockedOrder, wanted: Wanted, amount_minor: int, *, whole: bool, now: datetime
+    session: Session,
+    order: LockedOrder,
+    wanted: Wanted,
+    amount_minor: int,
+    lines: Mapping[UUID, dict[str, Any]],
+    *,
+    whole: bool,
+    now: datetime,
 ) -> None:
-    """Tell both sides; the officer's reason is for the trail, which both can read."""
+    """Tell both sides how much and what for; the officer's reason is for the trail, which both can read."""
     amount = naira_text(amount_minor)
     where = "to your wallet" if wanted.destination == "wallet" else "to where you paid from"
     rest = "The order is over." if whole else "The order goes on; the rest stays in escrow."
+    named = ", ".join(f"{item.quantity} of {lines[item.product_id]['title']}" for item in wanted.items)
+    what_for = f" for {named}" if named else ""
+    unshipped = order.shipped_at is None and (whole or named)
+    stocked = " Do not ship what was refunded: it is in stock again." if unshipped else ""
     told = {
-        order.buyer_id: f"{amount} of order {order.number} go back {where}. {rest}",
+        order.buyer_id: f"{amount} of order {order.number} go back {where}{what_for}. {rest}",
         vendor_user_of(
             session, order=order
-        ): f"{amount} of order {order.number} go back to its buyer. {rest}",
+        ): f"{amount} of order {order.number} go back to its buyer{what_for}. {rest}{stocked}",
     }
     for user_id, body in told.items():
         notify(

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
@@ -49,6 +50,17 @@ _CHARGES_OF_ORDER = Statement(
 _TAKE_OF_CHARGE = Statement(
     text("UPDATE gateway_charges SET refunded_minor = refunded_minor + :amount_minor WHERE id = :charge_id")
 )
+# What was paid twice may come to more than the charge brought: all of it is refunded then, and no more.
+_RECOUNT = Statement(
+    text(
+        """
+        UPDATE gateway_charges c SET refunded_minor = least(greatest(c.principal_minor, 0), (
+            SELECT coalesce(sum(r.paid_twice_minor + CASE r.status WHEN 'credited' THEN 0 ELSE r.amount_minor END), 0)
+            FROM refunds r WHERE r.charge_id = c.id))
+        WHERE c.id = :charge_id
+        """
+    )
+)
 _INSERT = Statement(
     insert(Refund).returning(Refund.id),
     columns=(
@@ -56,12 +68,14 @@ _INSERT = Statement(
         *("requested_by", "settled_at", "created_at", "updated_at"),
     ),
 )
-_OF_ORDERS = Statement(
+_OF_ORDERS = Prepared(
     text(
         """
-        SELECT id, order_id AS "orderId", destination, amount_minor AS "amountMinor", status, reason,
-            created_at AS "createdAt", settled_at AS "settledAt", cause LIKE 'order:%' AS "fromEscrow"
-        FROM refunds WHERE order_id = ANY(:order_ids) ORDER BY id
+        SELECT r.id, r.order_id AS "orderId", r.destination, r.amount_minor AS "amountMinor", r.status, r.reason,
+            r.cause, r.created_at AS "createdAt", r.settled_at AS "settledAt",
+            r.cause LIKE 'order:%' AS "fromEscrow", r.cause LIKE 'charge:%' AS "fromCharge",
+            CASE WHEN o.paid_at IS NULL THEN o.total_minor - o.wallet_minor ELSE o.total_minor END AS "wholeMinor"
+        FROM refunds r JOIN orders o ON o.id = r.order_id WHERE r.order_id = ANY(:order_ids) ORDER BY r.id
         """
     )
 )
@@ -116,6 +130,46 @@ def refund_order(
     """
     if not 0 < amount_minor <= order.held_minor:
         raise ValueError(f"{amount_minor} is not within what escrow holds of the order, {order.held_minor}")
+    return _out_of_escrow(
+        session,
+        order=order,
+        amount_minor=amount_minor,
+        destination=destination,
+        request=request,
+        now=now,
+    )
+
+
+def return_accepted(session: Session, *, order: LockedOrder, reason: str, now: datetime) -> list[UUID]:
+    """This function will send back what was accepted of held charges for a locked order that ends unpaid.
+
+    It came by the gateway, so it goes back by it.
+
+    :param order: locked in this transaction, as it was before it ended
+    :param reason: for people
+    :return: the refunds' ids; none if nothing was accepted for it
+    """
+    if not order.accepted_minor:
+        return []
+    return _out_of_escrow(
+        session,
+        order=order,
+        amount_minor=order.accepted_minor,
+        destination="gateway",
+        request=Request(f"accepted:{order.id}", reason),
+        now=now,
+    )
+
+
+def _out_of_escrow(
+    session: Session,
+    *,
+    order: LockedOrder,
+    amount_minor: int,
+    destination: Destination,
+    request: Request,
+    now: datetime,
+) -> list[UUID]:
     parts: list[tuple[UUID | None, int]] = []
     left = amount_minor
     if destination == "gateway":
@@ -149,7 +203,7 @@ def return_charge(
     charge_id: UUID,
     buyer_id: UUID,
     amount_minor: int,
-    order_id: UUID | None,
+    order_id: UUID,
     request: Request,
     description: str,
     source: accounts.Account,
@@ -159,7 +213,7 @@ def return_charge(
 
     :param charge_id: of our row
     :param amount_minor: kobo; at most what of the charge is left
-    :param order_id: the order that it was meant for, if it was meant for one alone
+    :param order_id: the order that it was meant for; what was for several is given back order by order
     :param description: for the ledger
     :param source: the account that it is in: ``gateway_clearing`` of a charge not booked yet, or quarantine
     :return: the refund's id
@@ -182,7 +236,7 @@ def credit_charge(
     *,
     buyer_id: UUID,
     amount_minor: int,
-    order_id: UUID | None,
+    order_id: UUID,
     request: Request,
     description: str,
     source: accounts.Account,
@@ -191,7 +245,7 @@ def credit_charge(
     """This function will give a buyer money that nothing took into the wallet, at once.
 
     :param amount_minor: kobo
-    :param order_id: the order that it was meant for, if it was meant for one alone
+    :param order_id: the order that it was meant for; what was for several is given back order by order
     :param description: for the ledger
     :param source: the account that it is in, such as quarantine
     :return: the refund's id
@@ -260,6 +314,15 @@ def _write(
         now=now,
     )
     return refund_id
+
+
+def recount(session: Session, *, charge_id: UUID) -> None:
+    """This function will count again what of a locked charge was refunded, one of its refunds having changed.
+
+    What went to the wallet instead does not count: so much more may go back by the gateway. What the gateway paid
+    twice counts: it has that much less to give.
+    """
+    _RECOUNT.run(session, charge_id=charge_id)
 
 
 def enqueue_sending(session: Session, *, refund_id: UUID, now: datetime) -> None:

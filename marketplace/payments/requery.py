@@ -3,25 +3,39 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
+import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
-from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.payments import alarms, refunds, sending
+from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
+from marketplace.payments import alarms, refunds, sending, states
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
+
+_log = structlog.get_logger(__name__)
 
 # The gateway takes days for some; asking each hour is enough.
 QUIET_FOR = timedelta(hours=1)
+# One that was credited should not be sent any more; should it be, its buyer has the money twice.
+_WATCHED_EACH = timedelta(days=1)
+_WATCHED_FOR = timedelta(days=30)
 _BATCH = 500
+# What the gateway took it should know; one that it refused was never known to it.
+_TAKEN = frozenset({states.SUBMITTED, states.NEEDS_ATTENTION})
 
+_ROW = """
+    SELECT r.id, r.attempt, r.status, r.gateway_refund_id, r.updated_at, i.reference
+    FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id JOIN payment_intents i ON i.id = c.intent_id
+"""
+_ONE = Statement(text(f"{_ROW} WHERE r.id = :refund_id"))
 _QUIET = Statement(
     text(
-        """
-        SELECT r.id, r.attempt, r.gateway_refund_id, i.reference
-        FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id JOIN payment_intents i ON i.id = c.intent_id
-        WHERE r.status IN ('submitted', 'needs_attention') AND r.updated_at <= :before
+        f"""
+        {_ROW} WHERE (r.status IN ('submitted', 'needs_attention') AND r.updated_at <= :before)
+            OR (r.status = 'credited' AND r.paid_twice_minor = 0 AND r.updated_at <= :day_before
+                AND r.settled_at > :watched_since)
         ORDER BY r.updated_at, r.id LIMIT :most
         """
     )
@@ -42,6 +56,10 @@ _LEFT_BEHIND = Statement(
 _HEARD_OF = Statement(text("UPDATE refunds SET updated_at = :now WHERE id = :refund_id"))
 
 
+class ChangedMeanwhileError(ConflictError):
+    """Something happened to the refund while the gateway was asked: its answer may be older than that."""
+
+
 @dataclass
 class Requery:
     """What a sweep did: refunds asked about, those that the gateway told news of, those that are sent again."""
@@ -55,6 +73,7 @@ class Requery:
 def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) -> Requery:
     """This function will ask the gateway about refunds that nothing was heard of for an hour.
 
+    Those that were credited to the wallet are asked about each day, for a month: they should not be sent any more.
     Those that wait to be sent, but whose event was given up, are handed on again. At most 500 of each in a sweep.
 
     :param now: the time
@@ -63,15 +82,24 @@ def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetim
     done = Requery()
     done.enqueued = database.in_transaction(_enqueue_again, now)
     with database.reading() as session:
-        quiet = _QUIET.all(session, before=now - QUIET_FOR, most=_BATCH)
+        quiet = _QUIET.all(
+            session,
+            before=now - QUIET_FOR,
+            day_before=now - _WATCHED_EACH,
+            watched_since=now - _WATCHED_FOR,
+            most=_BATCH,
+        )
     for row in quiet:
         try:
-            told = _ask(gateway, row)
+            known = ask(gateway, row)
         except ProviderUnavailableError:
             done.gateway_down = True
             break
         done.asked += 1
-        done.news += database.in_transaction(_note, row, told, now)
+        try:
+            done.news += database.in_transaction(note, row, known, now)
+        except ChangedMeanwhileError:
+            _log.info("refund changed while it was asked about", refundId=str(row["id"]))
     if done.asked and not done.gateway_down:
         database.in_transaction(alarms.gateway_reached, now=now)
     return done
@@ -85,22 +113,42 @@ def _enqueue_again(session: Session, now: datetime) -> int:
     return len(rows)
 
 
-def _ask(gateway: PaymentGateway, row: dict[str, Any]) -> GatewayRefund | None:
-    note = sending.note_of(row["id"], row["attempt"])
-    for known in gateway.refunds_of(row["reference"]):
-        if known.note == note or known.id == row["gateway_refund_id"]:
-            return known
-    return None
+def find(session: Session, *, refund_id: UUID) -> dict[str, Any]:
+    """This function will give what the gateway is to be asked about a refund with, and how it stands."""
+    return _ONE.one(session, refund_id=refund_id)
 
 
-def _note(session: Session, row: dict[str, Any], told: GatewayRefund | None, now: datetime) -> bool:
-    """Settle by the gateway's word, and tell whether it was news; it is asked again in an hour."""
-    before = sending.status_of(session, refund_id=row["id"])
-    if told is None:
-        after = before
-        alarms.refund_unknown(session, row, now=now)
-    else:
+def ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
+    """This function will ask the gateway about each try at a refund.
+
+    :param row: as it was found
+    :raises ProviderUnavailableError: no usable answer
+    """
+    return sending.tries_known(
+        gateway,
+        reference=row["reference"],
+        refund_id=row["id"],
+        gateway_refund_id=row["gateway_refund_id"],
+    )
+
+
+def note(session: Session, row: dict[str, Any], known: list[GatewayRefund], now: datetime) -> bool:
+    """This function will settle a refund by the gateway's word on each try; it is asked again in a while.
+
+    :param row: as it was found, before the gateway was asked
+    :param known: what the gateway answered
+    :return: whether it was news
+    :raises ChangedMeanwhileError: it does not stand as it was found any more
+    """
+    locked = sending.lock(session, refund_id=row["id"])
+    if any(locked[name] != row[name] for name in ("status", "attempt", "updated_at")):
+        raise ChangedMeanwhileError("The refund changed while the gateway was asked about it.")
+    if known:
         alarms.refund_known(session, refund_id=row["id"], now=now)
+    elif row["status"] in _TAKEN:
+        alarms.refund_unknown(session, row, now=now)
+    after = row["status"]
+    for told in known:
         after = sending.settle(session, refund_id=row["id"], told=told, now=now)
     _HEARD_OF.run(session, refund_id=row["id"], now=now)
-    return after != before
+    return bool(after != row["status"])

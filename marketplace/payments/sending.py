@@ -18,8 +18,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.notifications.operations import notify
-from marketplace.payments import alarms, states
+from marketplace.payments import alarms, paid_twice, refund_news, states
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -49,48 +48,40 @@ _CLAIM = Statement(
     )
 )
 _STATUS = Statement(text("SELECT status FROM refunds WHERE id = :refund_id"))
+_LOCK_CHARGE = Statement(
+    text(
+        """
+        SELECT id FROM gateway_charges WHERE id = (SELECT charge_id FROM refunds WHERE id = :refund_id)
+        FOR NO KEY UPDATE
+        """
+    )
+)
 _LOCK = Statement(
     text(
         """
-        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt, gateway_refund_id FROM refunds
-        WHERE id = :refund_id FOR NO KEY UPDATE
+        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt, asked_at, gateway_refund_id,
+            times_returned, paid_twice_minor, updated_at
+        FROM refunds WHERE id = :refund_id FOR NO KEY UPDATE
         """
     )
 )
-_FIND = Statement(
-    text(
-        """
-        SELECT id FROM refunds WHERE gateway_refund_id = :gateway_refund_id
-        UNION ALL
-        SELECT id FROM refunds WHERE id = :noted_id
-        LIMIT 1
-        """
-    )
-)
-# An event may name neither: of those of its charge that are not settled the first that is as large is meant.
-_FIND_BY_AMOUNT = Statement(
-    text(
-        """
-        SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
-            JOIN payment_intents i ON i.id = c.intent_id
-        WHERE i.reference = :reference AND r.amount_minor = :amount_minor AND r.asked_at IS NOT NULL
-            AND r.status IN ('pending', 'submitted', 'needs_attention')
-        ORDER BY r.id LIMIT 1
-        """
-    )
-)
+# What the gateway calls a try of ours stays: another id is another refund.
 _MOVE = Statement(
     text(
         """
-        UPDATE refunds SET status = :status, gateway_refund_id = coalesce(:gateway_refund_id, gateway_refund_id),
-            settled_at = :settled_at, asking_until = NULL, updated_at = :now
+        UPDATE refunds SET status = :status, attempt = :attempt, settled_at = :settled_at,
+            gateway_refund_id = CASE WHEN attempt = :attempt THEN coalesce(gateway_refund_id, :gateway_refund_id)
+                ELSE :gateway_refund_id END,
+            times_returned = times_returned + :returned, asking_until = NULL, updated_at = :now
         WHERE id = :refund_id
         """
     )
 )
+_SENT = "processed"
+_FAILED = "failed"
 _TRIGGERS = {
-    "processed": "process",
-    "failed": "fail",
+    _SENT: "process",
+    _FAILED: "fail",
     "needs-attention": "need-attention",
     "pending": "submit",
     "processing": "submit",
@@ -138,8 +129,11 @@ def note_of(refund_id: UUID, attempt: int) -> str:
     return name if attempt == 1 else f"{name} try {attempt}"
 
 
-def _noted(note: str) -> tuple[UUID, int] | None:
-    """Read a note of ours: which refund, and which try at it."""
+def noted(note: str) -> tuple[UUID, int] | None:
+    """This function will read a note of ours.
+
+    :return: which refund, and which try at it; none if it is no note of ours
+    """
     found = _NOTED.fullmatch(note)
     try:
         return (UUID(found[1]), int(found[2] or 1)) if found else None
@@ -202,100 +196,143 @@ def find_known(gateway: PaymentGateway, *, reference: str, note: str) -> Gateway
     return next((known for known in gateway.refunds_of(reference) if known.note == note), None)
 
 
-def find_by_event(session: Session, told: GatewayRefund) -> UUID | None:
-    """This function will find the refund that an event of the gateway is about.
+def tries_known(
+    gateway: PaymentGateway, *, reference: str, refund_id: UUID, gateway_refund_id: str | None
+) -> list[GatewayRefund]:
+    """This function will ask for all that the gateway knows of a refund: each try at it.
 
-    By the gateway's id of it, by our note, or, where the event carries neither, by charge and amount.
-
-    :return: its id; none if it is none of ours, such as one that was made by hand at the gateway
+    :param reference: the charge's
+    :param refund_id: ours, which our notes name
+    :param gateway_refund_id: the gateway's own, if it told us one
+    :raises ProviderUnavailableError: no usable answer
     """
-    noted = _noted(told.note)
-    row = _FIND.first(session, gateway_refund_id=told.id or None, noted_id=noted[0] if noted else None)
-    if row is None and not told.note:
-        row = _FIND_BY_AMOUNT.first(session, reference=told.reference, amount_minor=told.amount_minor)
-    if row is None:
-        _log.warning(
-            "refund of the gateway is none of ours", gatewayRefundId=told.id, reference=told.reference
-        )
-        return None
-    found: UUID = row["id"]
+    found = []
+    for known in gateway.refunds_of(reference):
+        named = noted(known.note)
+        if (named[0] == refund_id) if named else bool(known.id) and known.id == gateway_refund_id:
+            found.append(known)
     return found
 
 
-def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datetime) -> str:
-    """This function will note what the gateway says of a refund, and book it when the money has left.
+def lock(session: Session, *, refund_id: UUID) -> dict[str, Any]:
+    """This function will lock a refund, its charge before it, as whoever refunds of a charge does.
 
-    It may come any number of times and in any order: what is over stays as it is, and what was told of an
-    earlier try says nothing of the present one.
+    :param refund_id: ours
+    :return: its row
+    """
+    _LOCK_CHARGE.run(session, refund_id=refund_id)
+    return _LOCK.one(session, refund_id=refund_id)
+
+
+def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datetime) -> str:
+    """This function will note what the gateway says of a refund, and book it when the money has left, or come back.
+
+    It may come any number of times: what is said once more changes nothing, and what is said of an earlier try
+    says nothing of the present one, unless that it was sent. What was sent although the buyer had the money is
+    booked as such, and asked back of them, until that comes back. The caller sees to it that the word is no older
+    than what it changes.
 
     :param refund_id: ours
     :param told: the gateway's word
     :param now: when
     :return: the refund's status
     """
-    row = _LOCK.one(session, refund_id=refund_id)
-    trigger = _trigger_of(session, row, told, now=now)
+    row = lock(session, refund_id=refund_id)
+    attempt = attempt_of(row, told)
+    booked_twice = paid_twice.is_booked(session, row, attempt=attempt)
+    if told.status == _SENT and (booked_twice or _has_it(row, attempt)):
+        paid_twice.book(session, row, told, attempt=attempt, now=now)
+        return str(row["status"])
+    if told.status == _FAILED and booked_twice:
+        paid_twice.undo(session, row, attempt=attempt, now=now)
+        return str(row["status"])
+    trigger = _trigger_of(session, row, told, attempt, now=now)
     if trigger is None or not states.REFUND.allows(row["status"], trigger):
         return str(row["status"])
     status = states.REFUND.target(row["status"], trigger)
+    came_back = row["status"] == states.PROCESSED
     _MOVE.run(
         session,
         refund_id=refund_id,
         status=status,
         gateway_refund_id=told.id or None,
+        attempt=attempt,
         settled_at=now if status == states.PROCESSED else None,
+        returned=int(came_back),
         now=now,
     )
     if status == states.PROCESSED:
-        post(
-            session,
-            kind="refund_sent",
-            source=f"refund:{refund_id}",
-            description="Refund sent by the gateway",
-            postings=[
-                Posting(accounts.REFUNDS_IN_TRANSIT, "debit", row["amount_minor"], row["order_id"]),
-                Posting(accounts.GATEWAY_CLEARING, "credit", row["amount_minor"], row["order_id"]),
-            ],
-            now=now,
-        )
-        _tell(session, row, now=now)
+        _book(session, row, "refund_sent", "Refund sent by the gateway", now=now)
+        refund_news.sent(session, row, now=now)
         alarms.refund_moved_on(session, refund_id=refund_id, status=status, now=now)
-    elif status in (states.FAILED, states.NEEDS_ATTENTION) and told.amount_minor == row["amount_minor"]:
-        refused_with = told.refused_with if isinstance(told, RefusedRefund) else None
-        alarms.refund_needs_finance(session, row, status=status, refused_with=refused_with, now=now)
+    elif came_back:
+        # Its buyer hears of it when finance has decided what becomes of it.
+        _book(session, row, "refund_returned", "Refund that came back to the gateway", now=now)
+        alarms.refund_came_back(session, row, now=now)
+    elif status in (states.FAILED, states.NEEDS_ATTENTION):
+        # That its amount differs is an alert of its own.
+        if told.amount_minor == row["amount_minor"]:
+            refused_with = told.refused_with if isinstance(told, RefusedRefund) else None
+            alarms.refund_needs_finance(session, row, status=status, refused_with=refused_with, now=now)
+        refund_news.delayed(session, row, now=now)
     return status
 
 
-def _trigger_of(session: Session, row: dict[str, Any], told: GatewayRefund, *, now: datetime) -> str | None:
+def _book(session: Session, row: dict[str, Any], kind: str, description: str, *, now: datetime) -> None:
+    """Book that a refund has left the gateway, or that it came back there; either may happen more than once."""
+    leaves = kind == "refund_sent"
+    time = row["times_returned"] + 1
+    post(
+        session,
+        kind=kind,
+        source=f"refund:{row['id']}" if time == 1 else f"refund:{row['id']}:{time}",
+        description=description,
+        postings=[
+            Posting(account, "debit" if debits == leaves else "credit", row["amount_minor"], row["order_id"])
+            for account, debits in ((accounts.REFUNDS_IN_TRANSIT, True), (accounts.GATEWAY_CLEARING, False))
+        ],
+        now=now,
+    )
+
+
+def attempt_of(row: dict[str, Any], told: GatewayRefund) -> int:
+    """This function will tell which try at a refund the gateway speaks of.
+
+    :param row: the refund's
+    :param told: the gateway's word
+    :return: the present one, unless its note names another
+    """
+    named = noted(told.note)
+    attempt: int = row["attempt"] if named is None else named[1]
+    return attempt
+
+
+def _has_it(row: dict[str, Any], attempt: int) -> bool:
+    """Tell whether the buyer has the money of a refund, or is to get it, otherwise than by this try of the gateway's.
+
+    A try that had failed, and was sent after all, is the refund itself as long as the present one was not asked
+    for, or did not succeed either.
+    """
+    if row["status"] == states.CREDITED:
+        return True
+    if attempt == row["attempt"]:
+        return False
+    never_asked = row["status"] == states.PENDING and row["asked_at"] is None
+    return not never_asked and row["status"] not in (states.FAILED, states.NEEDS_ATTENTION)
+
+
+def _trigger_of(
+    session: Session, row: dict[str, Any], told: GatewayRefund, attempt: int, *, now: datetime
+) -> str | None:
     """Tell what the gateway's word means for a locked refund: a trigger of its table, or nothing."""
     trigger = _TRIGGERS.get(told.status)
-    noted = _noted(told.note)
-    sent = trigger == "process"
-    if noted is not None and noted[1] != row["attempt"]:
+    if attempt != row["attempt"] and told.status != _SENT:
         _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
-        if sent:
-            # It had told us that this try failed, or we would not have tried again.
-            alarms.refund_sent_twice(session, row, sent_at_try=noted[1], now=now)
         return None
-    if sent and row["status"] == states.CREDITED:
-        alarms.refund_sent_twice(session, row, sent_at_try=row["attempt"], now=now)
-    if trigger == "fail" and row["status"] == states.PROCESSED:
-        alarms.refund_came_back(session, row, now=now)
+    if attempt == row["attempt"] and told.id and row["gateway_refund_id"] not in (None, told.id):
+        alarms.refund_id_differs(session, row, told=told, now=now)
+        return None
     if told.amount_minor != row["amount_minor"]:
         alarms.refund_amount_differs(session, row, told=told, now=now)
         return "need-attention"
     return trigger
-
-
-def _tell(session: Session, row: dict[str, Any], *, now: datetime) -> None:
-    """Tell the buyer that their money has left; a refund that fails is finance's to mend first."""
-    notify(
-        session,
-        user_id=row["buyer_id"],
-        type="refund_processed",
-        title="Your refund was sent",
-        body="The money is on its way to where you paid from. Your bank may take a few days to show it.",
-        link=f"/orders/{row['order_id']}" if row["order_id"] else None,
-        cause=f"refund:{row['id']}:processed",
-        now=now,
-    )

@@ -9,6 +9,7 @@ from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting
 from marketplace.orders.transitions import LockedOrder
@@ -16,7 +17,7 @@ from marketplace.payments.models import GatewayCharge
 from marketplace.providers.gateway import Charge
 
 # A charge that was told of without an id goes by its reference. Told of again with its id, it is the same money.
-_KNOWN = Statement(
+_KNOWN = Prepared(
     text(
         """
         SELECT id, gateway_charge_id FROM gateway_charges
@@ -40,7 +41,7 @@ _NAME = Statement(
         """
     )
 )
-_INSERT_CHARGE = Statement(
+_INSERT_CHARGE = Prepared(
     insert(GatewayCharge).returning(GatewayCharge.id),
     columns=(
         *("gateway_charge_id", "intent_id", "outcome", "amount_minor", "fees_minor", "principal_minor"),

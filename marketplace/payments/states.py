@@ -38,7 +38,8 @@ REFUND = StateMachine(
         Transition("submit", (PENDING,), SUBMITTED),
         # The gateway's word may come before the answer to our own call.
         Transition("process", (PENDING, SUBMITTED, NEEDS_ATTENTION, FAILED), PROCESSED),
-        Transition("fail", (PENDING, SUBMITTED, NEEDS_ATTENTION), FAILED),
+        # What was sent may come back: the bank of the buyer did not take it.
+        Transition("fail", (PENDING, SUBMITTED, NEEDS_ATTENTION, PROCESSED), FAILED),
         Transition("need-attention", (PENDING, SUBMITTED), NEEDS_ATTENTION),
         Transition(RETRY, (FAILED,), PENDING),
         Transition(CREDIT, (FAILED, NEEDS_ATTENTION), CREDITED),

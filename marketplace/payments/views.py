@@ -20,7 +20,7 @@ def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[st
 
     ``payment.status`` tells of them too: ``refund_pending`` while one is on its way, then ``refunded`` or
     ``partially_refunded``. A charge that went back since the order was paid already is listed, and leaves the
-    status of the payment as it is.
+    status of the payment as it is; so does a charge that came when an order had ended, of less than that had cost.
 
     :param orders: as ``orders.queries`` gives them; they are changed in place
     """
@@ -33,6 +33,9 @@ def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[st
         if order["payment"] is not None:
             order["payment"]["status"] = _status(order, of_order)
         order["refunds"] = [{name: row[name] for name in refunds.SHOWN} for row in of_order]
+        if order["walletMinor"] is None:  # as their vendor sees them, who does not see the buyer's wallet
+            for refund in order["refunds"]:
+                refund["destination"] = None
     return orders
 
 
@@ -40,9 +43,11 @@ def _status(order: dict[str, Any], of_order: list[dict[str, Any]]) -> str:
     paid = order["paidAt"] is not None
     # What goes back of an order that still waits was an earlier payment.
     counted = [row for row in of_order if row["fromEscrow"] or (not paid and order["status"] in _OVER)]
-    if not counted:
+    # The wallet part of one that ended unpaid went back when it ended.
+    whole = bool(counted) and sum(row["amountMinor"] for row in counted) >= counted[0]["wholeMinor"]
+    if not counted or not (paid or whole or any(not row["fromCharge"] for row in counted)):
         return str(order["payment"]["status"])
     if any(row["status"] not in _SETTLED for row in counted):
         return REFUND_PENDING
-    whole = not paid or sum(row["amountMinor"] for row in counted) >= order["total_amount"]
-    return REFUNDED if whole else PARTIALLY_REFUNDED
+    # Of one that ended unpaid all goes back that came for it, and was held back, or accepted.
+    return REFUNDED if whole or not paid else PARTIALLY_REFUNDED

@@ -11,10 +11,11 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
-from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.money import CURRENCY, amount_text
 from marketplace.orders import queries as orders
 from marketplace.orders import states
 from marketplace.payments import states as payment_states
+from marketplace.payments.held import shares_of
 from marketplace.payments.refunds import refunds_of
 
 Role = Literal["buyer", "vendor", "staff"]
@@ -27,7 +28,7 @@ DELIVERED_WITHIN = timedelta(days=14)
 _MOVES = Statement(
     text(
         """
-        SELECT t.id, t.kind, t.created_at AS at, a.kind AS account,
+        SELECT t.id, t.kind, t.source, t.created_at AS at, a.kind AS account,
             sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS net
         FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
             JOIN ledger_accounts a ON a.id = e.account_id
@@ -36,13 +37,17 @@ _MOVES = Statement(
         """
     )
 )
-# The charge may be of several orders: what is held back of it stands in no order's own entries.
+# The charge may be of several orders: that it was held back stands in no order's own entries.
 _HELD_BACK = Statement(
     text(
         """
-        SELECT q.ledger_transaction_id AS id, q.amount_minor AS minor, q.currency, q.created_at AS at, q.status
-        FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
-        WHERE a.order_id = :order_id ORDER BY q.id
+        SELECT q.ledger_transaction_id AS id, c.principal_minor AS minor, q.amount_minor, q.currency,
+            q.created_at AS at, q.status, q.resolved_at, array_agg(p.order_id) AS order_ids,
+            array_agg(p.amount_minor) AS amounts
+        FROM payment_allocations a JOIN quarantined_charges q ON q.intent_id = a.intent_id
+            JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
+            JOIN payment_allocations p ON p.intent_id = q.intent_id
+        WHERE a.order_id = :order_id GROUP BY q.id, c.id ORDER BY q.id
         """
     )
 )
@@ -60,18 +65,41 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "refund": ("escrow", "on_the_way_back", "A refund was started: the gateway is to send it back."),
     "refund_to_wallet": ("escrow", "buyer", "A refund went to the buyer's wallet."),
     "return": ("gateway", "on_the_way_back", "A payment that was not needed is sent back."),
+    "held_return": ("held_back", "on_the_way_back", "What was held back is sent back."),
+    "held_payment": (
+        "held_back",
+        "escrow",
+        "The buyer's payment that was held back was kept for the order, and went into escrow.",
+    ),
     "return_to_wallet": ("held_back", "buyer", "A payment that was not needed went to the buyer's wallet."),
     "refund_sent": (
         "on_the_way_back",
         "buyer",
         "The gateway sent the refund to where the payment came from.",
     ),
+    "refund_sent_twice_returned": (
+        "gateway",
+        "buyer",
+        "What the gateway had sent once too often came back to it: the buyer's wallet has it again.",
+    ),
+    "refund_returned": (
+        "buyer",
+        "on_the_way_back",
+        "The refund did not arrive: it came back to the gateway.",
+    ),
     "refund_credit": ("on_the_way_back", "buyer", "The refund went to the buyer's wallet instead."),
+    "refund_sent_twice": (
+        "gateway",
+        "buyer",
+        "The gateway sent a refund that the buyer had already got. The wallet gave it back, or the buyer owes it.",
+    ),
     "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
 }
+_PAYMENTS = frozenset({"wallet_payment", "held_payment"})
 _OTHER = ("platform", "platform", "The books of this order were put right.")
 _FOR_VENDOR = {
     "wallet_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
+    "held_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
     "refund": ("escrow", "buyer", "This goes back to the buyer."),
     "refund_to_wallet": ("escrow", "buyer", "This went back to the buyer."),
 }
@@ -79,8 +107,8 @@ _FOR_VENDOR = {
 # Why escrow holds money in a state of the order, and what happens next.
 _IN_ESCROW = {
     states.PENDING_PAYMENT: (
-        "The wallet's part is kept for the order until the rest is paid.",
-        "The rest is paid, or the order ends and this goes back to the wallet.",
+        "A part is paid, and is kept for the order until the rest is paid.",
+        "The rest is paid, or the order ends and this goes back to where it came from.",
     ),
     states.PAID_ESCROW: (
         "The order is paid, and waits for the vendor to accept it.",
@@ -126,19 +154,25 @@ class _Move:
 
     id: UUID
     kind: str
+    source: str
     at: datetime
     net: dict[str, int]
 
     @property
     def meaning(self) -> str:
-        """Tell refunds apart: out of escrow or not, by the gateway or into the wallet."""
+        """Tell refunds apart: out of escrow or not, by the gateway or into the wallet; and what was held back."""
+        if self.kind == "payment" and self.source.startswith("quarantine:"):
+            return "held_payment"
         if self.kind != "refund":
             return self.kind
-        of = "refund" if "escrow" in self.net else "return"
-        return of if "refunds_in_transit" in self.net else f"{of}_to_wallet"
+        of = "refund" if "escrow" in self.net else "held_return" if "quarantine" in self.net else "return"
+        return of if "refunds_in_transit" in self.net else f"{of.removeprefix('held_')}_to_wallet"
 
     @property
     def minor(self) -> int:
+        # What was paid twice may come out of the wallet in part only.
+        if self.kind == "refund_sent_twice":
+            return abs(self.net["gateway_clearing"])
         for account in ("escrow", "refunds_in_transit", "wallet"):
             if self.net.get(account):
                 return abs(self.net[account])
@@ -158,15 +192,18 @@ def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str
     """
     order, roles = orders.seen_by(session, order_id=order_id, caller=caller)
     role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
+    held_back: list[dict[str, Any]] = []
+    refunds: list[dict[str, Any]] = []
+    if role != "vendor":
+        held_back = _held_back_of(session, order_id)
+        refunds = refunds_of(session, order_ids=[order_id])
     # What was put aside for an order that was never paid is none of the vendor's business.
     moves = [] if role == "vendor" and order["paidAt"] is None else _moves(session, order_id)
-    held_back = [] if role == "vendor" else _HELD_BACK.all(session, order_id=order_id)
-    refunds = [] if role == "vendor" else refunds_of(session, order_ids=[order_id])
     holders = [
         *_unpaid(order, role, held_back),
         *_held_back(held_back),
         *_in_escrow(order, moves),
-        *_on_the_way(refunds),
+        *_on_the_way(refunds, moves),
         *_released(moves, role),
         *_back(moves, refunds, role),
     ]
@@ -182,41 +219,78 @@ def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str
     }
 
 
+def _held_back_of(session: Session, order_id: UUID) -> list[dict[str, Any]]:
+    """Give what is, or was, held back, with this order's share of it; of foreign money that is nothing."""
+    rows = _HELD_BACK.all(session, order_id=order_id)
+    for row in rows:
+        to_pay = dict(zip(row["order_ids"], row["amounts"], strict=True))
+        row["foreign"] = row["currency"] != CURRENCY
+        booked = row["minor"] if row["id"] is not None else 0
+        row["minor"] = shares_of(booked, to_pay=to_pay).get(order_id, 0)
+    return rows
+
+
 def _moves(session: Session, order_id: UUID) -> list[_Move]:
     found: dict[UUID, _Move] = {}
     for row in _MOVES.all(session, order_id=order_id):
-        move = found.setdefault(row["id"], _Move(row["id"], row["kind"], row["at"], {}))
+        move = found.setdefault(row["id"], _Move(row["id"], row["kind"], row["source"], row["at"], {}))
         # What only passes through an account does not count as having been there.
         if row["net"]:
             move.net[row["account"]] = row["net"]
     return list(found.values())
 
 
-def _holder(holder: str, minor: int, why: str, then: str, by: datetime | None = None) -> dict[str, Any]:
-    return {"holder": holder, "amountMinor": minor, "why": why, "next": then, "by": by}
+def _holder(
+    holder: str, minor: int, why: str, then: str, *, by: datetime | None = None, since: UUID | None = None
+) -> dict[str, Any]:
+    """Tell of a part of the money; ``since`` is the ledger transaction that brought it there."""
+    return {
+        "holder": holder,
+        "amountMinor": minor,
+        "why": why,
+        "next": then,
+        "by": by,
+        "transactionId": since,
+    }
+
+
+def _last(moves: list[_Move], *accounts: str) -> UUID | None:
+    """Give the last transaction that moved one of these accounts."""
+    return next((move.id for move in reversed(moves) if move.net.keys() & set(accounts)), None)
 
 
 def _unpaid(order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    due = order["total_amount"] - order["walletMinor"]
+    due = orders.due_minor(order)
     waits = order["status"] == states.PENDING_PAYMENT and due and role != "vendor"
     if waits and not any(row["status"] == "open" for row in held_back):
         opened = order["payment_status"] == payment_states.PENDING
         why = "The payment was started and we have not heard of its end." if opened else "It is not paid yet."
         yield _holder(
             "buyer", due, why, "It is paid, or the order expires and its items are sold to others.",
-            order["expiresAt"],
+            by=order["expiresAt"],
         )  # fmt: skip
 
 
 def _held_back(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in rows:
-        if row["status"] == "open" and row["currency"] == CURRENCY:
+        if row["status"] != "open":
+            continue
+        if row["foreign"]:
+            # It has no value in naira, and no ledger transaction.
+            yield _holder("held_back", 0, _foreign(row), "Our finance officers send it back.")
+        elif row["minor"]:
             yield _holder(
                 "held_back",
                 row["minor"],
                 "A payment came that does not fit the order, and is held back.",
                 "Our finance officers decide: it is kept for the order, sent back, or put into the wallet.",
+                since=row["id"],
             )
+
+
+def _foreign(row: dict[str, Any]) -> str:
+    amount = amount_text(row["amount_minor"], row["currency"])
+    return f"A payment of {amount} came: it is no naira, is in none of our books, and was held back."
 
 
 def _in_escrow(order: dict[str, Any], moves: list[_Move]) -> Iterator[dict[str, Any]]:
@@ -229,14 +303,16 @@ def _in_escrow(order: dict[str, Any], moves: list[_Move]) -> Iterator[dict[str, 
         states.PAID_ESCROW: order["paidAt"] and order["paidAt"] + ACCEPTED_WITHIN,
         states.SHIPPED: order["shippedAt"] and order["shippedAt"] + DELIVERED_WITHIN,
     }.get(order["status"])
-    yield _holder("escrow", minor, why, then, by)
+    yield _holder("escrow", minor, why, then, by=by, since=_last(moves, "escrow"))
 
 
-def _on_the_way(refunds: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _on_the_way(refunds: list[dict[str, Any]], moves: list[_Move]) -> Iterator[dict[str, Any]]:
+    begun = {move.source: move.id for move in moves if move.kind == "refund"}
     for refund in refunds:
         if refund["status"] in _ON_THE_WAY:
             why, then = _ON_THE_WAY[refund["status"]]
-            yield _holder("on_the_way_back", refund["amountMinor"], why, then)
+            since = begun.get(f"refund:{refund['id']}")
+            yield _holder("on_the_way_back", refund["amountMinor"], why, then, since=since)
 
 
 def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
@@ -249,14 +325,22 @@ def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
     if vendor:
         why = "The delivery was confirmed, and the money is in the vendor's balance"
         why += ", less our fees." if role == "buyer" else "."
-        yield _holder("vendor", vendor, why, "It is part of the vendor's next payout.")
+        since = _last(moves, "vendor_payable")
+        yield _holder("vendor", vendor, why, "It is part of the vendor's next payout.", since=since)
     if platform:
-        yield _holder("platform", platform, "The commission and the service fee.", "It stays there.")
+        since = _last(moves, "platform_revenue")
+        yield _holder(
+            "platform", platform, "The commission and the service fee.", "It stays there.", since=since
+        )
+
+
+_BACK = frozenset({"refund_sent", "refund_credit", "refund_to_wallet", "return_to_wallet", "wallet_return"})
+_BACK_FOR_VENDOR = frozenset({"refund", "refund_to_wallet"})
 
 
 def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iterator[dict[str, Any]]:
     if role == "vendor":
-        minor = sum(move.minor for move in moves if move.meaning in ("refund", "refund_to_wallet"))
+        minor = sum(move.minor for move in moves if move.meaning in _BACK_FOR_VENDOR)
     else:
         minor = sum(
             row["amountMinor"]
@@ -268,7 +352,9 @@ def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iter
         why = (
             "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer."
         )
-        yield _holder("buyer", minor, why, "Nothing is left to do.")
+        came_back = _BACK_FOR_VENDOR if role == "vendor" else _BACK
+        since = next((move.id for move in reversed(moves) if move.meaning in came_back), None)
+        yield _holder("buyer", minor, why, "Nothing is left to do.", since=since)
 
 
 def _timeline(moves: list[_Move], held_back: list[dict[str, Any]], role: Role) -> list[dict[str, Any]]:
@@ -279,11 +365,24 @@ def _timeline(moves: list[_Move], held_back: list[dict[str, Any]], role: Role) -
         or (move.net.keys() & {"escrow", "vendor_payable"} and move.kind != "wallet_return")
     ]
     shown += [
-        _Move(row["id"], "quarantine", row["at"], {"quarantine": row["minor"]})
+        _Move(row["id"], "quarantine", "", row["at"], {"quarantine": row["minor"]})
         for row in held_back
-        if row["id"] is not None
+        if row["minor"]
     ]
-    return [_entry(move, role) for move in sorted(shown, key=lambda move: (move.at, str(move.id)))]
+    entries = [_entry(move, role) for move in shown]
+    for row in held_back:
+        if row["foreign"]:
+            entries += _foreign_entries(row)
+    return sorted(entries, key=lambda entry: (entry["at"], str(entry["transactionId"])))
+
+
+def _foreign_entries(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Tell of money that no ledger transaction tells of, since it is not naira."""
+    told = {"transactionId": None, "kind": "quarantine", "amountMinor": 0}
+    yield told | {"at": row["at"], "from": "gateway", "to": "held_back", "what": _foreign(row)}
+    if row["resolved_at"] is not None:
+        what = "The payment in another currency was sent back by hand."
+        yield told | {"at": row["resolved_at"], "from": "held_back", "to": "buyer", "what": what}
 
 
 def _entry(move: _Move, role: Role) -> dict[str, Any]:
@@ -293,8 +392,8 @@ def _entry(move: _Move, role: Role) -> dict[str, Any]:
     source, target, what = words
     return {
         "transactionId": move.id,
-        # That a wallet paid is the buyer's alone to know.
-        "kind": "payment" if role == "vendor" and move.kind == "wallet_payment" else move.kind,
+        # That a wallet paid, or what was held back, is the buyer's alone to know.
+        "kind": "payment" if role == "vendor" and move.kind in _PAYMENTS else move.kind,
         "amountMinor": move.minor,
         "at": move.at,
         "from": source,

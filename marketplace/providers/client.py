@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import orjson
 import requests
@@ -30,11 +30,33 @@ class ProviderRefusedError(Exception):
         self.message = message
 
 
+class _Retry(Retry):
+    """Retries whatever failed at once, and nothing that ran into a time-out."""
+
+    def increment(
+        self,
+        method: str | None = None,
+        url: str | None = None,
+        response: Any = None,
+        error: Exception | None = None,
+        _pool: Any = None,
+        _stacktrace: Any = None,
+    ) -> Self:
+        """This function will count a failure, or raise it if it is not to be tried again.
+
+        The parameters are urllib3's.
+        """
+        if isinstance(error, urllib3.exceptions.TimeoutError):
+            raise error
+        return super().increment(method, url, response, error, _pool, _stacktrace)
+
+
 class ProviderClient:
     """HTTP with JSON bodies towards one provider.
 
-    A GET is tried twice when the connection fails or the provider answers 502, 503 or 504. Anything else is
-    sent once: whether to send it again is for the caller, who knows if the call is repeatable.
+    A GET is tried twice when the connection fails or the provider answers 502, 503 or 504; not when the answer
+    takes too long, since whoever asked has waited long enough. Anything else is sent once: whether to send it
+    again is for the caller, who knows if the call is repeatable.
     """
 
     def __init__(
@@ -47,7 +69,9 @@ class ProviderClient:
         self._session.headers.update(headers or {})
         # A proxy or credentials from the environment would send our secret key elsewhere.
         self._session.trust_env = False
-        retry = Retry(total=1, backoff_factor=0.1, status_forcelist=(502, 503, 504), allowed_methods=("GET",))
+        retry = _Retry(
+            total=1, backoff_factor=0.1, status_forcelist=(502, 503, 504), allowed_methods=("GET",)
+        )
         retry.raise_on_status = False
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, HTTPAdapter(max_retries=retry, pool_maxsize=32))

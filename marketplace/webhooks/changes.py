@@ -5,6 +5,7 @@ another connection sees as well.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.ledger.accounts import Account
-from marketplace.payments import sending
+from marketplace.payments import refund_events
 from marketplace.providers.gateway import GatewayRefund, MalformedChargeError
 from marketplace.webhooks.events import HopelessEventError, parse
 
@@ -183,11 +184,8 @@ def _concerned(session: Session, body: bytes) -> tuple[set[UUID], set[UUID]]:
     named.append(nested.get("reference") if isinstance(nested, dict) else None)
     references = [name for name in named if isinstance(name, str)]
     orders = _ORDERS_OF_REFERENCES.all(session, references=references) if references else []
-    refunds = set()
+    refunds: set[UUID] = set()
     if event.type.startswith("refund."):
-        try:
-            refund_id = sending.find_by_event(session, GatewayRefund.from_wire(event.data))
-        except MalformedChargeError:
-            refund_id = None
-        refunds = {refund_id} - {None}
-    return {row["id"] for row in orders}, refunds  # type: ignore[return-value]
+        with suppress(MalformedChargeError):  # for which it will be refused
+            refunds.update(refund_events.concerned(session, told=GatewayRefund.from_wire(event.data)))
+    return {row["id"] for row in orders}, refunds

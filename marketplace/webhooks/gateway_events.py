@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from marketplace.payments import sending
+from marketplace.payments import refund_events
 from marketplace.payments.chargebacks import note_dispute
 from marketplace.payments.charges import apply_charge
 from marketplace.payouts.exceptions import log_exception, note_unknown_success
@@ -51,11 +51,7 @@ def _apply_charge(session: Session, event: Event, *, fee_bearer: str, now: datet
 def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
     """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
     told = GatewayRefund.from_wire(event.data)
-    refund_id = sending.find_by_event(session, told)
-    if refund_id is None:
-        return "ignored"
-    sending.settle(session, refund_id=refund_id, told=told, now=now)
-    return "processed"
+    return "processed" if refund_events.hear(session, told=told, now=now) else "ignored"
 
 
 def _note_transfer(session: Session, event: Event, *, now: datetime) -> str:

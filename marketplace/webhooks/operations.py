@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra import nudges, outbox
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
+from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges import UnknownReferenceError
@@ -30,7 +31,7 @@ GATEWAY, MESSAGING = "gateway", "messaging"
 _PARSERS: dict[str, Callable[[bytes], Event]] = {GATEWAY: events.parse, MESSAGING: envelopes.parse}
 JITTER = 0.2  # a retry comes up to a fifth earlier or later
 
-_RECEIVE = Statement(
+_RECEIVE = Prepared(
     insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
 )
 _RECEIVE_PARTS = Statement(
@@ -45,7 +46,7 @@ _RECEIVE_PARTS = Statement(
 )
 # What just came is due whatever the clock says: the one that it was received by may be ahead of the worker's.
 _IS_DUE = "(status = 'received' OR status = 'retrying' AND due_at <= :now)"
-_TAKE = Statement(
+_TAKE = Prepared(
     text(
         f"""
         SELECT id, provider, body, attempts, received_at FROM webhook_inbox
@@ -54,11 +55,11 @@ _TAKE = Statement(
         """  # noqa: S608 - our own words
     )
 )
-_RECORD = Statement(
+_RECORD = Prepared(
     insert(ProcessedWebhookEvent).on_conflict_do_nothing(index_elements=["id"]),
     columns=("id", "provider", "event_type", "payload", "processed_at"),
 )
-_FINISH = Statement(
+_FINISH = Prepared(
     text(
         """
         UPDATE webhook_inbox SET status = :status, event_type = :event_type, dedupe_id = :dedupe_id,

@@ -7,13 +7,19 @@ from uuid import UUID
 import pytest
 from sqlalchemy.orm import Session
 
+from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database
+from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.states import IllegalTransitionError
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import balance_of
 from marketplace.orders import operations as orders
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling
+from marketplace.orders.wallet import WalletUse
+from marketplace.payments import cancelling, mending, quarantine, states
 from marketplace.payments.charges import Outcome
 from tests.simulation.life import freeze
+from tests.support.finance import actor_of, make_officer, refund, refunds_of, say
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -31,6 +37,8 @@ from tests.support.purchases import (
     shipped_order,
     status_of,
     trail_of,
+    wallet_of,
+    with_buyer,
 )
 from tests.support.threads import at_once, unforeseen
 
@@ -72,6 +80,15 @@ def processing_order(session: Session, shop: Shop) -> UUID:
     return order_id
 
 
+def refund_whole(session: Session, shop: Shop, order_id: UUID) -> None:
+    """Each time by another officer."""
+    refund(session, order_id, make_officer(session))
+
+
+def refund_to_wallet(session: Session, shop: Shop, order_id: UUID) -> None:
+    refund(session, order_id, make_officer(session), destination="wallet")
+
+
 RACES: dict[str, tuple[Callable[[Session, Shop], UUID], Work, Work, set[str]]] = {
     "double PIN": (shipped_order, pin, pin, {"delivered"}),
     "double confirm": (shipped_order, confirm, confirm, {"delivered"}),
@@ -81,6 +98,15 @@ RACES: dict[str, tuple[Callable[[Session, Shop], UUID], Work, Work, set[str]]] =
     "cancel and ship": (processing_order, cancel, ship, {"cancelled", "shipped"}),
     "cancel by both sides": (paid_order, cancel, cancel_as_vendor, {"cancelled"}),
     "cancel and freeze": (paid_order, cancel, freeze_order, {"cancelled", "disputed"}),
+    "double refund by two officers": (shipped_order, refund_whole, refund_whole, {"refunded"}),
+    "refund to the bank and to the wallet": (paid_order, refund_whole, refund_to_wallet, {"refunded"}),
+    "refund and cancel": (paid_order, refund_whole, cancel, {"refunded", "cancelled"}),
+    "refund and cancel by the vendor": (
+        paid_order,
+        refund_to_wallet,
+        cancel_as_vendor,
+        {"refunded", "cancelled"},
+    ),
 }
 
 
@@ -117,6 +143,8 @@ def test_one_of_two_has_an_effect(database: Database, shop: Shop, name: str) -> 
             held = balances_of_order(session, order_id).get("escrow", 0)
             total = row_of(session, "orders", id=order_id)["total_minor"]
             assert held == (total if status in ("shipped", "disputed") else 0)
+            given_back = sum(row["amount_minor"] for row in refunds_of(session, order_id))
+            assert given_back == (total if status in ("refunded", "cancelled") else 0)
     with database.reading() as session:
         assert_books_are_whole(session)
 
@@ -169,5 +197,139 @@ def test_a_charge_that_meets_an_end_is_applied_or_goes_back(
         else:
             assert isinstance(ended, IllegalTransitionError)
             assert (now, balances["escrow"]) == ("paid_escrow", charge.amount_minor)
+    with database.reading() as session:
+        assert_books_are_whole(session)
+
+
+@pytest.fixture
+def officers(database: Database) -> list[Caller]:
+    with database.transaction() as session:
+        return [make_officer(session) for _ in range(2)]
+
+
+def failed_refund(session: Session, shop: Shop, word: str = "failed") -> UUID:
+    """Make a refund that the gateway could not send."""
+    order_id = paid_order(session, shop)
+    cancel(session, shop, order_id)
+    [made] = refunds_of(session, order_id)
+    say(session, made["id"], word, id="")
+    refund_id: UUID = made["id"]
+    return refund_id
+
+
+def test_a_credit_and_a_retry_at_once_give_the_money_once(
+    database: Database, shop: Shop, officers: list[Caller]
+) -> None:
+    works = {states.CREDIT: mending.credit, states.RETRY: mending.retry}
+    for _ in range(ROUNDS):
+        buying = database.in_transaction(with_buyer, shop)
+        refund_id = database.in_transaction(failed_refund, buying)
+        with database.reading() as session:
+            stuck = [
+                mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+                for trigger, officer in zip(works, officers, strict=True)
+            ]
+
+        def act(number: int, stuck: list[mending.Stuck] = stuck) -> object:
+            return database.in_transaction(
+                list(works.values())[number],
+                stuck=stuck[number],
+                told=None,
+                actor=actor_of(officers[number]),
+                now=NOW,
+            )
+
+        results = at_once(act, [0, 1])
+
+        assert unforeseen(results, ConflictError) == []
+        assert sum(isinstance(result, dict) for result in results) == 1
+        with database.reading() as session:
+            row = row_of(session, "refunds", id=refund_id)
+            won = "credited" if isinstance(results[0], dict) else "pending"
+            assert row["status"] == won
+            assert wallet_of(session, buying.buyer.id) == (row["amount_minor"] if won == "credited" else 0)
+    with database.reading() as session:
+        assert_books_are_whole(session)
+
+
+def test_a_credit_and_the_gateway_sending_it_after_all_at_once_are_both_booked(
+    database: Database, shop: Shop, officers: list[Caller]
+) -> None:
+    """Meanwhile the buyer spends what they get: no wallet is negative, and what is missing is owed."""
+    for _ in range(ROUNDS):
+        buying = database.in_transaction(with_buyer, shop)
+        refund_id = database.in_transaction(failed_refund, buying)
+        with database.transaction() as session:
+            stuck = mending.find_stuck(
+                session, refund_id=refund_id, trigger=states.CREDIT, officer=officers[0]
+            )
+            product_id = make_product(session, buying, price_minor=1_000_000)
+            amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
+
+        def credit(stuck: mending.Stuck = stuck) -> object:
+            return database.in_transaction(
+                mending.credit, stuck=stuck, told=None, actor=actor_of(officers[0]), now=NOW
+            )
+
+        def tell(refund_id: UUID = refund_id) -> object:
+            return database.in_transaction(say, refund_id, "processed", id="")
+
+        def spend(buying: Shop = buying, product_id: UUID = product_id) -> object:
+            return database.in_transaction(
+                place, buying, product_id, wallet=WalletUse(as_much_as_possible=True)
+            )
+
+        results = at_once(lambda work: work(), [credit, tell, spend, tell])
+
+        assert unforeseen(results, ConflictError) == []
+        with database.reading() as session:
+            row = row_of(session, "refunds", id=refund_id)
+            wallet = wallet_of(session, buying.buyer.id)
+            owed = balance_of(session, account=accounts.buyer_receivable(buying.buyer.id))
+            spent = row_of(session, "orders", id=results[2])["wallet_minor"]
+            if row["status"] == "processed":
+                assert (row["paid_twice_minor"], wallet, owed, spent) == (0, 0, 0, 0)
+                assert isinstance(results[0], ConflictError)
+            else:
+                assert (row["status"], row["paid_twice_minor"]) == ("credited", amount)
+                # The wallet got it once; it was spent on the order, or given back, and what is missing is owed.
+                assert wallet + spent - owed == 0
+    with database.reading() as session:
+        assert_books_are_whole(session)
+
+
+def test_a_held_charge_that_is_accepted_and_sent_back_at_once_is_one_of_both(
+    database: Database, shop: Shop, officers: list[Caller]
+) -> None:
+    for _ in range(ROUNDS):
+        with database.transaction() as session:
+            buying = with_buyer(session, shop)
+            order_id = place(session, buying, make_product(session, buying))
+            intent = make_intent(session, buying, order_id)
+            charge = make_charge(intent, amount_minor=intent.amount_minor - 500)
+            assert apply(session, charge) is Outcome.QUARANTINED
+            held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
+
+        def decide(number: int, held_id: UUID = held_id) -> object:
+            return database.in_transaction(
+                quarantine.resolve,
+                held_id=held_id,
+                action=("accept_rest", "refund")[number],  # type: ignore[arg-type]
+                note="Decided at once with another officer.",
+                officer=officers[number],
+                actor=actor_of(officers[number]),
+                now=NOW,
+            )
+
+        results = at_once(decide, [0, 1])
+
+        assert unforeseen(results, ConflictError) == []
+        assert sum(isinstance(result, dict) for result in results) == 1
+        with database.reading() as session:
+            accepted = isinstance(results[0], dict)
+            kept = row_of(session, "orders", id=order_id)["accepted_minor"]
+            assert kept == (charge.amount_minor if accepted else 0)
+            sent = [(row["status"], row["amount_minor"]) for row in refunds_of(session, order_id)]
+            assert sent == ([] if accepted else [("pending", charge.amount_minor)])
     with database.reading() as session:
         assert_books_are_whole(session)

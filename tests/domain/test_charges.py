@@ -246,6 +246,50 @@ def told(session: Session, user_id: UUID) -> list[str]:
     return list(rows.scalars())
 
 
+class TestFeesAboveTheAmount:
+    """What a gateway in order can't tell: nothing is paid with it, and no fee of it is booked."""
+
+    @pytest.mark.parametrize("bearer", ["platform", "customer"])
+    @pytest.mark.parametrize("over", [False, True])
+    def test_the_charge_is_held_back_whole(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent, bearer: str, over: bool
+    ) -> None:
+        if over:
+            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        before = balances_by_kind(session)
+
+        charge = make_charge(intent, fees_minor=10**9)
+        assert apply(session, charge, fee_bearer=bearer) is Outcome.QUARANTINED
+
+        held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
+        assert (held["reason"], held["fees_minor"]) == ("fees_above_amount", 10**9)
+        after = balances_by_kind(session)
+        moved = {kind: after[kind] - before[kind] for kind in after if after[kind] != before[kind]}
+        assert moved == {"gateway_clearing": intent.amount_minor, "quarantine": intent.amount_minor}
+        assert status_of(session, order_id) == ("cancelled" if over else "pending_payment")
+        told = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_held")
+        assert "figures that can not be right" in told["body"]
+        assert_books_are_whole(session)
+
+    def test_fees_as_high_as_the_amount_are_a_cost_of_ours(
+        self, session: Session, order_id: UUID, intent: Intent
+    ) -> None:
+        assert apply(session, make_charge(intent, fees_minor=intent.amount_minor)) is Outcome.APPLIED
+        assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("fees", [0, 1])
+    def test_no_money_at_all_pays_nothing(
+        self, session: Session, order_id: UUID, intent: Intent, fees: int
+    ) -> None:
+        charge = make_charge(intent, amount_minor=0, fees_minor=fees)
+        assert apply(session, charge) is Outcome.QUARANTINED
+
+        held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
+        assert held["reason"] == ("fees_above_amount" if fees else "amount_below_total")
+        assert held["ledger_transaction_id"] is None
+        assert_books_are_whole(session)
+
+
 class TestSentBack:
     def test_a_second_charge_of_what_is_paid(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
@@ -268,7 +312,7 @@ class TestSentBack:
         order = row_of(session, "orders", id=order_id)
         assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
-        assert told(session, shop.buyer.id) == ["payment_returned"]
+        assert told(session, shop.buyer.id) == ["order_paid", "payment_returned"]
         assert held_back(session, intent) == []
         assert_books_are_whole(session)
 
@@ -317,7 +361,7 @@ class TestSentBack:
     ) -> None:
         cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
-        charge = make_charge(intent, amount_minor=amount, fees_minor=50)
+        charge = make_charge(intent, amount_minor=amount, fees_minor=amount)
         assert apply(session, charge, fee_bearer="customer") is Outcome.RETURNED
 
         assert row_of(session, "gateway_charges", gateway_charge_id=charge.id)["outcome"] == "returned"
@@ -416,7 +460,7 @@ def test_one_charge_pays_several_orders_of_a_checkout(session: Session, shop: Sh
     assert changed(session, before)["escrow"] == intent.amount_minor
     assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
     assert [stock_of(session, product) for product in products] == [(2, 0)] * 3
-    assert told(session, shop.buyer.id) == ["wallet_credited"]
+    assert told(session, shop.buyer.id) == ["order_paid"] * 3 + ["wallet_credited"]
     assert_books_are_whole(session)
 
 
@@ -458,7 +502,7 @@ def test_too_little_for_those_that_wait_pays_none_of_them(session: Session, shop
 
     assert [row_of(session, "orders", id=order_id)["payment_status"] for order_id in placed] == [
         "quarantined",
-        "initialized",
+        "abandoned",
         "quarantined",
     ]
     assert_books_are_whole(session)

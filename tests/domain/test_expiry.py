@@ -1,29 +1,37 @@
 """The sweep of abandoned checkouts: nobody's order expires before the gateway was asked."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 import pytest
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.orders.baskets import Wish
 from marketplace.payments import cancelling, operations
 from marketplace.payments.expiry import Sweep, sweep_abandoned_checkouts
 from marketplace.payments.operations import Intent
 from marketplace.payments.pages import open_page
+from marketplace.providers.gateway import Charge
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,
     Shop,
     apply,
     assert_books_are_whole,
+    check_out,
     later,
     make_charge,
     make_intent,
     make_product,
     make_shop,
+    neighbours,
     place,
     row_of,
     status_of,
@@ -198,8 +206,10 @@ def test_while_the_gateway_does_not_answer_what_was_taken_to_it_is_kept(
     assert done.gateway_down
     assert status(database, opened.order_ids[0]) == "pending_payment"
     assert status(database, never_taken) == "expired"
-    # It is asked once (and once more by the client itself), not once for each order.
-    assert sum("verify" in call for call in gateway.line.calls) <= 2
+    # It is asked once (and once more by the client itself) about three payments at most.
+    asked = Counter(call for call in gateway.line.calls if "verify" in call)
+    assert asked[f"GET /gateway/transaction/verify/{opened.reference}"] in (1, 2)
+    assert sum(asked.values()) <= 6
 
     gateway.line.fault = None
     sweep()
@@ -217,6 +227,130 @@ def test_a_reference_that_never_reached_the_gateway_expires(
 
     assert gateway.calls(intent.reference)["GET /transaction/verify"] == 1
     assert status(database, order_id) == "expired"
+
+
+def test_the_gateway_is_asked_once_about_a_checkout(
+    database: Database, gateway: TestGateway, sweep: SweepNow, settings: Settings, shop: Shop
+) -> None:
+    order_ids, intent = opened_checkout(database, gateway, settings, shop)
+
+    sweep()
+
+    assert gateway.calls(intent.reference)["GET /transaction/verify"] == 1
+    assert [status(database, order_id) for order_id in order_ids] == ["expired"] * 3
+    with database.reading() as session:
+        assert_books_are_whole(session)
+
+
+def test_a_checkout_that_was_paid_untold_is_asked_about_once_and_paid_whole(
+    database: Database, gateway: TestGateway, sweep: SweepNow, settings: Settings, shop: Shop
+) -> None:
+    order_ids, intent = opened_checkout(database, gateway, settings, shop)
+    gateway.pay(intent.reference)
+
+    sweep()
+
+    assert gateway.calls(intent.reference)["GET /transaction/verify"] == 1
+    assert [status(database, order_id) for order_id in order_ids] == ["paid_escrow"] * 3
+
+
+def test_no_order_of_a_checkout_expires_while_the_gateway_does_not_answer(
+    database: Database, gateway: TestGateway, sweep: SweepNow, settings: Settings, shop: Shop
+) -> None:
+    order_ids, intent = opened_checkout(database, gateway, settings, shop)
+    gateway.line.fault = "refuse"
+
+    assert sweep().gateway_down
+
+    asked = [call for call in gateway.line.calls if intent.reference in call]
+    # The client itself tries once more; the other orders take what came of that.
+    assert 1 <= len(asked) <= 2
+    assert [status(database, order_id) for order_id in order_ids] == ["pending_payment"] * 3
+    gateway.line.fault = None
+    sweep()
+    assert [status(database, order_id) for order_id in order_ids] == ["expired"] * 3
+
+
+class Clerk:
+    """A gateway that answers about a payment what it is told to, or nothing, and that nobody paid the others."""
+
+    def __init__(self, reference: str, answer: Charge | type[Exception] | None, other: Charge) -> None:
+        self.reference, self.answer, self.other = reference, answer, other
+
+    def charge(self, reference: str) -> Charge | None:
+        if reference != self.reference:
+            return replace(self.other, reference=reference, status="abandoned")
+        if isinstance(self.answer, type):
+            raise self.answer
+        return self.answer
+
+
+def sweep_with(database: Database, opened: Intent, answer: Charge | type[Exception] | None) -> Sweep:
+    clerk = Clerk(opened.reference, answer, make_charge(opened))
+    return sweep_abandoned_checkouts(database, clerk, fee_bearer="platform", now=DUE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("word", ["ongoing", "queued", "send_otp", "", "something new"])
+def test_what_the_gateway_is_not_clear_about_is_kept(database: Database, opened: Intent, word: str) -> None:
+    done = sweep_with(database, opened, replace(make_charge(opened), status=word))
+
+    assert done.undecided == 1
+    assert status(database, opened.order_ids[0]) == "pending_payment"
+    sweep_with(database, opened, replace(make_charge(opened), status="abandoned"))
+    assert status(database, opened.order_ids[0]) == "expired"
+
+
+def test_an_open_page_that_the_gateway_says_it_does_not_know_is_kept(
+    database: Database, sweep: SweepNow, opened: Intent
+) -> None:
+    with capture_logs() as logs:
+        sweep_with(database, opened, None)
+
+    assert status(database, opened.order_ids[0]) == "pending_payment"
+    assert [line["reference"] for line in logs if line["event"] == "payment unknown to the gateway"] == [
+        opened.reference
+    ]
+    sweep()
+    assert status(database, opened.order_ids[0]) == "expired"
+
+
+def test_an_answer_that_is_missing_for_one_does_not_hold_up_the_others(
+    database: Database,
+    gateway: TestGateway,
+    settings: Settings,
+    sweep: SweepNow,
+    shop: Shop,
+    opened: Intent,
+) -> None:
+    order_ids, _ = opened_checkout(database, gateway, settings, shop)
+
+    done = sweep_with(database, opened, ProviderUnavailableError)
+
+    assert done.gateway_down
+    assert status(database, opened.order_ids[0]) == "pending_payment"
+    assert [status(database, order_id) for order_id in order_ids] == ["expired"] * 3
+    sweep()
+    assert status(database, opened.order_ids[0]) == "expired"
+
+
+def opened_checkout(
+    database: Database, gateway: TestGateway, settings: Settings, shop: Shop
+) -> tuple[tuple[UUID, ...], Intent]:
+    """Check out with three vendors, and open the one page for it."""
+    with database.transaction() as session:
+        wishes = [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
+        done = check_out(session, shop, wishes)
+    intent, page = open_page(
+        database,
+        gateway.adapter(settings),
+        buyer_id=shop.buyer.id,
+        email="ada@example.com",
+        target=operations.Target(checkout_id=done.checkout_id),
+        callback_url=None,
+        clock=lambda: NOW,
+    )
+    database.in_transaction(operations.record_page, intent=intent, page=page, now=NOW)
+    return done.order_ids, intent
 
 
 def test_what_is_held_back_is_not_expired(

@@ -82,7 +82,7 @@ def test_nobody_pays_what_is_not_theirs(
 def test_an_order_is_payable_until_its_time_is_over(session: Session, shop: Shop, order_id: UUID) -> None:
     make_intent(session, shop, order_id, now=later(minutes=29, seconds=59))
 
-    with pytest.raises(NotPayableError, match="its time to pay is over"):
+    with pytest.raises(NotPayableError, match="time to pay is over"):
         make_intent(session, shop, order_id, now=later(minutes=30))
 
 

@@ -129,8 +129,14 @@ DAMAGE = {
     "refunds in transit in all are those that are open": "DELETE FROM refunds WHERE order_id = :refunded",
     "what each charge says was refunded is what its refunds say": """UPDATE gateway_charges
         SET refunded_minor = refunded_minor - 1 WHERE amount_minor = 900""",
+    "what of each refund was paid twice is in the books": """UPDATE refunds SET paid_twice_minor = 1
+        WHERE order_id = :refunded""",
     "what was refunded of each order is what its escrow says, and no more than was paid": """UPDATE refunds
         SET amount_minor = amount_minor + 1 WHERE order_id = :refunded""",
+    "what was accepted of held charges for each order is in the books": """UPDATE orders
+        SET accepted_minor = accepted_minor + 1 WHERE id = :unpaid""",
+    "what was accepted for an order that ended unpaid goes back, once": """UPDATE orders
+        SET status = 'expired', accepted_minor = 1 WHERE id = :unpaid""",
 }
 
 

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.settings import Settings
@@ -15,10 +16,11 @@ from marketplace.kernel.errors import (
     NotFoundError,
     ProviderUnavailableError,
 )
+from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.payments import cancelling, mending, sending, states
-from marketplace.payments.mending import NotFailedError, Stuck
+from marketplace.payments import cancelling, desk, mending, sending, states
+from marketplace.payments.mending import NotFailedError, Stuck, UnclearError
 from marketplace.providers.gateway import GatewayRefund
 from tests.support.finance import actor_of, audited, make_officer, refund, refunds_of, say, told
 from tests.support.gateway import TestGateway
@@ -125,7 +127,8 @@ class TestCredit:
         say(session, made["id"], word)
         before = balances_by_kind(session)["refunds_in_transit"]
 
-        done = mend(session, made["id"], officer, states.CREDIT)
+        said = GatewayRefund("9", word, made["amount_minor"], sending.note_of(made["id"], 1))
+        done = mend(session, made["id"], officer, states.CREDIT, said)
 
         amount = made["amount_minor"]
         assert done["status"] == "credited"
@@ -154,15 +157,103 @@ class TestCredit:
         assert charge["refunded_minor"] == total - 1_000
         assert_books_are_whole(session)
 
-    def test_what_the_gateway_sends_after_all_is_not_booked_twice(
-        self, session: Session, shop: Shop, officer: Caller, refund_id: UUID
+    def test_what_the_gateway_had_and_does_not_tell_of_is_not_credited(
+        self, session: Session, shop: Shop, officer: Caller, order_id: UUID
     ) -> None:
-        mend(session, refund_id, officer, states.CREDIT)
-        before = balances_by_kind(session)
+        [made] = refunds_of(session, order_id)
+        say(session, made["id"], "needs-attention")
 
-        assert say(session, refund_id, "processed") == "credited"
+        with pytest.raises(UnclearError, match="may still send it"):
+            mend(session, made["id"], officer, states.CREDIT, None)
+
+        assert row_of(session, "refunds", id=made["id"])["status"] == "needs_attention"
+        assert wallet_of(session, shop.buyer.id) == 0
+        assert_books_are_whole(session)
+
+
+class TestWhatCameBack:
+    """The gateway had sent it, and then says that it failed: the buyer's bank did not take it."""
+
+    @pytest.fixture
+    def came_back(self, session: Session, order_id: UUID) -> UUID:
+        [made] = refunds_of(session, order_id)
+        assert say(session, made["id"], "processed") == "processed"
+        assert say(session, made["id"], "failed") == "failed"
+        found: UUID = made["id"]
+        return found
+
+    def test_its_money_is_at_the_gateway_again_and_finance_sees_it(
+        self, session: Session, shop: Shop, order_id: UUID
+    ) -> None:
+        [made] = refunds_of(session, order_id)
+        before = balances_by_kind(session)
+        say(session, made["id"], "processed")
+
+        with capture_logs() as logs:
+            for _ in range(2):
+                assert say(session, made["id"], "failed") == "failed"
 
         assert balances_by_kind(session) == before
+        assert row_of(session, "ledger_transactions", kind="refund_returned", source=f"refund:{made['id']}")
+        assert [(line["event"], line["severity"]) for line in logs if line["log_level"] == "error"] == [
+            ("refund failed after it was sent", "SEV-2")
+        ]
+        row = row_of(session, "refunds", id=made["id"])
+        assert (row["settled_at"], row["times_returned"]) == (None, 1)
+        page = TableRequest(number=1, limit=100, sort="created_at", descending=True)
+        listed = desk.list_refunds(session, filters=desk.RefundFilters("open"), page=page, now=NOW)
+        shown = {item["id"]: (item["status"], item["timesReturned"]) for item in listed.items}
+        assert shown[made["id"]] == ("failed", 1)
+        # What becomes of it is for finance to decide; nobody is told before that.
+        assert told(session, shop.buyer.id)[-1] == "refund_processed"
+        assert_books_are_whole(session)
+
+    def test_it_is_sent_again_as_often_as_it_comes_back(
+        self, session: Session, shop: Shop, officer: Caller, came_back: UUID
+    ) -> None:
+        before = balances_by_kind(session)["gateway_clearing"]
+        for time in (2, 3):
+            mend(session, came_back, officer, states.RETRY)
+            assert say(session, came_back, "processed") == "processed"
+            assert_books_are_whole(session)
+            if time == 2:
+                assert say(session, came_back, "failed") == "failed"
+                assert_books_are_whole(session)
+
+        row = row_of(session, "refunds", id=came_back)
+        assert (row["status"], row["attempt"], row["times_returned"]) == ("processed", 3, 2)
+        assert balances_by_kind(session)["gateway_clearing"] == before - row["amount_minor"]
+        titles = session.execute(
+            text(
+                "SELECT title FROM notifications WHERE user_id = :id AND type = 'refund_processed' ORDER BY id"
+            ),
+            {"id": shop.buyer.id},
+        )
+        assert list(titles.scalars()) == ["Your refund was sent", *["Your refund was sent again"] * 2]
+
+    def test_a_try_after_an_earlier_one_counted_is_a_new_one(
+        self, session: Session, officer: Caller, refund_id: UUID
+    ) -> None:
+        """The first try failed, then the second, and the first was sent after all; then it comes back."""
+        amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
+        mend(session, refund_id, officer, states.RETRY)
+        say(session, refund_id, "failed")
+        for word in ("processed", "failed"):
+            first = GatewayRefund("11", word, amount, sending.note_of(refund_id, 1))
+            assert sending.settle(session, refund_id=refund_id, told=first, now=NOW) == word
+
+        done = mend(session, refund_id, officer, states.RETRY)
+
+        assert (done["status"], done["attempt"]) == ("pending", 3)
+        assert_books_are_whole(session)
+
+    def test_the_wallet_gets_it(self, session: Session, shop: Shop, officer: Caller, came_back: UUID) -> None:
+        mend(session, came_back, officer, states.CREDIT)
+
+        row = row_of(session, "refunds", id=came_back)
+        assert (row["status"], wallet_of(session, shop.buyer.id)) == ("credited", row["amount_minor"])
+        assert told(session, shop.buyer.id)[-1] == "wallet_credited"
+        assert_books_are_whole(session)
 
 
 class TestBoth:
@@ -172,9 +263,9 @@ class TestBoth:
         self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, trigger: str, word: str
     ) -> None:
         row = row_of(session, "refunds", id=refund_id)
-        said = GatewayRefund("9", word, row["amount_minor"], sending.note_of(refund_id, 1))
+        said = GatewayRefund("", word, row["amount_minor"], sending.note_of(refund_id, 1))
 
-        with pytest.raises(NotFailedError) as refused:
+        with pytest.raises(NotFailedError, match=f"may still send it: it says {word}") as refused:
             mend(session, refund_id, officer, trigger, said)
 
         # What was learnt is kept.
@@ -238,7 +329,11 @@ class TestAskingTheGatewayFirst:
         assert known.note == sending.note_of(made["id"], 1)
         mend(session, made["id"], officer, states.RETRY)
         say(session, made["id"], "failed")
-        assert mending.ask(adapter, find(session, made["id"], officer)) is None
+        # The second try is unknown to the gateway, but the first one is on its way after all.
+        stuck = find(session, made["id"], officer)
+        assert mending.ask(adapter, stuck) == known
+        with pytest.raises(NotFailedError):
+            mending.credit(session, stuck=stuck, told=known, actor=actor_of(officer), now=NOW)
 
         gateway.line.fault = "lose"
         with pytest.raises(ProviderUnavailableError):

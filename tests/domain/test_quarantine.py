@@ -10,8 +10,10 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
+from marketplace.kernel.money import naira_text
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders.baskets import Wish
+from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling, quarantine
 from marketplace.payments.charges import Outcome
 from marketplace.payments.checkout import CheckedOut
@@ -28,6 +30,7 @@ from tests.support.purchases import (
     assert_books_are_whole,
     balances_of_order,
     check_out,
+    fill_wallet,
     later,
     make_charge,
     make_intent,
@@ -87,7 +90,7 @@ def intent(session: Session, shop: Shop, order_id: UUID) -> Intent:
 
 
 class TestAcceptingTheRest:
-    def test_it_is_the_orders_wallet_part_and_a_new_page_is_for_the_difference(
+    def test_it_is_a_part_of_the_order_and_a_new_page_is_for_the_difference(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, intent.amount_minor - 500)
@@ -99,7 +102,7 @@ class TestAcceptingTheRest:
         assert done["amountMinor"] == intent.amount_minor - 500
         order = row_of(session, "orders", id=order_id)
         assert (order["status"], order["payment_status"]) == ("pending_payment", None)
-        assert order["wallet_minor"] == intent.amount_minor - 500
+        assert (order["wallet_minor"], order["accepted_minor"]) == (0, intent.amount_minor - 500)
         assert order["expires_at"] == later(hours=29)
         assert balances_of_order(session, order_id)["escrow"] == intent.amount_minor - 500
         assert told(session, shop.buyer.id)[-1] == "payment_resolved"
@@ -112,12 +115,13 @@ class TestAcceptingTheRest:
         assert status_of(session, order_id) == "paid_escrow"
         assert balances_of_order(session, order_id)["escrow"] == intent.amount_minor
         assert_books_are_whole(session)
-        # Called off, each part goes back to where it came from.
+        # Called off, each charge goes back to where it came from.
         cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-        assert sums_of(session, order_id) == [
-            ("gateway", "pending", 500),
-            ("wallet", "processed", intent.amount_minor - 500),
-        ]
+        assert back_by_charge(session, order_id) == {
+            charge_of(session, intent): intent.amount_minor - 500,
+            charge_of(session, fresh): 500,
+        }
+        assert wallet_of(session, shop.buyer.id) == 0
         assert_books_are_whole(session)
 
     def test_several_that_suffice_together_pay_the_order(
@@ -138,11 +142,98 @@ class TestAcceptingTheRest:
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
         assert_books_are_whole(session)
         cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-        # The second came by the gateway for this order, and goes back by it.
-        assert sums_of(session, order_id) == [
+        # Both came by the gateway for this order, and go back by it.
+        assert [part for part in sums_of(session, order_id) if part[0] == "gateway"] == [
+            ("gateway", "pending", intent.amount_minor - 500),
             ("gateway", "pending", 500),
-            ("wallet", "processed", intent.amount_minor - 500),
         ]
+        assert wallet_of(session, shop.buyer.id) == 200
+        assert_books_are_whole(session)
+
+    def test_what_is_more_than_the_order_costs_is_told_of_with_what_it_took(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        done = check_out(
+            session, shop, [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 2)]
+        )
+        assert done.payment is not None
+        held_id = hold_back(session, done.payment, done.payment.amount_minor - 1)
+        first, second = (row_of(session, "orders", id=order_id) for order_id in done.order_ids)
+        cancelling.cancel(session, order_id=first["id"], caller=shop.buyer, reason=None, now=NOW)
+
+        resolve(session, held_id, officer, "accept_rest")
+
+        [body] = [body for body in news_of(session, shop.buyer.id) if "accepted" in body]
+        assert body == (
+            f"{naira_text(second['total_minor'])} were accepted: {second['number']} is paid."
+            f" {naira_text(first['total_minor'] - 1)} were more than was due, and are in your wallet."
+        )
+        assert wallet_of(session, shop.buyer.id) == first["total_minor"] - 1
+        assert_books_are_whole(session)
+
+    def test_what_the_wallet_paid_goes_back_to_it_and_what_was_accepted_to_its_channel(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 3_000)
+        order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(3_000))
+        first = make_intent(session, shop, order_id)
+        resolve(session, hold_back(session, first, 7_000), officer, "accept_rest")
+        assert apply(session, make_charge(make_intent(session, shop, order_id))) is Outcome.APPLIED
+
+        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+
+        assert sums_of(session, order_id) == [
+            ("gateway", "pending", 7_000),
+            ("gateway", "pending", first.amount_minor - 7_000),
+            ("wallet", "processed", 3_000),
+        ]
+        assert wallet_of(session, shop.buyer.id) == 3_000
+        assert_books_are_whole(session)
+
+    def test_of_a_checkout_each_orders_share_of_it_goes_back_to_its_channel(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        done = check_out(
+            session, shop, [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 2)]
+        )
+        assert done.payment is not None
+        resolve(
+            session,
+            hold_back(session, done.payment, done.payment.amount_minor - 100_001),
+            officer,
+            "accept_rest",
+        )
+        fresh = make_intent_of_checkout(session, shop, done)
+        assert apply(session, make_charge(fresh)) is Outcome.APPLIED
+
+        for order_id in done.order_ids:
+            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            assert {destination for destination, *_ in sums_of(session, order_id)} == {"gateway"}
+            assert "go back to where you paid from" in news_of(session, shop.buyer.id)[-1]
+            assert "wallet" not in news_of(session, shop.buyer.id)[-1]
+            assert_books_are_whole(session)
+
+        for intent in (done.payment, fresh):
+            charge = row_of(session, "gateway_charges", id=charge_of(session, intent))
+            assert charge["refunded_minor"] == charge["principal_minor"]
+
+    @pytest.mark.parametrize("party", ["buyer", "vendor"])
+    def test_what_was_accepted_for_an_order_that_is_called_off_unpaid_goes_back_to_its_channel(
+        self, session: Session, shop: Shop, officer: Caller, party: str
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 3_000)
+        order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(3_000))
+        resolve(
+            session, hold_back(session, make_intent(session, shop, order_id), 700), officer, "accept_rest"
+        )
+
+        cancelling.cancel(session, order_id=order_id, caller=getattr(shop, party), reason=None, now=NOW)
+
+        assert sums_of(session, order_id) == [("gateway", "pending", 700)]
+        assert wallet_of(session, shop.buyer.id) == 3_000
+        assert "escrow" not in balances_of_order(session, order_id)
+        assert "NGN 7.00 go back to where you paid from" in news_of(session, shop.buyer.id)[-1]
+        assert "NGN 30.00 are back in your wallet" in news_of(session, shop.buyer.id)[-1]
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("missing", [1, 100_001])
@@ -160,7 +251,7 @@ class TestAcceptingTheRest:
 
         rows = [row_of(session, "orders", id=order_id) for order_id in done.order_ids]
         assert [row["status"] for row in rows] == ["pending_payment"] * 2
-        assert sum(row["wallet_minor"] for row in rows) == total - missing
+        assert sum(row["accepted_minor"] for row in rows) == total - missing
         fresh = make_intent_of_checkout(session, shop, done)
         assert fresh.amount_minor == missing
         assert apply(session, make_charge(fresh)) is Outcome.APPLIED
@@ -188,7 +279,7 @@ class TestAcceptingTheRest:
             with pytest.raises(NothingToPayError, match="no money"):
                 resolve(session, held_id, officer, "accept_rest")
 
-    def test_what_is_not_paid_in_the_end_goes_to_the_wallet(
+    def test_what_is_not_paid_in_the_end_goes_back_to_its_channel(
         self,
         database: Database,
         gateway: TestGateway,
@@ -215,8 +306,26 @@ class TestAcceptingTheRest:
                 assert status_of(session, order_id) == ("expired" if hours == 25 else "pending_payment")
 
         with database.reading() as session:
-            assert wallet_of(session, shop.buyer.id) == intent.amount_minor - 500
+            assert sums_of(session, order_id) == [("gateway", "pending", intent.amount_minor - 500)]
+            assert wallet_of(session, shop.buyer.id) == 0
+            assert "go back to where you paid from" in news_of(session, shop.buyer.id)[-1]
             assert_books_are_whole(session)
+
+
+def charge_of(session: Session, intent: Intent) -> UUID:
+    """Give the row of the one charge of a payment."""
+    found: UUID = row_of(session, "gateway_charges", intent_id=intent.id)["id"]
+    return found
+
+
+def back_by_charge(session: Session, order_id: UUID) -> dict[UUID | None, int]:
+    return {refund["charge_id"]: refund["amount_minor"] for refund in refunds_of(session, order_id)}
+
+
+def news_of(session: Session, user_id: UUID) -> list[str]:
+    """Give what somebody was told, the earliest first."""
+    find = text("SELECT body FROM notifications WHERE user_id = :user_id ORDER BY id")
+    return list(session.execute(find, {"user_id": user_id}).scalars())
 
 
 def make_intent_of_checkout(session: Session, shop: Shop, done: CheckedOut) -> Intent:
@@ -285,16 +394,28 @@ class TestGivingBack:
         assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
         assert_books_are_whole(session)
 
-    @pytest.mark.parametrize("action", ["refund", "wallet"])
     def test_what_is_in_no_book_is_noted_alone(
-        self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent, action: str
+        self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, intent.amount_minor, currency="USD")
 
-        assert resolve(session, held_id, officer, action)["amountMinor"] == 0
+        assert resolve(session, held_id, officer, "refund")["amountMinor"] == 0
 
         assert refunds_of(session, order_id) == []
         assert wallet_of(session, shop.buyer.id) == 0
+        assert "Your payment in another currency goes back" in news_of(session, shop.buyer.id)[-1]
+
+    def test_what_is_in_no_book_is_none_for_the_wallet(
+        self, session: Session, shop: Shop, officer: Caller, intent: Intent
+    ) -> None:
+        held_id = hold_back(session, intent, intent.amount_minor, currency="USD")
+        before = news_of(session, shop.buyer.id)
+
+        with pytest.raises(NothingToPayError, match="by hand"):
+            resolve(session, held_id, officer, "wallet")
+
+        assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
+        assert news_of(session, shop.buyer.id) == before
 
 
 class TestDeciding:
@@ -310,14 +431,14 @@ class TestDeciding:
         assert (row["resolved_by"], row["resolved_at"]) == (officer.id, NOW)
         [(action, before, after)] = audited(session, held_id)
         assert action == "quarantine.resolve"
-        order = {"id": str(order_id), "status": "pending_payment", "walletMinor": 0}
+        order = {"id": str(order_id), "status": "pending_payment", "acceptedMinor": 0}
         assert before == {"status": "open", "orders": [order]}
         assert after == {
             "status": "resolved",
             "resolution": "accept_rest",
             "note": NOTE,
             "amountMinor": 500,
-            "orders": [order | {"walletMinor": 500}],
+            "orders": [order | {"acceptedMinor": 500}],
         }
 
     @pytest.mark.parametrize("first", ["accept_rest", "refund", "wallet"])

@@ -99,8 +99,8 @@ class TestCancellingWhatIsPaid:
         assert trail_of(session, order_id)[-1] == (before, "cancelled", "cancel", by)
         [made] = refunds_of(session, order_id)
         assert (made["cause"], made["reason"]) == (f"order:{order_id}:cancel", f"Cancelled by the {by}.")
-        assert told(session, shop.buyer.id) == ["order_cancelled"]
-        assert told(session, shop.vendor.id) == ["order_cancelled"]
+        assert told(session, shop.buyer.id) == ["order_paid", "order_cancelled"]
+        assert told(session, shop.vendor.id) == ["order_received", "order_cancelled"]
         assert_books_are_whole(session)
 
     def test_a_worker_is_told_to_send_it(self, session: Session, shop: Shop) -> None:
@@ -264,13 +264,25 @@ class TestByAnOfficer:
         [(_, _, after)] = audited(session, order_id)
         assert after["items"] == [{"productId": str(product_id), "quantity": 2}]
 
-    def test_an_amount_beside_the_items_counts(self, session: Session, shop: Shop, officer: Caller) -> None:
+    @pytest.mark.parametrize("difference", [-5, 5])
+    def test_an_amount_that_the_items_do_not_cost_is_refused(
+        self, session: Session, shop: Shop, officer: Caller, difference: int
+    ) -> None:
         order_id = paid_order(session, shop)
         product_id = row_of(session, "order_items", order_id=order_id)["product_id"]
 
-        done = refund(session, order_id, officer, items=[Pieces(product_id, 1)], amount_minor=5)
+        with pytest.raises(ValidationError) as refused:
+            refund(
+                session,
+                order_id,
+                officer,
+                items=[Pieces(product_id, 1)],
+                amount_minor=PRICE_MINOR + difference,
+            )
 
-        assert done["amountMinor"] == 5
+        assert [param.name for param in refused.value.invalid_params] == ["amountMinor"]
+        done = refund(session, order_id, officer, items=[Pieces(product_id, 1)], amount_minor=PRICE_MINOR)
+        assert done["amountMinor"] == PRICE_MINOR
 
     def test_items_that_are_not_in_the_order_are_named(
         self, session: Session, shop: Shop, officer: Caller
@@ -380,6 +392,148 @@ class TestByAnOfficer:
 
         assert balances_of_order(session, order_id) == {"wallet": -TOTAL, "gateway_clearing": -TOTAL}
         assert_books_are_whole(session)
+
+
+class TestPieces:
+    """Each piece is refunded once; what was not shipped is in stock again, once."""
+
+    @pytest.fixture
+    def products(self, session: Session, shop: Shop) -> tuple[UUID, UUID]:
+        one, two = (
+            make_product(session, shop, quantity=10, price_minor=price) for price in (170_000, 60_000)
+        )
+        return one, two
+
+    @pytest.fixture
+    def order_id(self, session: Session, shop: Shop, products: tuple[UUID, UUID]) -> UUID:
+        one, two = products
+        order_id = place(session, shop, wishes=[Wish(one, 1), Wish(two, 2)])
+        pay(session, shop, order_id)
+        return order_id
+
+    def refunded(self, session: Session, order_id: UUID) -> list[int]:
+        rows = session.execute(
+            text("SELECT refunded_quantity FROM order_items WHERE order_id = :id ORDER BY position"),
+            {"id": order_id},
+        )
+        return list(rows.scalars())
+
+    def bodies(self, session: Session, user_id: UUID) -> list[str]:
+        rows = session.execute(
+            text(
+                "SELECT body FROM notifications WHERE user_id = :id AND type = 'order_refunded' ORDER BY id"
+            ),
+            {"id": user_id},
+        )
+        return list(rows.scalars())
+
+    def test_none_is_refunded_twice(
+        self,
+        session: Session,
+        shop: Shop,
+        officer: Caller,
+        order_id: UUID,
+        products: tuple[UUID, UUID],
+    ) -> None:
+        one, two = products
+        refund(session, order_id, officer, items=[Pieces(one, 1)])
+
+        with pytest.raises(ValidationError) as refused:
+            refund(session, order_id, officer, items=[Pieces(two, 1), Pieces(one, 1)])
+
+        assert [(param.name, param.reason) for param in refused.value.invalid_params] == [
+            ("items[1].quantity", "The order has 1 of it, and 1 of them refunded by now.")
+        ]
+        assert self.refunded(session, order_id) == [1, 0]
+        assert sums_of(session, order_id) == [("gateway", "pending", 170_000)]
+        refund(session, order_id, officer, items=[Pieces(two, 1)])
+        refund(session, order_id, officer, items=[Pieces(two, 1)])
+        assert self.refunded(session, order_id) == [1, 2]
+        assert_books_are_whole(session)
+
+    def test_both_sides_are_told_which_and_the_vendor_not_to_ship_them(
+        self,
+        session: Session,
+        shop: Shop,
+        officer: Caller,
+        order_id: UUID,
+        products: tuple[UUID, UUID],
+    ) -> None:
+        titles = [row_of(session, "products", id=product_id)["title"] for product_id in products]
+
+        refund(session, order_id, officer, items=[Pieces(products[0], 1), Pieces(products[1], 2)])
+
+        for person, told_stock in ((shop.buyer, False), (shop.vendor, True)):
+            [body] = self.bodies(session, person.id)
+            assert f"for 1 of {titles[0]}, 2 of {titles[1]}." in body
+            assert ("Do not ship what was refunded" in body) is told_stock
+
+    def test_they_are_in_stock_again_and_the_rest_with_the_rest(
+        self,
+        session: Session,
+        shop: Shop,
+        officer: Caller,
+        order_id: UUID,
+        products: tuple[UUID, UUID],
+    ) -> None:
+        one, two = products
+        refund(session, order_id, officer, items=[Pieces(two, 1)])
+        assert (stock_of(session, one), stock_of(session, two)) == ((9, 0), (9, 0))
+
+        cancel(session, order_id, shop.buyer)
+
+        assert (stock_of(session, one), stock_of(session, two)) == ((10, 0), (10, 0))
+        assert self.refunded(session, order_id) == [1, 2]
+        assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("shipped", [False, True])
+    def test_what_is_shipped_is_out_of_the_vendors_hands(
+        self,
+        session: Session,
+        shop: Shop,
+        officer: Caller,
+        order_id: UUID,
+        products: tuple[UUID, UUID],
+        shipped: bool,
+    ) -> None:
+        one, two = products
+        if shipped:
+            orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+            orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+
+        refund(session, order_id, officer, items=[Pieces(two, 1)])
+        refund(session, order_id, officer)
+
+        left = ((9, 0), (8, 0)) if shipped else ((10, 0), (10, 0))
+        assert (stock_of(session, one), stock_of(session, two)) == left
+        assert self.refunded(session, order_id) == [1, 2]
+        assert ("in stock again" in self.bodies(session, shop.vendor.id)[0]) is not shipped
+        assert_books_are_whole(session)
+
+    def test_money_alone_leaves_the_pieces_as_they_are(
+        self,
+        session: Session,
+        shop: Shop,
+        officer: Caller,
+        order_id: UUID,
+        products: tuple[UUID, UUID],
+    ) -> None:
+        refund(session, order_id, officer, amount_minor=5)
+
+        assert self.refunded(session, order_id) == [0, 0]
+        assert stock_of(session, products[0]) == (9, 0)
+        assert "Do not ship" not in self.bodies(session, shop.vendor.id)[0]
+
+    def test_the_database_keeps_to_it(self, session: Session, order_id: UUID) -> None:
+        for change in ("quantity + 1", "-1"):
+            with (
+                pytest.raises(Exception, match="ck_order_items_refunded_quantity"),
+                session.begin_nested(),
+            ):
+                session.execute(
+                    text(f"UPDATE order_items SET refunded_quantity = {change} WHERE order_id = :id"),  # noqa: S608
+                    {"id": order_id},
+                )
 
 
 AMOUNT = st.integers(0, 10**9)

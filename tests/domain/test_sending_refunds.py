@@ -6,11 +6,13 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.payments import cancelling, sending
+from marketplace.payments import cancelling, refund_events, requery, sending
+from marketplace.payments.requery import ChangedMeanwhileError
 from marketplace.payments.sending import ASKING_FOR, BeingSentError, ToSend
 from marketplace.providers.gateway import GatewayRefund, MalformedChargeError
 from tests.support.gateway import TestGateway
@@ -201,12 +203,25 @@ def test_all_pages_of_the_gateways_refunds_are_read(
         adapter.refunds_of(found.reference)
 
 
+def asked_about(session: Session) -> list[str]:
+    """Give the refunds that a worker is to ask the gateway about."""
+    rows = session.execute(
+        text("SELECT payload ->> 'refundId' FROM outbox_events WHERE topic = 'refund.ask' ORDER BY id")
+    )
+    return list(rows.scalars())
+
+
+def hear(session: Session, told: GatewayRefund) -> bool:
+    return refund_events.hear(session, told=told, now=later(minutes=5))
+
+
 class TestTheGatewaysWord:
     @pytest.mark.parametrize(
         ("words", "status"),
         [
             (["processed", "processed", "pending", "processing"], "processed"),
-            (["pending", "processing", "processed", "failed"], "processed"),
+            (["pending", "processing", "processed", "failed"], "failed"),
+            (["processed", "failed", "processed"], "processed"),
             (["failed", "failed", "pending"], "failed"),
             (["failed", "processed"], "processed"),
             (["needs-attention", "pending"], "needs_attention"),
@@ -215,15 +230,13 @@ class TestTheGatewaysWord:
             (["something-new"], "pending"),
         ],
     )
-    def test_it_may_come_in_any_order_and_number_before_our_own_answer(
+    def test_what_it_says_when_asked_is_noted_whatever_it_said_before(
         self, session: Session, refund_id: UUID, words: list[str], status: str
     ) -> None:
         before, found = balances_by_kind(session), claimed(session, refund_id)
 
         for said in words:
-            told = word(found, said)
-            assert sending.find_by_event(session, told) == refund_id
-            settle(session, told, refund_id)
+            settle(session, word(found, said), refund_id)
 
         assert status_of(session, refund_id) == status
         left = 0 if status == "processed" else AMOUNT
@@ -237,18 +250,96 @@ class TestTheGatewaysWord:
         assert settle(session, word(found, "processed", amount_minor=1), refund_id) == "needs_attention"
         assert_books_are_whole(session)
 
-    def test_it_is_found_by_its_id_by_our_note_or_by_charge_and_amount(
-        self, session: Session, refund_id: UUID
-    ) -> None:
+    def test_what_the_gateway_calls_it_stays(self, session: Session, refund_id: UUID) -> None:
         found = claimed(session, refund_id)
         settle(session, word(found, "pending", id="4711"), refund_id)
 
-        for told in (
-            word(found, "processed", id="4711", note="", reference=""),
-            word(found, "processed", id="", reference=""),
-            word(found, "processed", id="", note=""),
-        ):
-            assert sending.find_by_event(session, told) == refund_id
+        with capture_logs() as logs:
+            assert settle(session, word(found, "processed", id="7777594"), refund_id) == "submitted"
+
+        assert row_of(session, "refunds", id=refund_id)["gateway_refund_id"] == "4711"
+        assert [line["event"] for line in logs] == ["refund has another id at the gateway"]
+        assert settle(session, word(found, "failed", id="4711"), refund_id) == "failed"
+
+    def test_what_was_told_of_an_earlier_try_says_nothing_of_this_one(
+        self, session: Session, refund_id: UUID
+    ) -> None:
+        first = claimed(session, refund_id)
+        settle(session, word(first, "failed"), refund_id)
+        session.execute(
+            text(
+                "UPDATE refunds SET status = 'pending', attempt = 2, tries = 2, asked_at = NULL,"
+                " gateway_refund_id = NULL WHERE id = :id"
+            ),
+            {"id": refund_id},
+        )
+        second = claimed(session, refund_id, minutes=9)
+        assert (second.was_asked, second.note) == (False, f"marketplace refund {refund_id} try 2")
+
+        for said in ("failed", "processed", "pending"):
+            assert settle(session, word(first, said), refund_id) == "pending"
+        assert settle(session, word(second, "processed", id="78"), refund_id) == "processed"
+        assert_books_are_whole(session)
+
+
+class TestEvents:
+    def test_one_that_names_it_by_id_or_by_our_note_is_taken_at_its_word(
+        self, session: Session, refund_id: UUID
+    ) -> None:
+        found = claimed(session, refund_id)
+
+        assert hear(session, word(found, "pending", id="4711", reference=""))
+        assert status_of(session, refund_id) == "submitted"
+        assert hear(session, word(found, "processed", id="4711", note="", reference=""))
+
+        assert status_of(session, refund_id) == "processed"
+        assert asked_about(session) == []
+
+    @pytest.mark.parametrize("status", ["processed", "failed", "pending"])
+    @pytest.mark.parametrize("gateway_id", ["", "7777594"])
+    def test_one_that_names_its_charge_alone_has_the_gateway_asked(
+        self, session: Session, refund_id: UUID, status: str, gateway_id: str
+    ) -> None:
+        """It may be one that was made by hand, of the same charge and amount."""
+        found = claimed(session, refund_id)
+        settle(session, word(found, "pending", id="4711"), refund_id)
+
+        assert hear(session, word(found, status, id=gateway_id, note=""))
+
+        row = row_of(session, "refunds", id=refund_id)
+        assert (row["status"], row["gateway_refund_id"]) == ("submitted", "4711")
+        assert asked_about(session) == [str(refund_id)]
+
+    @pytest.mark.parametrize(("first", "then"), [("processed", "failed"), ("failed", "processed")])
+    def test_one_that_contradicts_what_is_settled_may_be_the_older(
+        self, session: Session, refund_id: UUID, first: str, then: str
+    ) -> None:
+        found = claimed(session, refund_id)
+        hear(session, word(found, first))
+
+        for said in (then, "pending", first):
+            assert hear(session, word(found, said))
+
+        assert status_of(session, refund_id) == first
+        assert asked_about(session) == [str(refund_id)]
+        row = requery.find(session, refund_id=refund_id)
+        assert not requery.note(session, row, [word(found, first)], later(minutes=6))
+        row = requery.find(session, refund_id=refund_id)
+        assert requery.note(session, row, [word(found, then)], later(minutes=7))
+        assert status_of(session, refund_id) == then
+        assert_books_are_whole(session)
+
+    def test_an_answer_is_not_noted_that_may_be_older_than_what_was_learnt_meanwhile(
+        self, session: Session, refund_id: UUID
+    ) -> None:
+        found = claimed(session, refund_id)
+        row = requery.find(session, refund_id=refund_id)
+        settle(session, word(found, "failed"), refund_id)
+
+        with pytest.raises(ChangedMeanwhileError):
+            requery.note(session, row, [word(found, "processed")], later(minutes=6))
+
+        assert status_of(session, refund_id) == "failed"
 
     @pytest.mark.parametrize(
         "values",
@@ -261,32 +352,25 @@ class TestTheGatewaysWord:
             {"id": "", "note": "Refund for a transaction"},
         ],
     )
-    def test_one_that_is_not_ours_is_not_found(
+    def test_one_that_is_not_ours_is_left_alone(
         self, session: Session, refund_id: UUID, values: dict[str, Any]
     ) -> None:
         found = claimed(session, refund_id)
 
-        assert sending.find_by_event(session, word(found, "processed", **values)) is None
+        assert not hear(session, word(found, "processed", **values))
 
-    def test_what_was_told_of_an_earlier_try_says_nothing_of_this_one(
-        self, session: Session, refund_id: UUID
-    ) -> None:
-        first = claimed(session, refund_id)
-        settle(session, word(first, "failed"), refund_id)
-        session.execute(
+        assert (status_of(session, refund_id), asked_about(session)) == ("pending", [])
+
+    def test_none_is_about_a_refund_that_was_never_asked_for(self, session: Session, refund_id: UUID) -> None:
+        reference = session.execute(
             text(
-                "UPDATE refunds SET status = 'pending', attempt = 2, asked_at = NULL, gateway_refund_id = NULL"
-                " WHERE id = :id"
+                "SELECT i.reference FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id"
+                " JOIN payment_intents i ON i.id = c.intent_id WHERE r.id = :id"
             ),
             {"id": refund_id},
-        )
-        second = claimed(session, refund_id, minutes=9)
-        assert (second.was_asked, second.note) == (False, f"marketplace refund {refund_id} try 2")
+        ).scalar_one()
 
-        for said in ("failed", "processed", "pending"):
-            assert settle(session, word(first, said), refund_id) == "pending"
-        assert settle(session, word(second, "processed", id="78"), refund_id) == "processed"
-        assert_books_are_whole(session)
+        assert not hear(session, GatewayRefund("7777594", "processed", AMOUNT, "", reference))
 
 
 BODY = {"id": 5, "status": "processed", "amount": 700, "merchant_note": "ours", "currency": "NGN"}

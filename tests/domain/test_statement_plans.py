@@ -1,6 +1,5 @@
-"""The plans of statements: the first page of a long one, whatever filters it, reads no more than the page."""
+"""The plans of statements: a page of a long one, the first or deep inside, reads no more than the page."""
 
-import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -10,9 +9,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import driver_cursor
 from marketplace.ledger import accounts, queries
 from marketplace.ledger.operations import Posting, post
+from tests.support.counting import peak_memory
+from tests.support.plans import read, sweep_up
 from tests.support.purchases import NOW
 
 ROWS = 20_000
@@ -74,26 +74,10 @@ class Long:
 
 @pytest.fixture(scope="module")
 def long(services: Any) -> Iterator[Long]:
+    sweep_up(services.database, "ledger_entries", "ledger_transactions", "ledger_accounts")
     with services.database.engine.connect() as connection, Session(connection) as session:
         yield Long(session)
         session.rollback()
-
-
-def read(session: Session, statement: Any, values: dict[str, Any]) -> tuple[int, int, str]:
-    """Run a statement; give the entries that its scans read, the rows that it gave, and its plan."""
-    with driver_cursor(session) as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}", statement._constants | values)
-        (found,) = cursor.fetchone()
-    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
-
-    def scans(node: dict[str, Any]) -> Iterator[int]:
-        if node.get("Relation Name") == "ledger_entries":
-            removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
-            yield round((node["Actual Rows"] + removed) * node["Actual Loops"])
-        for inner in node.get("Plans", ()):
-            yield from scans(inner)
-
-    return sum(scans(plan)), round(plan["Actual Rows"]), json.dumps(plan, indent=1)
 
 
 FILTERS: dict[str, dict[str, Any]] = {
@@ -120,33 +104,59 @@ def test_the_first_page_reads_no_more_than_itself(long: Long, filtered: str, *, 
     statement = queries._BY_TIME if wanted.keys() & {"starts", "ends"} else queries._BY_ID
     nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
 
-    entries, rows, plan = read(
-        long.session, statement, nothing | wanted | {"owners": owners, "most": LIMIT + 1}
+    found = read(
+        long.session,
+        statement,
+        nothing | wanted | {"owners": owners, "most": LIMIT + 1},
+        table="ledger_entries",
     )
 
-    assert entries <= (LIMIT + 1) * len(owners), plan
-    assert (rows > 0) == (filtered != "no such order")
-    if "rare" not in filtered and rows:
-        assert rows == LIMIT + 1
+    assert found.met <= (LIMIT + 1) * len(owners), found.plan
+    assert (found.rows > 0) == (filtered != "no such order")
+    if "rare" not in filtered and found.rows:
+        assert found.rows == LIMIT + 1
 
 
-def test_a_page_deep_inside_reads_no_more_than_itself(long: Long) -> None:
-    middle = long.session.execute(
+@pytest.mark.parametrize("of_store", [False, True], ids=["one account", "two accounts"])
+@pytest.mark.parametrize(
+    "filtered", [name for name in FILTERS if "rare" not in name and "period" not in name]
+)
+@pytest.mark.parametrize("by_time", [False, True], ids=["by id", "by time"])
+def test_a_page_deep_inside_reads_as_much_as_the_first(
+    long: Long, filtered: str, *, of_store: bool, by_time: bool
+) -> None:
+    last = long.session.execute(
         text(
             "SELECT id, created_at FROM ledger_entries WHERE account_id = :id ORDER BY id OFFSET 9000 LIMIT 1"
         ),
         {"id": accounts.wallet(long.owner).id},
     ).one()
-    nothing = dict.fromkeys(("kind", "direction", "order_id", "starts", "ends"))
-    for statement, wanted in (
-        (queries._BY_ID, {}),
-        (queries._BY_ID, {"kind": "gift"}),
-        (queries._BY_TIME, {"starts": NOW}),
-    ):
-        values = nothing | wanted | {"owners": [long.owner], "most": LIMIT + 1}
-        entries, rows, plan = read(
-            long.session, statement, values | {"after": middle.id, "at": middle.created_at}
+    owners = [long.owner, long.store] if of_store else [long.owner]
+    wanted = FILTERS[filtered] | ({"starts": NOW} if by_time else {})
+    nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
+    values = nothing | wanted | {"owners": owners, "most": LIMIT + 1}
+    statement = queries._BY_TIME if by_time else queries._BY_ID
+
+    first, deep = (
+        read(long.session, statement, values | place, table="ledger_entries")
+        for place in ({}, {"after": last.id, "at": last.created_at})
+    )
+
+    assert deep.rows == first.rows
+    # By time, what another kind or direction has on the page is met on the way: the latest entry is such a one.
+    assert deep.met <= (LIMIT + 1) * len(owners), deep.plan
+    assert first.met <= (LIMIT + 1 + by_time) * len(owners), first.plan
+    # The page lies elsewhere in the same indexes: a block more or less at each of them.
+    assert deep.buffers <= first.buffers + 4 * len(owners), deep.plan
+
+
+def test_a_long_file_is_never_held_as_rows(long: Long) -> None:
+    with peak_memory() as peak:
+        rows = queries.entries_of(
+            long.session, owners=[long.owner, long.store], wanted=queries.EntryFilter(), most=10_000
         )
-        # A sort of entries of one time looks a few ahead.
-        assert entries <= 2 * (LIMIT + 1), plan
-        assert rows == LIMIT + 1
+        ids = {row["id"].bytes for row in rows}
+
+    assert len(ids) == 10_000
+    # A batch of rows and the ids; all rows would be more than ten.
+    assert peak.mebibytes < 5

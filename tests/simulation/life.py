@@ -17,8 +17,9 @@ from marketplace.orders import states
 from marketplace.orders.baskets import Wish
 from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
 from marketplace.orders.wallet import WalletUse
-from marketplace.payments import cancelling, mending, quarantine, sending
+from marketplace.payments import cancelling, mending, quarantine, requery, sending
 from marketplace.payments import operations as payments
+from marketplace.payments.debts import collect_debts
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.operations import Target
 from marketplace.payments.pages import open_page
@@ -46,6 +47,16 @@ from tests.support.purchases import (
 STEPS = 18
 DEATH = 0.04
 DEPOSIT_MINOR = 700_000
+STOCKED = 9
+# Nobody else sends a refund than who works off its event.
+_WAITING = """
+    SELECT id, payload ->> 'refundId' AS refund_id FROM outbox_events
+    WHERE topic = 'refund.send' AND done_at IS NULL AND failed_at IS NULL ORDER BY id
+"""
+_UNCLEAR = """
+    SELECT id, payload ->> 'refundId' AS refund_id FROM outbox_events
+    WHERE topic = 'refund.ask' AND done_at IS NULL ORDER BY id
+"""
 _LIVE = "id, status, buyer_id, vendor_id, total_minor, checkout_id"
 
 
@@ -66,7 +77,8 @@ class Life:
             self.buyers = {buyer.id: buyer for buyer in (first.buyer, other)}
             self.products = {
                 shop.store_id: [
-                    make_product(session, shop, quantity=9, price_minor=price) for price in (99_999, 250_050)
+                    make_product(session, shop, quantity=STOCKED, price_minor=price)
+                    for price in (99_999, 250_050)
                 ]
                 for shop in shops
             }
@@ -79,7 +91,7 @@ class Life:
         acts: dict[Callable[[], None], int] = {
             self.place: 4, self.check_out: 3, self.open: 6, self.pay: 7, self.deliver: 9, self.ask: 2,
             self.cancel: 4, self.advance: 9, self.pin: 4, self.confirm: 2, self.freeze: 1, self.refund: 4,
-            self.send: 7, self.decide: 9, self.mend: 4, self.resolve: 2, self.sweep: 2, self.wait: 2,
+            self.send: 7, self.decide: 9, self.look_into: 3, self.mend: 4, self.resolve: 2, self.sweep: 2, self.wait: 2,
         }  # fmt: skip
         # Most lives get as far as money; what is drawn then comes upon that.
         begun = (self.draw.choice([self.place, self.check_out]), self.open, self.pay, self.deliver)
@@ -300,23 +312,47 @@ class Life:
 
     def send(self) -> None:
         """Have a worker send a refund that waits; the gateway's answer may be lost."""
-        waiting = self.rows("SELECT id FROM refunds WHERE status = 'pending' ORDER BY id")
+        waiting = self.rows(_WAITING)
         if waiting:
             self.till.fault = self.draw.choice(["", "", "", "lost", "down"])
-            self.insist("send", lambda: self._send(self.draw.choice(waiting)["id"]))
+            event = self.draw.choice(waiting)
+            self.insist("send", lambda: self._send(event))
 
-    def _send(self, refund_id: UUID) -> None:
+    def _send(self, event: dict[str, Any]) -> None:
+        """Work an event of the outbox off, as the worker's phases do."""
         with self.database.reading() as session:
-            found = sending.claim(session, refund_id=refund_id, now=self.now)
+            found = sending.claim(session, refund_id=UUID(event["refund_id"]), now=self.now)
         told = sending.send(self.till, found)
-        if found is not None and told is not None:
-            self.database.in_transaction(sending.settle, refund_id=found.id, told=told, now=self.now)
-            self.done["send"] += 1
+        with self.database.transaction() as session:
+            if found is not None and told is not None:
+                sending.settle(session, refund_id=found.id, told=told, now=self.now)
+                self.done["send"] += 1
+            session.execute(
+                text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
+                {"now": self.now, "id": event["id"]},
+            )
+
+    def look_into(self) -> None:
+        """Have a worker ask the gateway about refunds that an event left unclear."""
+        for event in self.rows(_UNCLEAR):
+            self.insist("ask about a refund", lambda event=event: self._look_into(event))
+
+    def _look_into(self, event: dict[str, Any]) -> None:
+        with self.database.reading() as session:
+            found = requery.find(session, refund_id=UUID(event["refund_id"]))
+        known = requery.ask(self.till, found)
+        with self.database.transaction() as session:
+            requery.note(session, found, known, self.now)
+            session.execute(
+                text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
+                {"now": self.now, "id": event["id"]},
+            )
+        self.done["asked about a refund"] += 1
 
     def decide(self) -> None:
-        """Have the gateway make up its mind about a refund."""
+        """Have the gateway make up its mind about a refund, or send one that it had given up."""
         if self.till.refunds:
-            status = self.draw.choice(["processed", "processed", "failed", "needs-attention"])
+            status = self.draw.choice(["processed", "failed", "needs-attention", "after all", "came back"])
             self.till.decide(self.draw.choice(self.till.refunds), status)
             self.done[status] += 1
 
@@ -330,6 +366,7 @@ class Life:
         assert done.failed == 0
         self.done["expired"] += done.expired
         requery_refunds(self.database, self.till, now=self.now)
+        self.done["debts collected"] += collect_debts(self.database, now=self.now)
 
     def wait(self) -> None:
         """Let time pass."""
@@ -391,17 +428,28 @@ class Life:
     # The end
 
     def finish(self) -> None:
-        """See through what was left behind: the outbox is worked off, and every event comes, at last."""
+        """See through what was left behind: the outbox is worked off, and every event comes, at last or once more."""
         self.now += timedelta(hours=2)
-        for _ in range(3):
-            for row in self.rows("SELECT id FROM refunds WHERE status = 'pending' ORDER BY id"):
-                self.insist("send", lambda row=row: self._send(row["id"]))
-            for data in self.till.refunds:
-                if data["status"] == "pending":
-                    self.till.decide(data, "processed")
-            for body in self.till.events:
-                self.take(body)
+        seen = 0
+        for _ in range(4):
+            seen = self._see_through(seen, ["processed", "failed", "needs-attention"])
+            self.mend()
+            if self.till.refunds and self.draw.random() < 0.3:
+                self.till.decide(self.draw.choice(self.till.refunds), "after all")
+        self._see_through(seen, ["processed"])
         self._sweep()
+
+    def _see_through(self, seen: int, words: list[str]) -> int:
+        """Have all refunds sent and decided on, and the events after the first so many delivered; give their number."""
+        for event in self.rows(_WAITING):
+            self.insist("send", lambda event=event: self._send(event))
+        for data in self.till.refunds:
+            if data["status"] == "pending":
+                self.till.decide(data, self.draw.choice(words))
+        for body in self.till.events[seen:]:
+            self.take(body)
+        self.look_into()
+        return len(self.till.events)
 
     def check(self) -> None:
         """Hold all to the rules."""
@@ -424,7 +472,24 @@ class Life:
             """
         )
         assert after == [], "an order was refunded after its release"
+        self.done["paid twice"] += len(self.rows("SELECT id FROM refunds WHERE paid_twice_minor > 0"))
+        self._check_stock()
         self._check_trails()
+
+    def _check_stock(self) -> None:
+        """What is left of each product is what there was, less what was paid for and did not come back."""
+        torn = self.rows(
+            """
+            SELECT p.id, p.quantity, sold.pieces FROM products p CROSS JOIN LATERAL (
+                SELECT coalesce(sum(i.quantity), 0)::int AS pieces
+                FROM order_items i JOIN orders o ON o.id = i.order_id
+                WHERE i.product_id = p.id AND o.paid_at IS NOT NULL AND o.status <> 'cancelled'
+                    AND (o.status <> 'refunded' OR o.shipped_at IS NOT NULL)
+            ) sold WHERE p.quantity <> :stocked - sold.pieces
+            """,
+            stocked=STOCKED,
+        )
+        assert torn == [], "pieces were lost, or sold twice"
 
     def _check_the_gateway(self, held: int) -> None:
         """Each kobo that was paid is in the books once, and each that was sent back left them once."""
@@ -433,6 +498,13 @@ class Life:
         assert held == paid - sum(data["amount"] for data in sent)
         notes = [data["merchant_note"] for data in self.till.refunds]
         assert len(notes) == len(set(notes)), "the gateway was asked twice for one refund"
+        # All is worked off: what is to be sent is with the gateway, which was heard of, or with finance.
+        known = {note: data["status"] for note, data in zip(notes, self.till.refunds, strict=True)}
+        for row in self.rows("SELECT id, status, attempt FROM refunds WHERE destination = 'gateway'"):
+            told = known.get(sending.note_of(row["id"], row["attempt"]))
+            assert told is not None, f"a refund that is {row['status']} here never reached the gateway"
+            expected = {"failed": "failed", "needs_attention": "needs-attention", "processed": "processed"}
+            assert row["status"] == "credited" or told == expected.get(row["status"]), (row["status"], told)
 
     def _check_trails(self) -> None:
         reached: dict[UUID, str] = {}

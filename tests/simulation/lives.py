@@ -1,5 +1,6 @@
 """Lives one after the other, each on a database that holds nothing else."""
 
+import traceback
 from collections import Counter
 from collections.abc import Iterable
 
@@ -13,6 +14,12 @@ _TABLES = """
     WHERE schemaname = 'public' AND tablename NOT IN ('alembic_version', 'ledger_accounts')
 """
 _VACUUM_EVERY = 100
+
+# What a few hundred lives must have known, or they prove little.
+ACTS = (
+    *("died", "place", "check out", "pay", "deliver", "accept", "ship", "right pin", "confirm", "freeze"),
+    *("cancel", "expired", "refund", "send", "retry", "credit", "paid twice"),
+)
 
 
 class LifeFailedError(AssertionError):
@@ -40,8 +47,9 @@ def run_lives(database: MortalDatabase, seeds: Iterable[int]) -> Counter[str]:
             life.run()
         except Exception as error:
             steps = "\n  ".join(life.trace)
+            where = traceback.extract_tb(error.__traceback__)[-1]
             raise LifeFailedError(
-                f"{type(error).__name__} in life {seed}: {error}\n  {steps}\n"
+                f"{type(error).__name__} in life {seed}: {error}\n  at {where.name}: {where.line}\n  {steps}\n"
                 f"Live it again: make simulate SEEDS={seed}"
             ) from error
         done.update(life.done)

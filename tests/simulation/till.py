@@ -18,6 +18,7 @@ class Till:
     charges: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     refunds: list[dict[str, Any]] = field(default_factory=list)
     events: list[bytes] = field(default_factory=list)
+    told: dict[int, set[str]] = field(default_factory=dict)
     fault: str = ""
     _ids: "count[int]" = field(default_factory=lambda: count(10**9))
 
@@ -72,9 +73,21 @@ class Till:
         ]
 
     def decide(self, data: dict[str, Any], status: str) -> None:
-        """Settle a refund, or leave it to somebody; what is over stays as it is, and is told of once more."""
-        if data["status"] not in ("processed", "failed"):
+        """Settle a refund, or leave it to somebody; what is over stays as it is, and is told of once more.
+
+        ``after all`` sends one that had failed, or that waited for somebody; one that ``came back`` was sent before,
+        and is over for good. Each is told of in one event, which comes any number of times.
+        """
+        told = self.told.setdefault(data["id"], set())
+        if status == "after all":
+            status = "processed" if data["status"] != "pending" else data["status"]
+            data["status"] = data["status"] if {"processed", "failed"} <= told else status
+        elif status == "came back":
+            if data["status"] == "processed" and "failed" not in told:
+                data["status"] = "failed"
+        elif data["status"] not in ("processed", "failed"):
             data["status"] = status
+        told.add(data["status"])
         self.events.append(event_of(dict(data), f"refund.{data['status']}"))
 
     def _may_be_down(self) -> None:

@@ -1,7 +1,9 @@
-"""Counting what a request asks of the database, at the driver, where prepared statements pass too."""
+"""Counting what a request asks of the database, at the driver, where prepared statements pass too; and memory."""
 
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg2.extensions
@@ -12,7 +14,7 @@ from marketplace.infra.db import Database
 
 @contextmanager
 def counted_statements(database: Database) -> Iterator[list[str]]:
-    """This function will collect the statements that are run on the database's pools meanwhile."""
+    """This function will collect the statements that are run on the database's connections meanwhile."""
     seen: list[str] = []
 
     class Counting(psycopg2.extensions.cursor):
@@ -29,13 +31,29 @@ def counted_statements(database: Database) -> Iterator[list[str]]:
         if connection is not None:
             connection.cursor_factory = psycopg2.extensions.cursor
 
-    engines = (database.engine, database._reading_engine)
-    for engine in engines:
-        event.listen(engine, "checkout", count)
-        event.listen(engine, "checkin", stop)
+    event.listen(database.engine, "checkout", count)
+    event.listen(database.engine, "checkin", stop)
     try:
         yield seen
     finally:
-        for engine in engines:
-            event.remove(engine, "checkout", count)
-            event.remove(engine, "checkin", stop)
+        event.remove(database.engine, "checkout", count)
+        event.remove(database.engine, "checkin", stop)
+
+
+@dataclass
+class Peak:
+    """The most memory that Python's objects took at once."""
+
+    mebibytes: float = 0.0
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    """This function will tell, at its end, how much more memory Python's objects took meanwhile."""
+    peak = Peak()
+    tracemalloc.start()
+    try:
+        yield peak
+        peak.mebibytes = tracemalloc.get_traced_memory()[1] / 2**20
+    finally:
+        tracemalloc.stop()

@@ -1,7 +1,7 @@
 """Finance's desk for tests: officers, refunds in whatever state, and what is read of them."""
 
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -55,7 +55,8 @@ def say(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
     row = session.execute(
         text("SELECT amount_minor, attempt FROM refunds WHERE id = :id"), {"id": refund_id}
     ).one()
-    given = {"id": str(uuid4().int % 10**12), "amount_minor": row[0]} | values
+    # A try has one id at the gateway, however often it is told of.
+    given = {"id": str((refund_id.int + row[1]) % 10**12), "amount_minor": row[0]} | values
     told = GatewayRefund(status=status, note=sending.note_of(refund_id, row[1]), **given)
     return sending.settle(session, refund_id=refund_id, told=told, now=NOW)
 

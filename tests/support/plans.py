@@ -1,7 +1,8 @@
-"""Plans of the catalog's statements: many rows to plan for, and what the server says it did."""
+"""Plans of statements: many rows to plan for, and what the server says it did."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.listings import Filters
-from marketplace.infra.db import Database, driver_cursor
+from marketplace.infra.db import Database, Statement, driver_cursor
 from tests.support.market import Market
 
 ROWS = 20_000
@@ -60,9 +61,7 @@ def shelves(services: Any) -> Iterator[Shelves]:
     market = Market(database)
     other_campus, store, parent = market.campus(), market.store(verified=True), market.category()
     leaves = [market.category(below=parent) for _ in range(20)]
-    # Rows that another module has rolled back are dead, yet read on the way along an index until swept up.
-    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("VACUUM (INDEX_CLEANUP ON) products, product_counts"))
+    sweep_up(database, "products", "product_counts")
     with database.engine.connect() as connection, Session(connection) as session:
         campuses = [market.campus_id, other_campus]
         values = {"vendor": store.id, "campuses": campuses, "categories": leaves, "rows": ROWS}
@@ -75,16 +74,63 @@ def shelves(services: Any) -> Iterator[Shelves]:
         session.rollback()
 
 
+def sweep_up(database: Database, *tables: str) -> None:
+    """Forget rows that another module has rolled back: dead, yet read on the way along an index until swept up."""
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(f"VACUUM (INDEX_CLEANUP ON) {', '.join(tables)}"))
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a statement read and gave: rows that the scans of a table met, buffers, rows, nodes and its plan."""
+
+    met: int
+    buffers: int
+    rows: int
+    nodes: list[str]
+    plan: str
+
+
+def read(session: Session, statement: Statement, values: dict[str, Any], *, table: str) -> Read:
+    """Run a statement, and tell what it read."""
+    plan = _plan(session, statement.sql, statement._constants | values)
+
+    def met(node: dict[str, Any]) -> Iterator[int]:
+        if node.get("Relation Name") == table:
+            removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+            yield round((node["Actual Rows"] + removed) * node["Actual Loops"])
+        for inner in node.get("Plans", ()):
+            yield from met(inner)
+
+    return Read(
+        sum(met(plan)),
+        _buffers(plan),
+        round(plan["Actual Rows"]),
+        list(_nodes(plan)),
+        json.dumps(plan, indent=1),
+    )
+
+
 def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[list[str], int]:
     """Run a statement, and give its plan's nodes, by index where they have one, and the buffers it touched."""
+    plan = _plan(session, sql, parameters)
+    return list(_nodes(plan)), _buffers(plan)
+
+
+def _plan(session: Session, sql: str, parameters: dict[str, Any]) -> dict[str, Any]:
     with driver_cursor(session) as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", parameters)
         (found,) = cursor.fetchone()
-    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    plan: dict[str, Any] = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    return plan
 
-    def nodes(node: dict[str, Any]) -> Iterator[str]:
-        yield node.get("Index Name") or f"{node['Node Type']} {node.get('Relation Name', '')}".strip()
-        for inner in node.get("Plans", ()):
-            yield from nodes(inner)
 
-    return list(nodes(plan)), plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+def _nodes(node: dict[str, Any]) -> Iterator[str]:
+    yield node.get("Index Name") or f"{node['Node Type']} {node.get('Relation Name', '')}".strip()
+    for inner in node.get("Plans", ()):
+        yield from _nodes(inner)
+
+
+def _buffers(plan: dict[str, Any]) -> int:
+    buffers: int = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    return buffers

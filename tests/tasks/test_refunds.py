@@ -10,6 +10,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra.db import Database
+from marketplace.orders.baskets import Wish
 from marketplace.payments import cancelling, requery, sending
 from marketplace.payments.requery import requery_refunds
 from marketplace.providers.gateway import GatewayRefund
@@ -24,11 +26,11 @@ from tests.support.purchases import (
     NOW,
     apply,
     assert_books_are_whole,
+    check_out,
     later,
-    make_intent,
     make_product,
     make_shop,
-    place,
+    neighbours,
     row_of,
 )
 
@@ -60,18 +62,23 @@ class Mortal:
 class Case:
     """A refund that waits to be sent, with its event."""
 
-    def __init__(self, services: Services, gateway: TestGateway) -> None:
+    def __init__(self, services: Services, gateway: TestGateway, orders: int = 1) -> None:
         self.database = services.database
         with self.database.transaction() as session:
             shop = make_shop(session)
-            order_id = place(session, shop, make_product(session, shop))
-            intent = make_intent(session, shop, order_id)
+            shops = neighbours(session, shop, orders)
+            done = check_out(session, shop, [Wish(make_product(session, one), 1) for one in shops])
+            intent = done.payment
+            assert intent is not None
             gateway.open(intent.reference, intent.amount_minor)
             apply(session, gateway.charge_of_paid(intent.reference))
+        self.ids: list[UUID] = []
         with self.database.transaction() as session:
-            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-            [made] = refunds_of(session, order_id)
-        self.id: UUID = made["id"]
+            for order_id in done.order_ids:
+                cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+                [made] = refunds_of(session, order_id)
+                self.ids.append(made["id"])
+        self.id = self.ids[0]
         self.amount_minor: int = made["amount_minor"]
         self.reference = intent.reference
         self.event_id = self.one("SELECT id FROM outbox_events WHERE payload ->> 'refundId' = :id")
@@ -192,6 +199,40 @@ def deliver(services: Services, case: Case, gateway_id: str, event: str, **value
     return result.status
 
 
+def work_off(relay: Relay, database: Database, refund_id: UUID, topic: str = "refund.ask") -> None:
+    """Have a worker do what waits to be done about a refund."""
+    with database.reading() as session:
+        waiting = session.execute(
+            text(
+                "SELECT id FROM outbox_events WHERE payload ->> 'refundId' = :id AND topic = :topic"
+                " AND done_at IS NULL ORDER BY id"
+            ),
+            {"id": str(refund_id), "topic": topic},
+        )
+        found = list(waiting.scalars())
+    assert found
+    for event_id in found:
+        relay.run_row("webhooks", "outbox", str(event_id))
+    with database.reading() as session:
+        assert all(row_of(session, "outbox_events", id=event_id)["done_at"] for event_id in found)
+
+
+def settled(gateway: TestGateway, refund_id: UUID) -> str:
+    """Wait until the gateway has settled a refund, and give how."""
+
+    def status() -> str:
+        [found] = [
+            data
+            for data in gateway.call("GET", "/refund?perPage=100")
+            if data["merchant_note"] == sending.note_of(refund_id, 1)
+        ]
+        told: str = found["status"]
+        return told
+
+    assert wait_until(lambda: status() != "pending", timeout_seconds=20)
+    return status()
+
+
 class TestEvents:
     def test_one_that_comes_twice_counts_once(self, paying_services: Services, case: Case) -> None:
         number = str(case.id.int % 10**12)
@@ -201,10 +242,11 @@ class TestEvents:
         assert done == ["processed", "duplicate"]
         assert case.row["status"] == "processed"
 
-    def test_one_without_id_and_note_is_found_by_charge_and_amount(
+    def test_one_without_id_and_note_has_the_gateway_asked(
         self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         case.run(relay)
+        settled(gateway, case.id)
         bare = {"id": None, "merchant_note": None}
 
         done = [
@@ -213,8 +255,49 @@ class TestEvents:
         ]
 
         assert done == ["processed", "processed"]
+        assert case.row["status"] == "submitted"
+        work_off(relay, case.database, case.id)
         assert case.row["status"] == "processed"
         with case.database.reading() as session:
+            assert_books_are_whole(session)
+
+    def test_one_of_another_refund_settles_none_of_ours(
+        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+    ) -> None:
+        """Somebody refunded as much of the charge by hand, at the gateway."""
+        gateway.call("POST", "/sandbox/refunds/next", json={"outcome": "failed"})
+        case.run(relay)
+        ours = case.row["gateway_refund_id"]
+        settled(gateway, case.id)
+
+        deliver(paying_services, case, "7777594", "refund.processed", merchant_note=None)
+        work_off(relay, case.database, case.id)
+
+        assert (case.row["status"], case.row["gateway_refund_id"]) == ("failed", ours)
+        deliver(paying_services, case, ours, "refund.failed", merchant_note=None)
+        assert case.row["status"] == "failed"
+        with case.database.reading() as session:
+            assert_books_are_whole(session)
+
+    def test_those_of_equal_refunds_of_one_charge_are_told_apart_by_asking(
+        self, relay: Relay, gateway: TestGateway, paying_services: Services, clock: MovableClock
+    ) -> None:
+        case = Case(paying_services, gateway, orders=2)
+        first, second = case.ids
+        gateway.call("POST", "/sandbox/refunds/next", json={"outcome": "failed"})
+        for refund_id in (first, second):
+            work_off(relay, case.database, refund_id, topic="refund.send")
+        assert [settled(gateway, refund_id) for refund_id in (first, second)] == ["failed", "processed"]
+
+        for event, reference in (("refund.processed", "TRF-B"), ("refund.failed", "TRF-A")):
+            bare = {"id": None, "merchant_note": None, "refund_reference": f"{reference}-{case.id}"}
+            assert deliver(paying_services, case, "1", event, **bare) == "processed"
+            for refund_id in (first, second):
+                work_off(relay, case.database, refund_id)
+
+        with case.database.reading() as session:
+            states = [row_of(session, "refunds", id=refund_id)["status"] for refund_id in (first, second)]
+            assert states == ["failed", "processed"]
             assert_books_are_whole(session)
 
     def test_one_that_is_not_ours_is_recorded_as_ignored(self, paying_services: Services, case: Case) -> None:

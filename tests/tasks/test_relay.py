@@ -114,7 +114,7 @@ class TestNudging:
             for _ in range(50):
                 relay.nudge(queues.WEBHOOKS, "inbox", uuid4())
 
-        assert first < 8
+        assert first < 2  # far less than what a worker waits for its next message
         assert time.monotonic() - started - first < 0.5
 
     def test_it_is_told_of_commits(self, connected: Relay, database: Database, done: list[Any]) -> None:

@@ -133,8 +133,8 @@ def test_a_floor_that_would_not_do_the_same_is_refused() -> None:
 
 
 def test_a_made_id_is_captured_and_used_afterwards() -> None:
-    recorded = Recorded([], ["INSERT INTO orders RETURNING id", "INSERT INTO items VALUES ('new')"], None)
-    floor = floor_of(recorded, {}, creates="INSERT INTO orders", new_id="new")
+    statements = ["INSERT INTO orders RETURNING id", "INSERT INTO items VALUES ('new')"]
+    floor = floor_of(Recorded([], statements, None, {"new": 0}), {}, new_id="new")
     assert floor.captures == 0
     content = pgbench.script(
         settings=[r"\set n :first + :i"],

@@ -171,6 +171,11 @@ class TestVirtualAccount:
         verify(desk, first["reference"])
         with desk.database.reading() as session:
             assert status_of(session, order_id) == "paid_escrow"
+        # What is paid by the other way then goes back, all of it.
+        gateway.pay(page["reference"])
+        verify(desk, page["reference"])
+        [refund] = desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]["refunds"]
+        assert (refund["destination"], refund["amountMinor"]) == ("gateway", first["amountMinor"])
 
     def test_when_it_has_run_out_there_is_another(self, desk: Desk, clock: MovableClock) -> None:
         order_id = desk.unpaid()

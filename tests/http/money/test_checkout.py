@@ -246,6 +246,27 @@ class TestTheWallet:
         assert kinds.count("wallet_payment") == 2
         assert_whole(desk)
 
+    def test_it_is_the_buyers_own_affair(self, desk: Desk) -> None:
+        give(desk, TOTAL)
+        [order] = check_out(desk, [desk.product()], useWallet=True)["orders"]
+        path = f"{ORDERS}/{order['id']}"
+        assert desk.post(f"{path}/cancel", desk.vendor, {"reason": "Sold out"}).status_code == 200
+
+        by_vendor, by_buyer = (desk.get(path, who).json["data"] for who in (desk.vendor, desk.buyer))
+        [listed] = desk.get(f"{ORDERS}/vendor", desk.vendor).json["data"]
+
+        assert by_buyer["walletMinor"] == TOTAL
+        assert by_buyer["payment"]["channel"] == "wallet"
+        assert [refund["destination"] for refund in by_buyer["refunds"]] == ["wallet"]
+        for seen in (by_vendor, listed):
+            assert (seen["walletMinor"], seen["payment"]["reference"], seen["payment"]["channel"]) == (
+                None,
+            ) * 3
+            assert [(refund["destination"], refund["amountMinor"]) for refund in seen["refunds"]] == [
+                (None, TOTAL)
+            ]
+            assert "wallet-" not in str(seen)
+
     def test_what_it_pays_whole_has_no_payment_at_the_gateway(
         self, desk: Desk, products: list[UUID], gateway: TestGateway
     ) -> None:
@@ -349,7 +370,9 @@ class TestRefusals:
             CHECKOUT, desk.buyer, {"items": items(products), "shippingAddress": ADDRESS}, key=new_key()
         )
 
-        assert "3 orders wait for payment" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
+        assert (
+            "6 orders would wait for payment" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
+        )
 
     def test_who_may(self, desk: Desk, products: list[UUID]) -> None:
         body = {"items": items(products), "shippingAddress": ADDRESS}

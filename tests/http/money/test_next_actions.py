@@ -115,6 +115,28 @@ def test_an_order_whose_time_is_over_is_not_offered_to_be_paid(desk: Desk, clock
     assert listed["nextActions"] == ["cancel"]
 
 
+def test_a_pin_that_is_locked_is_not_asked_for(desk: Desk, clock: MovableClock) -> None:
+    order_id = desk.shipped()
+    path = f"{ORDERS}/{order_id}"
+    wrong = "000000" if pin_of(order_id) != "000000" else "111111"
+    for _ in range(5):
+        assert desk.post(f"{path}/verify-code", desk.vendor, {"pin": wrong}).status_code == 400
+
+    assert desk.get(path, desk.vendor).json["data"]["nextActions"] == []
+    assert try_out(desk, desk.vendor, order_id, "verify-code").status_code == 429
+    assert desk.get(path, desk.buyer).json["data"]["nextActions"] == ["confirm"]
+    clock.now = later(minutes=16)
+    assert desk.get(path, desk.vendor).json["data"]["nextActions"] == ["verify-code"]
+
+
+def test_what_can_no_longer_be_cancelled_takes_a_dispute(desk: Desk) -> None:
+    problem = assert_problem(try_out(desk, desk.buyer, desk.shipped(), "cancel"), 409, "CONCURRENCY_CONFLICT")
+    assert problem["detail"] == (
+        "The order is shipped; cancel takes one that is pending_payment or paid_escrow or processing."
+        " What is on its way, or was delivered, takes a dispute."
+    )
+
+
 class TestConfirming:
     def confirm(
         self, desk: Desk, headers: dict[str, str], order_id: UUID, key: str | None = None

@@ -6,23 +6,31 @@ from uuid import UUID, uuid4
 import pytest
 from werkzeug.test import TestResponse
 
+from marketplace.orders import operations as orders
+from marketplace.orders.baskets import Wish
+from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges import Outcome
+from marketplace.payments.operations import record_page
+from marketplace.providers.gateway import PaymentPage
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk, new_key
 from tests.support.finance import refunds_of, say
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
+    NOW,
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
     Shop,
     apply,
     assert_books_are_whole,
+    check_out,
     make_charge,
     make_intent,
     make_person,
     make_product,
     make_shop,
+    neighbours,
     paid_order,
     place,
     row_of,
@@ -123,7 +131,9 @@ class TestWhatPartiesSee:
         assert order["refunds"][0]["settledAt"] is not None
         for path, headers in (("", desk.buyer), ("/vendor", desk.vendor)):
             listed = desk.get(f"/api/orders{path}", headers).json["data"]
-            assert listed[0]["refunds"] == order["refunds"]
+            # Whether a buyer's wallet had its part in it is not for the vendor to see.
+            shown = order["refunds"][0] | ({"destination": None} if path else {})
+            assert listed[0]["refunds"] == [shown]
             assert listed[0]["payment"]["status"] == "refunded"
 
     def test_a_part_that_went_to_the_wallet_is_a_partial_refund(
@@ -148,6 +158,74 @@ class TestWhatPartiesSee:
 
         assert (order["status"], order["payment"]["status"]) == ("paid_escrow", "succeeded")
         assert [refund["amountMinor"] for refund in order["refunds"]] == [TOTAL]
+
+    def test_one_that_came_back_is_on_its_way_again(self, desk: Desk, officer: dict[str, str]) -> None:
+        order_id = desk.paid()
+        desk.post(f"/api/orders/{order_id}/cancel", desk.buyer, {})
+        [refund_id] = refund_ids(desk, order_id)
+        for word in ("processed", "failed"):
+            tell(desk, refund_id, word)
+
+        assert order_of(desk, order_id)["payment"]["status"] == "refund_pending"
+        money = desk.get(f"/api/orders/{order_id}/money", desk.buyer).json["data"]
+        assert [holder["holder"] for holder in money["holders"]] == ["on_the_way_back"]
+        assert [entry["kind"] for entry in money["entries"]][-2:] == ["refund_sent", "refund_returned"]
+        rows = desk.get("/api/payments/refunds", officer, status="failed", limit=100).json["data"]
+        [row] = [row for row in rows if row["id"] == str(refund_id)]
+        assert (row["timesReturned"], row["settledAt"]) == (1, None)
+
+    @pytest.mark.parametrize("opened", [False, True])
+    def test_the_payment_of_one_that_ended_unpaid_waits_for_nothing(self, desk: Desk, opened: bool) -> None:
+        with desk.database.transaction() as session:
+            placed = [place(session, desk.shop, make_product(session, desk.shop)) for _ in range(2)]
+            for order_id in placed:
+                intent = make_intent(session, desk.shop, order_id)
+                if opened:
+                    page = PaymentPage("https://pay.example/1", f"code-{order_id}")
+                    record_page(session, intent=intent, page=page, now=NOW)
+            orders.expire(session, order=lock_order(session, order_id=placed[1]), actor=SYSTEM, now=NOW)
+        shown = order_of(desk, placed[0])["payment"]["status"]
+        assert shown == ("pending" if opened else "initialized")
+
+        desk.post(f"/api/orders/{placed[0]}/cancel", desk.buyer, {})
+
+        assert [order_of(desk, order_id)["payment"]["status"] for order_id in placed] == ["abandoned"] * 2
+
+    @pytest.mark.parametrize("missing", [0, 1_000])
+    def test_what_came_too_late_is_a_refund_of_the_payment_if_it_is_all_of_it(
+        self, desk: Desk, missing: int
+    ) -> None:
+        with desk.database.transaction() as session:
+            order_id = place(session, desk.shop, make_product(session, desk.shop))
+            intent = make_intent(session, desk.shop, order_id)
+        desk.post(f"/api/orders/{order_id}/cancel", desk.buyer, {})
+
+        with desk.database.transaction() as session:
+            apply(session, make_charge(intent, amount_minor=intent.amount_minor - missing))
+
+        order = order_of(desk, order_id)
+        assert [refund["amountMinor"] for refund in order["refunds"]] == [TOTAL - missing]
+        assert order["payment"]["status"] == ("abandoned" if missing else "refund_pending")
+        [refund_id] = refund_ids(desk, order_id)
+        tell(desk, refund_id, "processed")
+        assert order_of(desk, order_id)["payment"]["status"] == ("abandoned" if missing else "refunded")
+
+    def test_an_excess_that_goes_back_is_no_refund_of_an_order_that_nobody_paid(self, desk: Desk) -> None:
+        """Of a checkout one order was called off; the charge pays the other, and is 1,000 more than that."""
+        with desk.database.transaction() as session:
+            shops = neighbours(session, desk.shop, 2)
+            done = check_out(session, desk.shop, [Wish(make_product(session, one), 1) for one in shops])
+        first, second = done.order_ids
+        desk.post(f"/api/orders/{first}/cancel", desk.buyer, {})
+
+        with desk.database.transaction() as session:
+            assert done.payment is not None
+            assert apply(session, make_charge(done.payment, amount_minor=TOTAL + 1_000)) is Outcome.APPLIED
+
+        order = order_of(desk, first)
+        assert [refund["amountMinor"] for refund in order["refunds"]] == [1_000]
+        assert order["payment"]["status"] == "abandoned"
+        assert order_of(desk, second)["payment"]["status"] == "succeeded"
 
     def test_lists_take_as_many_queries_however_many_refunds_there_are(self, desk: Desk) -> None:
         served = desk.client.application.extensions["marketplace"].database
@@ -193,6 +271,27 @@ class TestProcessRefund:
 
         assert answer.json["data"]["amountMinor"] == PRICE_MINOR
         assert answer.json["data"]["heldMinor"] == TOTAL - PRICE_MINOR
+
+    def test_a_piece_is_refunded_once_and_the_order_shows_it(
+        self, desk: Desk, officer: dict[str, str]
+    ) -> None:
+        order_id = desk.paid()
+        product_id = order_of(desk, order_id)["items"][0]["productId"]
+        items = [{"productId": product_id, "quantity": 1}]
+        assert order_of(desk, order_id)["items"][0]["refundedQuantity"] == 0
+
+        answer = process(desk, order_id, officer, items=items, amountMinor=5)
+        assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert [param["name"] for param in answer.json["invalid_params"]] == ["amountMinor"]
+        assert process(desk, order_id, officer, items=items).status_code == 200
+        answer = process(desk, order_id, officer, items=items)
+
+        assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert [param["name"] for param in answer.json["invalid_params"]] == ["items[0].quantity"]
+        for headers in (desk.buyer, desk.vendor):
+            [item] = desk.get(f"/api/orders/{order_id}/items", headers).json["data"]
+            assert (item["quantity"], item["refundedQuantity"]) == (1, 1)
+        assert len(refund_ids(desk, order_id)) == 1
 
     def test_a_key_makes_it_once(self, desk: Desk, officer: dict[str, str]) -> None:
         order_id, key = desk.paid(), new_key()
@@ -364,6 +463,32 @@ class TestTheTableOfRefunds:
         amounts = [row["amountMinor"] for row in self.listed(desk, officer, sort="amount", order="asc")]
         assert amounts == sorted(amounts)
 
+    def test_late_double_and_held_charges_are_told_from_refunds_of_orders(
+        self, desk: Desk, officer: dict[str, str]
+    ) -> None:
+        order_id = desk.paid()
+        process(desk, order_id, officer, amountMinor=300)
+        [of_order] = refund_ids(desk, order_id)
+        with desk.database.transaction() as session:
+            double = place(session, desk.shop, make_product(session, desk.shop))
+            intent = make_intent(session, desk.shop, double)
+            for _ in range(2):
+                apply(session, make_charge(intent))
+        [of_charge] = refund_ids(desk, double)
+        held_order, held_id = held_back(desk)
+        answer = desk.post(
+            f"/api/payments/quarantine/{held_id}/resolve",
+            officer,
+            {"action": "refund", "note": "Of no use here."},
+        )
+        assert answer.status_code == 200
+        [of_held] = refund_ids(desk, held_order)
+
+        wanted = {"order": of_order, "unneeded_charge": of_charge, "held_charge": of_held}
+        for cause in wanted:
+            ids = {row["id"] for row in self.listed(desk, officer, cause=cause)}
+            assert {name for name, refund_id in wanted.items() if str(refund_id) in ids} == {cause}
+
     def test_pages(self, desk: Desk, officer: dict[str, str]) -> None:
         for amount in (1, 2, 3):
             process(desk, desk.paid(), officer, amountMinor=amount)
@@ -382,6 +507,8 @@ class TestTheTableOfRefunds:
         [
             {"status": "lost"},
             {"destination": "cash"},
+            {"cause": "whim"},
+            {"reason": "already_paid"},
             {"sort": "buyer"},
             {"order": "up"},
             {"page": 0},

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from blueprints.payments import statements
-from marketplace.ledger import accounts
+from marketplace.ledger import accounts, queries
 from marketplace.ledger.operations import Posting, post
 from tests.support.desk import Desk
 from tests.support.probes import assert_problem, faults
@@ -213,3 +213,17 @@ class TestCsv:
             credit(desk, minor)
 
         assert [row[COLUMNS.index("amountMinor")] for row in as_csv(desk)[1:]] == ["5", "4", "3"]
+        assert desk.get(TRANSACTIONS, desk.buyer, format="csv").headers["X-Truncated"] == "true"
+        monkeypatch.setattr(statements, "MAX_CSV_ROWS", 5)
+        assert "X-Truncated" not in desk.get(TRANSACTIONS, desk.buyer, format="csv").headers
+
+    def test_it_is_read_in_batches(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(queries, "EXPORTED_AT_ONCE", 2)
+        for minute in range(7):
+            credit(desk, minute + 1, minutes=minute)
+
+        def minors(**query: str) -> list[str]:
+            return [row[COLUMNS.index("amountMinor")] for row in as_csv(desk, **query)[1:]]
+
+        assert minors() == minors(kind="gift") == ["7", "6", "5", "4", "3", "2", "1"]
+        assert minors(to=later(minutes=5).isoformat()) == ["5", "4", "3", "2", "1"]

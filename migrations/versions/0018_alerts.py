@@ -4,8 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0016"
-down_revision = "0012"
+revision = "0018"
+down_revision = "0017"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,220 @@
+"""The part that reads a long statement: of a store whose balance has moved a million times."""
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
+from uuid import UUID
+
+import psycopg2
+
+from bench.data import STORES, row_id
+from bench.figures import Target
+from bench.load import Call, request
+from bench.parts import Part, Side, http_side
+from bench.recording import Recorded
+from bench.stand import Stand
+from bench.statements import Floor, floor_of
+from marketplace.infra.db import Database
+from marketplace.ledger.accounts import vendor_payable
+from marketplace.ledger.queries import verify
+
+PARTS = ("statement", "statement-kind", "statement-period")
+ENTRIES = 1_000_000
+_TRANSACTIONS = "/api/transactions"
+# The last of the stores that no order is released to: nothing else moves its balance while it is read.
+_OWNER = STORES - 1
+OWNER_ID = UUID(row_id("store", _OWNER))
+# Beside it, accounts of the usual length: how an account is found must not depend on there being but one.
+_OTHERS = 150
+_ENTRIES_OF_OTHERS = 1_000
+# One in so many is a payout; all others are releases. A payout takes what so many releases brought.
+_RARE = 5_000
+_EACH_MINOR = 1_000
+_APART_SECONDS = 60
+_BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
+_WINDOW = timedelta(days=7)
+_SEED = 11
+# Times that stand nowhere else in the recorded SQL.
+_RECORDED = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
+_LOAD_SECONDS = 300
+
+_OPEN = """INSERT INTO ledger_accounts (id, kind, owner_id, normal_side, balance_minor)
+    VALUES (%(account)s, 'vendor_payable', %(owner)s, 'credit', 0)
+    ON CONFLICT (kind, owner_id) DO NOTHING"""
+_MOVE = """
+    CREATE TEMPORARY TABLE moved ON COMMIT DROP AS
+    SELECT n, uuidv7() AS id, n %% %(rare)s = 0 AS payout,
+        CASE WHEN n %% %(rare)s = 0 THEN (%(rare)s - 1) * %(each)s ELSE %(each)s END::bigint AS minor,
+        CAST(%(began)s AS timestamptz) + n * %(apart)s * interval '1 second' AS at
+    FROM generate_series(1, %(entries)s) n;
+    INSERT INTO ledger_transactions (id, kind, source, description, created_at)
+    SELECT id, CASE WHEN payout THEN 'payout' ELSE 'release' END, 'bench:' || %(account)s || ':' || n,
+        CASE WHEN payout THEN 'Payout' ELSE 'Order CM-' || upper(substr(md5(n::text), 1, 8)) || ' delivered' END, at
+    FROM moved ORDER BY n;
+    INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor,
+        order_id, created_at)
+    SELECT m.id, CASE WHEN payout THEN 'payout' ELSE 'release' END,
+        CASE WHEN s.owned THEN CAST(%(account)s AS uuid) ELSE other.id END,
+        CASE WHEN s.owned = payout THEN 'debit' ELSE 'credit' END, minor,
+        CASE WHEN s.owned THEN n %% %(rare)s * %(each)s::bigint END,
+        CASE WHEN NOT payout THEN md5('order ' || n)::uuid END, at
+    FROM moved m CROSS JOIN (VALUES (false), (true)) s (owned)
+        JOIN ledger_accounts other ON other.owner_id IS NULL
+            AND other.kind = CASE WHEN payout THEN 'payouts_in_transit' ELSE 'escrow' END
+    ORDER BY n, s.owned;
+    -- What was released had come in before.
+    INSERT INTO ledger_transactions (id, kind, source, description, created_at)
+    VALUES (%(paid)s, 'payment', 'bench:' || %(account)s, 'Payment received', %(began)s);
+    INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor, created_at)
+    SELECT %(paid)s, 'payment', a.id, a.normal_side, (SELECT sum(minor) FROM moved WHERE NOT payout), %(began)s
+    FROM ledger_accounts a WHERE a.kind IN ('gateway_clearing', 'escrow');
+    UPDATE ledger_accounts SET balance_minor = %(entries)s %% %(rare)s * %(each)s WHERE id = %(account)s
+"""
+
+
+class BrokenBooksError(Exception):
+    """What was loaded is no whole ledger: nothing measured on it would say anything."""
+
+
+def load(url: str, *, entries: int = ENTRIES, others: int = _OTHERS) -> None:
+    """This function will write a long statement and many usual ones, and check that the books are whole.
+
+    Foreign keys and triggers rest in this one connection, since a million of each would take minutes; what they
+    hold is checked afterwards by the ledger's own rules.
+
+    :param url: of the migrated database
+    :param entries: of the long statement
+    :param others: how many accounts of the usual length there are beside it
+    :raises BrokenBooksError: the ledger is not whole
+    """
+    connection = psycopg2.connect(url, connect_timeout=5)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET statement_timeout = '{_LOAD_SECONDS}s'")
+            cursor.execute("SET session_replication_role = replica")
+            for number in range(_OWNER - others, _OWNER + 1):
+                store = UUID(row_id("store", number))
+                values = {
+                    "account": str(vendor_payable(store).id),
+                    "owner": str(store),
+                    "paid": str(UUID(int=vendor_payable(store).id.int ^ 1)),
+                    "entries": entries if number == _OWNER else _ENTRIES_OF_OTHERS,
+                    "rare": _RARE,
+                    "each": _EACH_MINOR,
+                    "began": _BEGAN,
+                    "apart": _APART_SECONDS,
+                }
+                cursor.execute(_OPEN, values)
+                cursor.execute(_MOVE, values)
+                connection.commit()
+    finally:
+        connection.close()
+    database = Database(url, pool_size=1, application_name="bench")
+    try:
+        with database.reading() as session:
+            broken = verify(session)
+    finally:
+        database.close()
+    if broken:
+        raise BrokenBooksError(f"the ledger is not whole: {broken[0]}")
+
+
+class Statements:
+    """Makes the parts that read the long statement's first page: as it is, of a rare kind, of a period."""
+
+    def __init__(self, stand: Stand, *, clients: int) -> None:
+        """This function will make the token of who reads.
+
+        :param clients: how many calls are under way at any time
+        """
+        self._stand = stand
+        self._clients = clients
+        self._headers = {"Authorization": f"Bearer {stand.identity.token(row_id('merchant', _OWNER))}"}
+
+    def recorded_calls(self) -> dict[str, list[tuple[str, str, dict[str, str], str]]]:
+        """This function will give the calls whose SQL the floors run, in pairs."""
+        targets = {
+            "statement": _TRANSACTIONS,
+            "statement-kind": _of_kind("payout"),
+            "statement-period": _of_period(_RECORDED),
+        }
+        return {name: [("GET", target, self._headers, "")] * 2 for name, target in targets.items()}
+
+    def floors(self, recorded: dict[str, Recorded]) -> dict[str, Floor]:
+        """This function will make the floors of what was recorded."""
+        period = {_written(_RECORDED): "starts", _written(_RECORDED + _WINDOW): "ends"}
+        return {
+            "statement": floor_of(recorded["statement"], {}),
+            "statement-kind": floor_of(recorded["statement-kind"], {"'payout'": "kind"}),
+            "statement-period": floor_of(recorded["statement-period"], period),
+        }
+
+    def parts(self) -> list[Part]:
+        """This function will make all of them."""
+        return [
+            self._part(
+                "statement",
+                "statement of 1,000,000 entries",
+                lambda: itertools.repeat(_TRANSACTIONS),
+                lambda: itertools.repeat(""),
+            ),
+            self._part(
+                "statement-kind",
+                "the same, of a kind",
+                lambda: (_of_kind(kind) for kind in itertools.cycle(("payout", "release"))),
+                lambda: (f"&kind='{kind}'" for kind in itertools.cycle(("payout", "release"))),
+            ),
+            self._part(
+                "statement-period",
+                "the same, of any week",
+                lambda: map(_of_period, _weeks()),
+                lambda: (f"&starts={_written(week)}&ends={_written(week + _WINDOW)}" for week in _weeks()),
+            ),
+        ]
+
+    def _part(
+        self,
+        name: str,
+        title: str,
+        targets: Callable[[], Iterator[str]],
+        values: Callable[[], Iterator[str]],
+    ) -> Part:
+        def figure() -> Iterator[Call]:
+            for target in targets():
+                yield Call("", request("GET", target, headers=self._headers))
+
+        def bare() -> Iterator[Call]:
+            for value in values():
+                yield Call("", request("GET", f"/statements?{name}{value}"))
+
+        return Part(
+            name,
+            self._side(title, "web", figure),
+            (self._side("the same SQL, bare HTTP", "floors", bare),),
+            Target(p95_ms=20),
+        )
+
+    def _side(self, title: str, server: str, calls: Callable[[], Iterator[Call]]) -> Side:
+        return http_side(self._stand, title, server=server, calls=calls, clients=self._clients)
+
+
+def _of_kind(kind: str) -> str:
+    return f"{_TRANSACTIONS}?{urlencode({'kind': kind})}"
+
+
+def _of_period(starts: datetime) -> str:
+    period = {"from": starts.isoformat(), "to": (starts + _WINDOW).isoformat()}
+    return f"{_TRANSACTIONS}?{urlencode(period)}"
+
+
+def _weeks() -> Iterator[datetime]:
+    numbers = random.Random(_SEED)
+    while True:
+        yield _BEGAN + timedelta(seconds=numbers.randrange(ENTRIES * _APART_SECONDS))
+
+
+def _written(moment: datetime) -> str:
+    """Write a time as the driver writes it into SQL."""
+    return f"'{moment.isoformat()}'"

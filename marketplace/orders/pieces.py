@@ -1,0 +1,82 @@
+"""The pieces of orders: freed, put back into stock, and refunded, each once."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import flash_sales, stock, tags
+from marketplace.infra.cache import drop_cached
+from marketplace.infra.db import Statement
+from marketplace.orders.transitions import Actor, LockedOrder, note_refund, pieces_of
+
+_REFUND_PIECES = Statement(
+    text(
+        """
+        UPDATE order_items SET refunded_quantity = refunded_quantity + :quantity
+        WHERE order_id = :order_id AND product_id = :product_id
+        """
+    )
+)
+_REFUND_ALL_PIECES = Statement(
+    text(
+        """
+        UPDATE order_items SET refunded_quantity = quantity
+        WHERE order_id = :order_id AND refunded_quantity < quantity
+        """
+    )
+)
+
+
+def free(session: Session, *, order: LockedOrder) -> None:
+    """This function will free what is reserved for a locked order that ends unpaid."""
+    pieces = pieces_of(session, order_id=order.id)
+    if stock.free(session, quantities=pieces.by_product):
+        drop_cached(session, tags.PRODUCTS)
+    flash_sales.give_back(session, pieces=pieces.by_sale)
+
+
+def give_back(session: Session, *, order: LockedOrder, to_stock: bool) -> None:
+    """This function will note that all pieces of a locked, paid order are refunded, those that were not before.
+
+    Those of a flash sale stay sold at its price.
+
+    :param to_stock: whether they can be had again
+    """
+    if to_stock:
+        _put_back(session, pieces_of(session, order_id=order.id).by_product)
+    _REFUND_ALL_PIECES.run(session, order_id=order.id)
+
+
+def refund(
+    session: Session,
+    *,
+    order: LockedOrder,
+    quantities: Mapping[UUID, int],
+    amount_minor: int,
+    actor: Actor,
+    reason: str,
+    now: datetime,
+) -> None:
+    """This function will take a part of a locked order's escrow out, for pieces of it or for none; it goes on.
+
+    The money itself is the payments area's to send, which calls this in the same transaction. Pieces that were not
+    shipped can be had again, as when all of it is refunded.
+
+    :param quantities: by product; at most what is left of each, which the caller has seen to
+    :param amount_minor: kobo; less than what is held
+    :param actor: who refunds
+    :param reason: for the trail
+    """
+    note_refund(session, order=order, amount_minor=amount_minor, actor=actor, note=reason, now=now)
+    for product_id, quantity in quantities.items():
+        _REFUND_PIECES.run(session, order_id=order.id, product_id=product_id, quantity=quantity)
+    if quantities and order.shipped_at is None:
+        _put_back(session, quantities)
+
+
+def _put_back(session: Session, quantities: Mapping[UUID, int]) -> None:
+    if stock.put_back(session, quantities=quantities):
+        drop_cached(session, tags.PRODUCTS)

@@ -1,0 +1,111 @@
+"""What the gateway's events say of refunds: taken at their word where that is sure, else a reason to ask.
+
+Events may come late, and after others that tell of what happened since; and they may name their charge alone. One
+that would change what is settled, or that any of several refunds may be meant by, is never taken for more than a
+hint: the gateway itself is asked then, which tells of each refund by our note, as it is now.
+"""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra import outbox
+from marketplace.infra.db import Statement
+from marketplace.kernel import queues
+from marketplace.payments import sending, states
+from marketplace.providers.gateway import GatewayRefund
+
+_log = structlog.get_logger(__name__)
+
+ASK_TOPIC = "refund.ask"
+_SENT = "processed"
+
+_NAMED = Statement(
+    text(
+        """
+        SELECT id, status, attempt, paid_twice_minor FROM refunds
+        WHERE id = :noted_id OR gateway_refund_id = :gateway_refund_id
+        ORDER BY id = :noted_id DESC NULLS LAST LIMIT 1
+        """
+    )
+)
+# Those that an event may be about which names its charge alone. Some may have been tried more than once.
+_MEANT = Statement(
+    text(
+        """
+        SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
+            JOIN payment_intents i ON i.id = c.intent_id
+        WHERE i.reference = :reference AND r.amount_minor = :amount_minor
+            AND (r.asked_at IS NOT NULL OR r.attempt > 1)
+        ORDER BY r.id LIMIT 100
+        """
+    )
+)
+
+
+def hear(session: Session, *, told: GatewayRefund, now: datetime) -> bool:
+    """This function will take in an event of the gateway about a refund.
+
+    What it says of a refund that it names, by the gateway's id or by our note, is noted, unless it contradicts
+    what is settled. Otherwise the gateway is asked about each refund that may be meant.
+
+    :param told: the event
+    :param now: when
+    :return: whether it may be one of ours: there are such as were made by hand at the gateway
+    """
+    row = _named_by(session, told)
+    if row is not None:
+        if _contradicts(row, told):
+            _enqueue_asking(session, refund_id=row["id"], now=now)
+        else:
+            sending.settle(session, refund_id=row["id"], told=told, now=now)
+        return True
+    meant = _meant_by(session, told)
+    if not meant:
+        _log.warning(
+            "refund of the gateway is none of ours", gatewayRefundId=told.id, reference=told.reference
+        )
+    for refund_id in meant:
+        _enqueue_asking(session, refund_id=refund_id, now=now)
+    return bool(meant)
+
+
+def concerned(session: Session, *, told: GatewayRefund) -> list[UUID]:
+    """This function will list the refunds that an event of the gateway names, or may mean."""
+    row = _named_by(session, told)
+    return _meant_by(session, told) if row is None else [row["id"]]
+
+
+def _named_by(session: Session, told: GatewayRefund) -> dict[str, Any] | None:
+    named = sending.noted(told.note)
+    return _NAMED.first(session, noted_id=named[0] if named else None, gateway_refund_id=told.id or None)
+
+
+def _meant_by(session: Session, told: GatewayRefund) -> list[UUID]:
+    if told.note:  # not ours: it is another's
+        return []
+    rows = _MEANT.all(session, reference=told.reference, amount_minor=told.amount_minor)
+    return [row["id"] for row in rows]
+
+
+def _contradicts(row: dict[str, Any], told: GatewayRefund) -> bool:
+    """Tell whether an event would change what is settled, in which case it may be older than that."""
+    present = sending.attempt_of(row, told) == row["attempt"]
+    if told.status == _SENT:
+        return not present or row["status"] in (states.FAILED, states.CREDITED)
+    was_sent = row["paid_twice_minor"] > 0 or (present and row["status"] == states.PROCESSED)
+    return told.status == "failed" and was_sent
+
+
+def _enqueue_asking(session: Session, *, refund_id: UUID, now: datetime) -> None:
+    outbox.enqueue(
+        session,
+        queue=queues.WEBHOOKS,
+        topic=ASK_TOPIC,
+        payload={"refundId": str(refund_id)},
+        due_at=now,
+    )

@@ -1,0 +1,106 @@
+"""Ways to pay that are asked for at once, over HTTP: whoever comes, the gateway is asked once for one order."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from marketplace.infra.db import Database
+from marketplace.kernel.clock import system_clock
+from marketplace.orders.baskets import Wish
+from tests.support.gateway import TestGateway
+from tests.support.market import Bearer
+from tests.support.purchases import Shop, check_out, make_product, make_shop, neighbours, place
+from tests.support.threads import at_once
+
+ACCOUNT, PAGE = "/api/payments/virtual-account", "/api/payments/initialize"
+ASKED = {ACCOUNT: "POST /gateway/charge", PAGE: "POST /gateway/transaction/initialize"}
+MANY = 6
+
+
+@pytest.fixture
+def shop(database: Database) -> Shop:
+    return database.in_transaction(make_shop)
+
+
+def ask(
+    app: Flask, headers: dict[str, str], path: str, target: dict[str, str]
+) -> list[TestResponse | Exception]:
+    """Ask many times at once, each time under a key of its own, as several tabs would."""
+    keyed = [headers | {"Idempotency-Key": str(uuid4())} for _ in range(MANY)]
+    return at_once(lambda given: app.test_client().post(path, json=target, headers=given), keyed)
+
+
+def told(answers: list[TestResponse | Exception]) -> list[dict[str, Any]]:
+    """Give what was answered, each time with 200."""
+    found = []
+    for answer in answers:
+        assert isinstance(answer, TestResponse), answer
+        assert answer.status_code == 200, answer.text
+        found.append(answer.json["data"])
+    return found
+
+
+def intents_of(database: Database, order_id: UUID) -> list[tuple[str, bool]]:
+    """Give the payments that were made for an order, and whether each is the live one."""
+    query = text(
+        "SELECT i.reference, a.live FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id"
+        " WHERE a.order_id = :id"
+    )
+    with database.reading() as session:
+        return [(row.reference, row.live) for row in session.execute(query, {"id": order_id})]
+
+
+@pytest.mark.parametrize("path", [ACCOUNT, PAGE])
+def test_many_requests_for_one_order_open_one_way_to_pay(
+    database: Database, crowded_app: Flask, gateway: TestGateway, shop: Shop, bearer: Bearer, path: str
+) -> None:
+    with database.transaction() as session:
+        order_id = place(session, shop, make_product(session, shop), now=system_clock())
+
+    opened = told(ask(crowded_app, bearer(shop.buyer.id), path, {"orderId": str(order_id)}))
+
+    assert gateway.line.calls == [ASKED[path]]
+    shown = (
+        {"reference", "accountNumber", "bankName"} if path == ACCOUNT else {"reference", "authorizationUrl"}
+    )
+    assert len({tuple(one[name] for name in sorted(shown)) for one in opened}) == 1
+    assert intents_of(database, order_id) == [(opened[0]["reference"], True)]
+
+
+@pytest.mark.parametrize("path", [ACCOUNT, PAGE])
+def test_many_requests_for_one_checkout_open_one_way_to_pay(
+    database: Database, crowded_app: Flask, gateway: TestGateway, shop: Shop, bearer: Bearer, path: str
+) -> None:
+    with database.transaction() as session:
+        wishes = [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
+        made = check_out(session, shop, wishes, now=system_clock())
+
+    opened = told(ask(crowded_app, bearer(shop.buyer.id), path, {"checkoutId": str(made.checkout_id)}))
+
+    assert gateway.line.calls == [ASKED[path]]
+    for order_id in made.order_ids:
+        assert intents_of(database, order_id) == [(opened[0]["reference"], True)]
+    assert len({one["reference"] for one in opened}) == 1
+
+
+def test_the_accounts_are_one_row(
+    database: Database, crowded_app: Flask, gateway: TestGateway, shop: Shop, bearer: Bearer
+) -> None:
+    with database.transaction() as session:
+        order_id = place(session, shop, make_product(session, shop), now=system_clock())
+    [number] = {
+        one["accountNumber"]
+        for one in told(ask(crowded_app, bearer(shop.buyer.id), ACCOUNT, {"orderId": str(order_id)}))
+    }
+
+    stored = text(
+        "SELECT t.account_number FROM transfer_accounts t JOIN payment_allocations a ON a.intent_id = t.intent_id"
+        " WHERE a.order_id = :id"
+    )
+    with database.reading() as session:
+        assert session.execute(stored, {"id": order_id}).scalars().all() == [number]
+    assert len(gateway.line.calls) == 1

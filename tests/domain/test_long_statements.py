@@ -1,0 +1,45 @@
+"""The statement that is measured: what is loaded for it is a ledger as the application itself would have written it."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from bench import ledger
+from marketplace.infra.db import Database
+from marketplace.kernel.paging import PageRequest
+from marketplace.ledger.accounts import vendor_payable
+from marketplace.ledger.queries import EntryFilter, balance_of, statement_of, verify
+from tests.support.servers import Addresses, create_database, drop_database
+
+ENTRIES = 5_003
+
+
+@pytest.fixture
+def database(addresses: Addresses) -> Iterator[Database]:
+    name = f"long_{uuid4().hex[:8]}"
+    url = create_database(addresses, name)
+    ledger.load(url, entries=ENTRIES, others=2)
+    made = Database(url, pool_size=1, application_name="tests")
+    yield made
+    made.close()
+    drop_database(addresses, name)
+
+
+def test_the_books_are_whole_and_the_balance_runs(database: Database) -> None:
+    with database.reading() as session:
+        assert verify(session) == []
+        page = statement_of(
+            session, owners=[ledger.OWNER_ID], wanted=EntryFilter(), page=PageRequest(ENTRIES + 1)
+        )
+        balance = balance_of(session, account=vendor_payable(ledger.OWNER_ID))
+
+    entries = page.items[::-1]
+    assert len(entries) == ENTRIES
+    assert entries == sorted(entries, key=lambda entry: entry["createdAt"])
+    running = 0
+    for entry in entries:
+        running += entry["amountMinor"] if entry["direction"] == "credit" else -entry["amountMinor"]
+        assert entry["balanceAfterMinor"] == running >= 0
+    assert running == balance
+    assert [entry["kind"] for entry in entries if entry["direction"] == "debit"] == ["payout"]

@@ -1,0 +1,314 @@
+"""Who is told what of an order and its money: each once, in the same transaction, in plain words, without PINs."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from psycopg2.errors import CheckViolation
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.kernel.errors import MarketplaceError
+from marketplace.kernel.money import naira_text
+from marketplace.orders import operations as orders
+from marketplace.orders.baskets import Wish
+from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.orders.wallet import WalletUse
+from marketplace.payments import cancelling, operations, quarantine
+from marketplace.payments.charges import Outcome
+from tests.support.finance import actor_of, make_officer, refund, refunds_of, say
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    check_out,
+    fill_wallet,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    neighbours,
+    paid_order,
+    pin_of,
+    place,
+    row_of,
+)
+
+# Codes of ours, and what only a program reads.
+_CODES = re.compile(r"[a-z]+_[a-z]|[A-Z]{2,}_|checkout-[0-9a-f]|[0-9a-f]{8}-[0-9a-f]{4}|kobo|None")
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+@pytest.fixture(autouse=True)
+def _plain(session: Session, shop: Shop) -> Iterator[None]:
+    """Whatever a test here had told is fit for people, and holds no PIN."""
+    yield
+    rows = session.execute(
+        text("SELECT title, body FROM notifications WHERE user_id = ANY(:parties)"),
+        {"parties": [shop.buyer.id, shop.vendor.id]},
+    ).all()
+    placed = session.execute(text("SELECT id FROM orders WHERE buyer_id = :id"), {"id": shop.buyer.id})
+    pins = {pin_of(order_id) for order_id in placed.scalars()}
+    assert rows
+    for title, body in rows:
+        for words in (title, body):
+            assert _CODES.search(words) is None, words
+            assert words[0].isupper() or words[0] == "₦"
+            assert pins.isdisjoint(re.findall(r"\b\d{6}\b", words))
+        assert body.endswith(".")
+
+
+def news(session: Session, user_id: UUID) -> list[tuple[str, str]]:
+    """What somebody was told, the earliest first: type and words."""
+    rows = session.execute(
+        text("SELECT type, body FROM notifications WHERE user_id = :id ORDER BY id"), {"id": user_id}
+    )
+    return [tuple(row) for row in rows]
+
+
+def types(session: Session, user_id: UUID) -> list[str]:
+    return [kind for kind, _ in news(session, user_id)]
+
+
+def number_of(session: Session, order_id: UUID) -> str:
+    number: str = row_of(session, "orders", id=order_id)["number"]
+    return number
+
+
+def by_event(session: Session, shop: Shop) -> UUID:
+    order_id = place(session, shop, make_product(session, shop))
+    charge = make_charge(make_intent(session, shop, order_id))
+    apply(session, charge)
+    assert apply(session, charge) is Outcome.REPEATED
+    return order_id
+
+
+def by_asking(session: Session, shop: Shop) -> UUID:
+    order_id = place(session, shop, make_product(session, shop))
+    charge = make_charge(make_intent(session, shop, order_id))
+    for _ in range(2):
+        operations.settle(session, reference=charge.reference, charge=charge, fee_bearer="platform", now=NOW)
+    return order_id
+
+
+def by_wallet(session: Session, shop: Shop) -> UUID:
+    fill_wallet(session, shop.buyer.id, 1_000_000)
+    return place(session, shop, make_product(session, shop), wallet=WalletUse(as_much_as_possible=True))
+
+
+def by_officer(session: Session, shop: Shop) -> UUID:
+    """What was held back of a checkout covers what is left of it by the time that it is accepted."""
+    shops = neighbours(session, shop, 2)
+    done = check_out(session, shop, [Wish(make_product(session, one), 1) for one in shops])
+    assert done.payment is not None
+    charge = make_charge(done.payment, amount_minor=done.payment.amount_minor - 1)
+    assert apply(session, charge) is Outcome.QUARANTINED
+    mine = [order_id for order_id in done.order_ids if store_of(session, order_id) == shop.store_id]
+    [other] = set(done.order_ids) - set(mine)
+    cancelling.cancel(session, order_id=other, caller=shop.buyer, reason=None, now=NOW)
+    resolve(session, charge.id, "accept_rest")
+    return mine[0]
+
+
+def store_of(session: Session, order_id: UUID) -> UUID:
+    store_id: UUID = row_of(session, "orders", id=order_id)["vendor_id"]
+    return store_id
+
+
+def resolve(session: Session, charge_id: str, action: str) -> None:
+    officer = make_officer(session)
+    quarantine.resolve(
+        session,
+        held_id=row_of(session, "quarantined_charges", gateway_charge_id=charge_id)["id"],
+        action=action,  # type: ignore[arg-type]
+        note="Looked into it.",
+        officer=officer,
+        actor=actor_of(officer),
+        now=NOW,
+    )
+
+
+class TestPaid:
+    @pytest.mark.parametrize("pay", [by_event, by_asking, by_wallet, by_officer])
+    def test_vendor_and_buyer_are_told_once_whichever_way_the_money_came(
+        self, session: Session, shop: Shop, pay: Callable[[Session, Shop], UUID]
+    ) -> None:
+        order_id = pay(session, shop)
+
+        number = number_of(session, order_id)
+        assert row_of(session, "orders", id=order_id)["status"] == "paid_escrow"
+        [(kind, words)] = news(session, shop.vendor.id)
+        assert kind == "order_received"
+        assert words.startswith(f"Order {number} is paid: accept it, and prepare it.")
+        [words] = [words for kind, words in news(session, shop.buyer.id) if kind == "order_paid"]
+        assert f"Order {number} is paid" in words
+        assert "delivery PIN is shown on the order" in words
+        assert row_of(session, "notifications", user_id=shop.vendor.id)["link"] == f"/orders/{order_id}"
+
+    def test_each_vendor_of_a_checkout_is_told_of_their_own(self, session: Session, shop: Shop) -> None:
+        shops = neighbours(session, shop, 3)
+        done = check_out(session, shop, [Wish(make_product(session, one), 1) for one in shops])
+        assert done.payment is not None
+
+        apply(session, make_charge(done.payment))
+
+        for one in shops:
+            [(kind, _)] = news(session, one.vendor.id)
+            assert kind == "order_received"
+        assert types(session, shop.buyer.id) == ["order_paid"] * 3
+
+    def test_nobody_is_told_of_what_was_rolled_back(self, session: Session, shop: Shop) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        charge = make_charge(make_intent(session, shop, order_id))
+        session.execute(text("UPDATE products SET reserved = 0"))
+
+        def apply_in_savepoint() -> None:
+            with session.begin_nested():
+                session.connection()  # sets the savepoint
+                apply(session, charge)
+
+        with pytest.raises(CheckViolation, match="reserved"):
+            apply_in_savepoint()
+
+        assert news(session, shop.vendor.id) == news(session, shop.buyer.id) == []
+        session.execute(text("UPDATE products SET reserved = 1 WHERE vendor_id = :id"), {"id": shop.store_id})
+        apply(session, charge)
+        assert types(session, shop.vendor.id) == ["order_received"]
+
+
+class TestOver:
+    def test_whose_time_is_over_is_told_with_what_the_wallet_has_back(
+        self, session: Session, shop: Shop
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 5_000)
+        order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(5_000))
+
+        orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+
+        [(kind, words)] = news(session, shop.buyer.id)
+        assert kind == "order_expired"
+        assert words.startswith(f"Order {number_of(session, order_id)} was not paid in time")
+        assert f"{naira_text(5_000)} that your wallet had paid are back" in words
+        assert news(session, shop.vendor.id) == []
+
+    @pytest.mark.parametrize("by", ["buyer", "vendor"])
+    def test_a_cancellation_tells_both_and_the_buyer_what_goes_back_whereto(
+        self, session: Session, shop: Shop, by: str
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 5_000)
+        order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(5_000))
+        intent = make_intent(session, shop, order_id)
+        apply(session, make_charge(intent))
+
+        cancelling.cancel(session, order_id=order_id, caller=getattr(shop, by), reason=None, now=NOW)
+
+        number = number_of(session, order_id)
+        buyer, vendor = news(session, shop.buyer.id)[-1], news(session, shop.vendor.id)[-1]
+        assert buyer[0] == vendor[0] == "order_cancelled"
+        assert buyer[1].startswith(f"Order {number} was cancelled by the {by}.")
+        assert f"{naira_text(intent.amount_minor)} go back to where you paid from" in buyer[1]
+        assert f"{naira_text(5_000)} are back in your wallet" in buyer[1]
+        assert vendor[1] == f"Order {number} was cancelled by the {by}. Its pieces are in stock again."
+
+    def test_an_unpaid_one_gives_the_wallet_its_part(self, session: Session, shop: Shop) -> None:
+        fill_wallet(session, shop.buyer.id, 5_000)
+        order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(5_000))
+
+        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+
+        [(kind, words)] = news(session, shop.buyer.id)
+        assert kind == "order_cancelled"
+        assert words.endswith(f"{naira_text(5_000)} are back in your wallet.")
+        assert news(session, shop.vendor.id) == []
+
+
+class TestHeldBack:
+    def test_the_buyer_is_told_what_came_and_what_is_due(self, session: Session, shop: Shop) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        intent = make_intent(session, shop, order_id)
+        charge = make_charge(intent, amount_minor=70_000)
+
+        apply(session, charge)
+        apply(session, charge)
+
+        [(kind, words)] = news(session, shop.buyer.id)
+        assert kind == "payment_held"
+        assert words.startswith(
+            f"{naira_text(70_000)} came for {number_of(session, order_id)}, and"
+            f" {naira_text(intent.amount_minor)} are due"
+        )
+        assert "do not pay again" in words
+        assert news(session, shop.vendor.id) == []
+
+    def test_another_currency(self, session: Session, shop: Shop) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        charge = replace(make_charge(make_intent(session, shop, order_id)), currency="USD")
+        apply(session, charge)
+
+        assert "in another currency than naira" in news(session, shop.buyer.id)[-1][1]
+
+        resolve(session, charge.id, "refund")
+        kind, words = news(session, shop.buyer.id)[-1]
+        assert kind == "payment_resolved"
+        assert words.startswith("Your payment in another currency goes back")
+
+    @pytest.mark.parametrize("action", ["accept_rest", "refund", "wallet"])
+    def test_the_decision_tells_what_is_left_to_pay_and_how(
+        self, session: Session, shop: Shop, action: str
+    ) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        intent = make_intent(session, shop, order_id)
+        charge = make_charge(intent, amount_minor=intent.amount_minor - 4_500)
+        apply(session, charge)
+
+        resolve(session, charge.id, action)
+
+        kind, words = news(session, shop.buyer.id)[-1]
+        assert kind == "payment_resolved"
+        left = 4_500 if action == "accept_rest" else intent.amount_minor
+        assert naira_text(left) in words
+        assert "pen the order" in words
+        assert row_of(session, "notifications", user_id=shop.buyer.id, type="payment_resolved")["link"] == (
+            f"/orders/{order_id}"
+        )
+
+
+class TestRefunds:
+    @pytest.mark.parametrize(
+        ("word", "kind"),
+        [
+            ("processed", "refund_processed"),
+            ("failed", "refund_delayed"),
+            ("needs-attention", "refund_delayed"),
+        ],
+    )
+    def test_its_buyer_is_told_once_how_it_goes_on(
+        self, session: Session, shop: Shop, word: str, kind: str
+    ) -> None:
+        order_id = paid_order(session, shop)
+        refund(session, order_id, make_officer(session), amount_minor=1_000)
+        [made] = refunds_of(session, order_id)
+        before = len(news(session, shop.vendor.id))
+
+        for _ in range(2):
+            say(session, made["id"], word)
+
+        found = [words for told, words in news(session, shop.buyer.id) if told == kind]
+        assert len(found) == 1
+        assert naira_text(1_000) in found[0]
+        assert len(news(session, shop.vendor.id)) == before
+
+    def test_what_is_refused_tells_nobody(self, session: Session, shop: Shop) -> None:
+        order_id = paid_order(session, shop)
+        before = news(session, shop.buyer.id)
+
+        with pytest.raises(MarketplaceError), session.begin_nested():
+            refund(session, order_id, make_officer(session), amount_minor=10**9)
+
+        assert news(session, shop.buyer.id) == before
