@@ -137,7 +137,8 @@ KINDS: dict[str, Kind] = {
         "a dispute of the gateway's",
         "A customer disputes a charge at their bank. What escrow still holds of its orders is frozen; of what was"
         " released already there is nothing to freeze (the facts say which).",
-        "Answer at the gateway before its deadline, with the order's trail (`GET /api/orders/:id/events`).",
+        "Answer at the gateway before its deadline, with the order's trail (`GET /api/orders/:id/events`). Do not"
+        " refund the order meanwhile: the bank may pay the buyer too.",
         "when the gateway tells how it ended, or by an officer",
         FINANCE,
     ),
@@ -145,8 +146,8 @@ KINDS: dict[str, Kind] = {
         "SEV-2",
         "a dispute of the gateway's",
         "A customer's bank has decided on a disputed charge: in our favour (SEV-3), or the money was taken from us.",
-        "Its orders stay frozen until staff rule on them. Where the money was taken, compare the gateway's balance"
-        " with the books (`marketplace ledger verify`, `gateway_clearing`).",
+        "Its orders stay frozen until staff rule on them. Where the money was taken, the buyer has it: do not refund"
+        " the order as well, and compare the gateway's balance with the books (`gateway_clearing`).",
         _OFFICER,
         FINANCE,
     ),
