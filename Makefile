@@ -9,8 +9,9 @@ PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
 PYTHON ?= $(shell for name in $(PYTHONS); do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
-# Tests run side by side in so many processes, a module in one, each process with a database of its own.
-TEST_WORKERS ?= 2
+# Tests run side by side in so many processes, a module in one, each process with a database of its own. Many wait
+# for servers to start and to stop: one more than two processors keeps both at work.
+TEST_WORKERS ?= 3
 # More arguments: make test ARGS="-k checkout"
 ARGS ?=
 

@@ -242,7 +242,7 @@ def test_five_orders_may_wait_for_payment(session: Session, shop: Shop) -> None:
     product_id = make_product(session, shop, quantity=10)
     waiting = [place(session, shop, product_id) for _ in range(MAX_UNPAID_ORDERS)]
 
-    with pytest.raises(TooManyUnpaidOrdersError, match="5 orders wait"):
+    with pytest.raises(TooManyUnpaidOrdersError, match="6 orders would wait for payment"):
         place(session, shop, product_id)
 
     pay(session, shop, waiting[0])

@@ -248,7 +248,7 @@ class TestTooMuch:
         order_id = place(session, shop, product_id)
 
         for amount in (-1, TOTAL + 1):
-            with pytest.raises(Exception, match="ck_orders_wallet_part"), session.begin_nested():
+            with pytest.raises(Exception, match="ck_orders_parts_within_total"), session.begin_nested():
                 session.execute(
                     text("UPDATE orders SET wallet_minor = :amount WHERE id = :id"),
                     {"amount": amount, "id": order_id},
