@@ -69,7 +69,7 @@ KINDS: dict[str, Kind] = {
         FINANCE,
     ),
     REFUND_SENT_TWICE: Kind(
-        "SEV-2",
+        "SEV-1",
         "a refund",
         "The gateway says that it sent a refund which the buyer has had otherwise: credited to the wallet, or by"
         " another try. It is booked so: the wallet gave back what it had, and the buyer owes the rest.",
@@ -78,7 +78,7 @@ KINDS: dict[str, Kind] = {
         FINANCE,
     ),
     REFUND_CAME_BACK: Kind(
-        "SEV-2",
+        "SEV-1",
         "a refund",
         "The gateway says that a refund failed which it had said was sent. It is booked so: the money is ours to give"
         " back again.",

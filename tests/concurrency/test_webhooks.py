@@ -75,8 +75,10 @@ def test_an_envelope_taken_up_eight_times_at_once_is_taken_apart_once(database: 
     assert Counter(results) == {"processed": 1, None: THREADS - 1}
     with database.reading() as session:
         parts = session.execute(
-            text("SELECT id FROM webhook_inbox WHERE convert_from(body, 'UTF8') LIKE :mark AND id <> :id"),
-            {"mark": f"%{sender}%", "id": inbox_id},
+            text(
+                "SELECT id FROM webhook_inbox WHERE position(CAST(:mark AS bytea) IN body) > 0 AND id <> :id"
+            ),
+            {"mark": sender.encode(), "id": inbox_id},
         )
         assert len(parts.all()) == 3
 

@@ -203,8 +203,7 @@ class TestDisputesOfCharges:
             assert (row["amount_minor"], row["category"]) == (310_050, "chargeback")
             assert row["due_at"] == datetime(2026, 11, 25, 18, tzinfo=UTC)
             assert open_about(session, about(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
-            told = row_of(session, "notifications", user_id=shop.vendor.id)
-            assert told["type"] == "order_disputed"
+            assert row_of(session, "notifications", user_id=shop.vendor.id, type="order_disputed")
             assert_books_are_whole(session)
 
     def test_the_alert_names_the_orders_and_nobody(self, database: Database) -> None:

@@ -70,10 +70,10 @@ def parts_of(database: Database, mark: str) -> list[UUID]:
     with database.reading() as session:
         rows = session.execute(
             text(
-                "SELECT id FROM webhook_inbox WHERE convert_from(body, 'UTF8') LIKE :mark"
+                "SELECT id FROM webhook_inbox WHERE position(CAST(:mark AS bytea) IN body) > 0"
                 " AND event_type IS DISTINCT FROM 'envelope' ORDER BY id"
             ),
-            {"mark": f"%{mark}%"},
+            {"mark": mark.encode()},
         )
         return [row.id for row in rows]
 

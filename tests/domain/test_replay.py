@@ -206,7 +206,11 @@ def test_what_it_changes_is_told(till: Till) -> None:
             ("escrow", "credit", total, number),
         ]
         assert {e[0]: e[2] for e in entries[4:]} == {"gateway_fees": 150, "gateway_clearing": 150}
-        assert (changes["refunds"], changes["heldCharges"], changes["notifications"]) == ([], [], [])
+        assert (changes["refunds"], changes["heldCharges"]) == ([], [])
+        assert {told["userId"] for told in changes["notifications"]} == {
+            till.shop.buyer.id,
+            till.shop.vendor.id,
+        }
 
 
 def test_a_rehearsal_leaves_nothing_and_tells_nobody(till: Till, nudged: list[Any]) -> None:
