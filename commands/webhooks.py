@@ -17,7 +17,8 @@ from commands.output import facts, table
 from commands.replaying import BUSY, Replayed, Run
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.redaction import redact
-from marketplace.webhooks import queries
+from marketplace.webhooks import events, queries
+from marketplace.webhooks.events import HopelessEventError
 from marketplace.webhooks.queries import PROVIDERS, STATES, Filters
 from marketplace.webhooks.replay import OUTCOMES
 
@@ -37,7 +38,10 @@ class Moment(click.ParamType[datetime]):
             return value
         ago = re.fullmatch(r"(\d{1,6})([mhd])", value)
         if ago:
-            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            try:
+                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            except OverflowError:
+                self.fail("is before all time; take an age such as 90m, 2h or 7d", param, ctx)
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
@@ -135,15 +139,15 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
         return
     row = _told(row)
     try:
-        content = redact(json.loads(body))
-    except (ValueError, RecursionError):
+        content = redact(events.load(body))
+    except HopelessEventError:
         content = None
     if as_json:
         _print_json(row | {"body_bytes": len(body), "body": content})
         return
     facts((name.replace("_", " "), value) for name, value in row.items())
     shown = f"({len(body)} bytes that are not JSON; --raw prints them)"
-    click.echo(f"\n{shown if content is None else json.dumps(content, indent=2, ensure_ascii=False)}")
+    click.echo(f"\n{shown if content is None else json.dumps(content, indent=2)}")
 
 
 @webhooks.command(

@@ -155,7 +155,7 @@ KINDS: dict[str, Kind] = {
         "SEV-2",
         "a transfer",
         "A transfer to a bank account failed, or came back after it had succeeded.",
-        "Look the transfer up at the gateway: why, and where the money is. The row is in `payout_exceptions`.",
+        "The row in `payout_exceptions` has the gateway's id: look there why it failed, and where the money is.",
         _OFFICER,
         FINANCE,
     ),
@@ -163,7 +163,8 @@ KINDS: dict[str, Kind] = {
         "SEV-2",
         "a transfer",
         "The gateway sent money to a bank account, and this service did not ask it to.",
-        "Look at the gateway who made it. If nobody of yours did, change the secret key there and here.",
+        "The row in `payout_exceptions` has the gateway's id: look there who made it. If nobody of yours did, change"
+        " the secret key there and here.",
         _OFFICER,
         FINANCE,
     ),

@@ -12,8 +12,10 @@ from marketplace.infra.db import Statement
 from marketplace.payouts.models import PayoutException
 from marketplace.providers.gateway_events import GatewayTransfer
 
-_LOG = Statement(
-    insert(PayoutException).on_conflict_do_nothing(index_elements=["gateway_transfer_id", "outcome"]),
+_INSERT = Statement(
+    insert(PayoutException)
+    .on_conflict_do_nothing(index_elements=["gateway_transfer_id", "outcome"])
+    .returning(PayoutException.id),
     columns=("gateway_transfer_id", "reference", "outcome", "amount_minor", "currency", "created_at"),
 )
 
@@ -22,7 +24,32 @@ def log_exception(
     session: Session, *, told: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
 ) -> None:
     """This function will log that a transfer failed or came back, and alert whoever is on call, once for each."""
-    logged = _LOG.run(
+    _log(
+        session,
+        told,
+        outcome,
+        identifier=kinds.PAYOUT_EXCEPTION,
+        title="A transfer failed or came back",
+        now=now,
+    )
+
+
+def log_unexpected(session: Session, *, told: GatewayTransfer, now: datetime) -> None:
+    """This function will log that money left which this service did not send, and alert whoever is on call, once."""
+    _log(
+        session,
+        told,
+        "unexpected",
+        identifier=kinds.TRANSFER_UNKNOWN,
+        title="The gateway made a transfer that is none of ours",
+        now=now,
+    )
+
+
+def _log(
+    session: Session, told: GatewayTransfer, outcome: str, *, identifier: str, title: str, now: datetime
+) -> None:
+    row = _INSERT.first(
         session,
         gateway_transfer_id=told.id,
         reference=told.reference,
@@ -31,33 +58,20 @@ def log_exception(
         currency=told.currency,
         created_at=now,
     )
-    if logged:
-        raise_alert(
-            session,
-            identifier=kinds.PAYOUT_EXCEPTION,
-            subject=f"transfer:{told.reference}",
-            title="A transfer failed or came back",
-            facts=_facts(told) | {"outcome": outcome},
-            now=now,
-        )
-
-
-def note_unknown_success(session: Session, *, told: GatewayTransfer, now: datetime) -> None:
-    """This function will alert that money left which this service did not send: it makes no transfers yet."""
+    if row is None:
+        return
     raise_alert(
         session,
-        identifier=kinds.TRANSFER_UNKNOWN,
-        subject=f"transfer:{told.reference}",
-        title="The gateway made a transfer that is none of ours",
-        facts=_facts(told),
+        identifier=identifier,
+        # Ours, not the gateway's number: an alert would take that for a number of somebody's.
+        subject=f"payout-exception:{row['id']}",
+        title=title,
+        facts={
+            "payoutExceptionId": row["id"],
+            "reference": told.reference,
+            "outcome": outcome,
+            "amountMinor": told.amount_minor,
+            "currency": told.currency,
+        },
         now=now,
     )
-
-
-def _facts(told: GatewayTransfer) -> dict[str, object]:
-    return {
-        "transferId": told.id,
-        "reference": told.reference,
-        "amountMinor": told.amount_minor,
-        "currency": told.currency,
-    }

@@ -10,11 +10,11 @@ from marketplace.infra.db import Base, CreatedAt, Id
 
 
 class PayoutException(Base):
-    """A transfer that failed, or that came back, as the gateway told of it; finance sees to it."""
+    """A transfer that failed, came back, or is none of ours, as the gateway told of it; finance sees to it."""
 
     __tablename__ = "payout_exceptions"
     __table_args__ = (
-        CheckConstraint("outcome IN ('failed', 'reversed')", name="outcome"),
+        CheckConstraint("outcome IN ('failed', 'reversed', 'unexpected')", name="outcome"),
         CheckConstraint("(resolved_at IS NULL) = (resolved_by IS NULL)", name="resolved"),
         UniqueConstraint("gateway_transfer_id", "outcome"),
         Index("ix_payout_exceptions_reference", "reference"),

@@ -1,5 +1,6 @@
 """Events: bytes in, an event with a name of its own out, or no event at all. Here as the gateway writes them."""
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class NotYetError(Exception):
 
 @dataclass(frozen=True)
 class Event:
-    """A parsed event. ``dedupe_id`` is ``<type>:<data.id>``, or the reference where there is no id."""
+    """A parsed event. ``dedupe_id`` is ``<type>:<data.id>``, the reference where there is no id, or else a digest."""
 
     type: str
     dedupe_id: str
@@ -34,7 +35,7 @@ class Event:
 def parse(body: bytes) -> Event:
     """This function will parse a gateway event.
 
-    :raises HopelessEventError: it is not JSON, or lacks its type, data or any id
+    :raises HopelessEventError: it is not JSON, or lacks its type or data
     """
     payload = load(body)
     if not isinstance(payload, dict):
@@ -42,9 +43,8 @@ def parse(body: bytes) -> Event:
     event_type, data = payload.get("event"), payload.get("data")
     if not isinstance(event_type, str) or not event_type or not isinstance(data, dict):
         raise HopelessEventError("event or data is missing")
-    event_id = _id_of(data)
-    if event_id is None:
-        raise HopelessEventError("data has neither id nor reference")
+    # Some that do nothing here have neither: they are told apart by what they say. Those that do are refused for it.
+    event_id = _id_of(data) or hashlib.sha256(body).hexdigest()
     dedupe_id = f"{event_type}:{event_id}"
     if len(dedupe_id) > MAX_ID_LENGTH:
         raise HopelessEventError("the id is too long")

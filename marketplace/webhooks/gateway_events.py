@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from marketplace.payments import refund_events
 from marketplace.payments.chargebacks import note_dispute
 from marketplace.payments.charges import apply_charge
-from marketplace.payouts.exceptions import log_exception, note_unknown_success
+from marketplace.payouts.exceptions import log_exception, log_unexpected
 from marketplace.providers.gateway import Charge, GatewayRefund
 from marketplace.providers.gateway_events import GatewayDispute, GatewayTransfer
 from marketplace.webhooks.events import Event, HopelessEventError
@@ -55,13 +55,12 @@ def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
 
 
 def _note_transfer(session: Session, event: Event, *, now: datetime) -> str:
-    """Log what went wrong with a transfer; of one that went well there is nothing to be settled here."""
+    """Log what went wrong with a transfer; one that went well is none of ours, which sends none yet."""
     told = GatewayTransfer.from_wire(event.data)
     if event.type == "transfer.failed":
         log_exception(session, told=told, outcome="failed", now=now)
-        return "processed"
-    if event.type == "transfer.reversed":
+    elif event.type == "transfer.reversed":
         log_exception(session, told=told, outcome="reversed", now=now)
-        return "processed"
-    note_unknown_success(session, told=told, now=now)
-    return "ignored"
+    else:
+        log_unexpected(session, told=told, now=now)
+    return "processed"

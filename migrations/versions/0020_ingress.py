@@ -157,7 +157,9 @@ def _make_payout_exceptions() -> None:
         _now("created_at"),
         sa.Column("resolved_at", _MOMENT, nullable=True),
         sa.Column("resolved_by", sa.Uuid(), nullable=True),
-        sa.CheckConstraint("outcome IN ('failed', 'reversed')", name=op.f("ck_payout_exceptions_outcome")),
+        sa.CheckConstraint(
+            "outcome IN ('failed', 'reversed', 'unexpected')", name=op.f("ck_payout_exceptions_outcome")
+        ),
         sa.CheckConstraint(
             "(resolved_at IS NULL) = (resolved_by IS NULL)", name=op.f("ck_payout_exceptions_resolved")
         ),
