@@ -135,16 +135,11 @@ class Stand:
         self._launch(
             "providers", "-m", "sandbox.providers", "--host", HOST, "--port", port, "--data", str(data)
         )
-        self._serve("waiting", "gunicorn.conf.py", "wsgi:app", WORKER_CLASS="gevent", WEB_CONCURRENCY="1")
-
-        self._serve(
-            "slow",
-            "gunicorn.conf.py",
-            "wsgi:app",
-            WORKER_CLASS="gevent",
-            WEB_CONCURRENCY="1",
-            GATEWAY_URL=f"http://{HOST}:{self.ports['slow-gateway']}/gateway",
-        )
+        # As it is deployed: one process, with connections for the many requests that it has under way.
+        gevent = {"WORKER_CLASS": "gevent", "WEB_CONCURRENCY": "1", "DATABASE_POOL_SIZE": "10"}
+        self._serve("waiting", "gunicorn.conf.py", "wsgi:app", **gevent)
+        slow = f"http://{HOST}:{self.ports['slow-gateway']}/gateway"
+        self._serve("slow", "gunicorn.conf.py", "wsgi:app", **gevent, GATEWAY_URL=slow)
 
     def start_charging(self, *, workers: int | None = None) -> None:
         """This function will start the application with what applies charges.
