@@ -7,9 +7,9 @@ import click
 import orjson
 
 from commands.database import reading, services
+from commands.operators import operator
 from commands.output import facts, table
 from marketplace.alerts import kinds, operations, queries
-from marketplace.audit.operations import OPERATOR
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest
 from tasks.relay import Relay, connect_nudges
 
@@ -103,7 +103,7 @@ def resolve(alert_id: UUID, note: str) -> None:
     current = services()
     connect_nudges(Relay(current))
     current.database.in_transaction(
-        operations.resolve_by_hand, alert_id=alert_id, note=said, actor=OPERATOR, now=current.clock()
+        operations.resolve_by_hand, alert_id=alert_id, note=said, actor=operator(), now=current.clock()
     )
     click.echo(f"Resolved {alert_id}.")
 

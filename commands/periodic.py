@@ -15,13 +15,15 @@ from uuid import UUID
 
 import click
 from rich.console import Console
+from sqlalchemy.orm import Session
 
 from commands.database import database, reading
 from commands.database import services as make_services
 from commands.environment import program
 from commands.failures import CommandFailedError
+from commands.operators import operator
 from commands.output import facts, shown_value, table
-from marketplace.audit.operations import OPERATOR
+from marketplace.audit.operations import record
 from marketplace.background import schedule
 from marketplace.background.schedule import State
 from marketplace.kernel.clock import system_clock
@@ -163,7 +165,7 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
 def pause(name: str) -> None:
     """This function will pause a task."""
     changed = database().in_transaction(
-        schedule.pause, task=sweeps.task_named(name), actor=OPERATOR, now=system_clock()
+        schedule.pause, task=sweeps.task_named(name), actor=operator(), now=system_clock()
     )
     click.echo(
         f"{name} is paused. `{program()} periodic resume {name}` has it run again."
@@ -177,7 +179,7 @@ def pause(name: str) -> None:
 def resume(name: str) -> None:
     """This function will resume a task."""
     changed = database().in_transaction(
-        schedule.resume, task=sweeps.task_named(name), actor=OPERATOR, now=system_clock()
+        schedule.resume, task=sweeps.task_named(name), actor=operator(), now=system_clock()
     )
     if not changed:
         click.echo(f"{name} was not paused.")
@@ -217,7 +219,7 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
         schedule.reschedule,
         task=task,
         timetable=wanted,
-        actor=OPERATOR,
+        actor=operator(),
         now=system_clock(),
     )
     words = (wanted or task.timetable).words
@@ -264,7 +266,7 @@ def _begin(task: PeriodicTask, services: Services, by: str, wait_seconds: int) -
     beats, pause_between, told = Beats(), threading.Event(), False
     until = time.monotonic() + wait_seconds
     while True:
-        run_id = services.database.in_transaction(schedule.begin, task=task, by=by, now=system_clock())
+        run_id = services.database.in_transaction(_begin_audited, task=task, by=by, now=system_clock())
         if run_id is not None:
             return run_id
         state = _states()[task.name]
@@ -279,6 +281,20 @@ def _begin(task: PeriodicTask, services: Services, by: str, wait_seconds: int) -
             told = True
             click.echo(f"{task.name} is running on {state.run_by}; this waits for it.", err=True)
         pause_between.wait(LOOK_SECONDS)
+
+
+def _begin_audited(session: Session, *, task: PeriodicTask, by: str, now: datetime) -> UUID | None:
+    run_id = schedule.begin(session, task=task, by=by, now=now)
+    if run_id is not None:
+        record(
+            session,
+            actor=operator(),
+            action="periodic.run",
+            target_type="periodic_task",
+            target_id=task.name,
+            now=now,
+        )
+    return run_id
 
 
 @contextmanager

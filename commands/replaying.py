@@ -1,6 +1,5 @@
 """Replaying webhooks for an operator: cause by cause, at a rate, and what came of it in words."""
 
-import getpass
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,8 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from commands.operators import operator
 from commands.progress import Stages
-from marketplace.audit.operations import OPERATOR, AuditActor
+from marketplace.audit.operations import AuditActor
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.kernel.money import CURRENCY, naira_text
 from marketplace.services import Services
@@ -82,7 +82,7 @@ def replay_all(
     :param dry_run: whether all of it is rolled back
     :param rate: how many in a second; none for as fast as it goes
     """
-    run, pace, stages, actor = Run([]), Pace(rate), Stages(aside=True), _operator()
+    run, pace, stages, actor = Run([]), Pace(rate), Stages(aside=True), operator()
     for cause, group in _by_cause(rows):
         with stages.stage(cause, total=len(group)) as advance:
             for row in group:
@@ -116,14 +116,6 @@ def _one(services: Services, row: dict[str, Any], *, dry_run: bool, actor: Audit
             )
     except BeingProcessedError as error:
         return Replay(row["status"], row["status"], BUSY, error.detail)
-
-
-def _operator() -> AuditActor:
-    """Name the operator by the account that runs the command."""
-    try:
-        return AuditActor(f"{OPERATOR.name} {getpass.getuser()}")
-    except (OSError, KeyError):
-        return OPERATOR
 
 
 def told(result: Replay) -> list[str]:

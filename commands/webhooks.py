@@ -1,6 +1,7 @@
 """Webhooks that came in: look at them, and replay those that failed for good."""
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -49,6 +50,17 @@ class Moment(click.ParamType[datetime]):
                 "must be a time such as 2026-03-01T10:00:00Z, or an age such as 90m, 2h or 7d", param, ctx
             )
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class _Rate(click.FloatRange):
+    """A range of numbers, which what is none does not fall into."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """This function will read a number."""
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return found
 
 
 @click.group(help="List, inspect and replay webhooks that came in.")
@@ -174,7 +186,7 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
 @click.option(
     "--limit", type=click.IntRange(1, _MOST_REPLAYED), default=100, show_default=True, help="At most so many."
 )
-@click.option("--rate", type=click.FloatRange(0.1, 1_000), help="At most so many in a second.")
+@click.option("--rate", type=_Rate(0.1, 1_000), help="At most so many in a second.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @_JSON
 def replay_webhooks(
