@@ -436,7 +436,9 @@ def test_replay_wants_to_know_what(installation: Installation) -> None:
     fails(installation.run("webhooks", "replay"), "--id", status=2)
     fails(installation.run("webhooks", "replay", "--all", "--id", str(uuid4())), "--id", status=2)
     fails(installation.run("webhooks", "list", "--since", "yesterday"), "90m", status=2)
-    fails(installation.run("webhooks", "replay", "--all", "--rate", "0"), "--rate", status=2)
+    for rate in ("0", "nan"):
+        fails(installation.run("webhooks", "replay", "--all", "--rate", rate), "--rate", status=2)
+    fails(installation.run("webhooks", "list", "--since", "999999d"), "before all time", status=2)
     fails(installation.run("webhooks", "list", "--state", "lost"), "dead", status=2)
     unknown = str(uuid4())
     fails(installation.run("webhooks", "replay", "--id", unknown), unknown, "marketplace webhooks list")
