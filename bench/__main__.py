@@ -11,6 +11,7 @@ import click
 
 from bench import data, floors, ledger, memory, reads, report
 from bench.charges import Charges
+from bench.ingest import messages_part
 from bench.ledger import BrokenBooksError, Statements
 from bench.load import LoadError
 from bench.parts import Part, measure
@@ -27,7 +28,8 @@ _NAMES = (
     *("reference", "listing-cached", "listing-page", "listing-deep", "listing-filtered"),
     *("detail", "search", "suggestions", "memory"),
     *ledger.PARTS,
-    *("placing", "ingest", "charge", "pin", "initialise", "initialise-flat-out", "listing-slow-gateway"),
+    *("placing", "ingest", "ingest-messages", "charge", "pin", "initialise", "initialise-flat-out"),
+    "listing-slow-gateway",
 )
 _MAX_PAGES = 2_500
 
@@ -57,6 +59,7 @@ _MAX_PAGES = 2_500
       memory            of a web worker after 10,000 requests of all kinds
       placing           an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            a webhook; floor: HMAC, INSERT and enqueue, bare
+      ingest-messages   a customer's message
       charge            the webhook's event applied: an order paid, the ledger written; floor: the same SQL by bare HTTP
       pin               escrow released on the buyer's PIN; floors: the same SQL by bare HTTP, and by pgbench
       initialise        a payment opened at the sandbox gateway, each client resting 100 ms between two; our
@@ -210,6 +213,7 @@ def _prepare(
         *read.parts(),
         *statements.parts(),
         *writes.parts(place=place, release=release),
+        messages_part(stand, clients=clients),
         charges.part(),
         slow_part(stand, listing=read.listing, payments=writes.payments, clients=clients),
     ]

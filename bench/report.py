@@ -11,9 +11,24 @@ from typing import Any
 from bench.figures import Run, cpu_share, percentile, share
 from bench.parts import Measured
 
-_COLUMNS = ("", "req/s", "p50", "p95", "p99", "web", "pg", "valkey", "other", "share", "by CPU", "target", "")
+_COLUMNS = (
+    "",
+    "req/s",
+    "p50",
+    "p95",
+    "p99",
+    "max",
+    "web",
+    "pg",
+    "valkey",
+    "other",
+    "share",
+    "by CPU",
+    "target",
+    "",
+)
 _EXPLANATION = """\
-req/s, p50, p95, p99 (ms): as the clients see them. web, pg, valkey: CPU ms per request, user and system.
+req/s, p50, p95, p99, max (ms): as the clients see them. web, pg, valkey: CPU ms per request, user and system.
 other: of the processors, what went to nothing measured here. Above a tenth, the machine did something else
 meanwhile (beside pgbench and the sandbox gateway: their own work).
 share: of the requests per second of the floor, which stands above; by CPU: the same by CPU time per request."""
@@ -76,6 +91,7 @@ def _row(title: str, run: Run) -> dict[str, Any]:
         "p50_ms": run.percentile_ms(50),
         "p95_ms": run.percentile_ms(95),
         "p99_ms": run.percentile_ms(99),
+        "max_ms": run.percentile_ms(100),
         "web_cpu_ms": run.cpu_ms(run.cpu.web),
         "database_cpu_ms": run.cpu_ms(run.cpu.database),
         "cache_cpu_ms": run.cpu_ms(run.cpu.cache),
@@ -90,8 +106,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = []
     for line in cells:
         first = line[0].ljust(widths[0])
-        middle = [text.rjust(width) for text, width in zip(line[1:11], widths[1:11], strict=True)]
-        lines.append("  ".join([first, *middle, line[11].ljust(widths[11]), line[12]]).rstrip())
+        middle = [text.rjust(width) for text, width in zip(line[1:-2], widths[1:-2], strict=True)]
+        lines.append("  ".join([first, *middle, line[-2].ljust(widths[-2]), line[-1]]).rstrip())
     lines.insert(1, "-" * max(len(line) for line in lines))
     return "\n".join([*lines, "", _EXPLANATION])
 
@@ -108,7 +124,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"  {row['title']}" if row["floor"] else row["title"],
         number("requests_per_second", ",.0f"),
-        *(number(f"p{percent}_ms", ".1f") for percent in (50, 95, 99)),
+        *(number(f"{name}_ms", ".1f") for name in ("p50", "p95", "p99", "max")),
         *(number(f"{server}_cpu_ms", ".2f") for server in ("web", "database", "cache")),
         number("others_share", ".0%"),
         number("share", ".2f"),

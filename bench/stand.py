@@ -41,6 +41,7 @@ class Stand:
         self.pin_key = secrets.token_hex(24)
         self.cursor_key = secrets.token_hex(24)
         self.gateway_secret = f"sk_test_{secrets.token_hex(20)}"
+        self.messaging_secret = secrets.token_hex(16)
         self._floors_file = directory / "floors.json"
         names = (
             *("database", "cache", "web", "waiting", "floors", "providers"),
@@ -83,6 +84,7 @@ class Stand:
             "REDIS_URL": self.cache.url,
             "GATEWAY_URL": f"http://{HOST}:{self.ports['providers']}/gateway",
             "GATEWAY_SECRET_KEY": self.gateway_secret,
+            "MESSAGING_APP_SECRET": self.messaging_secret,
             "IDENTITY_ISSUER": identity.ISSUER,
             "IDENTITY_AUDIENCE": identity.AUDIENCE,
             "IDENTITY_ALGORITHMS": "ES256",
@@ -146,6 +148,13 @@ class Stand:
         """
         more = {} if workers is None else {"WEB_CONCURRENCY": str(workers)}
         self._serve("charging", "gunicorn.conf.py", "bench.charging:app", WORKER_CLASS="sync", **more)
+
+    def start_worker(self, queue: str, number: int) -> None:
+        """This function will start a worker of a queue.
+
+        :param number: tells it from others of the queue
+        """
+        self._launch(f"worker-{queue}-{number}", "-m", "tasks.worker", queue)
 
     def start_floors(self, description: str) -> None:
         """This function will start the floors under the same gunicorn as the application's sync workers.

@@ -1,5 +1,7 @@
 """All areas, in the order of the specification."""
 
+from blueprints.alerts.routes import area as alerts
+from blueprints.background.routes import area as background
 from blueprints.cart.routes import area as cart
 from blueprints.catalog.banners import area as banners
 from blueprints.catalog.discovery import area as discovery
@@ -24,6 +26,10 @@ from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
 from blueprints.users.routes import area as users
+from blueprints.webhooks.desk import area as webhook_desk
+from blueprints.webhooks.gateway import area as gateway_webhook
+from blueprints.webhooks.gateway import functions
+from blueprints.webhooks.messaging import area as messaging_webhook
 
 AREAS: tuple[Area, ...] = (
     catalog,
@@ -42,12 +48,18 @@ AREAS: tuple[Area, ...] = (
     order_money,
     campus_orders,
     payments,
+    gateway_webhook,
     banks,
     refunds,
     transactions,
     wallet,
     users,
+    webhook_desk,
+    messaging_webhook,
+    alerts,
+    background,
     health,
+    functions,
 )
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from commands.database import reading
+from commands.database import services
 from commands.output import table
 from marketplace.ledger import queries
 from marketplace.payments import books
@@ -15,10 +15,10 @@ def ledger() -> None:
 
 @ledger.command(
     help="""Check every rule of the books: debits equal credits, kept balances equal their entries, escrow
-    equals what its records hold, every charge and refund is accounted for, and the like. What is broken is
-    logged too, as ESCROW_DRIFT.
+    equals what its records hold, every charge and refund is accounted for, and the like. What is broken
+    raises the alert ESCROW_DRIFT, which the next check resolves that finds the rule to hold.
 
-    Ends with status 1 and names the rows where a rule does not hold; nothing is changed.
+    Ends with status 1 and names the rows where a rule does not hold; the books are not changed.
 
     \b
     Example:
@@ -27,8 +27,9 @@ def ledger() -> None:
 @click.pass_context
 def verify(ctx: click.Context) -> None:
     """This function will verify the ledger."""
-    with reading() as session:
-        violations = books.check(session)
+    current = services()
+    violations = books.check(current.database, now=current.clock())
+    with current.database.reading() as session:
         balances = queries.balances_by_kind(session)
     for violation in violations:
         click.echo(f"\nBroken: {violation.rule} ({len(violation.rows)} rows shown)")

@@ -25,9 +25,14 @@ ENTRIES = {
     "token": Entry("commands.token", "token", "Print an access token of a demo persona."),
     "config": Entry("commands.config", "config", "Show the settings that are in force."),
     "webhooks": Entry("commands.webhooks", "webhooks", "List, inspect and replay webhooks that came in."),
+    "alerts": Entry(
+        "commands.alerts", "alerts", "List and explain alerts, and resolve one that was seen to."
+    ),
     "ledger": Entry("commands.ledger", "ledger", "Check that the books are whole."),
     "audit": Entry("commands.audit", "audit", "Check that the audit trail is as it was written."),
-    "periodic": Entry("commands.periodic", "periodic", "List periodic tasks, and run one now."),
+    "periodic": Entry("commands.periodic", "periodic", "List, run, pause and re-schedule periodic tasks."),
+    "queues": Entry("commands.queues", "queues", "Show how much work waits, goes on, failed and was done."),
+    "workers": Entry("commands.queues", "workers", "List the workers, and what each does."),
     "proxy": Entry("commands.proxy", "proxy", "Write the reverse proxy's configuration."),
 }
 

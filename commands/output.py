@@ -46,11 +46,16 @@ def shown_value(value: Any) -> str:
         return _ABSENT
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    return str(value)
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """What somebody else wrote must not steer the terminal."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
 
 
 def _plain(value: Any) -> str:
     """A field of a line: neither a tab nor a line break may be inside."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return "" if value is None else " ".join(str(value).split())
+    return "" if value is None else _printable(" ".join(str(value).split()))

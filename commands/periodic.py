@@ -1,17 +1,38 @@
-"""Periodic tasks: what there is, and running one by hand."""
+"""Periodic tasks: what there is, running one by hand, and having them run at other times or not at all."""
 
 import dataclasses
+import os
 import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import click
+from rich.console import Console
+from sqlalchemy.orm import Session
 
+from commands.database import database, reading
 from commands.database import services as make_services
+from commands.environment import program
 from commands.failures import CommandFailedError
-from commands.output import table
+from commands.operators import operator
+from commands.output import facts, shown_value, table
+from marketplace.audit.operations import record
+from marketplace.background import schedule
+from marketplace.background.schedule import State
+from marketplace.kernel.clock import system_clock
+from marketplace.kernel.timetables import EXAMPLES, TimetableError, parse
+from marketplace.services import Services
 from tasks import sweeps
 from tasks.relay import Relay, connect_nudges
+from tasks.scheduler import BEAT_SECONDS, LOOK_SECONDS, Beats, Runs
+from tasks.sweeps import PeriodicTask
 
 _NAMES = [task.name for task in sweeps.PERIODIC_TASKS]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -36,25 +57,65 @@ class Now(click.ParamType[datetime]):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-@click.group(help="List periodic tasks, and run one now.")
+_name = click.argument("name", type=click.Choice(_NAMES), metavar="NAME")
+
+
+@click.group(
+    help="""List periodic tasks, run one now, pause, resume and re-schedule them. All times are UTC.
+
+    What is changed here is kept in the database and audited; workers go by it within seconds."""
+)
 def periodic() -> None:
     """This function will group the commands."""
 
 
-@periodic.command(name="list", help="List the periodic tasks: when each runs, on which queue, and what for.")
+@periodic.command(
+    name="list", help="List the periodic tasks: when each runs, what came of it, and what it is for."
+)
 def list_tasks() -> None:
     """This function will list the tasks."""
+    known = _states()
     table(
-        ("Task", "Minute", "Hour", "Queue", "What it does"),
-        [(task.name, task.minutes, task.hours, task.queue, task.purpose) for task in sweeps.PERIODIC_TASKS],
-        wide=("What it does",),
+        ("Task", "When", "Next run", "Last run", "Took", "Outcome", "Now", "What it does"),
+        [_line(task, known.get(task.name)) for task in sweeps.PERIODIC_TASKS],
+        wide=("When", "What it does"),
     )
 
 
-@periodic.command(
-    help=f"""Run the periodic task NAME once, in this process.
+@periodic.command(help="Show all that is known of the periodic task NAME.")
+@_name
+def show(name: str) -> None:
+    """This function will show a task."""
+    task, state = sweeps.task_named(name), _states().get(name)
+    shown: list[tuple[str, Any]] = [
+        ("task", name),
+        ("purpose", task.purpose),
+        ("queue", task.queue),
+        ("when", state.in_force.words if state else task.timetable.words),
+        ("declared", task.when),
+    ]
+    if state is not None:
+        shown += [
+            ("set to", state.timetable),
+            ("paused since", state.paused_at),
+            ("next run", state.next_run_at),
+            ("running since", state.started_at),
+            ("running on", state.run_by),
+            ("ended", state.finished_at),
+            ("took", _took(state)),
+            ("outcome", state.outcome),
+            ("error", state.error),
+            ("result", state.result),
+            ("runs", state.runs),
+            ("failed in a row", state.failures),
+        ]
+    facts(shown)
 
-    It is safe beside the workers: tasks lock what they work on.
+
+@periodic.command(
+    help=f"""Run the periodic task NAME once, in this process, whatever its schedule says.
+
+    A task that is running is not started twice: this waits for it first. Ends with status 1 if the task fails.
 
     Names: {", ".join(_NAMES)}.
 
@@ -63,14 +124,22 @@ def list_tasks() -> None:
       marketplace periodic run relay-inbox
       marketplace periodic run expire-checkouts --now +31m   as of then (embedded stack)"""
 )
-@click.argument("name", type=click.Choice(_NAMES), metavar="NAME")
+@_name
 @click.option(
     "--now",
     "moment",
     type=Now(),
     help="The time to take for now: ISO 8601, or such as +31m; not in production.",
 )
-def run(name: str, moment: datetime | None) -> None:
+@click.option(
+    "--wait",
+    "wait_seconds",
+    type=click.IntRange(0, 3600),
+    default=60,
+    show_default=True,
+    help="Wait so many seconds for a run that goes on.",
+)
+def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
     """This function will run a task."""
     services = make_services()
     if moment is not None:
@@ -80,14 +149,171 @@ def run(name: str, moment: datetime | None) -> None:
         services = dataclasses.replace(services, clock=lambda: fixed)
     relay = Relay(services)
     connect_nudges(relay)
-    result = sweeps.run_now(name, services, relay, now=services.clock())
-    click.echo(f"{name} ran: {_told(result)}")
+    runs = Runs(services, relay, by=f"operator@{socket.gethostname()}:{os.getpid()}", clock=system_clock)
+    task = sweeps.task_named(name)
+    run_id = _begin(task, services, runs.by, wait_seconds)
+    started = time.monotonic()
+    with _going_on(name, runs):
+        result = runs.perform(task, run_id)
+    click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {sweeps.told(result)}")
 
 
-def _told(result: Any) -> str:
-    if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        return ", ".join(
-            f"{item.name.replace('_', ' ')} {getattr(result, item.name)}"
-            for item in dataclasses.fields(result)
+@periodic.command(
+    help="Have the periodic task NAME not run until it is resumed. A run that goes on ends in peace."
+)
+@_name
+def pause(name: str) -> None:
+    """This function will pause a task."""
+    changed = database().in_transaction(
+        schedule.pause, task=sweeps.task_named(name), actor=operator(), now=system_clock()
+    )
+    click.echo(
+        f"{name} is paused. `{program()} periodic resume {name}` has it run again."
+        if changed
+        else f"{name} was paused already."
+    )
+
+
+@periodic.command(help="Have the paused periodic task NAME run again, from its next tick on.")
+@_name
+def resume(name: str) -> None:
+    """This function will resume a task."""
+    changed = database().in_transaction(
+        schedule.resume, task=sweeps.task_named(name), actor=operator(), now=system_clock()
+    )
+    if not changed:
+        click.echo(f"{name} was not paused.")
+        return
+    click.echo(f"{name} runs next at {shown_value(_states()[name].next_run_at)}.")
+
+
+@periodic.command(
+    name="schedule",
+    help=f"""Have the periodic task NAME run at other times: WHEN is {EXAMPLES.replace("`", "")}.
+
+    Crontab fields are minute, hour, day of the month, month, day of the week (0 or 7 is Sunday). Put them in
+    quotes, so that the shell leaves the stars alone. Times are UTC.
+
+    \b
+    Examples:
+      marketplace periodic schedule check-invariants "*/30 * * * *"
+      marketplace periodic schedule relay-inbox every 30s
+      marketplace periodic schedule relay-inbox --default""",
+)
+@_name
+@click.argument("when", nargs=-1)
+@click.option("--default", "declared", is_flag=True, help="Go back to what the task declares.")
+def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
+    """This function will give a task another timetable."""
+    if bool(when) == declared:
+        raise click.UsageError(
+            f"Say when {name} is to run, or --default. WHEN is {EXAMPLES.replace('`', '')}."
         )
-    return "done" if result is None else str(result)
+    task, wanted = sweeps.task_named(name), None
+    if not declared:
+        try:
+            wanted = parse(" ".join(when))
+        except TimetableError as error:
+            raise click.BadParameter(str(error).replace("`", ""), param_hint="WHEN") from error
+    following = database().in_transaction(
+        schedule.reschedule,
+        task=task,
+        timetable=wanted,
+        actor=operator(),
+        now=system_clock(),
+    )
+    words = (wanted or task.timetable).words
+    state = _states()[name]
+    click.echo(
+        f"{name} runs {words}, next at {shown_value(following)}."
+        + (" It is paused." if state.paused_at else "")
+    )
+
+
+def _states() -> dict[str, State]:
+    with reading() as session:
+        return {state.name: state for state in schedule.states(session, sweeps.PERIODIC_TASKS)}
+
+
+def _line(task: PeriodicTask, state: State | None) -> tuple[Any, ...]:
+    if state is None:
+        return task.name, task.timetable.words, None, None, None, None, "no worker yet", task.purpose
+    now = "paused" if state.paused_at else ""
+    if state.run_id is not None:
+        now = f"{now}, running" if now else "running"
+    outcome = f"{state.outcome}: {state.error}" if state.error else state.outcome
+    return (
+        task.name,
+        state.in_force.words + (" (set)" if state.timetable else ""),
+        None if state.paused_at else state.next_run_at,
+        state.finished_at,
+        _took(state),
+        outcome,
+        now,
+        task.purpose,
+    )
+
+
+def _took(state: State) -> str | None:
+    return None if state.duration_milliseconds is None else f"{state.duration_milliseconds / 1000:.1f} s"
+
+
+def _begin(task: PeriodicTask, services: Services, by: str, wait_seconds: int) -> UUID:
+    """Begin a run, waiting for one that goes on; one whose worker is gone is given up.
+
+    :raises CommandFailedError: the task is running for longer than is waited
+    """
+    beats, pause_between, told = Beats(), threading.Event(), False
+    until = time.monotonic() + wait_seconds
+    while True:
+        run_id = services.database.in_transaction(_begin_audited, task=task, by=by, now=system_clock())
+        if run_id is not None:
+            return run_id
+        state = _states()[task.name]
+        if beats.stand_still(state):
+            services.database.in_transaction(schedule.lose, state=state, now=system_clock())
+        elif time.monotonic() >= until:
+            raise CommandFailedError(
+                f"{task.name} is running on {state.run_by} since {shown_value(state.started_at)},"
+                " and is not started twice. Try again later, or wait longer with --wait SECONDS."
+            )
+        elif not told:
+            told = True
+            click.echo(f"{task.name} is running on {state.run_by}; this waits for it.", err=True)
+        pause_between.wait(LOOK_SECONDS)
+
+
+def _begin_audited(session: Session, *, task: PeriodicTask, by: str, now: datetime) -> UUID | None:
+    run_id = schedule.begin(session, task=task, by=by, now=now)
+    if run_id is not None:
+        record(
+            session,
+            actor=operator(),
+            action="periodic.run",
+            target_type="periodic_task",
+            target_id=task.name,
+            now=now,
+        )
+    return run_id
+
+
+@contextmanager
+def _going_on(name: str, runs: Runs) -> Iterator[None]:
+    """Beat while a run goes on, and show on a terminal that it does."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(BEAT_SECONDS):
+            runs.beat()
+
+    thread = threading.Thread(target=beat, name="beat", daemon=True)
+    thread.start()
+    try:
+        if sys.stderr.isatty():
+            with Console(stderr=True).status(f"{name} is running ..."):
+                yield
+        else:
+            yield
+    finally:
+        ended.set()
+        thread.join(BEAT_SECONDS)

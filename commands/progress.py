@@ -6,14 +6,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 
 class Stages:
     """Stages of work, one after the other."""
 
-    def __init__(self) -> None:
-        self._terminal = sys.stdout.isatty()
+    def __init__(self, *, aside: bool = False) -> None:
+        """This function will make them.
+
+        :param aside: whether they are shown on standard error, since standard output is for what comes of them
+        """
+        self._aside = aside
+        self._terminal = (sys.stderr if aside else sys.stdout).isatty()
 
     @contextmanager
     def stage(self, title: str, *, total: int) -> Iterator[Callable[[int], None]]:
@@ -31,9 +37,9 @@ class Stages:
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
             )
-            with Progress(*columns) as progress:
+            with Progress(*columns, console=Console(stderr=self._aside)) as progress:
                 task = progress.add_task(title, total=total)
                 yield lambda steps: progress.advance(task, steps)
         else:
             yield lambda _steps: None
-            click.echo(f"{title}: {total} ({time.monotonic() - started:.1f} s)")
+            click.echo(f"{title}: {total} ({time.monotonic() - started:.1f} s)", err=self._aside)

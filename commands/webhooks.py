@@ -1,25 +1,31 @@
 """Webhooks that came in: look at them, and replay those that failed for good."""
 
 import json
-import random
+import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import click
+import orjson
 
+from commands import replaying
 from commands.database import reading, services
 from commands.failures import CommandFailedError
 from commands.output import facts, table
+from commands.replaying import BUSY, Replayed, Run
+from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.redaction import redact
-from marketplace.webhooks import queries
-from marketplace.webhooks.replay import Replay, rehearse, replay
+from marketplace.webhooks import events, queries
+from marketplace.webhooks.events import HopelessEventError
+from marketplace.webhooks.queries import PROVIDERS, STATES, Filters
+from marketplace.webhooks.replay import OUTCOMES
 
-_STATUSES = ("received", "retrying", "processed", "duplicate", "ignored", "dead")
 _MOST_SHOWN = 1_000
+_MOST_REPLAYED = 10_000
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-_FAILED = frozenset({"dead", "retrying"})
 
 
 class Moment(click.ParamType[datetime]):
@@ -33,7 +39,10 @@ class Moment(click.ParamType[datetime]):
             return value
         ago = re.fullmatch(r"(\d{1,6})([mhd])", value)
         if ago:
-            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            try:
+                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            except OverflowError:
+                self.fail("is before all time; take an age such as 90m, 2h or 7d", param, ctx)
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
@@ -43,9 +52,31 @@ class Moment(click.ParamType[datetime]):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+class _Rate(click.FloatRange):
+    """A range of numbers, which what is none does not fall into."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """This function will read a number."""
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return found
+
+
 @click.group(help="List, inspect and replay webhooks that came in.")
 def webhooks() -> None:
     """This function will group the commands."""
+
+
+_TYPE = click.option(
+    "--type", "event_type", metavar="TYPE", help="Only of this type, such as charge.success."
+)
+_PROVIDER = click.option("--provider", type=click.Choice(PROVIDERS), help="Only from this one.")
+_SINCE = click.option(
+    "--since", type=Moment(), help="Only those that came since: a time, or an age such as 2h."
+)
+_ERROR = click.option("--error-like", metavar="TEXT", help="Only those whose last error holds TEXT.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 
 
 @webhooks.command(
@@ -54,26 +85,46 @@ def webhooks() -> None:
 
     \b
     Examples:
-      marketplace webhooks list --status dead
-      marketplace webhooks list --type charge.success --since 2h""",
+      marketplace webhooks list --state dead
+      marketplace webhooks list --type charge.success --since 2h
+      marketplace webhooks list --state dead --error-like "no payment" --json""",
 )
-@click.option("--status", type=click.Choice(_STATUSES), help="Only those that are so.")
-@click.option("--type", "event_type", metavar="TYPE", help="Only of this type, such as charge.success.")
-@click.option("--since", type=Moment(), help="Only those that came since: a time, or an age such as 2h.")
+@click.option(
+    "--state", "--status", "state", type=click.Choice(tuple(STATES)), help="Only those that are so."
+)
+@_TYPE
+@_PROVIDER
+@_SINCE
+@_ERROR
 @click.option(
     "--limit", type=click.IntRange(1, _MOST_SHOWN), default=50, show_default=True, help="At most so many."
 )
-def list_webhooks(status: str | None, event_type: str | None, since: datetime | None, limit: int) -> None:
+@_JSON
+def list_webhooks(
+    *,
+    state: str | None,
+    event_type: str | None,
+    provider: str | None,
+    since: datetime | None,
+    error_like: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
     """This function will list webhooks."""
+    filters = Filters(state, event_type, provider, since, error_like)
     with reading() as session:
-        rows = queries.list_events(session, status=status, event_type=event_type, since=since, most=limit)
+        rows = queries.list_events(session, filters=filters, most=limit)
+    shown = [_told(row) for row in rows]
+    if as_json:
+        _print_json(shown)
+        return
     if not rows:
         click.echo("No webhook matches.", err=True)
         return
-    columns = ("id", "status", "event_type", "dedupe_id", "attempts", "received_at", "last_error")
+    columns = ("id", "state", "provider", "event_type", "dedupe_id", "attempts", "received_at", "last_error")
     table(
-        ("ID", "Status", "Type", "Event", "Tries", "Received", "Last error"),
-        [[row[name] for name in columns] for row in rows],
+        ("ID", "State", "Provider", "Type", "Event", "Tries", "Received", "Last error"),
+        [[row[name] for name in columns] for row in shown],
         wide=("Event", "Last error"),
     )
 
@@ -87,94 +138,158 @@ def list_webhooks(status: str | None, event_type: str | None, since: datetime | 
 )
 @click.argument("webhook_id", metavar="ID", type=click.UUID)
 @click.option("--raw", is_flag=True, help="Print the body alone, byte by byte as it came, nothing redacted.")
-def show(webhook_id: UUID, *, raw: bool) -> None:
+@_JSON
+def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
     """This function will show a webhook."""
+    if raw and as_json:
+        raise click.UsageError("--raw prints the body as it came, --json prints JSON: take one of them.")
     with reading() as session:
-        row = queries.show_event(session, inbox_id=webhook_id)
+        row = _event(session, webhook_id)
     body: bytes = row.pop("body")
     if raw:
         click.echo(body, nl=False)
         return
-    facts((name.replace("_", " "), value) for name, value in row.items())
+    row = _told(row)
     try:
-        shown = json.dumps(redact(json.loads(body)), indent=2, ensure_ascii=False)
-    except ValueError:
-        shown = f"({len(body)} bytes that are not JSON; --raw prints them)"
-    click.echo(f"\n{shown}")
+        content = redact(events.load(body))
+    except HopelessEventError:
+        content = None
+    if as_json:
+        _print_json(row | {"body_bytes": len(body), "body": content})
+        return
+    facts((name.replace("_", " "), value) for name, value in row.items())
+    shown = f"({len(body)} bytes that are not JSON; --raw prints them)"
+    click.echo(f"\n{shown if content is None else json.dumps(content, indent=2)}")
 
 
 @webhooks.command(
     name="replay",
-    help="""Process webhooks again that failed for good (status dead).
+    help="""Try webhooks again that failed for good (state dead).
 
-    Name them by --id, or take all dead ones that match --type and --since. An event that was processed
-    once changes nothing when it is replayed. Ends with status 1 if one failed again.
+    Name them by --id, or take all dead ones that match --type, --since and the like, the earliest first, those
+    of one cause after the other. A replay is one try: it works, or the event stays as it was. One that was
+    processed changes nothing. Every replay is audited. Ends with status 1 if one failed.
 
     \b
     Examples:
+      marketplace webhooks replay --id 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --dry-run
       marketplace webhooks replay --type charge.success --since 1d --dry-run
-      marketplace webhooks replay --id 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10""",
+      marketplace webhooks replay --error-like "no payment" --rate 20
+      marketplace webhooks replay --all --limit 1000""",
 )
 @click.option("--id", "ids", multiple=True, type=click.UUID, help="This one; may be given several times.")
-@click.option("--type", "event_type", metavar="TYPE", help="Dead ones of this type.")
-@click.option("--since", type=Moment(), help="Dead ones that came since: a time, or an age such as 2h.")
-@click.option(
-    "--limit", type=click.IntRange(1, _MOST_SHOWN), default=100, show_default=True, help="At most so many."
-)
+@_TYPE
+@_PROVIDER
+@_SINCE
+@_ERROR
 @click.option("--all", "take_all", is_flag=True, help="All dead ones.")
+@click.option(
+    "--limit", type=click.IntRange(1, _MOST_REPLAYED), default=100, show_default=True, help="At most so many."
+)
+@click.option("--rate", type=_Rate(0.1, 1_000), help="At most so many in a second.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@click.pass_context
+@_JSON
 def replay_webhooks(
-    ctx: click.Context,
+    *,
     ids: tuple[UUID, ...],
     event_type: str | None,
+    provider: str | None,
     since: datetime | None,
+    error_like: str | None,
     limit: int,
-    *,
+    rate: float | None,
     take_all: bool,
     dry_run: bool,
+    as_json: bool,
 ) -> None:
     """This function will replay webhooks."""
-    filtered = bool(event_type or since or take_all)
+    filtered = bool(event_type or provider or since or error_like or take_all)
     if bool(ids) == filtered:
-        raise click.UsageError("Name webhooks by --id, or choose them by --type, --since or --all.")
-    chosen = list(ids) or _dead_ones(event_type, since, limit)
-    if not chosen:
+        raise click.UsageError(
+            "Name webhooks by --id, or choose dead ones by --type, --provider, --since, --error-like or --all;"
+            " `marketplace webhooks list --state dead` shows them."
+        )
+    with reading() as session:
+        if ids:
+            # Each once, and none at all if one is unknown.
+            rows = [_event(session, webhook_id) for webhook_id in dict.fromkeys(ids)]
+        else:
+            filters = Filters("dead", event_type, provider, since, error_like)
+            rows = queries.oldest_events(session, filters=filters, most=limit + 1)
+    more = not ids and len(rows) > limit
+    rows = rows if ids else rows[:limit]
+    run = replaying.replay_all(services(), rows, dry_run=dry_run, rate=rate)
+    if as_json:
+        _print_json(replaying.document(run, dry_run=dry_run))
+    elif not rows:
         click.echo("No dead webhook matches.", err=True)
-        return
-    results = [(webhook_id, _replay(webhook_id, dry_run=dry_run)) for webhook_id in chosen]
-    table(
-        ("ID", "Was", "Would be" if dry_run else "Is", "What changes" if dry_run else "What changed"),
-        [
-            (webhook_id, result.before, result.after, "; ".join(result.changes) or _why(result))
-            for webhook_id, result in results
-        ],
-        wide=("What changes", "What changed"),
-    )
-    failed = sum(result.after in _FAILED for _, result in results)
-    if failed:
-        verb = "would fail" if dry_run else "failed"
+    else:
+        _print_run(run, dry_run=dry_run, each=bool(ids) or dry_run)
+    if more:
+        click.echo(f"More than {limit} match: --limit takes more of them.", err=True)
+    _fail_if_any(run, len(rows), dry_run=dry_run)
+
+
+def _event(session: Any, webhook_id: UUID) -> dict[str, Any]:
+    try:
+        return queries.show_event(session, inbox_id=webhook_id)
+    except NotFoundError as error:
         raise CommandFailedError(
-            f"{failed} of {len(results)} {verb} again; `marketplace webhooks show` tells more."
+            f"There is no such webhook as {webhook_id}; `marketplace webhooks list` shows those that there are."
+        ) from error
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    told = row | {"state": _state(row["status"]), "dedupe_id": queries.told_id(row)}
+    del told["status"]
+    return told
+
+
+def _state(status: str) -> str:
+    state = queries.state_of(status)
+    return f"{state} (duplicate)" if status == "duplicate" else state
+
+
+def _print_run(run: Run, *, dry_run: bool, each: bool) -> None:
+    """Print a run: what each event changed, or only what failed, and how many fared how."""
+    shown = run.replayed if each else [item for item in run.replayed if item.failed]
+    if shown:
+        _print_events(shown, dry_run=dry_run)
+    if len(run.replayed) > 1:
+        click.echo()
+        table(
+            ("Cause", "Events", *(name.title() for name in (*OUTCOMES, BUSY))),
+            [
+                (cause, counts.total(), *(counts[name] for name in (*OUTCOMES, BUSY)))
+                for cause, counts in run.counts().items()
+            ],
+            wide=("Cause",),
         )
 
 
-def _dead_ones(event_type: str | None, since: datetime | None, limit: int) -> list[UUID]:
-    with reading() as session:
-        rows = queries.list_events(session, status="dead", event_type=event_type, since=since, most=limit)
-    # The earliest first, as they came.
-    return [row["id"] for row in reversed(rows)]
+def _print_events(replayed: Sequence[Replayed], *, dry_run: bool) -> None:
+    what = "What would change" if dry_run else "What changed"
+    rows = [
+        (item.id, _state(item.result.before), _state(item.result.after), line)
+        for item in replayed
+        for line in replaying.told(item.result)
+    ]
+    table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wide=(what,))
 
 
-def _replay(webhook_id: UUID, *, dry_run: bool) -> Replay:
-    current = services()
-    fee_bearer, now = current.settings.gateway_fee_bearer, current.clock()
-    if dry_run:
-        return rehearse(current.database, inbox_id=webhook_id, fee_bearer=fee_bearer, now=now)
-    return replay(current.database, inbox_id=webhook_id, fee_bearer=fee_bearer, now=now, random=random.random)
+def _fail_if_any(run: Run, wanted: int, *, dry_run: bool) -> None:
+    if run.cut_short:
+        raise CommandFailedError(
+            f"The database went away after {len(run.replayed)} of {wanted}. Run the same command again: what was"
+            " replayed is not dead any more."
+        )
+    failed = sum(item.failed for item in run.replayed)
+    if failed:
+        verb = "would fail" if dry_run else "failed"
+        raise CommandFailedError(
+            f"{failed} of {wanted} {verb} again and stay as they were; `marketplace webhooks show ID` tells more."
+        )
 
 
-def _why(result: Replay) -> str:
-    if result.error:
-        return result.error
-    return "nothing: it is not dead" if result.before == result.after else "nothing else"
+def _print_json(value: Any) -> None:
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))

@@ -13,6 +13,7 @@ from typing import Any
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, Idempotency, RouteLimit, Shared, Tier
 from blueprints.http.fields import camel_case
+from marketplace.alerts.kinds import KINDS
 from marketplace.catalog import states as catalog_states
 from marketplace.infra.settings import Settings, variable_name
 from marketplace.kernel.errors import CATALOG
@@ -25,7 +26,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated:([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
 
 # Settings of what is outside, and can be replaced by the embedded stack.
-_OUTSIDE = ("database_url", "redis_url", "s3_", "gateway_", "identity_", "ai_")
+_OUTSIDE = ("database_url", "redis_url", "s3_", "gateway_", "identity_", "ai_", "alert_", "smtp_")
 
 
 def documents() -> list[Path]:
@@ -67,18 +68,27 @@ def _periodic_tasks() -> str:
     return _table(
         ("Task", "What it does", "Queue", "When"),
         (
-            (f"`{task.name}`", task.purpose, f"`{task.queue}`", _when(task.minutes, task.hours))
+            (f"`{task.name}`", task.purpose, f"`{task.queue}`", task.timetable.words)
             for task in PERIODIC_TASKS
         ),
     )
 
 
-def _when(minutes: str, hours: str) -> str:
-    if hours != "*":
-        return f"minute {minutes}, hour {hours}"
-    if minutes.startswith("*/"):
-        return f"every {minutes.removeprefix('*/')} minutes"
-    return "every minute" if minutes == "*" else f"at minute {minutes}"
+def _alerts() -> str:
+    return _table(
+        ("Alert", "About", "What it means", "What to do first", "Resolved", "By hand with"),
+        (
+            (
+                f"`{identifier}` {kind.severity}",
+                kind.about,
+                kind.meaning,
+                kind.first_step,
+                kind.ends,
+                f"`{kind.permission}`",
+            )
+            for identifier, kind in KINDS.items()
+        ),
+    )
 
 
 def _errors() -> str:
@@ -127,6 +137,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "required-settings": lambda: _settings(lambda item: item.metadata["required"]),
     "further-settings": lambda: _settings(lambda item: not item.metadata["required"]),
     "periodic-tasks": _periodic_tasks,
+    "alerts": _alerts,
     "errors": _errors,
     "routes": _routes,
 }

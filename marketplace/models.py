@@ -1,6 +1,8 @@
 """All tables in one place, for migrations."""
 
+from marketplace.alerts import models as alerts
 from marketplace.audit import models as audit
+from marketplace.background import models as background
 from marketplace.cart import models as cart
 from marketplace.catalog import models as catalog
 from marketplace.catalog import promotion_models as promotions
@@ -14,13 +16,17 @@ from marketplace.ledger import models as ledger
 from marketplace.notifications import models as notifications
 from marketplace.orders import models as orders
 from marketplace.payments import models as payments
+from marketplace.payouts import models as payouts
 from marketplace.platform import models as platform
+from marketplace.support import models as support
 from marketplace.vendors import models as vendors
 from marketplace.webhooks import models as webhooks
 
 __all__ = [
     "Base",
+    "alerts",
     "audit",
+    "background",
     "cart",
     "catalog",
     "catalog_statistics",
@@ -31,9 +37,11 @@ __all__ = [
     "orders",
     "outbox",
     "payments",
+    "payouts",
     "platform",
     "promotions",
     "search",
+    "support",
     "vendors",
     "webhooks",
 ]

@@ -1,11 +1,13 @@
 """What the processes of the service share, made once from the settings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import Clock, system_clock
+from marketplace.providers.alerting import AlertChannel, alert_channels
 from marketplace.providers.gateway import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.identity import TokenVerifier
 from marketplace.providers.moderation import ContentModerator, content_moderator
@@ -23,6 +25,7 @@ class Services:
     gateway: PaymentGateway
     moderator: ContentModerator | None
     storage: ObjectStorage
+    alert_channels: Mapping[str, AlertChannel]
     clock: Clock = system_clock
 
     @classmethod
@@ -46,4 +49,5 @@ class Services:
             gateway=HttpPaymentGateway(settings),
             moderator=content_moderator(settings),
             storage=S3ObjectStorage(settings),
+            alert_channels=alert_channels(settings),
         )

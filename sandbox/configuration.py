@@ -18,8 +18,19 @@ _PLACES = 100
 ENVIRONMENT_FILE = "stack.env"
 # Variables with these beginnings, where given, also reach `marketplace` in another shell.
 _PASSED_ON = (
-    *("AI_", "BUILD_", "CORS_", "DATABASE_", "DELIVERY_", "EMAIL_", "FUNCTIONS_", "GATEWAY_", "IDENTITY_"),
-    *("LOG_", "MESSAGING_", "PUSH_", "RATE_", "SENTRY_", "SMS_"),
+    *(
+        "AI_",
+        "ALERT_",
+        "BUILD_",
+        "CORS_",
+        "DATABASE_",
+        "DELIVERY_",
+        "EMAIL_",
+        "FUNCTIONS_",
+        "GATEWAY_",
+        "IDENTITY_",
+    ),
+    *("LOG_", "MESSAGING_", "PUSH_", "RATE_", "SENTRY_", "SMS_", "SMTP_"),
 )
 
 
@@ -94,6 +105,12 @@ class Configuration:
     sandbox_gateway: bool
     sandbox_identity: bool
     sandbox_ai: bool
+    sandbox_chat: bool
+
+    @property
+    def uses_sandbox(self) -> bool:
+        """This function will tell whether any provider is a stand-in."""
+        return any((self.sandbox_gateway, self.sandbox_identity, self.sandbox_ai, self.sandbox_chat))
 
     @property
     def public_base_url(self) -> str:
@@ -154,6 +171,7 @@ def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration
         sandbox_gateway=not environ.get("GATEWAY_URL"),
         sandbox_identity=not environ.get("IDENTITY_ISSUER"),
         sandbox_ai=not environ.get("AI_URL"),
+        sandbox_chat=not environ.get("ALERT_CHAT_URL"),
     )
     return configuration, reservation
 
@@ -214,6 +232,10 @@ def _variables(
         "IDENTITY_AUDIENCE": "campus-marketplace",
         "AI_URL": f"{providers}/ai",
         "AI_KEY": own["ai_key"],
+        # Without an app secret: whoever plays the messaging provider need not sign.
+        "MESSAGING_VERIFY_TOKEN": own["messaging_verify_token"],
+        "ALERT_CHAT_URL": f"{providers}/chat/hook",
+        "ALERT_CHAT_SEVERITY": "SEV-3",
         "FUNCTIONS_KEY": own["functions_key"],
         "DELIVERY_PIN_KEY": own["delivery_pin_key"],
         "CURSOR_KEY": own["cursor_key"],
@@ -239,6 +261,7 @@ def _load_secrets(path: Path) -> dict[str, str]:
         "s3_secret_access_key": secrets.token_hex(24),
         "gateway_secret_key": f"sk_test_{secrets.token_hex(20)}",
         "ai_key": f"sk_test_{secrets.token_hex(20)}",
+        "messaging_verify_token": secrets.token_hex(16),
         "functions_key": secrets.token_hex(24),
         "delivery_pin_key": secrets.token_hex(24),
         "cursor_key": secrets.token_hex(24),

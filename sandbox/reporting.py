@@ -68,6 +68,7 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
         ("Payment gateway", _whose(variables["GATEWAY_URL"], sandbox=configuration.sandbox_gateway)),
         ("Identity provider", _whose(variables["IDENTITY_ISSUER"], sandbox=configuration.sandbox_identity)),
         ("AI moderation", _whose(variables["AI_URL"], sandbox=configuration.sandbox_ai)),
+        ("Alerts", _where_alerts_go(configuration)),
         ("Logs", str(configuration.layout.logs)),
     ]
     lines = ["", f"Ready in {seconds:.1f} s: {base}", ""]
@@ -85,6 +86,14 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
         ]
     lines += ["", "Ctrl-C stops everything; nothing is lost.", ""]
     return lines
+
+
+def _where_alerts_go(configuration: Configuration) -> str:
+    """A chat's address is a secret where it is a real one."""
+    hook = configuration.variables["ALERT_CHAT_URL"]
+    return (
+        f"{hook.removesuffix('hook')} (sandbox chat)" if configuration.sandbox_chat else "to the chat given"
+    )
 
 
 def _whose(address: str, *, sandbox: bool) -> str:

@@ -1,7 +1,8 @@
 """Everything on one machine: ``python -m sandbox.stack up|status|reset``.
 
 PORT (8000) is the public port, DATA_DIR (.data) keeps the state. DATABASE_URL, REDIS_URL, S3_ENDPOINT_URL,
-GATEWAY_URL, IDENTITY_ISSUER and AI_URL, where given, name servers and providers to use instead of embedded ones.
+GATEWAY_URL, IDENTITY_ISSUER, AI_URL and ALERT_CHAT_URL, where given, name servers and providers to use instead of
+embedded ones.
 """
 
 import argparse
@@ -158,7 +159,7 @@ def _start(
     services = Services(configuration, lock=lock)
     for server, names in services.servers():
         supervisor.add_server(server, before_binding=partial(reservation.release, *names))
-    if configuration.sandbox_gateway or configuration.sandbox_identity or configuration.sandbox_ai:
+    if configuration.uses_sandbox:
         reservation.release("providers")
         supervisor.add_service(services.providers(), stops_late=True)
     supervisor.wait_for_servers()

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.clock import system_clock
-from marketplace.payments import refund_events, refunds, requery, sending
-from marketplace.payments.sending import ToSend
+from marketplace.payments import alarms, refund_events, refunds, requery, sending
+from marketplace.payments.sending import KeyRefusedError, ToSend
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.services import Services
 from tasks.phases import Phased
@@ -21,12 +21,20 @@ def _read(session: Session, payload: dict[str, Any]) -> ToSend | None:
 
 
 def _ask(services: Services, found: ToSend | None) -> GatewayRefund | None:
-    return sending.send(services.gateway, found)
+    try:
+        return sending.send(services.gateway, found)
+    except KeyRefusedError as error:
+        # It is tried again, and what failed is rolled back: this stands by itself.
+        services.database.in_transaction(
+            alarms.gateway_key_refused, status=error.refused_with, now=services.clock()
+        )
+        raise
 
 
 def _settle(session: Session, found: ToSend | None, told: GatewayRefund | None, now: datetime) -> None:
     if found is not None and told is not None:
         sending.settle(session, refund_id=found.id, told=told, now=now)
+        alarms.gateway_key_taken(session, now=now)
 
 
 def _find(session: Session, payload: dict[str, Any]) -> dict[str, Any]:

@@ -7,20 +7,28 @@ once.
 
 import random
 import time
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import redis
 import structlog
 from huey import RedisHuey
+from sqlalchemy.orm import Session
 
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert
 from marketplace.infra import nudges, outbox
 from marketplace.infra.outbox import Handler
 from marketplace.kernel import queues
+from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
 from marketplace.webhooks import operations as webhooks
+from tasks.activity import Activity
+from tasks.alerts import HANDLERS as ALERT_HANDLERS
 from tasks.catalog import HANDLERS as CATALOG_HANDLERS
 from tasks.payments import HANDLERS as PAYMENT_HANDLERS
 from tasks.phases import Phased
@@ -33,10 +41,26 @@ HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
     **CATALOG_HANDLERS,
     **PROMOTION_HANDLERS,
     **PAYMENT_HANDLERS,
+    **ALERT_HANDLERS,
 }
-SWEEP_BATCH = 500
+# What a sweep fills a queue up to. What is beyond stays in its rows until these are done.
+QUEUE_FILL = 2_000
+# What has become due since then has its message on the way, or in a worker's hands.
+SWEEP_GRACE = timedelta(seconds=10)
+# Without the queues' server a sweep does the work itself, so much of it.
+_MOST_DONE_HERE = 100
+_LONGEST_DONE_HERE_SECONDS = 10.0
 _DOWN_SECONDS = 1.0
+_PUT_BACK_SECONDS = 3.0  # by then the process is gone, and its locks with it
 _AFTER_DUE_SECONDS = 0.05  # a message that came a moment early would find the row not due
+
+
+@dataclass
+class Swept:
+    """What a sweep did: rows that it handed to their queues, and those that it worked on itself."""
+
+    handed_on: int = 0
+    done_here: int = 0
 
 
 class Relay:
@@ -44,19 +68,22 @@ class Relay:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self.activity = Activity()
         self.queues: dict[str, RedisHuey] = {
             name: make_queue(name, services.settings.redis_url) for name in queues.NAMES
         }
         self._run = {name: queue.task(name="run_row")(self.run_row) for name, queue in self.queues.items()}
         self._down_until = 0.0
 
-    def nudge(self, queue: str, table: str, row_id: UUID, *, delay_seconds: float = 0) -> None:
+    def nudge(self, queue: str, table: str, row_id: UUID, *, delay_seconds: float = 0) -> bool:
         """This function will tell a queue that a committed row waits for it.
 
         It never raises: while the queue's server is gone, rows wait for the sweep.
+
+        :return: whether the queue was told
         """
         if time.monotonic() < self._down_until:
-            return
+            return False
         try:
             arguments = (queue, table, str(row_id))
             if delay_seconds:
@@ -66,11 +93,13 @@ class Relay:
         except (redis.RedisError, OSError) as error:
             self._down_until = time.monotonic() + _DOWN_SECONDS
             _log.warning("queue not nudged", queue=queue, error=type(error).__name__)
+            return False
+        return True
 
     def nudge_when_due(self, queue: str, table: str, row_id: UUID, due_at: datetime | None) -> None:
         """This function will tell a queue of a row that it is to take up at a time, at once if that has come.
 
-        A message that waits is the queue's own: while it is lost, the sweep of each minute takes the row up.
+        A message that waits is the queue's own: if it is lost, the sweep takes the row up soon after its time.
         """
         delay = 0 if due_at is None else (due_at - self._services.clock()).total_seconds()
         self.nudge(queue, table, row_id, delay_seconds=delay + _AFTER_DUE_SECONDS if delay > 0 else 0)
@@ -82,29 +111,81 @@ class Relay:
         :param table: ``inbox`` or ``outbox``
         :param row_id: the row's id
         """
-        if table == nudges.INBOX:
-            self._run_inbox(queue, UUID(row_id))
-        else:
-            self._run_outbox(queue, UUID(row_id))
+        with self.activity.doing(f"{table} {row_id}", now=self._services.clock(), queue=queue, row_id=row_id):
+            if table == nudges.INBOX:
+                self._run_inbox(queue, UUID(row_id))
+            else:
+                self._run_outbox(queue, UUID(row_id))
 
-    def sweep_inbox(self, now: datetime) -> int:
-        """This function will process the inbox rows that are due, and tell how many they were."""
-        with self._services.database.reading() as session:
-            due = webhooks.due_events(session, now=now, most=SWEEP_BATCH)
-        for row_id in due:
-            self._run_inbox(queues.WEBHOOKS, row_id)
-        return len(due)
+    def sweep_inbox(self, now: datetime) -> Swept:
+        """This function will hand the inbox rows that are due to their queue, the longest waiting first.
 
-    def sweep_outbox(self, now: datetime) -> int:
-        """This function will hand the outbox rows that are due to their queues, and tell how many they were."""
-        count = 0
+        :param now: what was due some time before is taken up
+        """
+        done = Swept()
+        self._services.database.in_transaction(webhooks.pull_in, now=now)
+        self._sweep(done, queues.WEBHOOKS, nudges.INBOX, webhooks.due_events, now)
+        return done
+
+    def sweep_outbox(self, now: datetime) -> Swept:
+        """This function will hand the outbox rows that are due to their queues, the longest waiting first.
+
+        :param now: what was due some time before is taken up
+        """
+        done = Swept()
         for queue in queues.NAMES:
-            with self._services.database.reading() as session:
-                due = outbox.due_events(session, queue=queue, now=now, most=SWEEP_BATCH)
-            for row_id in due:
-                self.nudge(queue, nudges.OUTBOX, row_id)
-            count += len(due)
-        return count
+            self._sweep(done, queue, nudges.OUTBOX, partial(outbox.due_events, queue=queue), now)
+        return done
+
+    def put_back(self) -> int:
+        """This function will hand back what this process is at, since it must stop: another one takes it up.
+
+        :return: how many rows they are
+        """
+        rows = [one for one in self.activity.now() if one.queue and one.row_id]
+        for one in rows:
+            table = one.what.partition(" ")[0]
+            self.nudge(one.queue or "", table, UUID(one.row_id), delay_seconds=_PUT_BACK_SECONDS)
+        return len(rows)
+
+    def _sweep(
+        self, done: Swept, queue: str, table: str, due_rows: Callable[..., list[UUID]], now: datetime
+    ) -> None:
+        room = self._room(queue)
+        if room == 0:
+            # There are messages enough: when they are done, the next sweep hands on what is left.
+            return
+        with self._services.database.reading() as session:
+            due = due_rows(session, now=now - SWEEP_GRACE, most=room or _MOST_DONE_HERE)
+        for place, row_id in enumerate(due):
+            if room is None or not self.nudge(queue, table, row_id):
+                done.done_here += self._do_here(queue, table, due[place : place + _MOST_DONE_HERE])
+                break
+            done.handed_on += 1
+
+    def _room(self, queue: str) -> int | None:
+        """Tell how many messages more a queue may hold; none if its server is away."""
+        try:
+            return max(0, QUEUE_FILL - int(self.queues[queue].pending_count()))
+        except (redis.RedisError, OSError) as error:
+            self._down_until = time.monotonic() + _DOWN_SECONDS
+            _log.warning("queue not asked", queue=queue, error=type(error).__name__)
+            return None
+
+    def _do_here(self, queue: str, table: str, rows: Sequence[UUID]) -> int:
+        """Work on rows in this thread, for a while, and tell on how many."""
+        until = time.monotonic() + _LONGEST_DONE_HERE_SECONDS
+        for count, row_id in enumerate(rows, start=1):
+            try:
+                self.run_row(queue, table, str(row_id))
+            except ServiceUnavailableError:
+                # The database is away, for the next row too.
+                raise
+            except Exception:  # noqa: BLE001 - logged with its trace; one whose failure can't be noted stays due
+                _log.exception("row not worked on", table=table, rowId=str(row_id))
+            if time.monotonic() >= until:
+                return count
+        return len(rows)
 
     def _run_inbox(self, queue: str, row_id: UUID) -> None:
         result = webhooks.process(
@@ -113,6 +194,7 @@ class Relay:
             fee_bearer=self._services.settings.gateway_fee_bearer,
             now=self._services.clock(),
             random=random.random,
+            clock=self._services.clock,
         )
         if result is not None and result.due_at is not None:
             self.nudge_when_due(queue, nudges.INBOX, row_id, result.due_at)
@@ -125,9 +207,7 @@ class Relay:
             _log.exception("outbox event failed", eventId=str(row_id))
             described = type(error).__name__
             # The time of the failure: a provider may have taken long to fail.
-            due_at = database.in_transaction(
-                outbox.note_failure, event_id=row_id, error=described, now=clock()
-            )
+            due_at = database.in_transaction(_note_failure, row_id, described, now=clock())
             if due_at is not None:
                 self.nudge_when_due(queue, nudges.OUTBOX, row_id, due_at)
 
@@ -144,6 +224,24 @@ class Relay:
         database.in_transaction(
             outbox.run_event, event_id=row_id, handlers={event.topic: handler}, now=clock()
         )
+
+
+def _note_failure(session: Session, event_id: UUID, error: str, *, now: datetime) -> datetime | None:
+    """Note that an event failed, and raise that it was given up; give when it is due again.
+
+    Many of a kind may fail together: the alert is about the kind of work, and counts them.
+    """
+    failure = outbox.note_failure(session, event_id=event_id, error=error, now=now)
+    if failure is not None and failure.due_at is None:
+        raise_alert(
+            session,
+            identifier=kinds.OUTBOX_GIVEN_UP,
+            subject=failure.topic,
+            title="Work was given up after its last try",
+            facts={"eventId": event_id, "tries": failure.attempts, "error": error},
+            now=now,
+        )
+    return failure.due_at if failure else None
 
 
 def connect_nudges(relay: Relay) -> None:

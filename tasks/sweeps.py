@@ -1,37 +1,35 @@
 """The periodic tasks, in one table: what runs, on which queue, and when."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
-import structlog
-from huey import crontab
-
+from marketplace.background.schedule import Declared
 from marketplace.catalog import image_sweep, review, search_index, statistics
 from marketplace.idempotency import operations as idempotency
+from marketplace.infra import outbox
+from marketplace.infra.batches import in_batches
 from marketplace.kernel import queues
 from marketplace.orders.queries import shows_picture
-from marketplace.payments import books
+from marketplace.payments import alarms, books
 from marketplace.payments.debts import collect_debts
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.requery import requery_refunds
 from marketplace.services import Services
+from marketplace.webhooks import retention as webhooks
 from tasks.relay import Relay
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class PeriodicTask:
-    """A periodic task; ``minutes`` and ``hours`` are those of a crontab."""
+class PeriodicTask(Declared):
+    """A periodic task: what it is for, whose worker runs it, and when (in UTC).
 
-    name: str
-    purpose: str
-    queue: str
+    Its run may be broken off at any point, and may come twice at once in rare cases: it commits in steps, and
+    locks what it works on.
+    """
+
     run: Callable[[Services, Relay, datetime], Any]
-    minutes: str = "*"
-    hours: str = "*"
 
 
 def _expire_checkouts(services: Services, _relay: Relay, now: datetime) -> Any:
@@ -56,13 +54,24 @@ def _relay_outbox(_services: Services, relay: Relay, now: datetime) -> Any:
     return relay.sweep_outbox(now)
 
 
-def _check_invariants(services: Services, _relay: Relay, _now: datetime) -> Any:
-    with services.database.reading() as session:
-        return len(books.check(session))
+def _check_invariants(services: Services, _relay: Relay, now: datetime) -> Any:
+    return len(books.check(services.database, now=now))
+
+
+def _flag_stalled_intents(services: Services, _relay: Relay, now: datetime) -> Any:
+    return services.database.in_transaction(alarms.flag_stalled, now=now)
 
 
 def _purge_idempotency_keys(services: Services, _relay: Relay, now: datetime) -> Any:
-    return services.database.in_transaction(idempotency.purge, now=now)
+    return in_batches(services.database, idempotency.purge, now=now)
+
+
+def _purge_outbox(services: Services, _relay: Relay, now: datetime) -> Any:
+    return in_batches(services.database, outbox.purge, now=now)
+
+
+def _purge_inbox(services: Services, _relay: Relay, now: datetime) -> Any:
+    return in_batches(services.database, webhooks.purge, now=now)
 
 
 def _hold_overdue_listings(services: Services, _relay: Relay, now: datetime) -> Any:
@@ -96,15 +105,21 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         "expire-checkouts",
         "Ends orders that nobody paid in time, having asked the gateway first",
         queues.ESCROW_RECONCILIATION,
+        "* * * * *",
         _expire_checkouts,
     ),
     PeriodicTask(
-        "relay-inbox", "Processes webhooks that a lost message left behind", queues.WEBHOOKS, _relay_inbox
+        "relay-inbox",
+        "Hands on webhooks that a lost message or a killed worker left behind",
+        queues.WEBHOOKS,
+        "every 15s",
+        _relay_inbox,
     ),
     PeriodicTask(
         "relay-outbox",
-        "Hands on work that a lost message left behind",
+        "Hands on work that a lost message or a killed worker left behind",
         queues.NOTIFICATIONS,
+        "every 15s",
         _relay_outbox,
     ),
     PeriodicTask(
@@ -112,63 +127,85 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         "Has staff look at listings whose screening has not come for half an hour",
         # Not the queue of the screening: that one may be what is stuck.
         queues.NOTIFICATIONS,
+        "*/5 * * * *",
         _hold_overdue_listings,
-        minutes="*/5",
+    ),
+    PeriodicTask(
+        "flag-stalled-intents",
+        "Raises an alert for payments of which it is unclear for hours whether they were made",
+        queues.ESCROW_RECONCILIATION,
+        "*/5 * * * *",
+        _flag_stalled_intents,
     ),
     PeriodicTask(
         "requery-refunds",
         "Asks the gateway about refunds that nothing was heard of for an hour",
         queues.ESCROW_RECONCILIATION,
+        "*/15 * * * *",
         _requery_refunds,
-        minutes="*/15",
     ),
     PeriodicTask(
         "collect-debts",
         "Sets off what buyers owe for refunds paid twice against their wallets",
         queues.ESCROW_RECONCILIATION,
+        "*/5 * * * *",
         _collect_debts,
-        minutes="*/5",
     ),
     PeriodicTask(
         "check-invariants",
         "Checks that the books are whole",
         queues.ESCROW_RECONCILIATION,
+        "7 * * * *",
         _check_invariants,
-        minutes="7",
     ),
     PeriodicTask(
         "purge-idempotency-keys",
         "Deletes idempotency keys after their 24 hours",
         queues.ESCROW_RECONCILIATION,
+        "37 * * * *",
         _purge_idempotency_keys,
-        minutes="37",
+    ),
+    PeriodicTask(
+        "purge-inbox",
+        "Deletes webhooks 90 days after they were processed, and dead ones after a year",
+        queues.WEBHOOKS,
+        "17 * * * *",
+        _purge_inbox,
+    ),
+    PeriodicTask(
+        "purge-outbox",
+        "Deletes what was handed on 30 days after it was done, or a year after it was given up",
+        queues.NOTIFICATIONS,
+        "27 * * * *",
+        _purge_outbox,
     ),
     PeriodicTask(
         "sweep-images",
         "Clears away pictures that nothing has shown for 24 hours",
         queues.AI_MODERATION,
+        "47 * * * *",
         _sweep_images,
-        minutes="47",
     ),
     PeriodicTask(
         "refresh-search-terms",
         "Counts the words of the catalog, and takes over how popular products are",
         queues.AI_MODERATION,
+        "*/15 * * * *",
         _refresh_search_terms,
-        minutes="*/15",
     ),
     PeriodicTask(
         "flush-statistics",
         "Adds up views, cart adds and shares, and reckons what trends",
         queues.NOTIFICATIONS,
+        "* * * * *",
         _flush_statistics,
     ),
     PeriodicTask(
         "purge-statistics",
         "Deletes hourly counts after 90 days",
         queues.NOTIFICATIONS,
+        "47 * * * *",
         _purge_statistics,
-        minutes="47",
     ),
 )
 
@@ -177,34 +214,24 @@ class UnknownPeriodicTaskError(LookupError):
     """There is no periodic task of that name; the message names those that there are."""
 
 
-def run_now(name: str, services: Services, relay: Relay, *, now: datetime) -> Any:
-    """This function will run a periodic task once, as of a time.
+def task_named(name: str) -> PeriodicTask:
+    """This function will find a periodic task.
 
-    :param name: of PERIODIC_TASKS
-    :param now: the time that it takes for now
-    :return: what it did
     :raises UnknownPeriodicTaskError: there is none of that name
     """
     for task in PERIODIC_TASKS:
         if task.name == name:
-            result = task.run(services, relay, now)
-            _log.info("periodic task ran", task=name, result=str(result))
-            return result
+            return task
     raise UnknownPeriodicTaskError(f"{name} is none of {', '.join(task.name for task in PERIODIC_TASKS)}")
 
 
-def schedule(queue: str, services: Services, relay: Relay) -> None:
-    """This function will have a queue's worker run the periodic tasks of that queue."""
-    for task in PERIODIC_TASKS:
-        if task.queue == queue:
-            when = crontab(minute=task.minutes, hour=task.hours, strict=True)
-            relay.queues[queue].periodic_task(when, name=task.name.replace("-", "_"))(
-                _due(task, services, relay)
-            )
+def told(result: Any) -> str:
+    """This function will say in a few words what a task did.
 
-
-def _due(task: PeriodicTask, services: Services, relay: Relay) -> Callable[[], None]:
-    def run() -> None:
-        run_now(task.name, services, relay, now=services.clock())
-
-    return run
+    :param result: what its run returned: nothing, a number, or a dataclass of counts
+    """
+    if is_dataclass(result) and not isinstance(result, type):
+        return ", ".join(
+            f"{item.name.replace('_', ' ')} {getattr(result, item.name)}" for item in fields(result)
+        )
+    return "done" if result is None else str(result)

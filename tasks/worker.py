@@ -1,19 +1,41 @@
-"""The worker process of one queue: ``python -m tasks.worker QUEUE``."""
+"""The worker process of one queue: ``python -m tasks.worker QUEUE``. Any number of them may run, on any host."""
 
+import contextlib
+import os
+import socket
 import sys
+import threading
+from dataclasses import replace
 
+import structlog
+from huey import RedisHuey
+from huey.consumer import Consumer
+
+from marketplace.background import workers
+from marketplace.background.workers import Worker
+from marketplace.infra.cache import CacheDownError
 from marketplace.infra.logs import configure_error_tracking, configure_logging
-from marketplace.infra.settings import SettingsError, load_settings
+from marketplace.infra.settings import Settings, SettingsError, load_settings
 from marketplace.kernel import queues
 from marketplace.services import Services
-from tasks import sweeps
 from tasks.relay import Relay, connect_nudges
+from tasks.scheduler import Runs, Scheduler
 
-_THREADS = 2
+_log = structlog.get_logger(__name__)
+
+# So many rows at once: one that waits for a lock or a provider keeps the others from nothing.
+_THREADS = 4
+# Each pool may double: room for those threads, the periodic runs and the schedule.
+_CONNECTIONS = 4
+# What still runs then is broken off and put back; a periodic task has so much longer. Orchestrators wait for 30 s.
+_STOP_SECONDS = 15.0
+_STOP_PERIODIC_SECONDS = 8.0
+_END_SECONDS = 2.0
+_CACHE_AWAY_SECONDS = 5.0
 
 
 def main(arguments: list[str]) -> int:
-    """This function will work on a queue until SIGTERM or SIGINT, and finish what it has begun.
+    """This function will work on a queue until SIGTERM; what it has begun it finishes, or puts back after 15 s.
 
     :param arguments: the queue's name
     :return: the process's exit status
@@ -28,20 +50,77 @@ def main(arguments: list[str]) -> int:
         return 2
     configure_logging(settings)
     configure_error_tracking(settings)
-    queue = arguments[0]
-    services = Services.from_settings(settings, application_name=f"worker {queue}")
+    _work(arguments[0], settings)
+    return 0
+
+
+def _work(queue: str, settings: Settings) -> None:
+    roomy = replace(settings, database_pool_size=max(settings.database_pool_size, _CONNECTIONS))
+    services = Services.from_settings(roomy, application_name=f"worker {queue}")
     relay = Relay(services)
     connect_nudges(relay)
-    sweeps.schedule(queue, services, relay)
-    consumer = relay.queues[queue].create_consumer(
+    me = _identify(queue, services)
+    runs = Runs(services, relay, by=me.name)
+    scheduler = Scheduler(services, runs, queue=queue)
+    consumer = _consumer(relay.queues[queue])
+    ended = threading.Event()
+    beside = [
+        threading.Thread(
+            target=scheduler.run, args=(consumer.stop_flag, ended), name="scheduler", daemon=True
+        ),
+        threading.Thread(target=_tell, args=(services, relay, me, ended), name="heartbeat", daemon=True),
+    ]
+    for thread in beside:
+        thread.start()
+    _log.info("worker started", worker=me.name)
+    consumer.run()
+    consumer.stop_flag.set()
+    scheduler.join(_STOP_PERIODIC_SECONDS)
+    runs.give_up()
+    put_back = relay.put_back()
+    ended.set()
+    for thread in beside:
+        thread.join(_END_SECONDS)
+    _log.info("worker stopped", worker=me.name, putBack=put_back)
+
+
+def _consumer(queue: RedisHuey) -> Consumer:
+    return queue.create_consumer(
         workers=_THREADS,
         worker_type="thread",
-        periodic=True,
+        periodic=False,
         graceful_signal="TERM",
         check_worker_health=True,
+        shutdown_timeout=_STOP_SECONDS,
     )
-    consumer.run()
-    return 0
+
+
+def _identify(queue: str, services: Services) -> Worker:
+    host, process_id, now = socket.gethostname(), os.getpid(), services.clock()
+    return Worker(
+        name=f"{queue}@{host}:{process_id}",
+        queue=queue,
+        host=host,
+        process_id=process_id,
+        started_at=now,
+        told_at=now,
+    )
+
+
+def _tell(services: Services, relay: Relay, me: Worker, ended: threading.Event) -> None:
+    """Tell each second that this worker lives and what it does, and at its end that it does not."""
+    while not ended.is_set():
+        try:
+            workers.announce(
+                services.cache, replace(me, told_at=services.clock(), doing=relay.activity.now())
+            )
+        except CacheDownError:
+            ended.wait(_CACHE_AWAY_SECONDS)
+        else:
+            ended.wait(workers.BEAT_SECONDS)
+    # If the cache is away, it forgets by itself.
+    with contextlib.suppress(CacheDownError):
+        workers.withdraw(services.cache, me.name)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 import marshmallow
 import orjson
 from flask import request
+from gunicorn.http.errors import ParseException
 from marshmallow import Schema
 from werkzeug.datastructures import MultiDict
 
@@ -28,13 +29,39 @@ def read_bytes() -> bytes:
     """This function will read the request's body as it came.
 
     :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
+    :raises MalformedBodyError: it ends before its own length, or its chunks are none
     """
     # A body of untold length (chunked) is cut off by the framework at its limit instead of refused: that
     # limit is one byte more than ours, so that the byte too many shows.
-    raw = request.get_data(cache=True)
+    try:
+        raw = request.get_data(cache=True)
+    except (OSError, ParseException) as error:
+        raise MalformedBodyError(
+            "The body can't be read: its sender broke off, or it is not chunked."
+        ) from error
     if len(raw) > MAX_BODY_BYTES:
         raise PayloadTooLargeError
+    # The server hands on what there is of a body whose sender broke off.
+    if len(raw) < (request.content_length or 0):
+        raise MalformedBodyError("The body is shorter than its Content-Length.")
     return raw
+
+
+def read_signed_bytes() -> bytes:
+    """This function will read a body whose signature is over its bytes as they came.
+
+    :raises UnsupportedMediaTypeError: it is compressed: what would be signed then, nobody says
+    :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
+    """
+    _refuse_compressed()
+    return read_bytes()
+
+
+def _refuse_compressed() -> None:
+    packed = request.headers.get("Content-Encoding", "identity").strip().lower() not in ("identity", "")
+    # Chunks are put together by the server, and nothing else is undone.
+    if packed or request.headers.get("Transfer-Encoding", "chunked").strip().lower() != "chunked":
+        raise UnsupportedMediaTypeError("The body must not be compressed.")
 
 
 def read_json() -> Any:
@@ -47,8 +74,7 @@ def read_json() -> Any:
     raw = read_bytes()
     if not raw:
         return {}
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise UnsupportedMediaTypeError("The body must not be compressed.")
+    _refuse_compressed()
     if not request.is_json:
         raise UnsupportedMediaTypeError("The body must be JSON: Content-Type: application/json.")
     try:

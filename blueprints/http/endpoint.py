@@ -227,6 +227,7 @@ class Area(Blueprint):  # type: ignore[misc]
         autocommit: bool = False,
         enveloped: bool = True,
         csv: bool = False,
+        plain: bool = False,
         group: Group | None = None,
     ) -> Callable[[View], View]:
         """This function will declare a route by its contract; ``auth`` and ``limit`` must be decided.
@@ -248,6 +249,7 @@ class Area(Blueprint):  # type: ignore[misc]
         :param autocommit: the view runs one statement, which commits by itself
         :param enveloped: whether success is wrapped in the envelope
         :param csv: whether it answers ``text/csv`` too, for those who ask for it
+        :param plain: whether it answers plain text instead of JSON
         :param group: which processes serve it; phased routes wait for a provider, unless this says otherwise
         """
 
@@ -273,6 +275,7 @@ class Area(Blueprint):  # type: ignore[misc]
                 autocommit=autocommit,
                 enveloped=enveloped,
                 csv=csv,
+                plain=plain,
                 group=group or (Group.WAITING if phased else Group.API),
             )
             self.contracts.append(contract)
@@ -299,18 +302,26 @@ class Area(Blueprint):  # type: ignore[misc]
             rule, view.__name__, handler, methods=[contract.method], parameters=parameters or None
         )
 
-    def _documented(self, contract: Contract, view: View) -> Any:
-        """Have flask-smorest describe the route; its decorators' wrappers are not what serves it."""
-        described = view
+    def _with_replies(self, contract: Contract, view: View) -> View:
+        described: View = view
         if contract.reply is not None:
             schema = contract.reply
             if contract.enveloped:
                 schema = envelope_schema(contract.reply, meta=contract.meta)
             described = self.response(contract.status, schema)(described)
+        if contract.plain:
+            described = self.response(contract.status, {"type": "string"}, content_type="text/plain")(
+                described
+            )
         if contract.csv:
             described = self.alt_response(
                 contract.status, schema={"type": "string"}, content_type="text/csv", success=True
             )(described)
+        return described
+
+    def _documented(self, contract: Contract, view: View) -> Any:
+        """Have flask-smorest describe the route; its decorators' wrappers are not what serves it."""
+        described = self._with_replies(contract, view)
         if contract.query is not None:
             described = self.arguments(contract.query, location="query")(described)
         extra: dict[str, Any] = {}

@@ -59,8 +59,8 @@ def correlation_id() -> str:
     return str(exchange().request_id)
 
 
-def client_address() -> str:
-    """This function will tell the client's address, believing only our own proxies about it.
+def sender_address() -> str:
+    """This function will tell the address that a request comes from, believing only our own proxies about it.
 
     Each trusted proxy appended the address that it was called from to ``X-Forwarded-For``; what stands
     further left was written by the client.
@@ -72,6 +72,12 @@ def client_address() -> str:
         chain = [part.strip() for part in parts if part.strip()]
         if chain:
             address = chain[-min(hops, len(chain))]
+    return address
+
+
+def client_address() -> str:
+    """This function will tell by what address a client is counted: one of IPv6 stands for its whole /64."""
+    address = sender_address()
     if ":" not in address:
         return address
     try:

@@ -1,42 +1,26 @@
-"""Payments: intents, the gateway's page, verification, and the gateway's webhook."""
+"""Payments: intents, the gateway's page, and verification."""
 
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-import structlog
-from flask import Response, request
-
-from blueprints.http.bodies import read_bytes
-from blueprints.http.contract import AUTHENTICATED, UNCHECKED, Idempotency, Shared
+from blueprints.http.contract import AUTHENTICATED, Idempotency
 from blueprints.http.endpoint import Area, Context, LastPhase
-from blueprints.http.envelope import JSON_TYPE
 from blueprints.payments.schemas import (
     Initialize,
     IntentView,
     MakeIntent,
     PageView,
     PaymentView,
-    Received,
     Verify,
 )
-from marketplace.infra import nudges
-from marketplace.kernel import queues
-from marketplace.kernel.errors import MarketplaceError, UnauthorizedError, ValidationError
+from marketplace.kernel.errors import ValidationError
 from marketplace.payments import operations
 from marketplace.payments.operations import Target
 from marketplace.payments.pages import open_page
-from marketplace.providers.gateway import customer_email, signature_matches
-from marketplace.webhooks.operations import receive
+from marketplace.providers.gateway import customer_email
 
 area = Area("payments", "/api/payments", "Payments through the gateway")
-_log = structlog.get_logger(__name__)
-
-
-class SigningSecretMissingError(MarketplaceError):
-    """No webhook can be checked, so none is taken: this must be loud, and the gateway will send again."""
-
-    code = "INTERNAL_ERROR"
 
 
 @area.post(
@@ -89,24 +73,6 @@ def verify(ctx: Context, body: dict[str, Any]) -> LastPhase:
     return LastPhase(
         partial(operations.settle, reference=reference, charge=charge, fee_bearer=bearer, now=ctx.now)
     )
-
-
-@area.post(
-    "/webhook", auth=UNCHECKED, limit=Shared.UNLIMITED, reply=Received, enveloped=False, autocommit=True
-)
-def webhook(ctx: Context) -> Response:
-    """This function will store a signed event of the gateway; a worker processes it."""
-    settings = ctx.services.settings
-    body = read_bytes()
-    if not settings.gateway_secret_key:
-        _log.error("webhook refused: no signing secret is configured")
-        raise SigningSecretMissingError("The service can't check the signature just now.")
-    signature = request.headers.get(f"x-{settings.gateway_name}-signature", "")
-    if not signature_matches(secret=settings.gateway_secret_key, body=body, signature=signature):
-        raise UnauthorizedError("The signature is missing or is not that of this body.")
-    inbox_id = receive(ctx.session, provider="gateway", body=body, now=ctx.now)
-    nudges.nudge(queues.WEBHOOKS, nudges.INBOX, inbox_id)
-    return Response(b'{"received":true}', content_type=JSON_TYPE)
 
 
 def _target(body: dict[str, Any]) -> Target:

@@ -81,12 +81,6 @@ class PaymentView(Schema):
     orders = fields.List(fields.Nested(PaidOrder), required=True)
 
 
-class Received(Schema):
-    """A webhook was stored."""
-
-    received = fields.Boolean(required=True)
-
-
 class WalletView(Schema):
     """What is in a wallet."""
 

@@ -106,7 +106,17 @@ _COMPLETE = Statement(
     )
 )
 _FREE = Statement(delete(IdempotencyKey).where(*_ours))
-_PURGE = Statement(delete(IdempotencyKey).where(IdempotencyKey.expires_at <= bindparam("now")))
+_PURGE = Statement(
+    delete(IdempotencyKey).where(
+        IdempotencyKey.id.in_(
+            select(IdempotencyKey.id)
+            .where(IdempotencyKey.expires_at <= bindparam("now"))
+            .order_by(IdempotencyKey.expires_at)
+            .limit(bindparam("most"))
+            .with_for_update(skip_locked=True)
+        )
+    )
+)
 
 
 def claim(session: Session, *, scope: KeyScope, now: datetime) -> Claim | StoredAnswer:
@@ -171,6 +181,10 @@ def free(session: Session, *, claim: Claim) -> None:
     _FREE.run(session, claim_id=claim.id, claim_time=claim.claimed_at)
 
 
-def purge(session: Session, *, now: datetime) -> int:
-    """This function will delete the keys whose time is up and tell how many they were."""
-    return _PURGE.run(session, now=now)
+def purge(session: Session, *, now: datetime, most: int) -> int:
+    """This function will delete keys whose time is up.
+
+    :param most: at most so many
+    :return: how many they were
+    """
+    return _PURGE.run(session, now=now, most=most)

@@ -28,6 +28,7 @@ class Profile(Base):
         CheckConstraint("account_status IN ('active', 'restricted', 'suspended')", name="account_status"),
         CheckConstraint("(role = 'staff') = (staff_role IS NOT NULL)", name="staff_role"),
         Index("ix_profiles_email", text("lower(email)")),
+        Index("ix_profiles_phone", "phone", postgresql_where=text("phone IS NOT NULL")),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True)

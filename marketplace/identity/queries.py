@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, func, literal_column, select
 from sqlalchemy.orm import Session
 
 from marketplace.identity.models import Address, AdminRole, Profile
@@ -110,6 +110,11 @@ _COUNT_ADDRESSES = Statement(
     .where(Address.user_id == bindparam("user_id"), Address.deleted_at.is_(None))
 )
 
+# Two are enough to know that there is not one.
+_WITH_PHONE = Statement(
+    select(Profile.id).where(Profile.phone == bindparam("phone")).limit(literal_column("2"))
+)
+
 
 def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
     """This function will look up the person that a valid token names.
@@ -123,6 +128,18 @@ def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
         return None
     permissions = frozenset(row.pop("permissions") or ())
     return Caller(**row, permissions=permissions, aal=aal)
+
+
+def sole_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
+    """This function will find the one profile that has a phone number.
+
+    Numbers are what people say of themselves: of several with the same one, nobody knows whose it is.
+
+    :param phone: in the international form
+    :return: its id; none if there is none, or several
+    """
+    rows = _WITH_PHONE.all(session, phone=phone)
+    return rows[0]["id"] if len(rows) == 1 else None
 
 
 def profile_of(session: Session, *, user_id: UUID) -> dict[str, Any]:

@@ -223,6 +223,11 @@ def is_unavailable(error: BaseException) -> bool:
     return state is None or state.startswith(_UNAVAILABLE_CLASSES)
 
 
+def is_passing(error: BaseException) -> bool:
+    """This function will tell whether a database error is nobody's fault, so that the same may succeed in a moment."""
+    return sqlstate(error) in _RETRYABLE | _OVERLOADED or is_unavailable(error)
+
+
 class Statement:
     """A Core statement that is compiled once, at import, and runs on the driver's own cursor.
 

@@ -20,8 +20,19 @@ class OutboxEvent(Base):
     __tablename__ = "outbox_events"
     __table_args__ = (
         Index(
-            "ix_outbox_events_due", "due_at", postgresql_where=text("done_at IS NULL AND failed_at IS NULL")
+            "ix_outbox_events_due",
+            "queue",
+            "due_at",
+            postgresql_include=["attempts"],
+            postgresql_where=text("done_at IS NULL AND failed_at IS NULL"),
         ),
+        Index(
+            "ix_outbox_events_failed",
+            "queue",
+            "failed_at",
+            postgresql_where=text("failed_at IS NOT NULL"),
+        ),
+        Index("ix_outbox_events_done", "done_at", postgresql_where=text("done_at IS NOT NULL")),
     )
 
     id: Mapped[Id]
@@ -40,6 +51,10 @@ class OutboxEvent(Base):
 MAX_TRIES = 14
 _FIRST_DELAY = timedelta(seconds=10)
 _LONGEST_DELAY = timedelta(hours=12)
+
+# What was done is of no more use then; what was given up may be asked about for longer.
+KEPT = timedelta(days=30)
+FAILED_KEPT = timedelta(days=365)
 
 _log = structlog.get_logger(__name__)
 
@@ -147,11 +162,20 @@ def run_event(session: Session, *, event_id: UUID, handlers: Mapping[str, Handle
     return True
 
 
-def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime) -> datetime | None:
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A try that failed, and when it is due again; none for one that was given up."""
+
+    topic: str
+    attempts: int
+    due_at: datetime | None
+
+
+def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime) -> Failure | None:
     """This function will note that an event's work failed; a try that two workers failed at counts once.
 
     :param error: what is known of it, without personal data
-    :return: when it is due again; none when it was given up
+    :return: what is left of it; none if it is done, or the failure was noted by somebody else
     """
     row = _FAILED.first(
         session,
@@ -164,11 +188,32 @@ def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime)
     )
     if row is None:
         return None
-    if row["failed_at"] is not None:
-        _log.error("outbox event given up", severity="SEV-2", eventId=str(event_id), topic=row["topic"])
-        return None
-    due_at: datetime = row["due_at"]
-    return due_at
+    return Failure(row["topic"], row["attempts"], row["due_at"] if row["failed_at"] is None else None)
+
+
+_PURGE = Statement(
+    text(
+        """
+        WITH done AS MATERIALIZED (
+            SELECT id FROM outbox_events WHERE done_at <= :before
+            ORDER BY done_at LIMIT :most FOR UPDATE SKIP LOCKED
+        ), failed AS MATERIALIZED (
+            SELECT id FROM outbox_events WHERE failed_at <= :failed_before LIMIT :most FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM outbox_events
+        WHERE id IN (SELECT id FROM done UNION ALL SELECT id FROM failed LIMIT :most)
+        """
+    )
+)
+
+
+def purge(session: Session, *, now: datetime, most: int) -> int:
+    """This function will delete events whose time is up.
+
+    :param most: at most so many
+    :return: how many they were
+    """
+    return _PURGE.run(session, before=now - KEPT, failed_before=now - FAILED_KEPT, most=most)
 
 
 def after_commit(session: Session, action: Callable[[], Any]) -> None:

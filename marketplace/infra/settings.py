@@ -1,5 +1,6 @@
 """Settings: one typed object, read from the environment at start. A bad value is refused there and then."""
 
+import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -7,8 +8,10 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 EMBEDDED_ENVIRONMENT_FILE = "stack.env"
+_SEVERITIES = ("SEV-1", "SEV-2", "SEV-3")
 
 
 class SettingsError(Exception):
@@ -34,6 +37,13 @@ def _origins(value: str) -> tuple[str, ...]:
     return origins
 
 
+def _networks(value: str) -> tuple[str, ...]:
+    try:
+        return tuple(str(ipaddress.ip_network(word)) for word in _words(value))
+    except ValueError as error:
+        raise ValueError(f"must be addresses or networks such as 203.0.113.0/24: {error}") from error
+
+
 def _server(*schemes: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         scheme, separator, rest = value.partition("://")
@@ -48,6 +58,28 @@ def _address(value: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+(/[^\s]*)?", value):
         raise ValueError("must be an address that starts with http:// or https://")
     return value.rstrip("/")
+
+
+def _smtp(value: str) -> str:
+    parts = urlsplit(value)
+    try:
+        usable = parts.scheme in ("smtp", "smtps") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is none
+        usable = False
+    if not usable or parts.path.strip("/") or parts.query or re.search(r"\s", value):
+        raise ValueError("must be smtp://user:password@host:port, or smtps:// for TLS from the start")
+    return value
+
+
+def _mailboxes(value: str) -> tuple[str, ...]:
+    mailboxes = _words(value)
+    if not all(re.fullmatch(r"[^\s@<>,;]+@[^\s@<>,;]+", mailbox) for mailbox in mailboxes):
+        raise ValueError("must be addresses of e-mail, with commas between them")
+    return mailboxes
+
+
+def _mailbox(value: str) -> str:
+    return _mailboxes(value)[0]
 
 
 def _one_of(*choices: str) -> Callable[[str], str]:
@@ -151,6 +183,17 @@ class Settings:
     gateway_timeout_seconds: int = _setting(
         10, "How long a call to the gateway may take.", parse=_whole(1, 30)
     )
+    gateway_webhook_addresses: tuple[str, ...] = _setting(
+        (),
+        "Networks that the gateway's webhooks come from; others are refused. Empty means from anywhere.",
+        parse=_networks,
+    )
+    messaging_verify_token: str = _setting(
+        "", "What the messaging provider shows when it verifies our webhook's address.", secret=True
+    )
+    messaging_app_secret: str = _setting(
+        "", "The secret that the messaging provider signs its webhooks with.", secret=True, required=True
+    )
     identity_issuer: str = _setting("", "The issuer (iss) that access tokens must name.", required=True)
     identity_audience: str = _setting(
         "campus-marketplace", "The audience (aud) that access tokens must name."
@@ -168,6 +211,30 @@ class Settings:
     ai_key: str = _setting("", "The key of that API.", secret=True)
     ai_moderation_model: str = _setting("omni-moderation-latest", "The model that moderation asks for.")
     ai_timeout_seconds: int = _setting(10, "How long a call to that API may take.", parse=_whole(1, 30))
+    alert_chat_url: str = _setting(
+        "",
+        "The incoming webhook of the chat that alerts are posted to, as Slack's; empty means none.",
+        parse=_address,
+        secret=True,
+    )
+    alert_chat_severity: str = _setting(
+        "SEV-2", "The least severity that is posted to the chat.", parse=_one_of(*_SEVERITIES)
+    )
+    alert_email_to: tuple[str, ...] = _setting(
+        (), "Who gets alerts by e-mail; empty means nobody.", parse=_mailboxes
+    )
+    alert_email_severity: str = _setting(
+        "SEV-3", "The least severity that is sent by e-mail.", parse=_one_of(*_SEVERITIES)
+    )
+    alert_email_from: str = _setting(
+        "", "The sender of these e-mails; empty means alerts@ the host of PUBLIC_BASE_URL.", parse=_mailbox
+    )
+    smtp_url: str = _setting(
+        "",
+        "The mail server, as smtp://user:password@host:587 (STARTTLS) or smtps://user:password@host:465.",
+        parse=_smtp,
+        secret=True,
+    )
     functions_key: str = _setting("", "The bearer key of /functions/v1/….", secret=True)
     delivery_pin_key: str = _setting(
         "", "The key that delivery PINs are derived with, at least 32 characters.", secret=True, required=True
@@ -192,6 +259,11 @@ class Settings:
     def media_base_url(self) -> str:
         """This function will give the address under which the public bucket's objects are read."""
         return self.s3_public_url or f"{self.public_base_url}/media"
+
+    @cached_property
+    def alert_sender(self) -> str:
+        """This function will give the address that alerts are sent from by e-mail."""
+        return self.alert_email_from or f"alerts@{urlsplit(self.public_base_url).hostname}"
 
 
 def variable_name(field_name: str) -> str:
@@ -246,6 +318,8 @@ def _faults(settings: Settings) -> list[str]:
         for algorithm in settings.identity_algorithms
         if algorithm not in ("RS256", "ES256", "HS256")
     ]
+    if settings.alert_email_to and not settings.smtp_url:
+        faults.append("SMTP_URL is missing: ALERT_EMAIL_TO names somebody")
     if "HS256" in settings.identity_algorithms and not settings.identity_shared_secret:
         faults.append("IDENTITY_SHARED_SECRET is missing: IDENTITY_ALGORITHMS names HS256")
     public_keys = bool({"RS256", "ES256"} & set(settings.identity_algorithms))

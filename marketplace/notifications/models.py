@@ -1,9 +1,9 @@
-"""Table of the notifications."""
+"""Tables of the notifications, and of what became of the messages about them."""
 
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
@@ -27,3 +27,28 @@ class Notification(Base):
     cause: Mapped[str] = mapped_column(comment="One cause notifies a person once")
     created_at: Mapped[CreatedAt]
     read_at: Mapped[datetime | None]
+
+
+class NotificationDeliveryLog(Base):
+    """One message that was handed to a channel, and the latest that its provider told of it.
+
+    Neither the message's text nor the address that it went to stands in it.
+    """
+
+    __tablename__ = "notification_delivery_logs"
+    __table_args__ = (
+        CheckConstraint("channel IN ('push', 'messaging', 'sms', 'email')", name="channel"),
+        CheckConstraint("status IN ('queued', 'sent', 'failed', 'delivered', 'read')", name="status"),
+        Index("ix_notification_delivery_logs_user", "user_id", text("id DESC")),
+    )
+
+    id: Mapped[Id]
+    notification_id: Mapped[UUID | None] = mapped_column(ForeignKey("notifications.id"), index=True)
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    channel: Mapped[str]
+    provider_message_id: Mapped[str | None] = mapped_column(unique=True)
+    status: Mapped[str] = mapped_column(server_default="queued")
+    status_at: Mapped[datetime | None] = mapped_column(comment="When it came to that, as the provider says")
+    error_code: Mapped[str | None] = mapped_column(comment="The provider's, of a message that failed")
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]

@@ -106,6 +106,28 @@ def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | 
         _return_wallet_part(session, order, now=now)
 
 
+def freeze(
+    session: Session, *, order: LockedOrder, trigger: str, actor: Actor, note: str, now: datetime
+) -> None:
+    """This function will freeze a locked order and its escrow until it is ruled on.
+
+    :param trigger: of the order's table, one that leads to ``disputed``
+    :param actor: whose doing it is
+    :param note: why, for the trail
+    :raises IllegalTransitionError: it is not paid, or its escrow is released or refunded
+    """
+    move(
+        session,
+        order=order,
+        trigger=trigger,
+        actor=actor,
+        now=now,
+        note=note,
+        escrow=EscrowMove("freeze"),
+        columns={"disputed_at": now},
+    )
+
+
 def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, now: datetime) -> None:
     """This function will end a locked order whose escrow goes back to its buyer whole.
 

@@ -20,6 +20,7 @@ SHIP = "ship"
 VERIFY_CODE = "verify-code"
 CONFIRM = "confirm"
 DISPUTE = "dispute"
+CHARGE_DISPUTE = "charge-dispute"
 REFUND = "refund"
 RULE_FOR_VENDOR = "rule-for-vendor"
 
@@ -40,8 +41,9 @@ ORDER = StateMachine(
         Transition(SHIP, (PROCESSING,), SHIPPED, actors=("vendor",)),
         Transition(VERIFY_CODE, (SHIPPED,), DELIVERED, actors=("vendor",)),
         Transition(CONFIRM, (SHIPPED,), DELIVERED, actors=("buyer",)),
-        # A dispute, or the bank of whoever paid: nothing moves until it is ruled on.
+        # A party's dispute, or one of the bank of whoever paid: nothing moves until it is ruled on.
         Transition(DISPUTE, (PAID_ESCROW, PROCESSING, SHIPPED), DISPUTED),
+        Transition(CHARGE_DISPUTE, (PAID_ESCROW, PROCESSING, SHIPPED), DISPUTED),
         # All of it, by finance or by a ruling; what is refunded in part stays where it is.
         Transition(REFUND, (PAID_ESCROW, PROCESSING, SHIPPED, DISPUTED), REFUNDED),
         Transition(RULE_FOR_VENDOR, (DISPUTED,), DELIVERED),

@@ -1,17 +1,14 @@
 """Whether the books are whole: the rules of payments, and the check of all rules that there are."""
 
-from collections.abc import Sequence
+from datetime import datetime
 
-import structlog
 from sqlalchemy.orm import Session
 
+from marketplace.infra.db import Database
 from marketplace.ledger import queries as ledger
 from marketplace.ledger.queries import Violation, rules, violations_of
 from marketplace.orders import books as orders
-
-ESCROW_DRIFT = "ESCROW_DRIFT"
-
-_log = structlog.get_logger(__name__)
+from marketplace.payments import alarms
 
 # What a transaction added to an account of a kind, on the credit side.
 _GAINED = """
@@ -178,26 +175,14 @@ def verify(session: Session) -> list[Violation]:
     return [*ledger.verify(session), *orders.verify(session), *violations_of(session, _CHECKS)]
 
 
-def check(session: Session) -> list[Violation]:
-    """This function will check that the books are whole, and raise the alarm where they are not.
+def check(database: Database, *, now: datetime) -> list[Violation]:
+    """This function will check that the books are whole, and raise ESCROW_DRIFT for each rule that is broken.
+
+    What was raised of a rule that holds again is resolved.
 
     :return: as ``verify`` gives it
     """
-    violations = verify(session)
-    raise_drift(violations)
+    with database.reading() as session:
+        violations = verify(session)
+    database.in_transaction(alarms.books_checked, violations, now=now)
     return violations
-
-
-def raise_drift(violations: Sequence[Violation]) -> None:
-    """This function will raise ESCROW_DRIFT for each rule of the books that is broken.
-
-    :param violations: with the rows that break them
-    """
-    for violation in violations:
-        _log.error(
-            "books broken",
-            severity="SEV-1",
-            identifier=ESCROW_DRIFT,
-            rule=violation.rule,
-            rows=violation.rows,
-        )

@@ -19,7 +19,7 @@ from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
-from marketplace.payments import refunds
+from marketplace.payments import alarms, refunds
 from marketplace.payments import states as intent_states
 from marketplace.payments.models import QuarantinedCharge
 from marketplace.payments.settled import LockedIntent, Settled, fee_postings, insert_charge, is_known
@@ -62,7 +62,7 @@ _MARK_QUARANTINED = Statement(
     )
 )
 _QUARANTINE = Statement(
-    insert(QuarantinedCharge),
+    insert(QuarantinedCharge).returning(QuarantinedCharge.id),
     columns=(
         *("gateway_charge_id", "intent_id", "reason", "amount_minor", "currency", "fees_minor"),
         *("ledger_transaction_id", "details", "created_at"),
@@ -278,7 +278,7 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
         )
     insert_charge(session, settled, "quarantined", transaction_id, now=now)
     locked = [*settled.waiting, *settled.over]
-    _QUARANTINE.run(
+    held = _QUARANTINE.one(
         session,
         gateway_charge_id=charge.id,
         intent_id=intent.id,
@@ -301,7 +301,7 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
             now=now,
         )
     _tell_of_holding(session, settled, reason, now=now)
-    _log.warning("charge quarantined", reason=reason, reference=intent.reference)
+    alarms.charge_quarantined(session, settled, held_id=held["id"], reason=reason, now=now)
     return Outcome.QUARANTINED
 
 

@@ -1,5 +1,6 @@
 """The sweep of abandoned checkouts: nobody's order expires before the gateway was asked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,8 +15,8 @@ from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailab
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments import alarms, refunds, states
 from marketplace.payments import operations as payments
-from marketplace.payments import refunds, states
 from marketplace.payments.charges import Outcome, apply_charge
 from marketplace.providers.gateway import Charge, PaymentGateway
 
@@ -25,6 +26,9 @@ _BATCH = 100
 _MAX_BATCHES = 20
 # So many references in a row that it gives no usable answer about, and the gateway is down for this sweep.
 _UNANSWERED_AT_MOST = 3
+
+# One call that fails is no outage; that orders wait for an answer for so long is.
+_PATIENCE = timedelta(minutes=5)
 
 # A transfer is waited for as long as its account is open, and it may take so long to arrive. One that comes later
 # still is sent back; until then it must not keep the stock from others.
@@ -133,6 +137,7 @@ def sweep_abandoned_checkouts(
     :return: what was done
     """
     done, inquiry = Sweep(), _Inquiry(gateway)
+    asked_about: list[datetime] = []
     after = (datetime.min.replace(tzinfo=now.tzinfo), UUID(int=0))
     for _ in range(_MAX_BATCHES):
         with database.reading() as session:
@@ -144,6 +149,7 @@ def sweep_abandoned_checkouts(
                 after_id=after[1],
                 most=_BATCH,
             )
+        asked_about += [row["expires_at"] for row in due if row["references"]]
         for row in due:
             try:
                 _decide(database, inquiry, done, row, fee_bearer=fee_bearer, now=now)
@@ -156,7 +162,23 @@ def sweep_abandoned_checkouts(
             break
         after = (due[-1]["expires_at"], due[-1]["id"])
     _abandon_payments(database, done, now)
+    _tell_of_gateway(database, asked_about, down=done.gateway_down, now=now)
     return done
+
+
+def _tell_of_gateway(
+    database: Database, asked_about: Sequence[datetime], *, down: bool, now: datetime
+) -> None:
+    """Raise that the gateway does not answer, or resolve that, where there was something to ask it about.
+
+    :param asked_about: when the time was over of the orders that it was, or would have been, asked about
+    """
+    if asked_about and not down:
+        database.in_transaction(alarms.gateway_reached, now=now)
+    # What waits for longer may do so whatever the gateway answers: that is an alert of its own.
+    waiting = [moment for moment in asked_about if _PATIENCE <= now - moment <= alarms.STALLED_AFTER]
+    if waiting and down:
+        database.in_transaction(alarms.gateway_unreachable, waiting_since=min(waiting), now=now)
 
 
 def _abandon_payments(database: Database, done: Sweep, now: datetime) -> None:
@@ -197,9 +219,10 @@ def _decide(
 def _is_over(reference: str, charge: Charge | None, due: dict[str, Any]) -> bool:
     """Tell whether the gateway is clear about an attempt to pay: no money came by it, or all of it is known."""
     if charge is None:
+        # Its page stands there: that it is unknown says something of the answer, not of the payment. While it stays
+        # so, the order does not expire, and the payment is flagged as stalled.
         if reference in due["opened"]:
-            # Its page stands there: that it is unknown says something of the answer, not of the payment.
-            _log.error("payment unknown to the gateway", severity="SEV-2", reference=reference)
+            _log.warning("payment unknown to the gateway", reference=reference)
         return reference not in due["opened"]
     return charge.settled or charge.failed or reference in due["lapsed"]
 

@@ -16,7 +16,7 @@ from marketplace.kernel.money import naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.notifications.operations import notify
-from marketplace.payments import refunds, sending, states
+from marketplace.payments import alarms, refunds, sending, states
 from marketplace.payments.parties import refuse_party
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -208,6 +208,7 @@ def _recorded(
     session: Session, row: dict[str, Any], status: str, *, actor: AuditActor, action: str, now: datetime
 ) -> dict[str, Any]:
     after = _LOCK.one(session, refund_id=row["id"])
+    alarms.refund_moved_on(session, refund_id=row["id"], status=status, now=now)
     record(
         session,
         actor=actor,

@@ -202,3 +202,26 @@ class Refund(Base):
     )
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]
+
+
+class ChargeDispute(Base):
+    """A dispute that a customer's bank opened over a charge, as the gateway tells of it."""
+
+    __tablename__ = "charge_disputes"
+    __table_args__ = (
+        CheckConstraint("status IN ('open', 'resolved')", name="status"),
+        CheckConstraint("(status = 'resolved') = (resolved_at IS NOT NULL)", name="resolved_at"),
+    )
+
+    id: Mapped[Id]
+    gateway_dispute_id: Mapped[str] = mapped_column(unique=True)
+    intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), index=True)
+    status: Mapped[str]
+    gateway_status: Mapped[str | None] = mapped_column(comment="The gateway's own word")
+    resolution: Mapped[str | None] = mapped_column(comment="The gateway's own word for how it ended")
+    category: Mapped[str | None]
+    amount_minor: Mapped[int | None]
+    due_at: Mapped[datetime | None] = mapped_column(comment="When it must be answered at the gateway")
+    opened_at: Mapped[CreatedAt]
+    resolved_at: Mapped[datetime | None]
+    updated_at: Mapped[CreatedAt]

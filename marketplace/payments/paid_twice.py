@@ -3,17 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.payments import debts, refund_news, refunds
+from marketplace.payments import alarms, debts, refund_news, refunds
 from marketplace.providers.gateway import GatewayRefund
-
-_log = structlog.get_logger(__name__)
 
 _RETURNED = "refund_sent_twice_returned"
 
@@ -56,9 +53,7 @@ def book(
     if is_booked(session, refund, attempt=attempt):
         return
     source = _source_of(refund, attempt)
-    _log.error(
-        "refund was paid twice", severity="SEV-2", refundId=str(refund["id"]), amountMinor=told.amount_minor
-    )
+    alarms.refund_sent_twice(session, refund, sent_at_try=attempt, now=now)
     _NOTE.run(session, refund_id=refund["id"], amount_minor=told.amount_minor, now=now)
     refunds.recount(session, charge_id=refund["charge_id"])
     claim = debts.claim(
@@ -87,12 +82,7 @@ def undo(session: Session, refund: dict[str, Any], *, attempt: int, now: datetim
     amount_minor = _BOOKED_MINOR.one(
         session, kind=debts.PAID_TWICE, source=source, account_id=accounts.GATEWAY_CLEARING.id
     )["amount_minor"]
-    _log.error(
-        "refund that was paid twice came back",
-        severity="SEV-3",
-        refundId=str(refund["id"]),
-        amountMinor=amount_minor,
-    )
+    alarms.refund_twice_came_back(session, refund_id=refund["id"], now=now)
     _NOTE.run(session, refund_id=refund["id"], amount_minor=-amount_minor, now=now)
     refunds.recount(session, charge_id=refund["charge_id"])
     post(

@@ -20,7 +20,7 @@ from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.placing import PAYABLE_FOR
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
-from marketplace.payments import refunds, states
+from marketplace.payments import alarms, refunds, states
 from marketplace.payments.held import Held, shares_of
 from marketplace.payments.parties import refuse_party
 
@@ -154,6 +154,7 @@ def resolve(
     elif held.minor:
         _give_back(session, held, action, officer=officer, now=now)
     _RESOLVE.run(session, held_id=held_id, action=action, note=note, officer_id=officer.id, now=now)
+    alarms.quarantine_decided(session, held_id=held_id, action=action, now=now)
     until = now + (REST_PAYABLE_FOR if action == "accept_rest" else PAYABLE_FOR)
     _REOPEN.run(
         session,

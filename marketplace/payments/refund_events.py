@@ -57,23 +57,39 @@ def hear(session: Session, *, told: GatewayRefund, now: datetime) -> bool:
     :param now: when
     :return: whether it may be one of ours: there are such as were made by hand at the gateway
     """
-    named = sending.noted(told.note)
-    row = _NAMED.first(session, noted_id=named[0] if named else None, gateway_refund_id=told.id or None)
+    row = _named_by(session, told)
     if row is not None:
         if _contradicts(row, told):
             _enqueue_asking(session, refund_id=row["id"], now=now)
         else:
             sending.settle(session, refund_id=row["id"], told=told, now=now)
         return True
-    # A note that is not ours is another's.
-    meant = [] if told.note else _MEANT.all(session, reference=told.reference, amount_minor=told.amount_minor)
+    meant = _meant_by(session, told)
     if not meant:
         _log.warning(
             "refund of the gateway is none of ours", gatewayRefundId=told.id, reference=told.reference
         )
-    for found in meant:
-        _enqueue_asking(session, refund_id=found["id"], now=now)
+    for refund_id in meant:
+        _enqueue_asking(session, refund_id=refund_id, now=now)
     return bool(meant)
+
+
+def concerned(session: Session, *, told: GatewayRefund) -> list[UUID]:
+    """This function will list the refunds that an event of the gateway names, or may mean."""
+    row = _named_by(session, told)
+    return _meant_by(session, told) if row is None else [row["id"]]
+
+
+def _named_by(session: Session, told: GatewayRefund) -> dict[str, Any] | None:
+    named = sending.noted(told.note)
+    return _NAMED.first(session, noted_id=named[0] if named else None, gateway_refund_id=told.id or None)
+
+
+def _meant_by(session: Session, told: GatewayRefund) -> list[UUID]:
+    if told.note:  # not ours: it is another's
+        return []
+    rows = _MEANT.all(session, reference=told.reference, amount_minor=told.amount_minor)
+    return [row["id"] for row in rows]
 
 
 def _contradicts(row: dict[str, Any], told: GatewayRefund) -> bool:

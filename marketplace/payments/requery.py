@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
-from marketplace.payments import refunds, sending, states
+from marketplace.payments import alarms, refunds, sending, states
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
 _log = structlog.get_logger(__name__)
@@ -22,6 +22,8 @@ QUIET_FOR = timedelta(hours=1)
 _WATCHED_EACH = timedelta(days=1)
 _WATCHED_FOR = timedelta(days=30)
 _BATCH = 500
+# What the gateway took it should know; one that it refused was never known to it.
+_TAKEN = frozenset({states.SUBMITTED, states.NEEDS_ATTENTION})
 
 _ROW = """
     SELECT r.id, r.attempt, r.status, r.gateway_refund_id, r.updated_at, i.reference
@@ -98,6 +100,8 @@ def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetim
             done.news += database.in_transaction(note, row, known, now)
         except ChangedMeanwhileError:
             _log.info("refund changed while it was asked about", refundId=str(row["id"]))
+    if done.asked and not done.gateway_down:
+        database.in_transaction(alarms.gateway_reached, now=now)
     return done
 
 
@@ -120,16 +124,12 @@ def ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
     :param row: as it was found
     :raises ProviderUnavailableError: no usable answer
     """
-    known = sending.tries_known(
+    return sending.tries_known(
         gateway,
         reference=row["reference"],
         refund_id=row["id"],
         gateway_refund_id=row["gateway_refund_id"],
     )
-    # One that the gateway refused is credited without its ever having known it.
-    if not known and row["status"] != states.CREDITED:
-        _log.error("refund unknown to the gateway", severity="SEV-2", refundId=str(row["id"]))
-    return known
 
 
 def note(session: Session, row: dict[str, Any], known: list[GatewayRefund], now: datetime) -> bool:
@@ -143,6 +143,10 @@ def note(session: Session, row: dict[str, Any], known: list[GatewayRefund], now:
     locked = sending.lock(session, refund_id=row["id"])
     if any(locked[name] != row[name] for name in ("status", "attempt", "updated_at")):
         raise ChangedMeanwhileError("The refund changed while the gateway was asked about it.")
+    if known:
+        alarms.refund_known(session, refund_id=row["id"], now=now)
+    elif row["status"] in _TAKEN:
+        alarms.refund_unknown(session, row, now=now)
     after = row["status"]
     for told in known:
         after = sending.settle(session, refund_id=row["id"], told=told, now=now)

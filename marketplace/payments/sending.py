@@ -18,7 +18,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.payments import paid_twice, refund_news, states
+from marketplace.payments import alarms, paid_twice, refund_news, states
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -92,6 +92,21 @@ class BeingSentError(ConflictError):
     """Somebody else is asking the gateway to send the refund."""
 
 
+class KeyRefusedError(ProviderUnavailableError):
+    """The gateway refuses our key: it would refuse any refund, and asking later may help."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("The payment gateway refused our key.")
+        self.refused_with = status
+
+
+@dataclass(frozen=True)
+class RefusedRefund(GatewayRefund):
+    """That the gateway refused to send a refund, as if it had told us that it failed."""
+
+    refused_with: int = 0
+
+
 @dataclass(frozen=True)
 class ToSend:
     """A refund that is ours to send; ``was_asked`` says that the gateway may know it already."""
@@ -154,6 +169,7 @@ def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
 
     :param found: claimed, and the claim committed
     :return: what the gateway says of it; none if there is nothing to send
+    :raises KeyRefusedError: the gateway refuses our key
     :raises ProviderUnavailableError: no usable answer: it is asked again later, by the note first
     """
     if found is None:
@@ -166,9 +182,8 @@ def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
         return gateway.refund(reference=found.reference, amount_minor=found.amount_minor, note=found.note)
     except ProviderRefusedError as error:
         if error.status in _KEY_REFUSED:
-            raise ProviderUnavailableError("The payment gateway refused our key.") from error
-        _log.error("refund refused", severity="SEV-2", refundId=str(found.id), status=error.status)
-        return GatewayRefund("", "failed", found.amount_minor, found.note, found.reference)
+            raise KeyRefusedError(error.status) from error
+        return RefusedRefund("", "failed", found.amount_minor, found.note, found.reference, error.status)
 
 
 def find_known(gateway: PaymentGateway, *, reference: str, note: str) -> GatewayRefund | None:
@@ -231,7 +246,7 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
     if told.status == _FAILED and booked_twice:
         paid_twice.undo(session, row, attempt=attempt, now=now)
         return str(row["status"])
-    trigger = _trigger_of(row, told, attempt)
+    trigger = _trigger_of(session, row, told, attempt, now=now)
     if trigger is None or not states.REFUND.allows(row["status"], trigger):
         return str(row["status"])
     status = states.REFUND.target(row["status"], trigger)
@@ -249,12 +264,16 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
     if status == states.PROCESSED:
         _book(session, row, "refund_sent", "Refund sent by the gateway", now=now)
         refund_news.sent(session, row, now=now)
+        alarms.refund_moved_on(session, refund_id=refund_id, status=status, now=now)
     elif came_back:
         # Its buyer hears of it when finance has decided what becomes of it.
         _book(session, row, "refund_returned", "Refund that came back to the gateway", now=now)
-        _log.error("refund failed after it was sent", severity="SEV-2", refundId=str(refund_id))
+        alarms.refund_came_back(session, row, now=now)
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
-        _log.error("refund needs finance", severity="SEV-3", refundId=str(refund_id), status=status)
+        # That its amount differs is an alert of its own.
+        if told.amount_minor == row["amount_minor"]:
+            refused_with = told.refused_with if isinstance(told, RefusedRefund) else None
+            alarms.refund_needs_finance(session, row, status=status, refused_with=refused_with, now=now)
         refund_news.delayed(session, row, now=now)
     return status
 
@@ -302,20 +321,18 @@ def _has_it(row: dict[str, Any], attempt: int) -> bool:
     return not never_asked and row["status"] not in (states.FAILED, states.NEEDS_ATTENTION)
 
 
-def _trigger_of(row: dict[str, Any], told: GatewayRefund, attempt: int) -> str | None:
+def _trigger_of(
+    session: Session, row: dict[str, Any], told: GatewayRefund, attempt: int, *, now: datetime
+) -> str | None:
     """Tell what the gateway's word means for a locked refund: a trigger of its table, or nothing."""
     trigger = _TRIGGERS.get(told.status)
     if attempt != row["attempt"] and told.status != _SENT:
         _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
         return None
     if attempt == row["attempt"] and told.id and row["gateway_refund_id"] not in (None, told.id):
-        _log.error(
-            "refund has another id at the gateway", severity="SEV-2", refundId=str(row["id"]), told=told.id
-        )
+        alarms.refund_id_differs(session, row, told=told, now=now)
         return None
     if told.amount_minor != row["amount_minor"]:
-        _log.error(
-            "refund of another amount", severity="SEV-2", refundId=str(row["id"]), told=told.amount_minor
-        )
+        alarms.refund_amount_differs(session, row, told=told, now=now)
         return "need-attention"
     return trigger

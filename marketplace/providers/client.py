@@ -1,6 +1,7 @@
 """The HTTP client that all providers share: time-outs, bounded retries of reads, redacted logs, one error."""
 
 import time
+from collections.abc import Callable
 from typing import Any, Self
 
 import orjson
@@ -93,7 +94,22 @@ class ProviderClient:
         """
         return self._call("POST", path, json=body)
 
-    def _call(self, method: str, path: str, **arguments: Any) -> Any:
+    def tell(self, path: str, body: dict[str, Any]) -> None:
+        """This function will post JSON to a provider that answers by its status alone, once.
+
+        The address may itself be the secret: it is neither logged nor kept with an error.
+
+        :raises ProviderRefusedError: the provider answered 4xx: nothing was done
+        :raises ProviderUnavailableError: no answer in time: whether it was done is unknown
+        """
+        try:
+            self._call("POST", path, read=self._check, json=body)
+        except ProviderUnavailableError as error:
+            raise ProviderUnavailableError(error.detail) from None
+
+    def _call(
+        self, method: str, path: str, *, read: Callable[[int, bytes], Any] | None = None, **arguments: Any
+    ) -> Any:
         started = time.perf_counter()
         status: int | None = None
         try:
@@ -106,7 +122,8 @@ class ProviderClient:
                 **arguments,
             ) as answer:
                 status = answer.status_code
-                return self._read(status, answer.raw.read(_MAX_ANSWER_BYTES + 1, decode_content=True))
+                content = answer.raw.read(_MAX_ANSWER_BYTES + 1, decode_content=True)
+                return (read or self._read)(status, content)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unavailable(type(error).__name__) from error
         finally:
@@ -126,12 +143,15 @@ class ProviderClient:
             body = orjson.loads(content)
         except orjson.JSONDecodeError as error:
             raise self._unavailable("answer is not JSON") from error
+        self._check(status, body)
+        return body
+
+    def _check(self, status: int, body: Any) -> None:
         if 400 <= status < 500 and status not in (408, 429):
             message = body.get("message") if isinstance(body, dict) else None
             raise ProviderRefusedError(self._provider, status, str(message or ""))
         if not 200 <= status < 300:
             raise self._unavailable(f"status {status}")
-        return body
 
     def _unavailable(self, reason: str) -> ProviderUnavailableError:
         _log.warning("provider unavailable", provider=self._provider, reason=reason)

@@ -22,7 +22,32 @@ class InboxEvent(Base):
             "status IN ('received', 'retrying', 'processed', 'duplicate', 'ignored', 'dead')", name="status"
         ),
         Index("ix_webhook_inbox_due", "due_at", postgresql_where=text("status IN ('received', 'retrying')")),
-        Index("ix_webhook_inbox_received", text("received_at DESC"), text("id DESC")),
+        Index(
+            "ix_webhook_inbox_received",
+            text("received_at DESC"),
+            text("id DESC"),
+            postgresql_include=["status"],
+        ),
+        Index(
+            "ix_webhook_inbox_type",
+            "event_type",
+            text("received_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("event_type IS NOT NULL"),
+        ),
+        Index(
+            "ix_webhook_inbox_open",
+            "status",
+            text("received_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("status IN ('received', 'retrying', 'dead')"),
+        ),
+        Index("ix_webhook_inbox_dead", "finished_at", postgresql_where=text("status = 'dead'")),
+        Index(
+            "ix_webhook_inbox_finished",
+            "finished_at",
+            postgresql_where=text("status IN ('processed', 'duplicate', 'ignored')"),
+        ),
     )
 
     id: Mapped[Id]
@@ -55,7 +80,15 @@ class DeadLetterWebhook(Base):
     """An event that failed for good; an operator may replay it."""
 
     __tablename__ = "dead_letter_webhooks"
-    __table_args__ = (Index("ix_dead_letter_webhooks_died", text("died_at DESC")),)
+    __table_args__ = (
+        Index("ix_dead_letter_webhooks_died", text("died_at DESC")),
+        Index(
+            "ix_dead_letter_webhooks_waiting",
+            "provider",
+            "event_type",
+            postgresql_where=text("replayed_at IS NULL"),
+        ),
+    )
 
     id: Mapped[Id]
     inbox_id: Mapped[UUID] = mapped_column(ForeignKey("webhook_inbox.id"), unique=True)

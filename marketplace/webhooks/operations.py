@@ -1,46 +1,58 @@
 """The inbox: events are stored as they come, processed with their effect in one transaction, retried, buried."""
 
-import json
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-import orjson
 import structlog
 from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
+from marketplace.infra import nudges, outbox
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
 from marketplace.infra.prepared import Prepared
-from marketplace.payments import refund_events
-from marketplace.payments.charges import UnknownReferenceError, apply_charge
-from marketplace.providers.gateway import Charge, GatewayRefund, MalformedChargeError
-from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent, ProcessedWebhookEvent
+from marketplace.kernel import queues
+from marketplace.kernel.clock import Clock
+from marketplace.payments.charges import UnknownReferenceError
+from marketplace.providers.gateway import MalformedChargeError
+from marketplace.webhooks import dead_letters, envelopes, events, gateway_events, messages
+from marketplace.webhooks.events import Event, HopelessEventError, NotYetError
+from marketplace.webhooks.models import InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
 
 # One try and five retries.
 RETRY_DELAYS_SECONDS = (1, 5, 25, 125, 600)
-JITTER = 0.2
-_MAX_ID_LENGTH = 255
-# PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
-_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+GATEWAY, MESSAGING = "gateway", "messaging"
+_PARSERS: dict[str, Callable[[bytes], Event]] = {GATEWAY: events.parse, MESSAGING: envelopes.parse}
+JITTER = 0.2  # a retry comes up to a fifth earlier or later
 
 _RECEIVE = Prepared(
     insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
 )
-_TAKE = Prepared(
+_RECEIVE_PARTS = Statement(
     text(
         """
-        SELECT id, provider, body, attempts FROM webhook_inbox
-        WHERE id = :inbox_id AND status IN ('received', 'retrying') AND due_at <= :now
-        FOR NO KEY UPDATE SKIP LOCKED
+        INSERT INTO webhook_inbox (provider, body, received_at, due_at)
+        SELECT 'messaging', part, :received_at, :now
+        FROM unnest(CAST(:parts AS bytea[])) WITH ORDINALITY AS t (part, number) ORDER BY number
+        RETURNING id
         """
+    )
+)
+# What just came is due whatever the clock says: the one that it was received by may be ahead of the worker's.
+_IS_DUE = "(status = 'received' OR status = 'retrying' AND due_at <= :now)"
+_TAKE = Prepared(
+    text(
+        f"""
+        SELECT id, provider, body, attempts, received_at FROM webhook_inbox
+        WHERE id = :inbox_id AND {_IS_DUE}
+        FOR NO KEY UPDATE SKIP LOCKED
+        """  # noqa: S608 - our own words
     )
 )
 _RECORD = Prepared(
@@ -57,10 +69,10 @@ _FINISH = Prepared(
 )
 _LOCK_FAILED = Statement(
     text(
-        """
+        f"""
         SELECT id, provider, body, attempts FROM webhook_inbox
-        WHERE id = :inbox_id AND status IN ('received', 'retrying') AND due_at <= :now FOR NO KEY UPDATE
-        """
+        WHERE id = :inbox_id AND {_IS_DUE} FOR NO KEY UPDATE
+        """  # noqa: S608 - our own words
     )
 )
 _RETRY = Statement(
@@ -72,70 +84,36 @@ _RETRY = Statement(
         """
     )
 )
-_BURY = Statement(
-    text(
-        """
-        UPDATE webhook_inbox SET status = 'dead', attempts = :attempts, last_error = :error, finished_at = :now,
-            event_type = :event_type, dedupe_id = :dedupe_id WHERE id = :inbox_id
-        """
-    )
-)
-_dead_letter = insert(DeadLetterWebhook)
-_ADD_DEAD_LETTER = Statement(
-    _dead_letter.on_conflict_do_update(
-        index_elements=["inbox_id"],
-        set_={
-            "attempts": _dead_letter.excluded.attempts,
-            "error": _dead_letter.excluded.error,
-            "died_at": _dead_letter.excluded.died_at,
-            "replayed_at": None,
-        },
-    ),
-    columns=("inbox_id", "provider", "event_type", "dedupe_id", "body", "attempts", "error", "died_at"),
-)
+# What came by a clock that is far ahead waits for no time of its own; what just came has its message on the way.
 _DUE = Statement(
     text(
         """
-        SELECT id FROM webhook_inbox WHERE status IN ('received', 'retrying') AND due_at <= :now
+        SELECT id FROM webhook_inbox
+        WHERE status IN ('received', 'retrying')
+            AND (due_at <= :now OR status = 'received' AND due_at > :now + interval '1 minute')
         ORDER BY due_at LIMIT :most
         """
     )
 )
-
-_REVIVE = Statement(
+# No retry is further ahead than its delay allows, unless the clock went back meanwhile.
+_PULL_IN = Statement(
     text(
         """
-        WITH dead AS (
-            UPDATE dead_letter_webhooks SET replayed_at = :now WHERE inbox_id = :inbox_id RETURNING inbox_id
-        )
-        UPDATE webhook_inbox i SET status = 'received', attempts = 0, due_at = :now, finished_at = NULL,
-            last_error = NULL
-        FROM dead WHERE i.id = dead.inbox_id AND i.status = 'dead'
+        UPDATE webhook_inbox SET due_at = :now + make_interval(secs => (CAST(:delays AS int[]))[attempts])
+        WHERE status = 'retrying'
+            AND due_at > :now + make_interval(secs => (CAST(:delays AS int[]))[attempts] * :longest)
         """
     )
 )
 
 
-class HopelessEventError(Exception):
-    """The event can never be processed, however often it is tried."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """A parsed event. ``dedupe_id`` is ``<type>:<data.id>``, or the reference where there is no id."""
-
-    type: str
-    dedupe_id: str
-    data: dict[str, Any]
-    payload: dict[str, Any]
-
-
 @dataclass(frozen=True)
 class Result:
-    """What became of an inbox row, and when it is due again, if it is."""
+    """What became of an inbox row, when it is due again, if it is, and which event it was, if it was processed."""
 
     status: str
     due_at: datetime | None = None
+    event: Event | None = field(default=None, compare=False, repr=False)
 
 
 def receive(session: Session, *, provider: str, body: bytes, now: datetime) -> UUID:
@@ -155,8 +133,23 @@ def due_events(session: Session, *, now: datetime, most: int) -> list[UUID]:
     return [row["id"] for row in _DUE.all(session, now=now, most=most)]
 
 
+def pull_in(session: Session, *, now: datetime) -> int:
+    """This function will put retries that a clock has set too far ahead to their delay from now.
+
+    :param now: the time; if the clock went back, what was set before would wait as much longer
+    :return: how many there were
+    """
+    return _PULL_IN.run(session, now=now, delays=list(RETRY_DELAYS_SECONDS), longest=1 + JITTER)
+
+
 def process(
-    database: Database, *, inbox_id: UUID, fee_bearer: str, now: datetime, random: Callable[[], float]
+    database: Database,
+    *,
+    inbox_id: UUID,
+    fee_bearer: str,
+    now: datetime,
+    random: Callable[[], float],
+    clock: Clock | None = None,
 ) -> Result | None:
     """This function will process an inbox row: its effect, the books and the record of it commit together.
 
@@ -164,72 +157,46 @@ def process(
     :param fee_bearer: ``platform`` or ``customer``
     :param now: the time of processing
     :param random: gives numbers from 0 to 1, for the jitter of retries
+    :param clock: tells when a try failed, which may be long after it began; none if that takes no time
     :return: what became of it; none if it is not due, or somebody else has it
     """
+
+    def note(error: str, *, draw: Callable[[], float] | None) -> Result | None:
+        failed_at = clock() if clock else now
+        return database.in_transaction(
+            _note_failure, inbox_id, error, began_at=now, now=failed_at, random=draw
+        )
 
     def attempt() -> Result | None:
         with database.transaction() as session:
             return process_row(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
 
     try:
-        return retrying(attempt)
+        result = retrying(attempt)
     except (HopelessEventError, MalformedChargeError) as error:
-        return database.in_transaction(_note_failure, inbox_id, str(error), now, None)
-    except UnknownReferenceError as error:
-        return database.in_transaction(_note_failure, inbox_id, str(error), now, random)
+        return note(str(error), draw=None)
+    except (UnknownReferenceError, NotYetError) as error:
+        return note(str(error), draw=random)
     except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
         # Whatever it is, the event must neither be lost nor block those behind it.
         _log.exception("webhook event failed", inboxId=str(inbox_id))
-        described = f"{type(error).__name__} {sqlstate(error) or ''}".strip()
-        return database.in_transaction(_note_failure, inbox_id, described, now, random)
+        return note(describe(error), draw=random)
+    if result is not None and result.event is not None:
+        event = result.event
+        _log.info(
+            "webhook event processed",
+            inboxId=str(inbox_id),
+            eventType=event.type,
+            # A message's id is made of its sender's number.
+            dedupeId=event.dedupe_id if event.provider == GATEWAY else None,
+            outcome=result.status,
+        )
+    return result
 
 
-def parse(body: bytes) -> Event:
-    """This function will parse a gateway event.
-
-    :raises HopelessEventError: it is not JSON, or lacks its type, data or any id
-    """
-    payload = _load(_NUL.sub(rb"\1", body))
-    if not isinstance(payload, dict):
-        raise HopelessEventError("the body is not an object")
-    event_type, data = payload.get("event"), payload.get("data")
-    if not isinstance(event_type, str) or not event_type or not isinstance(data, dict):
-        raise HopelessEventError("event or data is missing")
-    event_id = _id_of(data)
-    if event_id is None:
-        raise HopelessEventError("data has neither id nor reference")
-    dedupe_id = f"{event_type}:{event_id}"
-    if len(dedupe_id) > _MAX_ID_LENGTH:
-        raise HopelessEventError("the id is too long")
-    return Event(event_type, dedupe_id, data, payload)
-
-
-def _id_of(data: dict[str, Any]) -> str | None:
-    """Give what tells an event from others of its type: the id, or a reference where there is none.
-
-    The gateway may tell of a refund by references alone, and by that of its charge as long as it has none itself.
-    """
-    event_id = data.get("id")
-    if isinstance(event_id, int | str) and not isinstance(event_id, bool) and event_id != "":
-        return str(event_id)
-    for name in ("reference", "refund_reference", "transaction_reference"):
-        value = data.get(name)
-        if isinstance(value, str) and value:
-            return f"{value}:{data.get('amount')}" if name == "transaction_reference" else value
-    return None
-
-
-def _load(body: bytes) -> Any:
-    """Load JSON; half a surrogate pair somewhere in it must not cost a payment, so it becomes a question mark."""
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        lenient = json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
-        return orjson.loads(lenient)
-    except (ValueError, RecursionError) as error:
-        raise HopelessEventError("the body is not JSON") from error
+def describe(error: Exception) -> str:
+    """This function will describe an error nobody foresaw, by its kind alone: its text may hold what was sent."""
+    return f"{type(error).__name__} {sqlstate(error) or ''}".strip()
 
 
 def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Result | None:
@@ -239,11 +206,23 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
     :raises HopelessEventError: the event can never be processed
     :raises MalformedChargeError: likewise, its charge being no charge
     :raises UnknownReferenceError: no payment of ours has its reference, at least not yet
+    :raises NotYetError: likewise, of something else that it is about
     """
     row = _TAKE.first(session, inbox_id=inbox_id, now=now)
-    if row is None:
-        return None
-    event = parse(bytes(row["body"]))
+    return None if row is None else perform(session, row=row, fee_bearer=fee_bearer, now=now)
+
+
+def perform(session: Session, *, row: dict[str, Any], fee_bearer: str, now: datetime) -> Result:
+    """This function will have an event its effect, and mark its row done; errors are those of ``process_row``.
+
+    :param row: of the inbox: ``id``, ``provider``, ``body``, ``attempts``, ``received_at``; locked, and not done
+    """
+    body = bytes(row["body"])
+    if row["provider"] == MESSAGING:
+        parts = envelopes.split(body)
+        if len(parts) != 1:
+            return _take_apart(session, row, parts, now=now)
+    event = _PARSERS[row["provider"]](body)
     # Two deliveries at once: the second waits here until the first has committed, and then finds it done.
     first = _RECORD.run(
         session,
@@ -253,88 +232,60 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
         payload=Json(event.payload),
         processed_at=now,
     )
-    status = _apply(session, event, fee_bearer=fee_bearer, now=now) if first else "duplicate"
+    if not first:
+        status = "duplicate"
+    elif event.provider == GATEWAY:
+        status = gateway_events.apply(session, event, fee_bearer=fee_bearer, now=now)
+    else:
+        last_try = row["attempts"] >= len(RETRY_DELAYS_SECONDS)
+        status = messages.apply(session, event, last_try=last_try, now=now)
     _FINISH.run(
-        session, inbox_id=inbox_id, status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
+        session, inbox_id=row["id"], status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
     )
-    _log.info("webhook event processed", eventType=event.type, dedupeId=event.dedupe_id, outcome=status)
+    return Result(status, event=event)
+
+
+def _take_apart(session: Session, row: dict[str, Any], parts: list[bytes], *, now: datetime) -> Result:
+    """Have each message of an envelope delivered by itself; one without any is ignored."""
+    status = "processed" if parts else "ignored"
+    if parts:
+        for part in _RECEIVE_PARTS.all(session, parts=parts, received_at=row["received_at"], now=now):
+            outbox.after_commit(session, partial(nudges.nudge, queues.WEBHOOKS, nudges.INBOX, part["id"]))
+    _FINISH.run(
+        session, inbox_id=row["id"], status=status, event_type=envelopes.ENVELOPE, dedupe_id=None, now=now
+    )
     return Result(status)
 
 
-def _apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
-    """Have an event its effect; events that have none are recorded as ignored."""
-    if event.type.startswith("refund."):
-        return _apply_refund(session, event, now=now)
-    if event.type != "charge.success":
-        return "ignored"
-    charge = Charge.from_wire(event.data)
-    if not charge.settled:
-        raise HopelessEventError("the charge of a charge.success is not a success")
-    apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
-    return "processed"
-
-
-def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
-    """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
-    told = GatewayRefund.from_wire(event.data)
-    return "processed" if refund_events.hear(session, told=told, now=now) else "ignored"
-
-
 def _note_failure(
-    session: Session, inbox_id: UUID, error: str, now: datetime, random: Callable[[], float] | None
+    session: Session,
+    inbox_id: UUID,
+    error: str,
+    *,
+    began_at: datetime,
+    now: datetime,
+    random: Callable[[], float] | None,
 ) -> Result | None:
     """Note a failed try: due again after the next delay, or dead after the fifth retry or when hopeless."""
     # Two workers may have failed at the same try: the second finds it put off already, and counts it not again.
-    row = _LOCK_FAILED.first(session, inbox_id=inbox_id, now=now)
+    row = _LOCK_FAILED.first(session, inbox_id=inbox_id, now=began_at)
     if row is None:
         return None
     attempts = row["attempts"] + 1
-    event_type, dedupe_id = _identify(bytes(row["body"]))
+    event_type, dedupe_id = _identify(row["provider"], bytes(row["body"]))
     known = {"event_type": event_type, "dedupe_id": dedupe_id}
     if random is not None and attempts <= len(RETRY_DELAYS_SECONDS):
         seconds = RETRY_DELAYS_SECONDS[attempts - 1] * (1 + JITTER * (2 * random() - 1))
         due_at = now + timedelta(seconds=seconds)
         _RETRY.run(session, inbox_id=inbox_id, attempts=attempts, due_at=due_at, error=error, **known)
         return Result("retrying", due_at)
-    _BURY.run(session, inbox_id=inbox_id, attempts=attempts, error=error, now=now, **known)
-    _ADD_DEAD_LETTER.run(
-        session,
-        inbox_id=inbox_id,
-        provider=row["provider"],
-        body=row["body"],
-        attempts=attempts,
-        error=error,
-        died_at=now,
-        **known,
-    )
-    _log.error("webhook event dead", severity="SEV-2", inboxId=str(inbox_id), error=error, **known)
+    dead_letters.bury(session, row=row, attempts=attempts, error=error, now=now, **known)
     return Result("dead")
 
 
-def _identify(body: bytes) -> tuple[str | None, str | None]:
+def _identify(provider: str, body: bytes) -> tuple[str | None, str | None]:
     try:
-        event = parse(body)
+        event = _PARSERS[provider](body)
     except HopelessEventError:
         return None, None
     return event.type, event.dedupe_id
-
-
-def revive(session: Session, *, inbox_id: UUID, actor: AuditActor, now: datetime) -> bool:
-    """This function will make a dead event due again, with all its tries before it, and have that audited.
-
-    :param actor: who replays it
-    :return: whether it was dead; an event that was processed stays as it is, so replaying it changes nothing
-    """
-    if not _REVIVE.run(session, inbox_id=inbox_id, now=now):
-        return False
-    record(
-        session,
-        actor=actor,
-        action="webhook.replay",
-        target_type="webhook_inbox",
-        target_id=str(inbox_id),
-        before={"status": "dead"},
-        after={"status": "received"},
-        now=now,
-    )
-    return True

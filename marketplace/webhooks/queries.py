@@ -1,44 +1,172 @@
-"""The inbox and the dead letters, as operators look at them."""
+"""The inbox and the dead letters, as operators and staff look at them."""
 
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.paging import Page, PageRequest, page_of
+from marketplace.kernel.redaction import redact_text
+
+# A second delivery of what was processed is ignored, as is what has no effect here.
+STATES: dict[str, tuple[str, ...]] = {
+    "waiting": ("received",),
+    "retrying": ("retrying",),
+    "processed": ("processed",),
+    "ignored": ("ignored", "duplicate"),
+    "dead": ("dead",),
+}
+PROVIDERS = ("gateway", "messaging")
+COUNTED_HOURS = 24  # what is over is counted for so long: there is no end of it
+_STATE_OF = {status: state for state, statuses in STATES.items() for status in statuses}
+_MAX_TEXT_LENGTH = 200
+_MAX_ITEMS = 20
+_MAX_FIELDS = 100
+_MAX_DEPTH = 8
+# Of a payload these are shown, wherever they stand in it: nothing of them tells who somebody is.
+_SHOWN = frozenset(
+    """
+    event id domain status reference refund_reference transaction_reference transfer_code amount fees currency channel
+    gateway_response source paid_at created_at updated_at settlement orderId checkoutId category due_at
+    resolution object field messaging_product timestamp type
+    """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
+)
 
 _COLUMNS = """
-    i.id, i.provider, i.status, i.event_type, i.dedupe_id, i.attempts, i.received_at, i.due_at, i.finished_at,
-    i.last_error
+    i.id, i.provider, i.status, i.event_type,
+    i.dedupe_id, i.attempts, i.received_at, i.due_at, i.finished_at, i.last_error
+"""
+_WHERE = """
+    (CAST(:statuses AS text[]) IS NULL OR i.status = ANY(:statuses))
+        AND (CAST(:event_type AS text) IS NULL OR i.event_type = :event_type)
+        AND (CAST(:provider AS text) IS NULL OR i.provider = :provider)
+        AND (CAST(:since AS timestamptz) IS NULL OR i.received_at >= :since)
+        AND (CAST(:error_like AS text) IS NULL OR i.last_error ILIKE :error_like)
 """
 _LIST = Statement(
     text(
         f"""
         SELECT {_COLUMNS} FROM webhook_inbox i
-        WHERE (CAST(:status AS text) IS NULL OR i.status = :status)
-            AND (CAST(:event_type AS text) IS NULL OR i.event_type = :event_type)
-            AND (CAST(:since AS timestamptz) IS NULL OR i.received_at >= :since)
+        WHERE {_WHERE}
+            AND (CAST(:after_time AS timestamptz) IS NULL
+                OR (i.received_at, i.id) < (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid)))
         ORDER BY i.received_at DESC, i.id DESC LIMIT :most
         """  # noqa: S608 - our own columns
     )
 )
-_SHOW = Statement(text(f"SELECT {_COLUMNS}, i.body FROM webhook_inbox i WHERE i.id = :inbox_id"))  # noqa: S608 - our own columns
+_OLDEST = Statement(
+    text(
+        f"SELECT {_COLUMNS} FROM webhook_inbox i WHERE {_WHERE} ORDER BY i.received_at, i.id LIMIT :most"  # noqa: S608 - our own columns
+    )
+)
+_SHOW = Statement(
+    text(
+        f"""
+        SELECT {_COLUMNS}, d.died_at, d.replayed_at, i.body
+        FROM webhook_inbox i LEFT JOIN dead_letter_webhooks d ON d.inbox_id = i.id WHERE i.id = :inbox_id
+        """  # noqa: S608 - our own columns
+    )
+)
+# Each by an index of its own, so that it may be asked often.
+_COUNTS = Statement(
+    text(
+        """
+        SELECT status, count(*) AS number FROM webhook_inbox
+        WHERE status IN ('received', 'retrying', 'dead') GROUP BY status
+        UNION ALL
+        SELECT status, count(*) FROM webhook_inbox
+        WHERE received_at >= :since AND status IN ('processed', 'ignored', 'duplicate') GROUP BY status
+        """
+    )
+)
 
 
-def list_events(
-    session: Session, *, status: str | None, event_type: str | None, since: datetime | None, most: int
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Filters:
+    """Which deliveries are wanted; what is none is not asked for.
+
+    :param state: of ``STATES``
+    :param event_type: such as charge.success
+    :param provider: of ``PROVIDERS``
+    :param since: those that came from then on
+    :param error: what the last error holds, in any case of letters
+    """
+
+    state: str | None = None
+    event_type: str | None = None
+    provider: str | None = None
+    since: datetime | None = None
+    error: str | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """This function will give the parameters of a statement."""
+        wanted = asdict(self)
+        state, error = wanted.pop("state"), wanted.pop("error")
+        return wanted | {
+            "statuses": list(STATES[state]) if state else None,
+            "error_like": f"%{_as_it_is(error)}%" if error else None,
+        }
+
+
+def _as_it_is(wanted: str) -> str:
+    """Write a text so that LIKE takes none of its characters for a wildcard."""
+    return wanted.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def list_events(session: Session, *, filters: Filters, most: int) -> list[dict[str, Any]]:
     """This function will list deliveries, the latest first.
 
-    :param status: received, retrying, processed, duplicate, ignored or dead; none for all
-    :param event_type: such as charge.success; none for all
-    :param since: those that came from then on; none for all
     :param most: how many at the most
     """
-    return _LIST.all(session, status=status, event_type=event_type, since=since, most=most)
+    return _LIST.all(session, **filters.parameters(), after_time=None, after_id=None, most=most)
+
+
+def oldest_events(session: Session, *, filters: Filters, most: int) -> list[dict[str, Any]]:
+    """This function will list deliveries in the order that they came in.
+
+    :param most: how many at the most
+    """
+    return _OLDEST.all(session, **filters.parameters(), most=most)
+
+
+def list_for_staff(session: Session, *, filters: Filters, page: PageRequest, now: datetime) -> Page:
+    """This function will list deliveries, the latest first, and count them by state; in two queries.
+
+    :param page: which page
+    :param now: the time of the request
+    """
+    after_time, after_id = page.after("time", "id")
+    rows = _LIST.all(
+        session,
+        **filters.parameters(),
+        after_time=after_time,
+        after_id=after_id,
+        most=page.limit + 1,
+    )
+    found = page_of(
+        rows, request=page, position_of=lambda row: [row["received_at"].isoformat(), str(row["id"])]
+    )
+    counts = count_by_state(session, now=now)
+    return Page(
+        [_view(row) for row in found.items], found.limit, found.next_position, extra_meta={"counts": counts}
+    )
+
+
+def count_by_state(session: Session, *, now: datetime) -> dict[str, int]:
+    """This function will count deliveries by state; those that are over, of the last 24 hours.
+
+    :param now: the time of the request
+    """
+    counts = dict.fromkeys(STATES, 0)
+    for row in _COUNTS.all(session, since=now - timedelta(hours=COUNTED_HOURS)):
+        counts[_STATE_OF[row["status"]]] += row["number"]
+    return counts
 
 
 def show_event(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
@@ -51,3 +179,71 @@ def show_event(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
         raise NotFoundError("There is no such webhook event.")
     row["body"] = bytes(row["body"])
     return row
+
+
+def show_for_staff(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
+    """This function will give a delivery, and of its payload what tells nothing of a person.
+
+    :raises NotFoundError: there is none of that id
+    """
+    row = show_event(session, inbox_id=inbox_id)
+    return _view(row) | {
+        "diedAt": row["died_at"],
+        "replayedAt": row["replayed_at"],
+        "bodyBytes": len(row["body"]),
+        "payload": _shown_of(row["body"], _SHOWN if row["provider"] == "gateway" else _SHOWN - {"id"}),
+    }
+
+
+def state_of(status: str) -> str:
+    """This function will give the state of ``STATES`` that a row's status belongs to."""
+    return _STATE_OF[status]
+
+
+def told_id(row: dict[str, Any]) -> str | None:
+    """This function will give the id of an event that may be told: a message's own is made of its sender's number."""
+    event_id: str | None = row["dedupe_id"]
+    return event_id if row["provider"] == "gateway" else None
+
+
+def _view(row: dict[str, Any]) -> dict[str, Any]:
+    state = _STATE_OF[row["status"]]
+    return {
+        "id": row["id"],
+        "provider": row["provider"],
+        "type": row["event_type"],
+        "eventId": told_id(row),
+        "state": state,
+        "duplicate": row["status"] == "duplicate",
+        "attempts": row["attempts"],
+        "receivedAt": row["received_at"],
+        "dueAt": row["due_at"] if state in ("waiting", "retrying") else None,
+        "finishedAt": row["finished_at"],
+        "error": row["last_error"],
+    }
+
+
+def _shown_of(body: bytes, names: frozenset[str]) -> dict[str, Any] | None:
+    try:
+        payload = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    shown = _part(payload, names)
+    return shown if isinstance(shown, dict) else None
+
+
+def _part(value: Any, names: frozenset[str], depth: int = 0) -> Any:
+    """Copy what may be shown of a payload: named fields, and the objects and lists that they stand in."""
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(value, dict):
+        parts = {name: _part(item, names, depth + 1) for name, item in list(value.items())[:_MAX_FIELDS]}
+        return {
+            name: part
+            for name, part in parts.items()
+            if (part if isinstance(part, dict | list) else name in names and part is not None)
+        }
+    if isinstance(value, list):
+        parts_of = [_part(item, names, depth + 1) for item in value[:_MAX_ITEMS]]
+        return [part for part in parts_of if isinstance(part, dict) and part]
+    return redact_text(value)[:_MAX_TEXT_LENGTH] if isinstance(value, str) else value

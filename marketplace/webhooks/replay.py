@@ -1,4 +1,7 @@
-"""Replaying events that failed for good, and rehearsing that first."""
+"""Replaying events that failed, and rehearsing that first.
+
+A replay is one more try, made at once. It works, or it leaves the event as it was, with what it failed at.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,39 +9,64 @@ from datetime import datetime
 from typing import Any, NoReturn
 from uuid import UUID
 
+import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import OPERATOR
-from marketplace.infra.db import Database, Statement
+from marketplace.audit.operations import AuditActor, record
+from marketplace.infra import outbox
+from marketplace.infra.db import Database, Statement, is_passing
+from marketplace.kernel.errors import ConflictError, NotFoundError, ServiceUnavailableError
 from marketplace.payments.charges import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
-from marketplace.webhooks import operations, queries
-from marketplace.webhooks.operations import HopelessEventError, parse
+from marketplace.webhooks import dead_letters, operations
+from marketplace.webhooks.changes import Watch
+from marketplace.webhooks.events import HopelessEventError, NotYetError
 
-_ORDERS = Statement(
+_log = structlog.get_logger(__name__)
+
+PROCESSED, IGNORED, UNCHANGED, FAILED = "processed", "ignored", "unchanged", "failed"
+OUTCOMES = (PROCESSED, IGNORED, UNCHANGED, FAILED)
+_OVER = frozenset({"processed", "ignored", "duplicate"})
+_ASK_AGAIN_SECONDS = 2
+
+_LOCK = Statement(
     text(
         """
-        SELECT o.number, o.status, o.payment_status, s.status AS escrow
-        FROM payment_intents i
-        JOIN payment_allocations a ON a.intent_id = i.id
-        JOIN orders o ON o.id = a.order_id
-        JOIN escrows s ON s.order_id = o.id
-        WHERE i.reference = :reference ORDER BY o.id
+        SELECT id, provider, status, body, attempts, received_at FROM webhook_inbox WHERE id = :inbox_id
+        FOR NO KEY UPDATE SKIP LOCKED
         """
     )
 )
+_EXISTS = Statement(text("SELECT 1 FROM webhook_inbox WHERE id = :inbox_id"))
+_NOTE_FAILURE = Statement(
+    text("UPDATE webhook_inbox SET attempts = :attempts, last_error = :error WHERE id = :inbox_id")
+)
+# What a commit would find wrong is found wrong here.
 _SHOW_FAULTS_NOW = Statement(text("SET CONSTRAINTS ALL IMMEDIATE"))
+_SHOW_FAULTS_AT_COMMIT = Statement(text("SET CONSTRAINTS ALL DEFERRED"))
+
+
+class BeingProcessedError(ConflictError):
+    """A worker, or another replay, has the event just now."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay did, or would do: the event's status before and after, and what changes in which order."""
+    """What a replay did, or would do.
+
+    :param before: the event's status until then
+    :param after: and from then on; the same where it failed, or changed nothing
+    :param outcome: of ``OUTCOMES``
+    :param error: what it failed at
+    :param changes: what it changed; see ``Watch.changes``
+    """
 
     before: str
     after: str
-    changes: list[str] = field(default_factory=list)
+    outcome: str
     error: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
 
 
 class _RehearsedError(Exception):
@@ -52,73 +80,108 @@ class _RehearsedError(Exception):
 def rehearse(database: Database, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Replay:
     """This function will replay an event and roll all of it back, to show what a replay would do.
 
+    Nobody is told of anything and no provider is called: both would follow the commit that never comes.
+
     :param fee_bearer: ``platform`` or ``customer``
     :raises NotFoundError: there is no event of that id
+    :raises BeingProcessedError: somebody has it just now
     """
-    try:
-        database.in_transaction(_rehearse, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
-    except _RehearsedError as end:
-        return end.result
 
+    def attempt(session: Session, outside: Session) -> NoReturn:
+        row = _lock(session, inbox_id)
+        raise _RehearsedError(_try(session, outside, row=row, fee_bearer=fee_bearer, now=now))
 
-def _rehearse(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> NoReturn:
-    raise _RehearsedError(_attempt(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now))
-
-
-def _attempt(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Replay:
-    row = queries.show_event(session, inbox_id=inbox_id)
-    before: str = row["status"]
-    if not operations.revive(session, inbox_id=inbox_id, actor=OPERATOR, now=now):
-        return Replay(before, before)
-    orders_before = _orders_of(session, row["body"])
-    try:
-        result = operations.process_row(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
-        _SHOW_FAULTS_NOW.run(session)
-    except (HopelessEventError, MalformedChargeError, UnknownReferenceError) as error:
-        return Replay(before, "dead", error=str(error))
-    changes = _changes(orders_before, _orders_of(session, row["body"]))
-    return Replay(before, result.status if result else before, changes)
+    with database.reading() as outside:
+        try:
+            database.in_transaction(attempt, outside)
+        except _RehearsedError as end:
+            return end.result
 
 
 def replay(
-    database: Database, *, inbox_id: UUID, fee_bearer: str, now: datetime, random: Callable[[], float]
+    session: Session,
+    outside: Session,
+    *,
+    inbox_id: UUID,
+    fee_bearer: str,
+    actor: AuditActor,
+    now: datetime,
 ) -> Replay:
-    """This function will replay an event that failed for good; any other stays as it is.
+    """This function will try an event once more in the caller's transaction, and have that audited.
 
+    One that is over, since it was processed or ignored, stays as it is: it has had its effect.
+
+    :param outside: reads what is committed, by a connection of its own
     :param fee_bearer: ``platform`` or ``customer``
-    :param random: gives numbers from 0 to 1, for the jitter of retries, should it fail again
+    :param actor: who replays it
     :raises NotFoundError: there is no event of that id
+    :raises BeingProcessedError: somebody has it just now
     """
-    with database.reading() as session:
-        row = queries.show_event(session, inbox_id=inbox_id)
-        orders_before = _orders_of(session, row["body"])
+    row = _lock(session, inbox_id)
+    result = _try(session, outside, row=row, fee_bearer=fee_bearer, now=now)
+    if result.outcome == FAILED:
+        attempts, error = row["attempts"] + 1, result.error or ""
+        _NOTE_FAILURE.run(session, inbox_id=inbox_id, attempts=attempts, error=error)
+        dead_letters.note_failed_again(session, inbox_id=inbox_id, attempts=attempts, error=error)
+    elif result.outcome != UNCHANGED:
+        dead_letters.note_replayed(session, inbox_id=inbox_id, now=now)
+    record(
+        session,
+        actor=actor,
+        action="webhook.replay",
+        target_type="webhook_inbox",
+        target_id=str(inbox_id),
+        before={"status": result.before},
+        after={"status": result.after, "outcome": result.outcome, "error": result.error},
+        now=now,
+    )
+    told = {"inboxId": str(inbox_id), "outcome": result.outcome, "actor": actor.name}
+    outbox.after_commit(session, lambda: _log.info("webhook replayed", **told))
+    return result
+
+
+def _lock(session: Session, inbox_id: UUID) -> dict[str, Any]:
+    row = _LOCK.first(session, inbox_id=inbox_id)
+    if row is not None:
+        return row
+    if _EXISTS.first(session, inbox_id=inbox_id) is None:
+        raise NotFoundError("There is no such webhook event.")
+    raise BeingProcessedError(
+        "The event is being processed just now. Look at it again in a moment.",
+        retry_after_seconds=_ASK_AGAIN_SECONDS,
+    )
+
+
+def _try(
+    session: Session, outside: Session, *, row: dict[str, Any], fee_bearer: str, now: datetime
+) -> Replay:
+    """Try an event in a savepoint, so that what fails leaves nothing."""
     before: str = row["status"]
-    if not database.in_transaction(operations.revive, inbox_id=inbox_id, actor=OPERATOR, now=now):
-        return Replay(before, before)
-    # A worker may be faster than this: what counts is what became of the event.
-    operations.process(database, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now, random=random)
-    with database.reading() as session:
-        after = queries.show_event(session, inbox_id=inbox_id)
-        changes = _changes(orders_before, _orders_of(session, row["body"]))
-    return Replay(before, after["status"], changes, after["last_error"])
+    if before in _OVER:
+        return Replay(before, before, UNCHANGED)
 
+    def perform() -> Replay:
+        watch = Watch(session, outside, body=bytes(row["body"]))
+        result = operations.perform(session, row=row, fee_bearer=fee_bearer, now=now)
+        _SHOW_FAULTS_NOW.run(session)
+        _SHOW_FAULTS_AT_COMMIT.run(session)
+        outcome = PROCESSED if result.status == "processed" else IGNORED
+        return Replay(before, result.status, outcome, changes=watch.changes())
 
-def _orders_of(session: Session, body: bytes) -> dict[str, dict[str, Any]]:
-    """Give the orders that an event is about, by number."""
     try:
-        reference = parse(body).data.get("reference")
-    except HopelessEventError:
-        return {}
-    if not isinstance(reference, str):
-        return {}
-    return {row.pop("number"): row for row in _ORDERS.all(session, reference=reference)}
+        return _in_savepoint(session, perform)
+    except (HopelessEventError, MalformedChargeError, UnknownReferenceError, NotYetError) as error:
+        return Replay(before, before, FAILED, str(error))
+    except Exception as error:
+        # The whole transaction is to be tried again, or can't be.
+        if is_passing(error) or isinstance(error, ServiceUnavailableError):
+            raise
+        _log.exception("webhook replay failed", inboxId=str(row["id"]))
+        return Replay(before, before, FAILED, operations.describe(error))
 
 
-def _changes(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> list[str]:
-    names = {"status": "order", "payment_status": "payment", "escrow": "escrow"}
-    return [
-        f"{number}: {names[column]} {old[column]} -> {after[number][column]}"
-        for number, old in before.items()
-        for column in names
-        if number in after and old[column] != after[number][column]
-    ]
+def _in_savepoint(session: Session, work: Callable[[], Replay]) -> Replay:
+    with session.begin_nested():
+        # The savepoint is not set before the session's connection is asked for, which statements don't do.
+        session.connection()
+        return work()

@@ -43,7 +43,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m sandbox.providers",
-        description="The sandbox payment gateway (/gateway), identity provider (/identity) and AI provider (/ai).",
+        description="The sandbox payment gateway (/gateway), identity provider (/identity), AI provider (/ai) and"
+        " chat (/chat).",
         epilog=SETTINGS_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             gateway=server.gateway_url,
             identity=server.identity_issuer,
             ai=server.ai_url,
+            chat=server.chat_url,
         )
         stop.wait()
     log.info("sandbox providers stopped")

@@ -17,6 +17,8 @@ from werkzeug.wsgi import ClosingIterator
 from marketplace.kernel.clock import Clock, system_clock
 from sandbox.providers.ai.app import create_app as create_ai_app
 from sandbox.providers.ai.context import Provider as AiProvider
+from sandbox.providers.chat.app import create_app as create_chat_app
+from sandbox.providers.chat.context import Chat
 from sandbox.providers.gateway.app import create_app as create_gateway_app
 from sandbox.providers.gateway.clockwork import Clockwork
 from sandbox.providers.gateway.context import (
@@ -171,6 +173,8 @@ class ProvidersServer:
         self.gateway_url = f"{self.url}/gateway"
         self.identity_issuer = f"{self.url}/identity"
         self.ai_url = f"{self.url}/ai"
+        self.chat_url = f"{self.url}/chat"
+        self.chat = Chat(hang_seconds=hang_seconds, stopping=self._stopping)
         self.ai = AiProvider(key=ai_key, hang_seconds=hang_seconds, stopping=self._stopping)
         self._stores: list[Store] = []
         self._thread: threading.Thread | None = None
@@ -205,6 +209,7 @@ class ProvidersServer:
                     create_gateway_app(self.gateway),
                     create_identity_app(self.identity),
                     create_ai_app(self.ai),
+                    create_chat_app(self.chat),
                 )
             )
             self._server = make_server(
@@ -262,8 +267,8 @@ class ProvidersServer:
         self.stop()
 
 
-def _compose(gateway: Flask, identity: Flask, ai: Flask) -> Callable[..., Iterable[bytes]]:
-    return DispatcherMiddleware(_root, {"/gateway": gateway, "/identity": identity, "/ai": ai})
+def _compose(gateway: Flask, identity: Flask, ai: Flask, chat: Flask) -> Callable[..., Iterable[bytes]]:
+    return DispatcherMiddleware(_root, {"/gateway": gateway, "/identity": identity, "/ai": ai, "/chat": chat})
 
 
 def _root(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

@@ -180,8 +180,8 @@ ASSISTANT_CHAT_NOTIFICATIONS = (
     Row("GET", "/api/conversations", AUTHENTICATED, built=False),
     Row("GET", "/api/conversations/:id/messages", PARTIES, built=False),
     Row("POST", "/api/chat/send", AUTHENTICATED, "60/minute", built=False),
-    Row("GET", "/api/whatsapp/webhook", UNCHECKED, built=False),
-    Row("POST", "/api/whatsapp/webhook", UNCHECKED, "unlimited", built=False),
+    Row("GET", "/api/whatsapp/webhook", UNCHECKED),
+    Row("POST", "/api/whatsapp/webhook", UNCHECKED, "unlimited"),
     Row("GET", "/api/notifications", ANY_STATUS, built=False),
     Row("PUT", "/api/notifications/:id/read", ANY_STATUS, built=False),
 )
@@ -229,13 +229,13 @@ PLATFORM_AND_HEALTH = (
         "POST", "/api/platform/proposals/:id/approve", staff_with("canManagePlatform", aal2=True),
         "5/minute", built=False,
     ),
-    Row("GET", "/api/admin/queues", STAFF_AAL2, built=False),
+    Row("GET", "/api/admin/queues", STAFF_AAL2),
     Row("GET", "/metrics", UNCHECKED, "unlimited", built=False),
 )  # fmt: skip
 
 # The gateway's name stands in the first path: `gateway` unless configured.
 FUNCTIONS = (
-    Row("POST", "/functions/v1/gateway-webhook", UNCHECKED, "unlimited", built=False),
+    Row("POST", "/functions/v1/:gateway-webhook", UNCHECKED, "unlimited"),
     Row("POST", "/functions/v1/deliver-notification", UNCHECKED, "unlimited", built=False),
     Row("POST", "/functions/v1/create-user", UNCHECKED, "unlimited", built=False),
 )
@@ -271,6 +271,7 @@ ADDITIONS = (
         )
     ),
     Row("GET", "/api/wallet", AUTHENTICATED),
+    Row("GET", "/api/admin/periodic", STAFF_AAL2),
     Row("GET", "/api/orders/:id/money", PARTIES),
     Row("GET", "/api/payments/refunds", FINANCE),
     Row(
@@ -291,6 +292,11 @@ ADDITIONS = (
     ),
     Row("GET", "/api/payments/quarantine", FINANCE),
     Row("POST", "/api/payments/quarantine/:id/resolve", FINANCE_AAL2, "10/minute", idempotency="honoured"),
+    Row("GET", "/api/admin/alerts", STAFF),
+    Row("POST", "/api/admin/alerts/:id/resolve", STAFF, idempotency="honoured"),
+    Row("GET", "/api/admin/webhooks", FINANCE),
+    Row("GET", "/api/admin/webhooks/:id", FINANCE),
+    Row("POST", "/api/admin/webhooks/:id/replay", FINANCE_AAL2, "30/minute", idempotency="honoured"),
 )
 
 ROWS: tuple[Row, ...] = (

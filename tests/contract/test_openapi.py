@@ -21,9 +21,12 @@ from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
 from blueprints.http.contract import Contract, Idempotency, Token
 from blueprints.http.idempotency import HEADER
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert
 from marketplace.catalog.models import Product
 from marketplace.infra.settings import Settings
 from marketplace.services import Services
+from marketplace.webhooks.operations import receive
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.objects import StorageDouble
@@ -105,8 +108,9 @@ def test_an_operation_answers_its_status_and_problems(document: dict[str, Any], 
     responses = operation_of(document, contract)["responses"]
 
     success = resolved(document, responses[str(contract.status)])
-    schema = resolved(document, success["content"]["application/json"]["schema"])
-    assert contract.enveloped == ({"success", "data", "meta"} == set(schema["properties"]))
+    kind = "text/plain" if contract.plain else "application/json"
+    schema = resolved(document, success["content"][kind]["schema"])
+    assert contract.plain or contract.enveloped == ({"success", "data", "meta"} == set(schema["properties"]))
     problems = {status: one for status, one in responses.items() if status != str(contract.status)}
     assert "default" in problems
     for one in problems.values():
@@ -126,11 +130,12 @@ def test_every_component_is_described_once(document: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Cast:
-    """A buyer, a vendor and an officer, and what is theirs."""
+    """A buyer, a vendor and two officers, and what is theirs."""
 
     buyer: UUID
     vendor: UUID
     moderator: UUID
+    finance: UUID
     ids: dict[str, str]
 
 
@@ -163,18 +168,36 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
     )
     assert order.status_code == 201, order.get_data(as_text=True)
     ids = {
+        "gateway": "gateway",
         "product_id": str(product),
         "order_id": order.get_json()["data"]["id"],
         # There is none: nothing here is held back, or failed.
         "refund_id": str(uuid4()),
         "held_id": str(uuid4()),
+        "webhook_id": str(
+            services.database.in_transaction(receive, provider="gateway", body=b"{}", now=datetime.now(UTC))
+        ),
+        "alert_id": str(raised(services)),
         "address_id": address.get_json()["data"]["id"],
         "category_id": str(market.category_id),
         "campus_id": str(market.campus_id),
         "vendor_id": str(store.id),
     }
     moderator = market.staff("moderator")
-    return Cast(buyer, store.user_id, moderator, ids | promoted(client, bearer(moderator), str(product)))
+    ids |= promoted(client, bearer(moderator), str(product))
+    return Cast(buyer, store.user_id, moderator, market.staff("finance"), ids)
+
+
+def raised(services: Services) -> UUID:
+    """Raise an alert."""
+    return services.database.in_transaction(
+        raise_alert,
+        identifier=kinds.PAYMENT_STALLED,
+        subject=f"payment:{uuid4()}",
+        title="It is unclear whether something was paid",
+        facts={},
+        now=datetime.now(UTC),
+    )
 
 
 def promoted(client: FlaskClient, headers: dict[str, str], product_id: str) -> dict[str, str]:
@@ -239,7 +262,8 @@ def takes_something(contract: Contract) -> bool:
 
 def callers(contract: Contract) -> tuple[str, ...]:
     """Name who of the cast calls an operation: an officer where that takes one."""
-    return ("buyer", "vendor", "moderator") if contract.access.permission else ("buyer", "vendor")
+    staff = contract.access.permission or contract.access.roles == {"staff"}
+    return ("buyer", "vendor", "moderator") if staff else ("buyer", "vendor")
 
 
 REQUESTS = [
@@ -258,7 +282,7 @@ def test_the_service_behaves_as_the_document_says(
 ) -> None:
     """Whatever is sent, well formed or not, is answered as described, and never with a fault of ours."""
     operation = schema[documented_path(contract)][contract.method]
-    headers = bearer(getattr(cast, role))
+    headers = bearer(getattr(cast, role), "aal2" if contract.access.aal2 else "aal1")
     positive = mode is GenerationMode.POSITIVE
     strategy = operation.as_strategy(mode, headers=headers)
     fixed = {name: cast.ids[name] for name in re.findall(r":(\w+)>", contract.path)}

@@ -40,6 +40,8 @@ def loose_fields(schema: Schema, levels: int = 0) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("contract", contracts(), ids=lambda contract: f"{contract.method} {contract.path}")
 def test_a_reply_is_described_and_its_fields_are_always_there(contract: Contract) -> None:
-    assert contract.reply is not None
+    assert (contract.reply is None) == contract.plain
+    if contract.reply is None:
+        return
     loose = [item for item in loose_fields(contract.reply) if item[1] not in MAY_BE_MISSING.get(item[0], ())]
     assert loose == []

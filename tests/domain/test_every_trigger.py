@@ -12,7 +12,7 @@ from marketplace.kernel.errors import MarketplaceError, NotFoundError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
 from marketplace.orders import states
-from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
+from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import cancelling
 from marketplace.payments.refunding import AlreadyReleasedError
 from tests.support.finance import make_officer, refund
@@ -64,16 +64,14 @@ def expire(session: Session, shop: Shop, order_id: UUID) -> None:
     orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
 
-def dispute(session: Session, shop: Shop, order_id: UUID) -> None:
-    move(
-        session,
-        order=lock_order(session, order_id=order_id),
-        trigger=states.DISPUTE,
-        actor=SYSTEM,
-        now=NOW,
-        escrow=EscrowMove("freeze"),
-        columns={"disputed_at": NOW},
-    )
+def frozen_by(trigger: str) -> Work:
+    """Make the operation that freezes an order, by one trigger or the other."""
+
+    def freeze(session: Session, shop: Shop, order_id: UUID) -> None:
+        order = lock_order(session, order_id=order_id)
+        orders.freeze(session, order=order, trigger=trigger, actor=SYSTEM, note="", now=NOW)
+
+    return freeze
 
 
 def refund_whole(session: Session, shop: Shop, order_id: UUID) -> None:
@@ -88,7 +86,8 @@ OPERATIONS: dict[str, Work] = {
     states.SHIP: ship,
     states.VERIFY_CODE: release,
     states.CONFIRM: confirm,
-    states.DISPUTE: dispute,
+    states.DISPUTE: frozen_by(states.DISPUTE),
+    states.CHARGE_DISPUTE: frozen_by(states.CHARGE_DISPUTE),
     states.REFUND: refund_whole,
 }
 # Built with the rulings on disputes: no operation fires it yet.
@@ -106,7 +105,7 @@ def order_in(session: Session, shop: Shop, state: str) -> UUID:
     last: dict[str, Work] = {
         states.PROCESSING: accept,
         states.DELIVERED: confirm,
-        states.DISPUTED: dispute,
+        states.DISPUTED: frozen_by(states.DISPUTE),
         states.CANCELLED: cancel,
         states.EXPIRED: expire,
         states.REFUNDED: refund_whole,

@@ -8,16 +8,21 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
-from structlog.testing import capture_logs
 
+from marketplace.alerts import kinds
+from marketplace.alerts.queries import open_subjects
+from marketplace.kernel.redaction import redact_text
 from marketplace.ledger import queries as ledger
 from marketplace.orders import books as order_books
 from marketplace.orders.wallet import WalletUse
+from marketplace.payments import alarms
 from marketplace.payments import books as payment_books
 from marketplace.payments.books import verify
 from marketplace.payments.charges import Outcome
+from tests.support.alerts import alerts_about
 from tests.support.finance import make_officer, refund
 from tests.support.purchases import (
+    NOW,
     apply,
     assert_books_are_whole,
     fill_wallet,
@@ -178,22 +183,37 @@ def test_an_order_paid_by_hand_is_found(session: Session) -> None:
     }
 
 
-def test_drift_is_an_alarm_for_each_rule(session: Session, books: Books) -> None:
-    with capture_logs() as quiet:
-        assert payment_books.check(session) == []
+def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, books: Books) -> None:
+    def open_rules() -> set[str]:
+        return open_subjects(session, identifier=kinds.ESCROW_DRIFT)
+
+    alarms.books_checked(session, verify(session), now=NOW)
+    assert open_rules() == set()
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
-    with capture_logs() as logs:
-        found = payment_books.check(session)
+    found = verify(session)
+    alarms.books_checked(session, found, now=NOW)
+    alarms.books_checked(session, found[:1], now=NOW)
 
-    assert quiet == []
-    assert {entry["rule"] for entry in logs} == {violation.rule for violation in found}
+    assert len(found) > 1
+    assert open_rules() == {found[0].rule}
+    [alert] = alerts_about(session, found[0].rule)
+    assert (alert["severity"], alert["occurrences"], alert["title"]) == (
+        "SEV-1",
+        2,
+        "The books are not whole",
+    )
     number = row_of(session, "orders", id=books.refunded)["number"]
-    for entry in logs:
-        assert (entry["log_level"], entry["severity"]) == ("error", "SEV-1")
-        assert entry["identifier"] == "ESCROW_DRIFT"
-        assert entry["rows"][0]["number"] == number
+    assert alert["facts"]["rows"] == len(found[0].rows)
+    assert alert["facts"]["first"][0]["number"] == number
+    alarms.books_checked(session, [], now=NOW)
+    assert open_rules() == set()
+
+
+def test_every_rule_is_told_of_as_it_is_named() -> None:
+    for rule in (*ledger._CHECKS, *order_books._CHECKS, *payment_books._CHECKS):
+        assert redact_text(rule) == rule
 
 
 def test_a_violation_names_its_rows(session: Session, order_id: UUID) -> None:

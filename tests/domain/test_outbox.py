@@ -133,9 +133,11 @@ def test_failures_are_retried_ever_later_and_given_up_at_last(database: Database
 
     now, delays = NOW, []
     for _ in range(MAX_TRIES - 1):
-        due_at = database.in_transaction(
+        failure = database.in_transaction(
             outbox.note_failure, event_id=event_id, error="ZeroDivisionError", now=now
         )
+        assert failure is not None
+        due_at = failure.due_at
         assert due_at is not None
         delays.append((due_at - now).total_seconds())
         assert not run(database, event_id, lambda *_: None, due_at - timedelta(milliseconds=1))
@@ -144,7 +146,8 @@ def test_failures_are_retried_ever_later_and_given_up_at_last(database: Database
     assert 1 <= delays[0] <= 60
     assert delays == [min(delays[0] * 2**number, 12 * 3600) for number in range(MAX_TRIES - 1)]
     assert 12 * 3600 <= sum(delays) <= 3 * 86_400
-    assert database.in_transaction(outbox.note_failure, event_id=event_id, error="Last", now=now) is None
+    last = database.in_transaction(outbox.note_failure, event_id=event_id, error="Last", now=now)
+    assert last == outbox.Failure("test", MAX_TRIES, None)
     found = row(database, event_id)
     assert (found["attempts"], found["failed_at"], found["last_error"]) == (MAX_TRIES, now, "Last")
     assert not run(database, event_id, lambda *_: None, later(days=30))

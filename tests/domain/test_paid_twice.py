@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
-from structlog.testing import capture_logs
 
 from marketplace.identity.queries import Caller
 from marketplace.kernel.money import naira_text
@@ -18,6 +17,7 @@ from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling, debts, desk, mending, refund_events, requery, sending, states
 from marketplace.payments.whereabouts import whereabouts
 from marketplace.providers.gateway import GatewayRefund
+from tests.support.alerts import open_about
 from tests.support.finance import actor_of, make_officer, refund, refunds_of, say
 from tests.support.purchases import (
     NOW,
@@ -103,8 +103,7 @@ class TestAfterTheCredit:
         before = balances_by_kind(session)["gateway_clearing"]
         fill_wallet(session, shop.buyer.id, 500)
 
-        with capture_logs() as logs:
-            assert settle(session, refund_id, made) == "credited"
+        assert settle(session, refund_id, made) == "credited"
 
         amount = made.amount_minor
         assert wallet_of(session, shop.buyer.id) == 500
@@ -112,7 +111,7 @@ class TestAfterTheCredit:
         # What was filled in came by the gateway too.
         assert balances_by_kind(session)["gateway_clearing"] == before + 500 - amount
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == amount
-        assert [line["event"] for line in logs if line["log_level"] == "error"] == ["refund was paid twice"]
+        assert open_about(session, f"refund:{refund_id}") == {"REFUND_SENT_TWICE": "SEV-1"}
         [body] = bodies_of(session, shop.buyer.id, "refund_paid_twice")
         assert f"{naira_text(amount)} were taken from your wallet" in body
         assert "owe" not in body

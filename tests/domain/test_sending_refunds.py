@@ -6,7 +6,6 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
-from structlog.testing import capture_logs
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
@@ -15,6 +14,7 @@ from marketplace.payments import cancelling, refund_events, requery, sending
 from marketplace.payments.requery import ChangedMeanwhileError
 from marketplace.payments.sending import ASKING_FOR, BeingSentError, ToSend
 from marketplace.providers.gateway import GatewayRefund, MalformedChargeError
+from tests.support.alerts import open_about
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,
@@ -254,11 +254,10 @@ class TestTheGatewaysWord:
         found = claimed(session, refund_id)
         settle(session, word(found, "pending", id="4711"), refund_id)
 
-        with capture_logs() as logs:
-            assert settle(session, word(found, "processed", id="7777594"), refund_id) == "submitted"
+        assert settle(session, word(found, "processed", id="7777594"), refund_id) == "submitted"
 
         assert row_of(session, "refunds", id=refund_id)["gateway_refund_id"] == "4711"
-        assert [line["event"] for line in logs] == ["refund has another id at the gateway"]
+        assert open_about(session, f"refund:{refund_id}") == {"REFUND_ID_DIFFERS": "SEV-2"}
         assert settle(session, word(found, "failed", id="4711"), refund_id) == "failed"
 
     def test_what_was_told_of_an_earlier_try_says_nothing_of_this_one(

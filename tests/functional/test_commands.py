@@ -15,6 +15,8 @@ import pytest
 from blueprints.areas import contracts
 from blueprints.http.contract import Group
 from commands.proxy import caddyfile
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
 from marketplace.webhooks import operations as webhooks
@@ -22,7 +24,10 @@ from sandbox.personas import persona_named, persona_names
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
 from tests.support.servers import Addresses
 
-COMMANDS = ("db", "seed", "token", "config", "webhooks", "ledger", "audit", "periodic", "proxy")
+COMMANDS = (
+    *("db", "seed", "token", "config", "webhooks", "alerts", "ledger", "audit"),
+    *("periodic", "queues", "workers", "proxy"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +202,66 @@ def test_db_check_tells_what_differs(installation: Installation) -> None:
     fails(installation.run("db", "upgrade", DATABASE_URL=url), "does not know")
 
 
+# --- alerts
+
+
+def raised(database: Database, **values: Any) -> tuple[str, str]:
+    """Raise an alert, and give its id and subject."""
+    subject = f"refund:{uuid4()}"
+    given = {"identifier": kinds.REFUND_CAME_BACK, "title": "A refund failed", "facts": {"amountMinor": 7}}
+    alert_id = database.in_transaction(raise_alert, subject=subject, now=system_clock(), **given | values)
+    return str(alert_id), subject
+
+
+def test_alerts_are_listed_shown_and_resolved(installation: Installation, database: Database) -> None:
+    alert_id, subject = raised(database)
+    other, _ = raised(database, identifier=kinds.REFUND_STUCK)
+
+    head, *lines = installation.ok("alerts", "list", "--severity", "SEV-1").splitlines()
+    assert head.split("\t")[:4] == ["ID", "Severity", "Identifier", "About"]
+    [line] = [line for line in lines if line.startswith(alert_id)]
+    assert line.split("\t")[1:5] == ["SEV-1", "REFUND_CAME_BACK", subject, "1"]
+    assert other not in "".join(lines)
+    assert other in installation.ok("alerts", "list", "--identifier", "REFUND_STUCK")
+
+    shown = installation.ok("alerts", "show", alert_id)
+    kind = kinds.KINDS[kinds.REFUND_CAME_BACK]
+    for part in (
+        f"subject\t{subject}",
+        'facts\t{"amountMinor":7}',
+        kind.meaning,
+        kind.first_step,
+        "Nobody was told",
+    ):
+        assert part in shown
+
+    done = installation.ok("alerts", "resolve", alert_id, "--note", "  The money   is back. ")
+    assert done == f"Resolved {alert_id}.\n"
+    assert alert_id not in installation.ok("alerts", "list")
+    assert alert_id in installation.ok("alerts", "list", "--state", "resolved")
+    shown = installation.ok("alerts", "show", alert_id)
+    assert "resolution\toperator" in shown
+    assert "note\tThe money is back." in shown
+    sql = "SELECT actor, action FROM audit_logs WHERE target_id = %s"
+    [(actor, action)] = query(installation.database_url, sql, alert_id)
+    assert actor.startswith("operator ")
+    assert action == "alert.resolve"
+
+
+def test_alerts_that_can_not_be_resolved(installation: Installation, database: Database) -> None:
+    alert_id, _ = raised(database)
+    for note in ("", "ok", "x" * 501):
+        fails(installation.run("alerts", "resolve", alert_id, "--note", note), "3 to 500", status=2)
+    fails(installation.run("alerts", "resolve", alert_id), "--note", status=2)
+    installation.ok("alerts", "resolve", alert_id, "--note", "Seen to.")
+
+    fails(installation.run("alerts", "resolve", alert_id, "--note", "Seen to."), "resolved already")
+    for command in (["show"], ["resolve", "--note", "Seen to."]):
+        fails(installation.run("alerts", command[0], str(uuid4()), *command[1:]), "There is no such alert")
+    none = installation.run("alerts", "list", "--identifier", "GATEWAY_UNREACHABLE")
+    assert (none.stdout, none.stderr) == ("", "No alert matches.\n")
+
+
 # --- ledger, audit
 
 
@@ -218,6 +283,8 @@ def test_ledger_verify_names_the_rows_that_are_wrong(installation: Installation)
     fails(done, "The books are not whole")
     assert transaction in done.stdout
     assert "777" in done.stdout
+    raised_of = query(url, "SELECT severity, subject FROM alerts WHERE identifier = 'ESCROW_DRIFT'")
+    assert ("SEV-1", "all debits equal all credits") in raised_of
 
 
 def test_audit_verify_finds_a_changed_row(installation: Installation) -> None:
@@ -284,22 +351,29 @@ def test_webhooks_are_replayed_once_after_a_rehearsal(installation: Installation
     inbox_id = receive(database, charge_for(installation, number))
     kill(installation, inbox_id)
     status = "SELECT o.status, i.status FROM orders o, webhook_inbox i WHERE o.number = %s AND i.id = %s"
-    change = f"{number}: order pending_payment -> paid_escrow"
+    change = f"order {number}: status pending_payment -> paid_escrow"
 
-    listed = installation.ok("webhooks", "list", "--status", "dead")
+    listed = installation.ok("webhooks", "list", "--state", "dead", "--error-like", "IT FAILED")
     assert str(inbox_id) in listed
     rehearsed = installation.ok(
         "webhooks", "replay", "--type", "charge.success", "--since", "1h", "--dry-run"
     )
     assert change in rehearsed
+    assert f"(order {number})" in rehearsed
+    assert "credit escrow" in rehearsed
     assert query(installation.database_url, status, number, str(inbox_id)) == [("pending_payment", "dead")]
 
     assert change in installation.ok("webhooks", "replay", "--id", str(inbox_id))
     assert query(installation.database_url, status, number, str(inbox_id)) == [("paid_escrow", "processed")]
-    assert "nothing: it is not dead" in installation.ok("webhooks", "replay", "--id", str(inbox_id))
+    assert "nothing: it was processed already" in installation.ok("webhooks", "replay", "--id", str(inbox_id))
     assert "books are whole" in installation.ok("ledger", "verify")
-    audited = "SELECT count(*) FROM audit_logs WHERE action = 'webhook.replay' AND target_id = %s"
-    assert query(installation.database_url, audited, str(inbox_id)) == [(1,)]
+    audited = (
+        "SELECT actor, after ->> 'outcome' FROM audit_logs WHERE action = 'webhook.replay' AND target_id = %s"
+        " ORDER BY id"
+    )
+    acts = query(installation.database_url, audited, str(inbox_id))
+    assert [outcome for _, outcome in acts] == ["processed", "unchanged"]
+    assert all(actor.startswith("operator") for actor, _ in acts)
 
 
 def test_a_replay_that_fails_again_says_so(installation: Installation, database: Database) -> None:
@@ -311,13 +385,48 @@ def test_a_replay_that_fails_again_says_so(installation: Installation, database:
         assert "data.status is not a string" in done.stdout
 
 
+def test_many_are_replayed_cause_by_cause(installation: Installation, database: Database) -> None:
+    """Two causes, one of which is mended: a table of how many fared how, and each that failed."""
+    good = [receive(database, b'{"event": "greeted", "data": {"id": %d}}' % number) for number in range(3)]
+    bad = receive(database, b"neither JSON nor mended")
+    for inbox_id in (*good, bad):
+        kill(installation, inbox_id)
+    query(
+        installation.database_url,
+        "UPDATE webhook_inbox SET last_error = 'it broke' WHERE id = %s",
+        str(bad),
+    )
+    since = ["--since", "10m", "--error-like", "it "]
+
+    rehearsed = json.loads(installation.ok("webhooks", "list", "--state", "dead", *since, "--json"))
+    assert {row["id"] for row in rehearsed} >= {str(inbox_id) for inbox_id in (*good, bad)}
+    some = installation.run("webhooks", "replay", *since, "--limit", "3", "--dry-run")
+    assert "More than 3 match" in some.stderr
+    done = installation.run("webhooks", "replay", *since, "--rate", "200")
+
+    fails(done, "1 of 4 failed again", "it failed: 3 (", "it broke: 1 (")
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [line for line in lines if line[0] in ("it failed", "it broke")] == [
+        ["it failed", "3", "0", "3", "0", "0", "0"],
+        ["it broke", "1", "0", "0", "0", "1", "0"],
+    ]
+    assert [line[3] for line in lines if line[0] == str(bad)] == ["the body is not JSON"]
+    assert str(good[0]) not in done.stdout
+
+    shown = json.loads(installation.ok("webhooks", "show", str(good[0]), "--json"))
+    assert (shown["state"], shown["body"]["event"]) == ("ignored", "greeted")
+    again = installation.run("webhooks", "replay", "--id", str(bad), "--dry-run", "--json")
+    [event] = json.loads(again.stdout)["events"]
+    assert (again.returncode, event["outcome"], event["before"]) == (1, "failed", "dead")
+
+
 def test_webhooks_show_redacts(installation: Installation, database: Database) -> None:
     inbox_id = receive(
         database,
         b'{"event": "x", "data": {"id": 1, "authorization": {"authorization_code": "AUTH_secret"}}}',
     )
     shown = installation.ok("webhooks", "show", str(inbox_id))
-    assert "received" in shown
+    assert "waiting" in shown
     assert "AUTH_secret" not in shown
     assert "AUTH_secret" in installation.ok("webhooks", "show", str(inbox_id), "--raw")
     fails(installation.run("webhooks", "show", str(uuid4())), "no such webhook")
@@ -327,6 +436,12 @@ def test_replay_wants_to_know_what(installation: Installation) -> None:
     fails(installation.run("webhooks", "replay"), "--id", status=2)
     fails(installation.run("webhooks", "replay", "--all", "--id", str(uuid4())), "--id", status=2)
     fails(installation.run("webhooks", "list", "--since", "yesterday"), "90m", status=2)
+    for rate in ("0", "nan"):
+        fails(installation.run("webhooks", "replay", "--all", "--rate", rate), "--rate", status=2)
+    fails(installation.run("webhooks", "list", "--since", "999999d"), "before all time", status=2)
+    fails(installation.run("webhooks", "list", "--state", "lost"), "dead", status=2)
+    unknown = str(uuid4())
+    fails(installation.run("webhooks", "replay", "--id", unknown), unknown, "marketplace webhooks list")
 
 
 # --- periodic
@@ -346,7 +461,11 @@ def test_periodic_tasks_are_listed_and_run_as_of_a_time(installation: Installati
 def test_periodic_refuses_what_it_can_not_do(installation: Installation) -> None:
     fails(installation.run("periodic", "run", "nothing"), "expire-checkouts", status=2)
     fails(installation.run("periodic", "run", "relay-inbox", "--now", "soon"), "+31m", status=2)
-    production = {"ENVIRONMENT": "production", "PUBLIC_BASE_URL": "https://api.example.com"}
+    production = {
+        "ENVIRONMENT": "production",
+        "PUBLIC_BASE_URL": "https://api.example.com",
+        "MESSAGING_APP_SECRET": "of-these-tests-only-0123456789abcdef",
+    }
     done = installation.run("periodic", "run", "relay-inbox", "--now", "+1d", **production)
     fails(done, "ENVIRONMENT is production")
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from uuid import UUID
 
-import psycopg2
 import pytest
 import requests
 
+from marketplace.kernel.clock import system_clock
 from marketplace.ledger import accounts
 from marketplace.payments.operations import Intent
 from sandbox.process import Process
@@ -21,7 +21,7 @@ from tests.support.purchases import (
     row_of,
     status_of,
 )
-from tests.support.site import Site, kill, running_site
+from tests.support.site import Blocker, Site, kill, running_site
 
 NAME = "worker webhooks"
 
@@ -50,8 +50,10 @@ def shop(site: Site) -> Shop:
 
 def unpaid(site: Site, shop: Shop) -> tuple[UUID, Intent]:
     with site.database.transaction() as session:
-        order_id = place(session, shop, make_product(session, shop))
-        return order_id, make_intent(session, shop, order_id)
+        # The real time: else their time would be over, and a sweep would end them.
+        now = system_clock()
+        order_id = place(session, shop, make_product(session, shop), now=now)
+        return order_id, make_intent(session, shop, order_id, now=now)
 
 
 def deliver(site: Site, body: bytes) -> requests.Response:
@@ -86,34 +88,10 @@ def assert_paid_once(site: Site, order_id: UUID, charge_id: int) -> None:
 
 
 @pytest.fixture
-def blocked(site: Site) -> Iterator["Blocker"]:
+def blocked(site: Site) -> Iterator[Blocker]:
     """Holds a row, so that a worker stops in the middle of its work."""
     with Blocker(site) as blocker:
         yield blocker
-
-
-class Blocker:
-    """A transaction of the test's own that holds a row."""
-
-    def __init__(self, site: Site) -> None:
-        self._connection = psycopg2.connect(site.postgres.url)
-
-    def __enter__(self) -> "Blocker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-    def hold(self, table: str, **key: object) -> None:
-        """Hold a row until ``let_go``."""
-        [[name, value]] = key.items()
-        with self._connection.cursor() as cursor:
-            cursor.execute(f"SELECT FROM {table} WHERE {name} = %s FOR UPDATE", (str(value),))
-            assert cursor.rowcount == 1
-
-    def let_go(self) -> None:
-        """Let the row go."""
-        self._connection.rollback()
 
 
 @pytest.mark.parametrize("step", ["orders", "products", "ledger_accounts"])
@@ -123,8 +101,9 @@ def test_a_worker_killed_in_the_middle_leaves_nothing_and_the_next_one_finishes(
     """It is killed before anything is written, between order and stock, and right before the books."""
     with site.database.transaction() as session:
         product_id = make_product(session, shop)
-        order_id = place(session, shop, product_id)
-        intent = make_intent(session, shop, order_id)
+        now = system_clock()
+        order_id = place(session, shop, product_id, now=now)
+        intent = make_intent(session, shop, order_id, now=now)
         session.connection().exec_driver_sql(
             "INSERT INTO ledger_accounts (id, kind, owner_id, normal_side, balance_minor)"
             " SELECT %(id)s, 'wallet', %(owner)s, 'credit', 0",
@@ -192,16 +171,19 @@ def test_ingest_without_the_queue_is_still_200_and_processed_later(site: Site, s
 
 
 def test_with_the_queue_it_is_processed_at_once(site: Site, shop: Shop) -> None:
-    """No sweep is due within the bound of this test but the first, which is over by then: it is the nudge."""
+    """No sweep helps: it is the nudge."""
     site.web()
     worker = site.worker()
-    site.until(lambda: "relay-inbox" in worker.log_tail(50), worker)
+    runs = "SELECT runs FROM periodic_tasks WHERE name = 'relay-inbox' AND run_id IS NULL"
+    site.until(lambda: site.query(runs) not in ([], [(0,)]), worker)
+    site.query("UPDATE periodic_tasks SET paused_at = now() WHERE name = 'relay-inbox'")
     order_id, intent = unpaid(site, shop)
     data = charge_data(intent.reference, intent.amount_minor)
 
     assert deliver(site, event_of(data)).status_code == 200
 
     site.until(lambda: status(site, order_id) == "paid_escrow")
+    site.query("UPDATE periodic_tasks SET paused_at = NULL")
     assert_paid_once(site, order_id, data["id"])
 
 

@@ -203,7 +203,12 @@ def test_many_products_are_spread_over_many_stores(seeded: Installation) -> None
 
 
 def test_it_is_refused_where_it_does_not_belong(seeded: Installation, database: str) -> None:
-    production = seeded.run("seed", ENVIRONMENT="production", PUBLIC_BASE_URL="https://api.example.com")
+    production = seeded.run(
+        "seed",
+        ENVIRONMENT="production",
+        PUBLIC_BASE_URL="https://api.example.com",
+        MESSAGING_APP_SECRET="of-these-tests-only-0123456789abcdef",
+    )
     assert production.returncode == 1
     assert "ENVIRONMENT is production" in production.stderr
     url = seeded.create_database("foreign")

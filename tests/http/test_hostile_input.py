@@ -163,7 +163,8 @@ def test_odd_parameters_are_refused(client: FlaskClient, people: People, contrac
             query = required(contract) | {field.data_key: value}
             response = client.get(people.path(contract), query_string=query, headers=headers)
             assert_handled(response, f"{field.data_key}={value[:40]!r}")
-            if "\0" in value:
+            # The handshake knows one refusal.
+            if "\0" in value and contract.access.token is not Token.NONE:
                 assert faults_of(response) == [field.data_key]
 
 

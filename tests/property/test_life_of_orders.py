@@ -34,6 +34,7 @@ from marketplace.payments.pages import open_page
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import Charge, PaymentPage
 from marketplace.webhooks import operations as webhooks
+from tests.support.events import dispute_data
 from tests.support.gateway import event_of
 from tests.support.purchases import (
     NOW,
@@ -273,6 +274,18 @@ class LifeOfOrders(RuleBasedStateMachine):
                 raise _KilledError
         else:
             self.process(inbox_id)
+
+    @precondition(lambda self: self.events)
+    @rule(pick=PICK, word=st.sampled_from(["create", "create", "remind", "resolve"]), won=st.booleans())
+    def dispute(self, pick: int, word: str, won: bool) -> None:
+        """Tell of a dispute of a charge, whether that was delivered or not; each charge has one."""
+        charge, _ = self.events[pick % len(self.events)]
+        end = {"status": "resolved", "resolution": "declined" if won else "merchant-accepted"}
+        data = dispute_data(charge["reference"], charge["id"], id=charge["id"])
+        body = event_of(data | (end if word == "resolve" else {}), f"charge.dispute.{word}")
+        inbox_id = self.database.in_transaction(webhooks.receive, provider="gateway", body=body, now=self.now)
+        self.inbox.append(inbox_id)
+        self.process(inbox_id)
 
     def process(self, inbox_id: UUID) -> None:
         """Have a worker process an inbox row."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg2
 import requests
 
 from marketplace.infra.db import Database
@@ -133,6 +134,30 @@ class Site:
         for server in (self.postgres, self.valkey):
             if server.process is None or not server.process.running:
                 server.start()
+
+
+class Blocker:
+    """A transaction of the test's own that holds a row."""
+
+    def __init__(self, site: Site) -> None:
+        self._connection = psycopg2.connect(site.postgres.url)
+
+    def __enter__(self) -> "Blocker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def hold(self, table: str, **key: object) -> None:
+        """Hold a row until ``let_go``."""
+        [[name, value]] = key.items()
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"SELECT FROM {table} WHERE {name} = %s FOR UPDATE", (str(value),))
+            assert cursor.rowcount == 1
+
+    def let_go(self) -> None:
+        """Let the row go."""
+        self._connection.rollback()
 
 
 def kill(process: Process) -> None:

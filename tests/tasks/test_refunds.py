@@ -19,7 +19,7 @@ from marketplace.services import Services
 from marketplace.webhooks import operations as webhooks
 from sandbox.process import wait_until
 from tasks.relay import Relay
-from tasks.sweeps import run_now
+from tasks.sweeps import task_named
 from tests.support.finance import refunds_of
 from tests.support.gateway import MovableClock, TestGateway, event_of
 from tests.support.purchases import (
@@ -367,4 +367,4 @@ class TestTheSweep:
         assert (done.gateway_down, done.asked, case.row["status"]) == (True, 0, "submitted")
 
     def test_it_is_a_periodic_task(self, relay: Relay, paying_services: Services) -> None:
-        assert isinstance(run_now("requery-refunds", paying_services, relay, now=NOW), requery.Requery)
+        assert isinstance(task_named("requery-refunds").run(paying_services, relay, NOW), requery.Requery)

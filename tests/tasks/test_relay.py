@@ -2,7 +2,9 @@
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,13 +12,14 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy.orm import Session
 
+from marketplace.background.workers import Doing
 from marketplace.infra import nudges, outbox
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
 from marketplace.webhooks import operations as webhooks
 from tasks import relay as relay_module
-from tasks.relay import Relay, connect_nudges
+from tasks.relay import SWEEP_GRACE, Relay, connect_nudges
 from tests.support.gateway import MovableClock, charge_data, event_of
 from tests.support.probes import changed, closed_port
 from tests.support.purchases import (
@@ -29,6 +32,7 @@ from tests.support.purchases import (
     row_of,
     status_of,
 )
+from tests.support.threads import at_once, unforeseen
 
 TOPIC = "test.topic"
 # Before all else that waits, so that a sweep of a busy database comes to it at once.
@@ -211,20 +215,232 @@ class TestRunningInboxRows:
 
 
 class TestSweeping:
-    def test_what_a_lost_message_left_behind_is_taken_up(
+    def test_what_a_lost_message_left_behind_is_handed_on(
         self, relay: Relay, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         event_id = enqueue(database, {"n": 3})
         late = enqueue(database, {"n": 4}, due_at=later(days=1000))
         inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=b"{", now=EARLY)
 
-        assert relay.sweep_outbox(EARLY) >= 1
-        assert relay.sweep_inbox(EARLY) >= 1
+        assert relay.sweep_outbox(EARLY + SWEEP_GRACE).handed_on >= 1
+        assert relay.sweep_inbox(EARLY + SWEEP_GRACE).handed_on >= 1
 
+        assert outbox_row(database, event_id)["done_at"] is None
         run_pending(relay, queues.NOTIFICATIONS)
+        run_pending(relay, queues.WEBHOOKS)
         assert {"n": 3} in done
         assert {"n": 4} not in done
         assert outbox_row(database, event_id)["done_at"] is not None
         assert outbox_row(database, late)["done_at"] is None
         with database.reading() as session:
             assert row_of(session, "webhook_inbox", id=inbox_id)["status"] == "dead"
+
+    def test_relays_at_once_process_each_event_once(
+        self, paying_services: Services, database: Database, clock: MovableClock
+    ) -> None:
+        """The queues' server is away, so that each works on the same rows itself; each event came twice."""
+        inbox, orders = [], []
+        for _ in range(6):
+            with database.transaction() as session:
+                shop = make_shop(session)
+                orders.append(place(session, shop, make_product(session, shop)))
+                intent = make_intent(session, shop, orders[-1])
+                body = event_of(charge_data(intent.reference, intent.amount_minor))
+                inbox += [
+                    webhooks.receive(session, provider="gateway", body=body, now=EARLY) for _ in range(2)
+                ]
+        away = changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0")
+
+        swept = at_once(lambda relay: relay.sweep_inbox(later()), [Relay(away) for _ in range(4)])
+
+        assert unforeseen(swept) == []
+        with database.reading() as session:
+            rows = [row_of(session, "webhook_inbox", id=row_id) for row_id in inbox]
+            assert Counter(row["status"] for row in rows) == {"processed": 6, "duplicate": 6}
+            assert {row["attempts"] for row in rows} == {1}
+            for order_id in orders:
+                row_of(session, "order_events", order_id=order_id, trigger="pay")
+
+    def test_a_row_that_fails_beyond_noting_holds_up_nothing_behind_it(
+        self,
+        relay: Relay,
+        paying_services: Services,
+        database: Database,
+        clock: MovableClock,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Also where a sweep works on them itself, one after the other."""
+        poison, good = (
+            database.in_transaction(webhooks.receive, provider="gateway", body=b"{", now=at)
+            for at in (EARLY, EARLY + timedelta(seconds=1))
+        )
+        process = webhooks.process
+
+        def fail(database: Database, *, inbox_id: UUID, **more: Any) -> Any:
+            if inbox_id == poison:
+                raise ZeroDivisionError
+            return process(database, inbox_id=inbox_id, **more)
+
+        monkeypatch.setattr(webhooks, "process", fail)
+        cut_off = Relay(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
+        cut_off.sweep_inbox(later())
+        monkeypatch.undo()
+
+        with database.reading() as session:
+            assert row_of(session, "webhook_inbox", id=poison)["status"] == "received"
+            assert row_of(session, "webhook_inbox", id=good)["status"] == "dead"
+        relay.run_row(queues.WEBHOOKS, "inbox", str(poison))
+
+    def test_a_lost_message_and_a_clock_that_went_back_lose_no_retry(
+        self, relay: Relay, database: Database, clock: MovableClock
+    ) -> None:
+        inbox_id = database.in_transaction(
+            webhooks.receive,
+            provider="gateway",
+            body=event_of(charge_data(f"checkout-{uuid4().hex}", 100)),
+            now=NOW,
+        )
+        relay.run_row(queues.WEBHOOKS, "inbox", str(inbox_id))
+        for queue in relay.queues.values():
+            queue.flush()
+
+        clock.now = later(hours=-2)
+        relay.sweep_inbox(clock.now)
+        clock.now = later(hours=-2, seconds=1) + SWEEP_GRACE
+        relay.sweep_inbox(clock.now)
+        run_pending(relay, queues.WEBHOOKS)
+
+        with database.reading() as session:
+            row = row_of(session, "webhook_inbox", id=inbox_id)
+        assert (row["status"], row["attempts"]) == ("retrying", 2)
+        assert row["due_at"] > clock.now
+
+    def test_every_queue_is_swept(self, relay: Relay, database: Database, done: list[Any]) -> None:
+        for queue in queues.NAMES:
+            database.in_transaction(
+                outbox.enqueue, queue=queue, topic=TOPIC, payload={"queue": queue}, due_at=EARLY
+            )
+
+        relay.sweep_outbox(EARLY + SWEEP_GRACE)
+
+        for queue in queues.NAMES:
+            run_pending(relay, queue)
+            assert {"queue": queue} in done
+
+    def test_what_has_just_become_due_has_its_message_on_the_way(
+        self, relay: Relay, database: Database, done: list[Any]
+    ) -> None:
+        enqueue(database, {"n": 6}, due_at=EARLY + timedelta(seconds=1))
+
+        relay.sweep_outbox(EARLY + SWEEP_GRACE)
+
+        run_pending(relay, queues.NOTIFICATIONS)
+        assert {"n": 6} not in done
+
+    def test_a_huge_backlog_is_handed_on_in_parts(
+        self, relay: Relay, database: Database, monkeypatch: pytest.MonkeyPatch, done: list[Any]
+    ) -> None:
+        """The longest waiting first; and no more messages are piled up than are worked off soon."""
+        monkeypatch.setattr(relay_module, "QUEUE_FILL", 5)
+        early = EARLY - timedelta(days=1)
+        with database.transaction() as session:
+            for number in range(12):
+                outbox.enqueue(
+                    session,
+                    queue=queues.NOTIFICATIONS,
+                    topic=TOPIC,
+                    payload={"part": number},
+                    due_at=early + timedelta(seconds=number),
+                )
+        for parts in ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]):
+            done.clear()
+            for _ in range(3):
+                relay.sweep_outbox(early + SWEEP_GRACE + timedelta(minutes=1))
+            assert relay.queues[queues.NOTIFICATIONS].pending_count() <= 5
+            run_pending(relay, queues.NOTIFICATIONS)
+            assert [one["part"] for one in done if "part" in one] == parts
+
+    def test_it_costs_no_more_than_a_look_while_there_are_messages_enough(
+        self, relay: Relay, database: Database, monkeypatch: pytest.MonkeyPatch, done: list[Any]
+    ) -> None:
+        monkeypatch.setattr(relay_module, "QUEUE_FILL", 1)
+        enqueue(database, {"n": 7})
+        relay.nudge(queues.NOTIFICATIONS, "outbox", uuid4())
+
+        assert relay.sweep_outbox(EARLY + SWEEP_GRACE).done_here == 0
+        assert relay.queues[queues.NOTIFICATIONS].pending_count() == 1
+
+    def test_without_the_queues_server_it_works_itself(
+        self, paying_services: Services, database: Database, clock: MovableClock, done: list[Any]
+    ) -> None:
+        cut_off = Relay(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
+        event_id = enqueue(database, {"n": 8})
+        failing = enqueue(database, {"fail": True})
+        inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=b"{", now=EARLY)
+
+        swept = cut_off.sweep_outbox(EARLY + SWEEP_GRACE)
+        assert (swept.handed_on, swept.done_here >= 2) == (0, True)
+        assert cut_off.sweep_inbox(EARLY + SWEEP_GRACE).done_here >= 1
+
+        assert outbox_row(database, event_id)["done_at"] == NOW
+        assert outbox_row(database, failing)["attempts"] == 1
+        with database.reading() as session:
+            assert row_of(session, "webhook_inbox", id=inbox_id)["status"] == "dead"
+
+    def test_what_it_works_on_itself_is_bounded_in_number_and_time(
+        self,
+        paying_services: Services,
+        database: Database,
+        clock: MovableClock,
+        done: list[Any],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        cut_off = Relay(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
+        early = EARLY - timedelta(days=2)
+        for number in range(6):
+            enqueue(database, {"bounded": number}, due_at=early + timedelta(seconds=number))
+        as_of = early + SWEEP_GRACE + timedelta(minutes=1)
+
+        monkeypatch.setattr(relay_module, "_MOST_DONE_HERE", 2)
+        assert cut_off.sweep_outbox(as_of).done_here == 2
+        monkeypatch.setattr(relay_module, "_LONGEST_DONE_HERE_SECONDS", 0.0)
+        assert cut_off.sweep_outbox(as_of).done_here == 1
+        assert [one["bounded"] for one in done if "bounded" in one] == [0, 1, 2]
+
+
+class TestStopping:
+    def test_what_goes_on_is_handed_back(self, relay: Relay, database: Database) -> None:
+        event_id, inbox_id = enqueue(database, {"n": 9}), uuid4()
+        going_on = [(queues.NOTIFICATIONS, "outbox", event_id), (queues.WEBHOOKS, "inbox", inbox_id)]
+        with ExitStack() as stack:
+            for queue, table, row_id in going_on:
+                stack.enter_context(
+                    relay.activity.doing(f"{table} {row_id}", now=NOW, queue=queue, row_id=str(row_id))
+                )
+            stack.enter_context(relay.activity.doing("periodic relay-inbox", now=NOW))
+
+            assert relay.put_back() == 2
+
+        assert relay.put_back() == 0
+        for queue, table, row_id in going_on:
+            [task] = scheduled(relay, queue, row_id)
+            assert list(task.args) == [queue, table, str(row_id)]
+
+
+class TestActivity:
+    def test_it_is_known_while_it_goes_on(
+        self, relay: Relay, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[Any] = []
+
+        def handler(_session: Session, _payload: dict[str, Any], _now: datetime) -> None:
+            seen.extend(relay.activity.now())
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(relay_module, "HANDLERS", {TOPIC: handler})
+        event_id = enqueue(database, {})
+
+        relay.run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
+
+        assert seen == [Doing(f"outbox {event_id}", NOW, queues.NOTIFICATIONS, str(event_id))]
+        assert relay.activity.now() == ()

@@ -1,10 +1,11 @@
 """The table of periodic tasks, and the worker that runs them."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from huey import crontab
 from sqlalchemy import text
 
 from marketplace.idempotency import operations as idempotency
@@ -12,14 +13,20 @@ from marketplace.idempotency.operations import KeyScope
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
-from tasks import sweeps, worker
-from tasks.relay import Relay
-from tasks.sweeps import PERIODIC_TASKS, UnknownPeriodicTaskError, run_now
+from tasks import worker
+from tasks.relay import SWEEP_GRACE, Relay, Swept
+from tasks.scheduler import LOOK_SECONDS, LOST_AFTER_SECONDS
+from tasks.sweeps import PERIODIC_TASKS, UnknownPeriodicTaskError, task_named, told
 from tests.support.gateway import MovableClock
 from tests.support.purchases import make_product, make_shop, place, status_of
 
 # Before all that other tests made, so that a task run as of then is at its own rows alone.
 EARLY = datetime(2001, 1, 1, tzinfo=UTC)
+
+
+def run_now(name: str, services: Services, relay: Relay, *, now: datetime) -> Any:
+    """Run a task as of a time, past the schedule."""
+    return task_named(name).run(services, relay, now)
 
 
 def test_each_has_a_name_a_purpose_a_queue_and_a_time() -> None:
@@ -28,32 +35,37 @@ def test_each_has_a_name_a_purpose_a_queue_and_a_time() -> None:
     assert len(set(names)) == len(names)
     assert {"expire-checkouts", "relay-inbox", "relay-outbox", "check-invariants"} <= set(names)
     for task in PERIODIC_TASKS:
-        assert task.name == task.name.lower()
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", task.name)
         assert task.purpose
         assert not task.purpose.endswith(".")
         assert task.queue in queues.NAMES
-        assert callable(crontab(minute=task.minutes, hour=task.hours, strict=True))
+        assert task.timetable.text == task.when
 
 
-def test_what_money_waits_for_runs_every_minute() -> None:
+def test_what_money_waits_for_runs_every_minute_at_least() -> None:
     for name in ("expire-checkouts", "relay-inbox", "relay-outbox"):
-        [task] = [task for task in PERIODIC_TASKS if task.name == name]
-        assert (task.minutes, task.hours) == ("*", "*")
+        assert task_named(name).timetable.after(EARLY) - EARLY <= timedelta(minutes=1)
 
 
-def test_a_worker_runs_those_of_its_queue(paying_services: Services) -> None:
-    for name in queues.NAMES:
-        relay = Relay(paying_services)
-        sweeps.schedule(name, paying_services, relay)
-        expected = {task.name.replace("-", "_") for task in PERIODIC_TASKS if task.queue == name}
-        for queue in queues.NAMES:
-            found = {task.name for task in relay.queues[queue]._registry.periodic_tasks}
-            assert {one.split(".")[-1] for one in found} == (expected if queue == name else set())
+def test_a_killed_workers_rows_are_taken_up_within_a_minute() -> None:
+    """Even if the worker that was killed had begun the very sweep that is to take them up."""
+    for name in ("relay-inbox", "relay-outbox"):
+        period = task_named(name).timetable.after(EARLY) - EARLY
+        noticed = timedelta(seconds=LOST_AFTER_SECONDS + LOOK_SECONDS)
+        assert SWEEP_GRACE + noticed + period <= timedelta(seconds=55)
 
 
-def test_an_unknown_one_is_refused_naming_those_there_are(relay: Relay, paying_services: Services) -> None:
+def test_an_unknown_one_is_refused_naming_those_there_are() -> None:
     with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor is none of expire-checkouts, "):
-        run_now("sweep-the-floor", paying_services, relay, now=EARLY)
+        task_named("sweep-the-floor")
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [(None, "done"), (3, "3"), (Swept(handed_on=2, done_here=1), "handed on 2, done here 1")],
+)
+def test_what_one_did_is_told_in_a_few_words(result: object, words: str) -> None:
+    assert told(result) == words
 
 
 @pytest.mark.parametrize("name", [task.name for task in PERIODIC_TASKS])

@@ -1,11 +1,13 @@
 """The arithmetic of the measurements, and the writing of what the floors run."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from bench import memory, pgbench, report
 from bench.data import row_id
+from bench.drain import Drained
 from bench.figures import Cpu, Run, Target, cpu_share, percentile, share
 from bench.load import request
 from bench.parts import Measured, Part, Side
@@ -63,6 +65,8 @@ def test_shares_are_of_the_floor() -> None:
         (Target(share=0.51), False),
         (Target(share=0.5, p99_ms=20), True),
         (Target(share=0.5, p99_ms=19), False),
+        (Target(longest_ms=20), True),
+        (Target(longest_ms=19), False),
         (Target(p95_ms=12), True),
         (Target(p95_ms=11), False),
         (Target(own_p95_ms=25), True),
@@ -158,3 +162,15 @@ def test_a_request_is_whole() -> None:
     assert b"\r\nX-Some: thing\r\n" in head
     assert head.endswith(b"\r\nContent-Length: 2")
     assert body == b"{}"
+
+
+def test_a_drain_is_sound_if_nothing_is_lost_doubled_or_wrong_in_the_books() -> None:
+    good = Drained(3_000, 100, 20.0, lost=0, doubled=0, broken_rules=0, processor_ms=8.0)
+    assert (good.a_second, good.sound) == (150, True)
+    assert "events a second      150 (target 150: met)" in good.lines()
+    assert any("250 a second on 2 idle cores" in line for line in good.lines())
+    slow = replace(good, seconds=21.0)
+    assert slow.sound
+    assert any(line.endswith("missed)") for line in slow.lines())
+    for fault in ("lost", "doubled", "broken_rules"):
+        assert not replace(good, **{fault: 1}).sound

@@ -23,12 +23,16 @@ PRODUCTION = {
     "S3_SECRET_ACCESS_KEY": "secret",
     "GATEWAY_URL": "https://gateway.example",
     "GATEWAY_SECRET_KEY": "sk_live_of_the_tests_only",
+    "MESSAGING_APP_SECRET": "of-the-tests-only",
     "IDENTITY_ISSUER": "https://identity.example/",
     "IDENTITY_JWKS_URL": "https://identity.example/keys",
     "DELIVERY_PIN_KEY": LONG,
     "CURSOR_KEY": LONG[::-1],
 }
 BAD = [
+    ("GATEWAY_WEBHOOK_ADDRESSES", ",", "must be addresses or networks"),
+    ("GATEWAY_WEBHOOK_ADDRESSES", "gateway.example", "does not appear to be an IPv4 or IPv6 network"),
+    ("GATEWAY_WEBHOOK_ADDRESSES", "203.0.113.7/24", "has host bits set"),
     ("ENVIRONMENT", "staging", "must be one of production, embedded, test"),
     ("PUBLIC_BASE_URL", "market.example", "must be an address"),
     ("PUBLIC_BASE_URL", "https://market.example/a b", "must be an address"),
@@ -56,6 +60,17 @@ BAD = [
     ("CORS_ORIGINS", "https://shop.example/", "must be origins"),
     ("RATE_LIMIT_SCALE", "0", "must be a whole number from 1 to 1000000"),
     ("RATE_LIMIT_SCALE", "2", "must be 1 in production"),
+    ("ALERT_CHAT_URL", "chat.example/hook", "must be an address"),
+    ("ALERT_CHAT_SEVERITY", "sev-1", "must be one of SEV-1, SEV-2, SEV-3"),
+    ("ALERT_EMAIL_SEVERITY", "SEV-4", "must be one of SEV-1, SEV-2, SEV-3"),
+    ("ALERT_EMAIL_TO", "night", "must be addresses of e-mail"),
+    ("ALERT_EMAIL_TO", "Night <night@ops.example>", "must be addresses of e-mail"),
+    ("ALERT_EMAIL_FROM", "alerts@a@b", "must be addresses of e-mail"),
+    ("SMTP_URL", "mail.example:587", "must be smtp://"),
+    ("SMTP_URL", "http://mail.example", "must be smtp://"),
+    ("SMTP_URL", "smtp://user:secret@:587", "must be smtp://"),
+    ("SMTP_URL", "smtp://user:secret@mail.example:many", "must be smtp://"),
+    ("SMTP_URL", "smtp://user:secret@mail.example/queue", "must be smtp://"),
     ("LOG_LEVEL", "debug", "must be one of DEBUG, INFO, WARNING, ERROR"),
 ]
 
@@ -119,6 +134,16 @@ def test_production_takes_keys_of_the_identity_provider_or_a_shared_secret() -> 
     assert load_settings(shared | {"IDENTITY_SHARED_SECRET": LONG}).identity_algorithms == ("HS256",)
 
 
+def test_alerts_by_e_mail_take_a_mail_server() -> None:
+    to = PRODUCTION | {"ALERT_EMAIL_TO": "night@ops.example, finance@ops.example"}
+    assert refusal(to) == "SMTP_URL is missing: ALERT_EMAIL_TO names somebody"
+
+    settings = load_settings(to | {"SMTP_URL": "smtps://user:p%40ss@mail.example"})
+    assert settings.alert_email_to == ("night@ops.example", "finance@ops.example")
+    assert settings.alert_sender == "alerts@market.example"
+    assert (settings.alert_chat_severity, settings.alert_email_severity) == ("SEV-2", "SEV-3")
+
+
 @pytest.mark.parametrize("environment", ["embedded", "test"])
 def test_elsewhere_defaults_serve_and_limits_may_be_scaled(environment: str) -> None:
     settings = load_settings({"ENVIRONMENT": environment, "RATE_LIMIT_SCALE": "1000"})
@@ -135,6 +160,7 @@ def test_values_are_read_into_their_types() -> None:
             "IDENTITY_ALGORITHMS": "RS256, ES256",
             "CORS_ORIGINS": "https://shop.example http://127.0.0.1:3000",
             "TRUSTED_PROXY_HOPS": "2",
+            "GATEWAY_WEBHOOK_ADDRESSES": "203.0.113.7, 198.51.100.0/24 2001:DB8::/32",
         }
     )
 
@@ -142,6 +168,7 @@ def test_values_are_read_into_their_types() -> None:
     assert settings.identity_algorithms == ("RS256", "ES256")
     assert settings.cors_origins == ("https://shop.example", "http://127.0.0.1:3000")
     assert settings.trusted_proxy_hops == 2
+    assert settings.gateway_webhook_addresses == ("203.0.113.7/32", "198.51.100.0/24", "2001:db8::/32")
     # Tokens name it to the letter, its last slash included.
     assert settings.identity_issuer == "https://identity.example/"
     assert settings.media_base_url == "https://market.example/media"
@@ -156,7 +183,7 @@ def test_pictures_may_be_read_elsewhere() -> None:
 def test_every_setting_is_documented_and_what_opens_something_is_secret() -> None:
     for item in fields(Settings):
         assert item.metadata["doc"].endswith((".", "://…"))
-        opens = any(word in item.name for word in ("secret", "key", "dsn"))
+        opens = any(word in item.name for word in ("secret", "key", "dsn", "token"))
         # An access key's id is a name, not a key.
         assert item.metadata["secret"] or not opens or item.name == "s3_access_key_id"
 

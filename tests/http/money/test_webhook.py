@@ -1,5 +1,6 @@
 """The gateway's webhook over HTTP: what is right is stored and acknowledged, what is not is refused."""
 
+import gzip
 import hashlib
 import hmac
 import json
@@ -22,12 +23,16 @@ from tests.support.probes import assert_problem, changed
 from tests.support.purchases import NOW, status_of
 
 WEBHOOK = "/api/payments/webhook"
+FUNCTION = "/functions/v1/gateway-webhook"
 HEADER = "x-gateway-signature"
+GATEWAYS_OWN = ("203.0.113.0/24", "198.51.100.7/32", "2001:db8::/32")
 
 
-def deliver(client: FlaskClient, body: bytes, signature: str | None, **headers: str) -> TestResponse:
+def deliver(
+    client: FlaskClient, body: bytes, signature: str | None, *, path: str = WEBHOOK, **headers: str
+) -> TestResponse:
     signed = {} if signature is None else {HEADER: signature}
-    return client.post(WEBHOOK, data=body, headers={**signed, **headers})
+    return client.post(path, data=body, headers={**signed, **headers})
 
 
 def stored(database: Database, body: bytes) -> int:
@@ -80,6 +85,31 @@ def test_whatever_is_signed_is_stored_as_it_came(
 
     assert (answer.status_code, answer.data) == (200, b'{"received":true}')
     assert stored(database, body) == before + 1
+
+
+def test_the_functions_path_is_the_same_webhook(client: FlaskClient, database: Database) -> None:
+    body = some_event()
+
+    answer = deliver(client, body, sign(body), path=FUNCTION)
+
+    assert (answer.status_code, answer.data) == (200, b'{"received":true}')
+    assert stored(database, body) == 1
+    assert_problem(deliver(client, body, sign(body).upper(), path=FUNCTION), 401, "AUTH_UNAUTHORIZED")
+    assert_problem(deliver(client, b"", None, path=FUNCTION), 401, "AUTH_UNAUTHORIZED")
+    large = b"x" * (1024 * 1024 + 1)
+    assert_problem(deliver(client, large, sign(large), path=FUNCTION), 413, "PAYLOAD_TOO_LARGE")
+    assert_problem(client.get(FUNCTION), 405, "METHOD_NOT_ALLOWED")
+    assert stored(database, body) == 1
+
+
+def test_the_function_has_the_gateways_name(paying_services: Services) -> None:
+    client = checked_app(changed(paying_services, gateway_name="paymint"), AREAS).test_client()
+    body = some_event()
+    signed = {"x-paymint-signature": sign(body), HEADER: sign(body)}
+
+    assert_problem(client.post(FUNCTION, data=body, headers=signed), 404, "RESOURCE_NOT_FOUND")
+    named = "/functions/v1/paymint-webhook"
+    assert client.post(named, data=body, headers=signed).status_code == 200
 
 
 BODY = some_event()
@@ -185,3 +215,104 @@ def test_a_token_is_neither_needed_nor_looked_at(desk: Desk) -> None:
 
     assert deliver(desk.client, body, sign(body), Authorization="Bearer nonsense").status_code == 200
     assert_problem(deliver(desk.client, body, None, **desk.officer("finance")), 401, "AUTH_UNAUTHORIZED")
+
+
+@pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip", "GZIP", "unheard-of"])
+def test_a_compressed_body_is_refused(
+    client: FlaskClient, database: Database, path: str, encoding: str
+) -> None:
+    """Nobody says whether the signature would be over what is sent or over what it unpacks to."""
+    body = gzip.compress(some_event())
+
+    answer = deliver(client, body, sign(body), path=path, **{"Content-Encoding": encoding})
+
+    assert "compressed" in assert_problem(answer, 415, "UNSUPPORTED_MEDIA_TYPE")["detail"]
+    assert stored(database, body) == 0
+
+
+@pytest.mark.parametrize("encoding", ["identity", "Identity", ""])
+def test_a_body_that_says_it_is_not_compressed_is_taken(client: FlaskClient, encoding: str) -> None:
+    body = some_event()
+
+    assert deliver(client, body, sign(body), **{"Content-Encoding": encoding}).status_code == 200
+
+
+class TestNetworksOfTheGateway:
+    """With GATEWAY_WEBHOOK_ADDRESSES, what comes from elsewhere is refused, whatever its signature."""
+
+    @pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])
+    @pytest.mark.parametrize(
+        ("address", "taken"),
+        [
+            ("203.0.113.7", True),
+            ("::ffff:203.0.113.7", True),
+            ("198.51.100.7", True),
+            ("2001:db8:5::1", True),
+            ("198.51.100.8", False),
+            ("203.0.114.1", False),
+            ("2001:db9::1", False),
+            ("", False),
+        ],
+    )
+    def test_without_a_proxy_the_sender_is_who_connects(
+        self, paying_services: Services, database: Database, path: str, address: str, taken: bool
+    ) -> None:
+        client = self.client(paying_services, hops=0)
+        body = some_event()
+
+        # What the sender writes into the header itself counts for nothing.
+        answer = client.post(
+            path,
+            data=body,
+            headers={HEADER: sign(body), "X-Forwarded-For": "203.0.113.7"},
+            environ_base={"REMOTE_ADDR": address},
+        )
+
+        self.assert_taken(answer, taken)
+        assert stored(database, body) == int(taken)
+
+    @pytest.mark.parametrize(
+        ("hops", "chain", "taken"),
+        [
+            (1, "203.0.113.7", True),
+            (1, "192.0.2.1, 203.0.113.7", True),
+            (1, "203.0.113.7, 192.0.2.1", False),
+            (1, "203.0.113.7:4711", False),
+            (1, "nonsense", False),
+            (1, None, False),
+            (2, "203.0.113.7, 192.0.2.1", True),
+            (2, "203.0.113.7, 192.0.2.9, 192.0.2.1", False),
+        ],
+    )
+    def test_behind_proxies_it_is_who_our_own_saw(
+        self, paying_services: Services, hops: int, chain: str | None, taken: bool
+    ) -> None:
+        client = self.client(paying_services, hops=hops)
+        body = some_event()
+        headers = {HEADER: sign(body)} | ({"X-Forwarded-For": chain} if chain else {})
+
+        answer = client.post(WEBHOOK, data=body, headers=headers, environ_base={"REMOTE_ADDR": "192.0.2.1"})
+
+        self.assert_taken(answer, taken)
+
+    def test_elsewhere_a_wrong_signature_is_told_nothing_else(self, paying_services: Services) -> None:
+        client = self.client(paying_services, hops=0)
+
+        answer = client.post(WEBHOOK, data=b"{}", environ_base={"REMOTE_ADDR": "192.0.2.1"})
+
+        self.assert_taken(answer, taken=False)
+
+    @staticmethod
+    def client(services: Services, *, hops: int) -> FlaskClient:
+        """Give a client of an application that knows the gateway's networks."""
+        limited = changed(services, gateway_webhook_addresses=GATEWAYS_OWN, trusted_proxy_hops=hops)
+        return checked_app(limited, AREAS).test_client()
+
+    @staticmethod
+    def assert_taken(answer: TestResponse, taken: bool) -> None:
+        """Hold an answer to be the acknowledgement, or the refusal of the address."""
+        if taken:
+            assert answer.status_code == 200, answer.text
+        else:
+            assert "this address" in assert_problem(answer, 403, "AUTH_FORBIDDEN")["detail"]

@@ -1,0 +1,52 @@
+"""What alerts look like, and what they are resolved with."""
+
+from marshmallow import fields
+
+from blueprints.http.fields import Choice, Line, Moment, Schema, Uuid, Whole
+from blueprints.http.paging import CursorQuery
+from marketplace.alerts import kinds, operations, queries
+
+_IDS = {"description": "Ids, counts and amounts; no personal data."}
+
+
+class AlertQuery(CursorQuery):
+    """Which alerts are listed; all that are not narrowed down."""
+
+    state = Choice(*queries.STATES, load_default=None)
+    severity = Choice(*kinds.SEVERITIES, load_default=None)
+    identifier = Choice(*kinds.KINDS, load_default=None)
+
+
+class Alert(Schema):
+    """An alert: raised once for each subject while it is open, however often it happens."""
+
+    id = Uuid(required=True)
+    identifier = fields.String(required=True)
+    severity = Choice(*kinds.SEVERITIES, required=True)
+    subject = fields.String(required=True, metadata={"description": "What it is about."})
+    title = fields.String(required=True)
+    meaning = fields.String(required=True, allow_none=True)
+    first_step = fields.String(
+        required=True, allow_none=True, metadata={"description": "What the operator does first."}
+    )
+    facts = fields.Dict(required=True, metadata=_IDS)
+    latest_facts = fields.Dict(required=True, metadata=_IDS)
+    occurrences = Whole(low=1, required=True)
+    state = Choice(*queries.STATES, required=True)
+    raised_at = Moment(required=True)
+    last_raised_at = Moment(required=True)
+    resolved_at = Moment(required=True, allow_none=True)
+    resolution = Choice("officer", "operator", "rule", required=True, allow_none=True)
+    resolved_by = Uuid(required=True, allow_none=True)
+    note = fields.String(required=True, allow_none=True)
+
+
+class ResolveAlert(Schema):
+    """That an alert is over."""
+
+    note = Line(
+        least=3,
+        most=operations.MAX_NOTE_LENGTH,
+        required=True,
+        metadata={"description": "What was done about it."},
+    )

@@ -1,0 +1,1 @@
+"""Background work as staff see it."""

@@ -1,0 +1,60 @@
+"""What staff see of background work: the queues' figures, and the periodic tasks."""
+
+from dataclasses import replace
+from typing import Any
+
+from blueprints.background.schemas import PeriodicTask, QueueStatistics
+from blueprints.http.context import Context
+from blueprints.http.contract import STAFF, Shared
+from blueprints.http.endpoint import Area
+from marketplace.background import queues, schedule
+
+area = Area("background", "/api/admin", "Queues and periodic tasks")
+_STAFF_AAL2 = replace(STAFF, name="Staff (AAL2)", aal2=True)
+
+
+@area.get("/queues", auth=_STAFF_AAL2, limit=Shared.GLOBAL, reply=QueueStatistics)
+def show_queues(ctx: Context) -> dict[str, Any]:
+    """This function will show how much work waits, goes on, failed and was done, queue by queue."""
+    figures, seen = queues.complete_statistics(ctx.session, ctx.services.cache, now=ctx.now)
+    return {
+        "queues": {
+            name: {
+                "waiting": one.waiting,
+                "active": one.active,
+                "failed": one.failed,
+                "completed": one.completed,
+            }
+            for name, one in figures.items()
+        },
+        "redisMemoryUsedBytes": seen.memory_used_bytes,
+        "connectedWorkers": len(seen.workers),
+    }
+
+
+@area.get("/periodic", auth=_STAFF_AAL2, limit=Shared.GLOBAL, reply=PeriodicTask(many=True))
+def list_periodic(ctx: Context) -> list[dict[str, Any]]:
+    """This function will list the periodic tasks: when each runs next, and what came of its last run."""
+    return [_shown(one) for one in schedule.all_states(ctx.session)]
+
+
+def _shown(found: dict[str, Any]) -> dict[str, Any]:
+    state = found["state"]
+    return {
+        "name": found["name"],
+        "purpose": found["purpose"],
+        "queue": found["queue"],
+        "timetable": state.in_force.text,
+        "rescheduled": state.timetable is not None,
+        "pausedAt": state.paused_at,
+        "nextRunAt": None if state.paused_at else state.next_run_at,
+        "runningSince": state.started_at,
+        "runningOn": state.run_by,
+        "lastFinishedAt": state.finished_at,
+        "lastDurationMilliseconds": state.duration_milliseconds,
+        "lastOutcome": state.outcome,
+        "lastError": state.error,
+        "lastResult": state.result,
+        "runs": state.runs,
+        "failuresInARow": state.failures,
+    }

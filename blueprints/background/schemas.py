@@ -1,0 +1,50 @@
+"""What staff are shown of background work."""
+
+from marshmallow import fields
+
+from blueprints.http.fields import Choice, Moment, Schema
+
+
+class QueueFigures(Schema):
+    """The figures of a queue, counted by the rows that hold its work."""
+
+    waiting = fields.Integer(
+        required=True, metadata={"description": "Due, or waiting for the next try; nobody works on it."}
+    )
+    active = fields.Integer(required=True, metadata={"description": "Workers are at it."})
+    failed = fields.Integer(required=True, metadata={"description": "Given up, and not replayed."})
+    completed = fields.Integer(required=True, metadata={"description": "Ever."})
+
+
+class QueueStatistics(Schema):
+    """The figures of all queues, by name."""
+
+    queues = fields.Dict(keys=fields.String(), values=fields.Nested(QueueFigures), required=True)
+    redis_memory_used_bytes = fields.Integer(required=True)
+    connected_workers = fields.Integer(
+        required=True,
+        metadata={"description": "Worker processes that told of themselves in the last seconds."},
+    )
+
+
+class PeriodicTask(Schema):
+    """A periodic task, when it runs (UTC), and what came of its last run."""
+
+    name = fields.String(required=True)
+    purpose = fields.String(required=True)
+    queue = fields.String(required=True)
+    timetable = fields.String(
+        required=True, metadata={"description": "Such as `every 15s`, or a crontab expression."}
+    )
+    rescheduled = fields.Boolean(required=True, metadata={"description": "An operator set the timetable."})
+    paused_at = Moment(required=True, allow_none=True)
+    next_run_at = Moment(required=True, allow_none=True, metadata={"description": "None while paused."})
+    running_since = Moment(required=True, allow_none=True)
+    running_on = fields.String(required=True, allow_none=True)
+    last_finished_at = Moment(required=True, allow_none=True)
+    last_duration_milliseconds = fields.Integer(required=True, allow_none=True)
+    last_outcome = Choice("succeeded", "failed", "interrupted", required=True, allow_none=True)
+    last_error = fields.String(required=True, allow_none=True, metadata={"description": "The error's type."})
+    last_result = fields.String(required=True, allow_none=True)
+    runs = fields.Integer(required=True)
+    failures_in_a_row = fields.Integer(required=True)

@@ -1,0 +1,1 @@
+"""Webhooks in: what providers send is checked, stored and acknowledged; workers do the rest."""

@@ -1,0 +1,45 @@
+"""The messaging provider's webhook: the handshake that verifies its address, and what customers write."""
+
+import hmac
+from typing import Any
+
+from flask import Response, request
+
+from blueprints.http.bodies import read_signed_bytes
+from blueprints.http.contract import UNCHECKED, Shared
+from blueprints.http.endpoint import Area, Context
+from blueprints.webhooks.schemas import Handshake, Received
+from blueprints.webhooks.storing import store
+from marketplace.kernel.errors import ForbiddenError, UnauthorizedError
+from marketplace.providers.messaging import signature_matches
+
+area = Area("messaging-webhook", "/api/whatsapp", "Messages and delivery statuses of the messaging provider")
+
+
+@area.get("/webhook", auth=UNCHECKED, limit=Shared.GLOBAL, query=Handshake, enveloped=False, plain=True)
+def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
+    """This function will answer the provider's challenge, if it shows the token that was agreed on."""
+    agreed = ctx.services.settings.messaging_verify_token
+    shown = query["verify_token"]
+    if not agreed or query["mode"] != "subscribe" or not hmac.compare_digest(_raw(shown), _raw(agreed)):
+        raise ForbiddenError("The mode is not subscribe, or the token is not the one that was agreed on.")
+    return Response(query["challenge"], content_type="text/plain; charset=utf-8")
+
+
+@area.post(
+    "/webhook", auth=UNCHECKED, limit=Shared.UNLIMITED, reply=Received, enveloped=False, autocommit=True
+)
+def receive_messages(ctx: Context) -> Response:
+    """This function will store messages and delivery statuses, signed where a secret was agreed on."""
+    secret = ctx.services.settings.messaging_app_secret
+    body = read_signed_bytes()
+    # Production does not start without a secret.
+    if secret:
+        signature = request.headers.get("X-Hub-Signature-256", "")
+        if not signature_matches(secret=secret, body=body, signature=signature):
+            raise UnauthorizedError("The signature is missing or is not that of this body.")
+    return store(ctx, provider="messaging", body=body)
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "replace")

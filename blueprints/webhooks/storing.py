@@ -1,0 +1,21 @@
+"""What all webhooks end in: a delivery is stored, its queue told, and the sender answered."""
+
+from flask import Response
+
+from blueprints.http.endpoint import Context
+from blueprints.http.envelope import JSON_TYPE
+from marketplace.infra import nudges
+from marketplace.kernel import queues
+from marketplace.webhooks.operations import receive
+
+
+def store(ctx: Context, *, provider: str, body: bytes) -> Response:
+    """This function will store a delivery that was checked, and acknowledge it.
+
+    :param provider: gateway or messaging
+    :param body: the raw bytes
+    :return: 200; by then nothing loses the delivery
+    """
+    inbox_id = receive(ctx.session, provider=provider, body=body, now=ctx.now)
+    nudges.nudge(queues.WEBHOOKS, nudges.INBOX, inbox_id)
+    return Response(b'{"received":true}', content_type=JSON_TYPE)

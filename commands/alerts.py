@@ -1,0 +1,116 @@
+"""Alerts, for the operator at night: what is open, what it means, what is done first, and that it is over."""
+
+from typing import Any
+from uuid import UUID
+
+import click
+import orjson
+
+from commands.database import reading, services
+from commands.operators import operator
+from commands.output import facts, table
+from marketplace.alerts import kinds, operations, queries
+from marketplace.kernel.paging import MAX_LIMIT, PageRequest
+from tasks.relay import Relay, connect_nudges
+
+
+@click.group(help="List and explain alerts, and resolve one that was seen to.")
+def alerts() -> None:
+    """This function will group the commands."""
+
+
+@alerts.command(
+    name="list",
+    help="""List alerts that are open, the latest first.
+
+    \b
+    Examples:
+      marketplace alerts list
+      marketplace alerts list --severity SEV-1
+      marketplace alerts list --state all --identifier ESCROW_DRIFT""",
+)
+@click.option(
+    "--state",
+    type=click.Choice((*queries.STATES, "all")),
+    default=queries.OPEN,
+    show_default=True,
+    help="Only those that are so.",
+)
+@click.option("--severity", type=click.Choice(kinds.SEVERITIES), help="Only of this severity.")
+@click.option(
+    "--identifier", type=click.Choice(tuple(kinds.KINDS)), metavar="IDENTIFIER", help="Only of this kind."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_LIMIT), default=50, show_default=True, help="At most so many."
+)
+def list_alerts(state: str, severity: str | None, identifier: str | None, limit: int) -> None:
+    """This function will list alerts."""
+    filters = queries.AlertFilters(None if state == "all" else state, severity, identifier)
+    with reading() as session:
+        page = queries.list_alerts(session, filters=filters, page=PageRequest(limit))
+    if not page.items:
+        click.echo("No alert matches.", err=True)
+        return
+    columns = ("id", "severity", "identifier", "subject", "occurrences", "raisedAt", "lastRaisedAt", "state")
+    table(
+        ("ID", "Severity", "Identifier", "About", "Times", "Raised", "Last raised", "State"),
+        [[row[name] for name in columns] for row in page.items],
+        wide=("About",),
+    )
+    if page.next_position is not None:
+        click.echo("There are more; --limit shows up to 100 of them.", err=True)
+
+
+@alerts.command(
+    help="""Show the alert ID: what it means, what to do first, its facts, and who was told.
+
+    \b
+    Example:
+      marketplace alerts show 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10"""
+)
+@click.argument("alert_id", metavar="ID", type=click.UUID)
+def show(alert_id: UUID) -> None:
+    """This function will show an alert."""
+    with reading() as session:
+        row = queries.show_alert(session, alert_id=alert_id)
+    messages = row.pop("messages")
+    meaning, first_step = row.pop("meaning"), row.pop("firstStep")
+    facts((_words(name), _shown(value)) for name, value in row.items())
+    click.echo(f"\nWhat it means: {meaning}\nWhat to do first: {first_step}\n")
+    for message in messages:
+        sent = message["sentAt"]
+        told = f"told at {sent:%Y-%m-%d %H:%M:%SZ}" if sent else "being told"
+        click.echo(f"{message['channel']}: {message['event']}, {told}")
+    if not messages:
+        click.echo("Nobody was told of it yet; ALERT_CHAT_URL and ALERT_EMAIL_TO say who is.")
+
+
+@alerts.command(
+    help="""Resolve the alert ID, which was seen to. It is audited; should its cause come again, that is a new one.
+
+    \b
+    Example:
+      marketplace alerts resolve 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --note "Replayed, all went through."
+    """
+)
+@click.argument("alert_id", metavar="ID", type=click.UUID)
+@click.option("--note", required=True, help="What was done about it.")
+def resolve(alert_id: UUID, note: str) -> None:
+    """This function will resolve an alert."""
+    said = " ".join(note.split())
+    if not 3 <= len(said) <= operations.MAX_NOTE_LENGTH:
+        raise click.UsageError(f"--note takes 3 to {operations.MAX_NOTE_LENGTH} characters.")
+    current = services()
+    connect_nudges(Relay(current))
+    current.database.in_transaction(
+        operations.resolve_by_hand, alert_id=alert_id, note=said, actor=operator(), now=current.clock()
+    )
+    click.echo(f"Resolved {alert_id}.")
+
+
+def _words(name: str) -> str:
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+def _shown(value: Any) -> Any:
+    return orjson.dumps(value).decode() if isinstance(value, dict) else value

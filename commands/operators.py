@@ -1,0 +1,13 @@
+"""Who runs a command, for the audit."""
+
+import getpass
+
+from marketplace.audit.operations import OPERATOR, AuditActor
+
+
+def operator() -> AuditActor:
+    """This function will name the operator by the account that runs the command."""
+    try:
+        return AuditActor(f"{OPERATOR.name} {getpass.getuser()}")
+    except (OSError, KeyError):
+        return OPERATOR

@@ -1,0 +1,182 @@
+"""Replaying webhooks for an operator: cause by cause, at a rate, and what came of it in words."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from commands.operators import operator
+from commands.progress import Stages
+from marketplace.audit.operations import AuditActor
+from marketplace.kernel.errors import ServiceUnavailableError
+from marketplace.kernel.money import CURRENCY, naira_text
+from marketplace.services import Services
+from marketplace.webhooks.replay import FAILED, OUTCOMES, UNCHANGED, BeingProcessedError, Replay, rehearse
+from marketplace.webhooks.replay import replay as replay_event
+
+BUSY = "busy"
+_NEVER_TRIED = "not tried yet"
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """An event and what a replay did to it, or would do.
+
+    :param cause: what it had failed at before
+    """
+
+    id: UUID
+    type: str | None
+    cause: str
+    result: Replay
+
+    @property
+    def failed(self) -> bool:
+        """This function will tell whether it has still not had its effect."""
+        return self.result.outcome in (FAILED, BUSY)
+
+
+@dataclass
+class Run:
+    """What came of replays: those that were made, and whether the database went away before the last one."""
+
+    replayed: list[Replayed]
+    cut_short: bool = False
+
+    def counts(self) -> dict[str, Counter[str]]:
+        """This function will count outcomes by cause, in the order that the causes were met."""
+        counts: dict[str, Counter[str]] = {}
+        for item in self.replayed:
+            counts.setdefault(item.cause, Counter())[item.result.outcome] += 1
+        return counts
+
+
+class Pace:
+    """Lets so many through in a second, evenly; any number without a rate."""
+
+    def __init__(self, rate: float | None) -> None:
+        """This function will begin at once.
+
+        :param rate: how many in a second
+        """
+        self._pause = 1 / rate if rate else 0.0
+        self._next = time.monotonic()
+
+    def wait(self) -> None:
+        """This function will wait until the next one may go."""
+        wait = self._next - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        self._next = max(self._next, time.monotonic()) + self._pause
+
+
+def replay_all(
+    services: Services, rows: Sequence[dict[str, Any]], *, dry_run: bool, rate: float | None
+) -> Run:
+    """This function will replay events, each in a transaction of its own, those of one cause after the other.
+
+    :param rows: of the inbox
+    :param dry_run: whether all of it is rolled back
+    :param rate: how many in a second; none for as fast as it goes
+    """
+    run, pace, stages, actor = Run([]), Pace(rate), Stages(aside=True), operator()
+    for cause, group in _by_cause(rows):
+        with stages.stage(cause, total=len(group)) as advance:
+            for row in group:
+                pace.wait()
+                try:
+                    result = _one(services, row, dry_run=dry_run, actor=actor)
+                except ServiceUnavailableError:
+                    run.cut_short = True
+                    return run
+                run.replayed.append(Replayed(row["id"], row["event_type"], cause, result))
+                advance(1)
+    return run
+
+
+def _by_cause(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["last_error"] or _NEVER_TRIED, []).append(row)
+    yield from groups.items()
+
+
+def _one(services: Services, row: dict[str, Any], *, dry_run: bool, actor: AuditActor) -> Replay:
+    now: datetime = services.clock()
+    bearer = services.settings.gateway_fee_bearer
+    try:
+        if dry_run:
+            return rehearse(services.database, inbox_id=row["id"], fee_bearer=bearer, now=now)
+        with services.database.reading() as outside:
+            return services.database.in_transaction(
+                replay_event, outside, inbox_id=row["id"], fee_bearer=bearer, actor=actor, now=now
+            )
+    except BeingProcessedError as error:
+        return Replay(row["status"], row["status"], BUSY, error.detail)
+
+
+def told(result: Replay) -> list[str]:
+    """This function will tell in lines what a replay changed, or why nothing."""
+    if result.outcome == UNCHANGED:
+        return [f"nothing: it was {result.before} already"]
+    if result.error:
+        return [result.error]
+    changes = result.changes
+    lines = [
+        f"order {row['number']}: {row['what']} {row['before']} -> {row['after']}" for row in changes["orders"]
+    ]
+    for row in changes["ledger"]:
+        lines.append(f"ledger {row['kind']} {row['source']}: {row['description']}")
+        lines += [f"  {_entry(entry)}" for entry in row["entries"]]
+    for row in changes["refunds"]:
+        about = f" of order {row['orderNumber']}" if row["orderNumber"] else ""
+        lines.append(
+            f"refund {row['id']}: {naira_text(row['amountMinor'])} to {row['destination']}{about},"
+            f" {row['before'] or 'new'} -> {row['after']}"
+        )
+    lines += [f"charge held back: {_amount(row)}, {row['reason']}" for row in changes["heldCharges"]]
+    lines += [
+        f"notification {row['type']} to {row['userId']}: {row['title']}" for row in changes["notifications"]
+    ]
+    lines += [f"hands on {row['topic']} to {row['queue']}" for row in changes["work"]]
+    lines += [f"message of type {row['type']} kept" for row in changes["messages"]]
+    if changes["parts"]:
+        lines.append(f"taken apart into {len(changes['parts'])} events, each processed by itself")
+    return lines or ["nothing else"]
+
+
+def _amount(row: dict[str, Any]) -> str:
+    minor, currency = row["amountMinor"], row["currency"]
+    return naira_text(minor) if currency == CURRENCY else f"{minor:,} minor units of {currency}"
+
+
+def _entry(entry: dict[str, Any]) -> str:
+    order = f" (order {entry['orderNumber']})" if entry["orderNumber"] else ""
+    return f"{entry['direction']} {entry['account']} {naira_text(entry['amountMinor'])}{order}"
+
+
+def document(run: Run, *, dry_run: bool) -> dict[str, Any]:
+    """This function will give a run as a document for machines."""
+    return {
+        "dryRun": dry_run,
+        "events": [
+            {
+                "id": item.id,
+                "type": item.type,
+                "cause": item.cause,
+                "before": item.result.before,
+                "after": item.result.after,
+                "outcome": item.result.outcome,
+                "error": item.result.error,
+                "changes": item.result.changes or None,
+            }
+            for item in run.replayed
+        ],
+        "summary": [
+            {"cause": cause, "events": counts.total()} | {name: counts[name] for name in (*OUTCOMES, BUSY)}
+            for cause, counts in run.counts().items()
+        ],
+    }

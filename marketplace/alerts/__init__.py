@@ -1,0 +1,1 @@
+"""Alerts: what somebody must see to, told once, and kept until it is over."""

@@ -1,0 +1,140 @@
+"""What people are told of an alert, and that they are told it once on each channel."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import operations
+from marketplace.alerts.kinds import ANSWERED_WITHIN_MINUTES, SEVERITIES
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError
+from marketplace.kernel.redaction import redact_text
+from marketplace.providers.alerting import AlertMessage
+
+# Longer than sending may take: a claim that ran out was left by somebody who died.
+_SENDING_FOR = timedelta(minutes=3)
+_MOST_FACTS = 1_500
+
+_CLAIM = Statement(
+    text(
+        """
+        INSERT INTO alert_messages (alert_id, channel, event, sending_until)
+        VALUES (:alert_id, :channel, :event, :until)
+        ON CONFLICT (alert_id, channel, event) DO UPDATE SET sending_until = excluded.sending_until
+        WHERE alert_messages.sent_at IS NULL AND alert_messages.sending_until <= :now
+        RETURNING alert_id
+        """
+    )
+)
+_SENT_AT = Statement(
+    text(
+        """
+        SELECT sent_at FROM alert_messages
+        WHERE alert_id = :alert_id AND channel = :channel AND event = :event
+        """
+    )
+)
+_MARK = Statement(
+    text(
+        """
+        UPDATE alert_messages SET sent_at = :now
+        WHERE alert_id = :alert_id AND channel = :channel AND event = :event AND sent_at IS NULL
+        """
+    )
+)
+_RELEASE = Statement(
+    text(
+        """
+        DELETE FROM alert_messages
+        WHERE alert_id = :alert_id AND channel = :channel AND event = :event AND sent_at IS NULL
+        """
+    )
+)
+
+
+class BeingSentError(ConflictError):
+    """Somebody else is sending the message."""
+
+
+def is_for(channel_severity: str, severity: str) -> bool:
+    """This function will tell whether a channel is used for alerts of a severity.
+
+    :param channel_severity: the least that it is used for
+    """
+    order: tuple[str, ...] = SEVERITIES
+    return order.index(severity) <= order.index(channel_severity)
+
+
+def claim(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> bool:
+    """This function will claim the sending of a message for a while; the claim must be committed before it is sent.
+
+    :param event: ``raised`` or ``resolved``
+    :return: whether it is ours to send; it is not if it was sent
+    :raises BeingSentError: somebody else is at it
+    """
+    message = {"alert_id": alert_id, "channel": channel, "event": event}
+    if _CLAIM.first(session, **message, now=now, until=now + _SENDING_FOR) is not None:
+        return True
+    found = _SENT_AT.first(session, **message)
+    if found is None or found["sent_at"] is None:
+        raise BeingSentError("The message is being sent.")
+    return False
+
+
+def mark_sent(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> None:
+    """This function will note that a message was sent."""
+    _MARK.run(session, alert_id=alert_id, channel=channel, event=event, now=now)
+
+
+def release(session: Session, *, alert_id: UUID, channel: str, event: str) -> None:
+    """This function will give up the claim of a message that could not be sent, so that it can be tried again."""
+    _RELEASE.run(session, alert_id=alert_id, channel=channel, event=event)
+
+
+def compose(alert: dict[str, Any], *, event: str) -> AlertMessage:
+    """This function will write what people are told.
+
+    :param alert: as ``queries.alert`` gives it
+    :param event: ``raised`` or ``resolved``
+    """
+    what = f"{alert['identifier']}: {alert['title']}"
+    over = event == operations.RESOLVED
+    lines = [f"About: {alert['subject']}", f"Facts: {_facts(alert['latestFacts'])}"]
+    if over:
+        headline = f"[RESOLVED {alert['severity']}] {what}"
+        times = "once" if alert["occurrences"] == 1 else f"{alert['occurrences']} times"
+        lines += [_end(alert), f"It was raised {times}, first at {_time(alert['raisedAt'])}."]
+    else:
+        headline = f"[{alert['severity']}] {what}"
+        minutes = ANSWERED_WITHIN_MINUTES[alert["severity"]]
+        lines += [
+            f"Raised at {_time(alert['raisedAt'])}; to be looked at within {minutes} minutes.",
+            f"What it means: {alert['meaning']}",
+            f"What to do first: {alert['firstStep']}",
+        ]
+        if alert["resolvedAt"] is not None:
+            lines.append(f"It is over already. {_end(alert)}")
+    lines.append(f"More: marketplace alerts show {alert['id']}")
+    return AlertMessage(name=f"{alert['id']}.{event}", headline=headline, text="\n".join(lines))
+
+
+def _end(alert: dict[str, Any]) -> str:
+    by = "by itself" if alert["resolution"] == "rule" else f"by an {alert['resolution']}"
+    # What somebody wrote at night is nothing that we have looked through.
+    return f"Resolved {by} at {_time(alert['resolvedAt'])}: {redact_text(alert['note'] or '')}"
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _facts(facts: dict[str, Any]) -> str:
+    told = ", ".join(
+        f"{name} {value if isinstance(value, str | int) else orjson.dumps(value).decode()}"
+        for name, value in facts.items()
+    )
+    return told if len(told) <= _MOST_FACTS else f"{told[:_MOST_FACTS]}…"

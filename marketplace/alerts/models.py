@@ -1,0 +1,60 @@
+"""Tables of alerts."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, Id
+
+_OPEN = text("resolved_at IS NULL")
+
+
+class Alert(Base):
+    """Something that somebody must see to: one row for as long as it is open, however often it is raised."""
+
+    __tablename__ = "alerts"
+    __table_args__ = (
+        CheckConstraint("identifier ~ '^[A-Z][A-Z0-9_]{2,63}$'", name="identifier"),
+        CheckConstraint("severity IN ('SEV-1', 'SEV-2', 'SEV-3')", name="severity"),
+        CheckConstraint("occurrences > 0", name="occurrences"),
+        CheckConstraint("resolution IN ('officer', 'operator', 'rule')", name="resolution"),
+        CheckConstraint("(resolved_at IS NULL) = (resolution IS NULL)", name="resolved"),
+        CheckConstraint("resolution IS DISTINCT FROM 'officer' OR resolved_by IS NOT NULL", name="officer"),
+        Index("uq_alerts_open", "identifier", "subject", unique=True, postgresql_where=_OPEN),
+        Index("ix_alerts_raised", text("raised_at DESC"), text("id DESC")),
+        Index("ix_alerts_unresolved", text("raised_at DESC"), text("id DESC"), postgresql_where=_OPEN),
+    )
+
+    id: Mapped[Id]
+    identifier: Mapped[str]
+    severity: Mapped[str] = mapped_column(comment="The worst that it was raised with")
+    subject: Mapped[str] = mapped_column(comment="What it is about; open once for each")
+    title: Mapped[str]
+    facts: Mapped[dict[str, Any]] = mapped_column(comment="Of the first time; ids, counts, amounts")
+    latest_facts: Mapped[dict[str, Any]]
+    occurrences: Mapped[int] = mapped_column(server_default=text("1"))
+    raised_at: Mapped[datetime]
+    last_raised_at: Mapped[datetime]
+    resolved_at: Mapped[datetime | None]
+    resolution: Mapped[str | None] = mapped_column(comment="Who resolved it: the rule itself, or a person")
+    resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    note: Mapped[str | None] = mapped_column(comment="Why it is over")
+
+
+class AlertMessage(Base):
+    """That an alert was told on a channel: once when it was raised, once when it was resolved.
+
+    Whoever sends it has claimed it before; a claim that ran out was left by somebody who died.
+    """
+
+    __tablename__ = "alert_messages"
+    __table_args__ = (CheckConstraint("event IN ('raised', 'resolved')", name="event"),)
+
+    alert_id: Mapped[UUID] = mapped_column(ForeignKey("alerts.id"), primary_key=True)
+    channel: Mapped[str] = mapped_column(primary_key=True)
+    event: Mapped[str] = mapped_column(primary_key=True)
+    sending_until: Mapped[datetime]
+    sent_at: Mapped[datetime | None]

@@ -1,0 +1,268 @@
+"""Raising alerts and resolving them, in the transaction of their cause.
+
+An alert is raised if, and only if, its cause is committed; so is the log line, and so are the messages about it,
+which the outbox hands to the channels. A rule that finds its condition gone resolves its alert itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts.kinds import KINDS, Severity
+from marketplace.audit.operations import AuditActor, record
+from marketplace.identity.queries import Caller
+from marketplace.infra import outbox
+from marketplace.infra.db import Json, Statement
+from marketplace.kernel import queues
+from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
+from marketplace.kernel.redaction import redact, redact_text
+from marketplace.providers.alerting import CHANNELS
+
+_log = structlog.get_logger(__name__)
+
+SEND_TOPIC = "alert.send"
+RAISED, RESOLVED = "raised", "resolved"
+
+MAX_NOTE_LENGTH = 500
+_MAX_TEXT_LENGTH = 300
+_MAX_ITEMS = 25
+_MAX_FACTS_BYTES = 8192
+
+# A repeat waits for whoever raised, or resolves, the same one; then it is counted, or a new one is opened.
+_RAISE = Statement(
+    text(
+        """
+        INSERT INTO alerts (identifier, severity, subject, title, facts, latest_facts, raised_at, last_raised_at)
+        VALUES (:identifier, :severity, :subject, :title, :facts, :facts, :now, :now)
+        ON CONFLICT (identifier, subject) WHERE resolved_at IS NULL DO UPDATE SET
+            occurrences = alerts.occurrences + 1, severity = least(alerts.severity, excluded.severity),
+            latest_facts = excluded.latest_facts,
+            last_raised_at = greatest(alerts.last_raised_at, excluded.last_raised_at)
+        RETURNING new.id, new.severity, new.occurrences, old.severity AS severity_before
+        """
+    )
+)
+_RESOLVE = Statement(
+    text(
+        """
+        UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
+        WHERE identifier = ANY(:identifiers) AND resolved_at IS NULL AND subject = :subject
+        RETURNING id, identifier, subject
+        """
+    )
+)
+_RESOLVE_OTHERS = Statement(
+    text(
+        """
+        UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
+        WHERE identifier = :identifier AND resolved_at IS NULL AND subject <> ALL(:subjects)
+        RETURNING id, identifier, subject
+        """
+    )
+)
+_LOCK = Statement(
+    text("SELECT id, identifier, subject, resolved_at FROM alerts WHERE id = :alert_id FOR NO KEY UPDATE")
+)
+_RESOLVE_BY_HAND = Statement(
+    text(
+        """
+        UPDATE alerts SET resolved_at = :now, resolution = :resolution, resolved_by = :officer_id, note = :note
+        WHERE id = :alert_id
+        """
+    )
+)
+
+
+class AlreadyResolvedError(ConflictError):
+    """The alert is resolved; should its cause come again, that is a new one."""
+
+
+def raise_alert(
+    session: Session,
+    *,
+    identifier: str,
+    subject: str,
+    title: str,
+    facts: Mapping[str, Any],
+    now: datetime,
+    severity: Severity | None = None,
+) -> UUID:
+    """This function will raise an alert in the transaction of its cause, or count one up that is open.
+
+    While it is open, a repeat leaves the first facts and keeps its own as the latest; nobody is told again, unless
+    it is worse than before. Raised after it was resolved, it is a new one. It locks the alert's row until the
+    transaction ends, so it comes after all other locks.
+
+    :param session: in a transaction: what is rolled back raises nothing
+    :param identifier: of ``KINDS``
+    :param subject: what it is about, such as ``refund:<id>``; ids, no personal data
+    :param title: what happened, in a few words that are the same each time
+    :param facts: ids, counts and amounts; what looks personal or secret in them is redacted, long ones are cut
+    :param now: when
+    :param severity: none for the kind's own
+    :return: the alert's id
+    :raises KeyError: there is no such kind
+    """
+    kind = KINDS[identifier]
+    shown = _bounded(facts)
+    about = redact_text(subject)[:_MAX_TEXT_LENGTH]
+    row = _RAISE.one(
+        session,
+        identifier=identifier,
+        severity=severity or kind.severity,
+        subject=about,
+        title=redact_text(title)[:_MAX_TEXT_LENGTH],
+        facts=Json(shown),
+        now=now,
+    )
+    alert_id: UUID = row["id"]
+    if row["severity"] != row["severity_before"]:
+        # To those who were told when it was less bad, it is not told again: see the claim of a message.
+        _enqueue(session, alert_id, RAISED, now=now)
+    outbox.after_commit(
+        session,
+        lambda: _log.error(
+            "alert raised",
+            severity=row["severity"],
+            identifier=identifier,
+            subject=about,
+            alertId=str(alert_id),
+            occurrences=row["occurrences"],
+            facts=shown,
+        ),
+    )
+    return alert_id
+
+
+def _bounded(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Give facts as they are stored and sent: redacted, and no longer than somebody reads at night."""
+    shown: dict[str, Any] = _cut(redact(dict(facts)))
+    size = len(orjson.dumps(shown, default=str))
+    return shown if size <= _MAX_FACTS_BYTES else {"cutBytes": size}
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_MAX_TEXT_LENGTH]
+    if isinstance(value, list):
+        return [_cut(item) for item in value[:_MAX_ITEMS]]
+    if isinstance(value, dict):
+        return {name: _cut(item) for name, item in list(value.items())[:_MAX_ITEMS]}
+    return value
+
+
+def resolve_alert(
+    session: Session, *, identifier: str | Sequence[str], subject: str, note: str, now: datetime
+) -> bool:
+    """This function will resolve what is open about a subject, for a rule whose condition is gone.
+
+    :param identifier: of ``KINDS``, one or several
+    :param subject: as it was raised with
+    :param note: what ended it, in words that are the same each time
+    :param now: when
+    :return: whether there was something to resolve
+    """
+    identifiers = [identifier] if isinstance(identifier, str) else list(identifier)
+    ended = _RESOLVE.all(
+        session,
+        identifiers=identifiers,
+        subject=redact_text(subject)[:_MAX_TEXT_LENGTH],
+        note=note,
+        now=now,
+    )
+    _tell_of_end(session, ended, by="rule", now=now)
+    return bool(ended)
+
+
+def resolve_others(
+    session: Session, *, identifier: str, subjects: Sequence[str], note: str, now: datetime
+) -> int:
+    """This function will resolve what is open of a kind, but for some subjects: for a rule that looks at all.
+
+    :param subjects: those whose condition still holds
+    :param note: what ended the others
+    :param now: when
+    :return: how many there were
+    """
+    still = [redact_text(subject)[:_MAX_TEXT_LENGTH] for subject in subjects]
+    ended = _RESOLVE_OTHERS.all(session, identifier=identifier, subjects=still, note=note, now=now)
+    _tell_of_end(session, ended, by="rule", now=now)
+    return len(ended)
+
+
+def resolve_by_hand(
+    session: Session,
+    *,
+    alert_id: UUID,
+    note: str,
+    actor: AuditActor,
+    now: datetime,
+    officer: Caller | None = None,
+) -> None:
+    """This function will resolve an alert for an officer, or for an operator at the command line, and audit it.
+
+    :param note: what was done about it
+    :param actor: who, as the audit names one
+    :param officer: who; none for the operator
+    :raises NotFoundError: there is no such alert
+    :raises ForbiddenError: the officer lacks the permission that the alert's kind takes
+    :raises AlreadyResolvedError: it is resolved
+    """
+    row = _LOCK.first(session, alert_id=alert_id)
+    if row is None:
+        raise NotFoundError("There is no such alert.")
+    # One that the table has no more is the platform's to clear away.
+    kind = KINDS.get(row["identifier"])
+    permission = kind.permission if kind else "canManagePlatform"
+    if officer is not None and not officer.has_permission(permission):
+        raise ForbiddenError(f"To resolve {row['identifier']} takes the permission {permission}.")
+    if row["resolved_at"] is not None:
+        raise AlreadyResolvedError("The alert is resolved already.")
+    _RESOLVE_BY_HAND.run(
+        session,
+        alert_id=alert_id,
+        resolution="operator" if officer is None else "officer",
+        officer_id=officer.id if officer else None,
+        note=note,
+        now=now,
+    )
+    _tell_of_end(session, [row], by=actor.name, now=now)
+    record(
+        session,
+        actor=actor,
+        action="alert.resolve",
+        target_type="alert",
+        target_id=str(alert_id),
+        before={"state": "open"},
+        after={"state": "resolved", "identifier": row["identifier"], "subject": row["subject"], "note": note},
+        now=now,
+    )
+
+
+def _tell_of_end(session: Session, ended: Sequence[Mapping[str, Any]], *, by: str, now: datetime) -> None:
+    for row in ended:
+        _enqueue(session, row["id"], RESOLVED, now=now)
+        _log_end(session, row, by)
+
+
+def _log_end(session: Session, row: Mapping[str, Any], by: str) -> None:
+    told = {"identifier": row["identifier"], "subject": row["subject"], "alertId": str(row["id"])}
+    outbox.after_commit(session, lambda: _log.info("alert resolved", by=by, **told))
+
+
+def _enqueue(session: Session, alert_id: UUID, event: str, *, now: datetime) -> None:
+    # Each channel has a message of its own: one that is down does not hold up the other.
+    for channel in CHANNELS:
+        outbox.enqueue(
+            session,
+            queue=queues.NOTIFICATIONS,
+            topic=SEND_TOPIC,
+            payload={"alertId": str(alert_id), "channel": channel, "event": event},
+            due_at=now,
+        )

@@ -1,0 +1,123 @@
+"""Alerts as staff and operators read them."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts.kinds import KINDS
+from marketplace.infra.db import Statement
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.paging import Page, PageRequest, page_of
+
+OPEN, RESOLVED = "open", "resolved"
+STATES = (OPEN, RESOLVED)
+
+_SHOWN = """
+    SELECT a.id, a.identifier, a.severity, a.subject, a.title, a.facts, a.latest_facts AS "latestFacts",
+        a.occurrences, CASE WHEN a.resolved_at IS NULL THEN 'open' ELSE 'resolved' END AS state,
+        a.raised_at AS "raisedAt", a.last_raised_at AS "lastRaisedAt", a.resolved_at AS "resolvedAt",
+        a.resolution, a.resolved_by AS "resolvedBy", a.note
+    FROM alerts a
+"""
+
+
+# What is open is few among many: it has an index of its own, which is used where the condition is in its words.
+def _listing(state: str) -> Statement:
+    return Statement(
+        text(
+            f"""
+            {_SHOWN} WHERE {state}
+                AND (CAST(:severity AS text) IS NULL OR a.severity = :severity)
+                AND (CAST(:identifier AS text) IS NULL OR a.identifier = :identifier)
+                AND (CAST(:last_at AS timestamptz) IS NULL
+                    OR (a.raised_at, a.id) < (CAST(:last_at AS timestamptz), CAST(:last_id AS uuid)))
+            ORDER BY a.raised_at DESC, a.id DESC LIMIT :most
+            """  # our own words
+        )
+    )
+
+
+_LISTINGS = {
+    None: _listing("true"),
+    OPEN: _listing("a.resolved_at IS NULL"),
+    RESOLVED: _listing("a.resolved_at IS NOT NULL"),
+}
+_ONE = Statement(text(f"{_SHOWN} WHERE a.id = :alert_id"))
+_MESSAGES = Statement(
+    text(
+        """
+        SELECT channel, event, sent_at AS "sentAt" FROM alert_messages
+        WHERE alert_id = :alert_id ORDER BY sending_until, channel
+        """
+    )
+)
+_OPEN_SUBJECTS = Statement(
+    text("SELECT subject FROM alerts WHERE identifier = :identifier AND resolved_at IS NULL")
+)
+
+
+@dataclass(frozen=True)
+class AlertFilters:
+    """Which alerts are wanted; none for any."""
+
+    state: str | None = None
+    severity: str | None = None
+    identifier: str | None = None
+
+
+def list_alerts(session: Session, *, filters: AlertFilters, page: PageRequest) -> Page:
+    """This function will list alerts, the latest first.
+
+    :param filters: which
+    :param page: which page; its position is the last row's time and id
+    """
+    last_at, last_id = page.after("time", "id")
+    rows = _LISTINGS[filters.state].all(
+        session,
+        severity=filters.severity,
+        identifier=filters.identifier,
+        last_at=last_at,
+        last_id=last_id,
+        most=page.limit + 1,
+    )
+    return page_of(
+        [_explained(row) for row in rows],
+        request=page,
+        position_of=lambda row: [iso(row["raisedAt"]), str(row["id"])],
+    )
+
+
+def alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
+    """This function will give an alert.
+
+    :raises NotFoundError: there is none of that id
+    """
+    row = _ONE.first(session, alert_id=alert_id)
+    if row is None:
+        raise NotFoundError("There is no such alert.")
+    return _explained(row)
+
+
+def show_alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
+    """This function will give an alert, with what was told of it on which channel.
+
+    :raises NotFoundError: there is none of that id
+    """
+    return alert(session, alert_id=alert_id) | {"messages": _MESSAGES.all(session, alert_id=alert_id)}
+
+
+def open_subjects(session: Session, *, identifier: str) -> set[str]:
+    """This function will give the subjects that a kind of alert is open about."""
+    return {row["subject"] for row in _OPEN_SUBJECTS.all(session, identifier=identifier)}
+
+
+def _explained(row: dict[str, Any]) -> dict[str, Any]:
+    """Add what the table of kinds says; one that it has no more is told without."""
+    kind = KINDS.get(row["identifier"])
+    row["meaning"] = kind.meaning if kind else None
+    row["firstStep"] = kind.first_step if kind else None
+    return row

@@ -1,0 +1,104 @@
+"""The figures of the queues: counted by the rows that hold the work, since messages to workers may get lost.
+
+- ``waiting``: rows that are due, or wait for their next try, and that nobody works on
+- ``active``: rows that workers are at, as their heartbeats of the last second tell
+- ``failed``: rows that were given up and lie there: dead webhooks, and outbox events after their last try
+- ``completed``: rows that were completed ever, also those that are deleted by now; kept by triggers
+
+What is put off to a later time on purpose, such as the end of a flash sale, is not waiting until then.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.background import workers
+from marketplace.background.workers import Seen
+from marketplace.infra.cache import Cache, CacheDownError
+from marketplace.infra.db import Statement
+from marketplace.kernel import queues
+from marketplace.kernel.errors import ServiceUnavailableError
+
+# The inbox is the queue of webhooks. What is open and what failed is counted in indexes that hold nothing else.
+_FIGURES = Statement(
+    text(
+        """
+        SELECT queue, sum(waiting)::bigint AS waiting, sum(later)::bigint AS later, min(oldest) AS oldest_due_at,
+            sum(failed)::bigint AS failed, sum(completed)::bigint AS completed
+        FROM (
+            SELECT queue, count(*) FILTER (WHERE due_at <= :now OR attempts > 0) AS waiting,
+                count(*) FILTER (WHERE due_at > :now AND attempts = 0) AS later,
+                min(due_at) FILTER (WHERE due_at <= :now) AS oldest, 0 AS failed, 0 AS completed
+            FROM outbox_events WHERE done_at IS NULL AND failed_at IS NULL GROUP BY queue
+            UNION ALL
+            SELECT :webhooks, count(*), 0, min(due_at) FILTER (WHERE due_at <= :now), 0, 0
+            FROM webhook_inbox WHERE status IN ('received', 'retrying')
+            UNION ALL SELECT queue, 0, 0, NULL, count(*), 0
+                FROM outbox_events WHERE failed_at IS NOT NULL GROUP BY queue
+            UNION ALL SELECT :webhooks, 0, 0, NULL, count(*), 0 FROM webhook_inbox WHERE status = 'dead'
+            UNION ALL SELECT queue, 0, 0, NULL, 0, completed FROM queue_counts
+        ) counted GROUP BY queue
+        """
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is known of a queue; ``later`` are the rows that are put off on purpose."""
+
+    waiting: int = 0
+    active: int = 0
+    failed: int = 0
+    completed: int = 0
+    later: int = 0
+    oldest_due_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The figures of all queues, and what the cache knows; none of it while the cache is away."""
+
+    queues: dict[str, Figures]
+    seen: Seen | None
+
+
+def statistics(session: Session, cache: Cache, *, now: datetime) -> Statistics:
+    """This function will count, by one statement and one round trip to the cache.
+
+    :param session: one that reads
+    :param now: what is due by then is waiting
+    """
+    try:
+        seen = workers.look(cache)
+    except CacheDownError:
+        seen = None
+    # A row may be held by two workers for a moment, of whom one will find it done.
+    held = {(one.queue, one.row_id) for worker in seen.workers for one in worker.doing} if seen else set()
+    active = Counter(queue for queue, row_id in held if row_id is not None)
+    rows = {row.pop("queue"): row for row in _FIGURES.all(session, now=now, webhooks=queues.WEBHOOKS)}
+    return Statistics({name: _figures(rows.get(name, {}), active[name]) for name in queues.NAMES}, seen)
+
+
+def complete_statistics(session: Session, cache: Cache, *, now: datetime) -> tuple[dict[str, Figures], Seen]:
+    """This function will give the figures as ``statistics`` does, where all of them must be known.
+
+    :raises ServiceUnavailableError: the cache is away, and with it what the workers do
+    """
+    found = statistics(session, cache, now=now)
+    if found.seen is None:
+        raise ServiceUnavailableError(
+            "The queues' server can't be reached, so nobody knows what the workers do.", retry_after_seconds=5
+        )
+    return found.queues, found.seen
+
+
+def _figures(row: dict[str, Any], held: int) -> Figures:
+    # A row that is worked on is open until its transaction commits. What a heartbeat told of may be done by now.
+    waiting = row.pop("waiting", 0)
+    active = min(held, waiting)
+    return Figures(waiting=waiting - active, active=active, **row)

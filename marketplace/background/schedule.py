@@ -1,0 +1,450 @@
+"""The schedule: which periodic task runs next, who runs it, what came of it, and what operators say to it.
+
+Any number of workers look at it. A tick is claimed by one update of the task's row that names all it was seen
+to be, so the database's lock lets one worker have it. A run that goes on keeps the task from being started again.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts.kinds import PERIODIC_TASK_FAILING
+from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.audit.operations import AuditActor, record
+from marketplace.infra.db import Statement
+from marketplace.kernel.timetables import Interval, Timetable, TimetableError, parse
+
+_log = structlog.get_logger(__name__)
+
+SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
+
+_MOST_TOLD = 200  # characters of a result
+_FORGOTTEN_AFTER = timedelta(days=1)
+FAILURES_TOLD = 3  # in a row; a single one is mended by the next run, as a rule
+
+_STATES = Statement(
+    text(
+        """
+        SELECT name, timetable, next_run_at, paused_at, run_id, run_by, started_at, beats, finished_at,
+            duration_milliseconds, outcome, error, result, runs, failures
+        FROM periodic_tasks WHERE name = ANY(:names)
+        """
+    )
+)
+_ALL = Statement(
+    text(
+        """
+        SELECT name, queue, purpose, declared, timetable, next_run_at, paused_at, run_id, run_by, started_at, beats,
+            finished_at, duration_milliseconds, outcome, error, result, runs, failures
+        FROM periodic_tasks ORDER BY name
+        """
+    )
+)
+_LOCK = Statement(
+    text(
+        """
+        SELECT name, timetable, next_run_at, paused_at, run_id, run_by, started_at, beats, finished_at,
+            duration_milliseconds, outcome, error, result, runs, failures
+        FROM periodic_tasks WHERE name = :name FOR NO KEY UPDATE
+        """
+    )
+)
+_ADD = Statement(
+    text(
+        """
+        INSERT INTO periodic_tasks AS t (name, queue, purpose, declared, next_run_at)
+        VALUES (:name, :queue, :purpose, :declared, :next_run_at)
+        ON CONFLICT (name) DO UPDATE SET queue = :queue, purpose = :purpose, declared = :declared
+        WHERE (t.queue, t.purpose, t.declared) <> (:queue, :purpose, :declared)
+        """
+    )
+)
+# Tasks that no worker knows any more; one that an operator paused keeps that, should it come back.
+_FORGET = Statement(
+    text(
+        """
+        DELETE FROM periodic_tasks
+        WHERE name <> ALL(:names) AND next_run_at < :before AND paused_at IS NULL AND run_id IS NULL
+        """
+    )
+)
+_CLAIM = Statement(
+    text(
+        """
+        UPDATE periodic_tasks SET next_run_at = :following, run_id = :run_id, run_by = :run_by, started_at = :now,
+            beats = beats + 1
+        WHERE name = :name AND run_id IS NULL AND paused_at IS NULL AND next_run_at = :next_run_at
+            AND timetable IS NOT DISTINCT FROM :timetable
+        """
+    )
+)
+_BEGIN = Statement(
+    text(
+        """
+        UPDATE periodic_tasks SET run_id = :run_id, run_by = :run_by, started_at = :now, beats = beats + 1
+        WHERE name = :name AND run_id IS NULL
+        """
+    )
+)
+_BEAT = Statement(
+    text(
+        "UPDATE periodic_tasks SET beats = beats + 1 WHERE run_id = ANY(CAST(:run_ids AS uuid[])) RETURNING run_id"
+    )
+)
+_LOSE = Statement(
+    text(
+        """
+        UPDATE periodic_tasks SET run_id = NULL, run_by = NULL, started_at = NULL, finished_at = :now,
+            duration_milliseconds = NULL, outcome = 'interrupted', error = 'worker lost', result = NULL,
+            runs = runs + 1, failures = failures + 1
+        WHERE name = :name AND run_id = :run_id AND beats = :beats
+        """
+    )
+)
+_FINISH = Statement(
+    text(
+        """
+        UPDATE periodic_tasks SET run_id = NULL, run_by = NULL, started_at = NULL, finished_at = :now,
+            duration_milliseconds = :milliseconds, outcome = :outcome, error = :error, result = :result,
+            runs = runs + 1, failures = CASE WHEN :outcome = 'succeeded' THEN 0 ELSE failures + 1 END,
+            next_run_at = :next_run_at
+        WHERE name = :name
+        """
+    )
+)
+_MOVE = Statement(
+    text(
+        """
+        UPDATE periodic_tasks SET next_run_at = :moment
+        WHERE name = :name AND next_run_at = :next_run_at AND timetable IS NOT DISTINCT FROM :timetable
+        """
+    )
+)
+_PAUSE = Statement(text("UPDATE periodic_tasks SET paused_at = :now WHERE name = :name"))
+_RESUME = Statement(
+    text("UPDATE periodic_tasks SET paused_at = NULL, next_run_at = :next_run_at WHERE name = :name")
+)
+_RESCHEDULE = Statement(
+    text("UPDATE periodic_tasks SET timetable = :timetable, next_run_at = :next_run_at WHERE name = :name")
+)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A periodic task as the code declares it; ``when`` is its timetable unless an operator says otherwise."""
+
+    name: str
+    purpose: str
+    queue: str
+    when: str
+
+    @cached_property
+    def timetable(self) -> Timetable:
+        """This function will give the declared timetable."""
+        return parse(self.when)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A task's row as it was seen, and the timetable that is in force."""
+
+    name: str
+    in_force: Timetable
+    timetable: str | None
+    next_run_at: datetime
+    paused_at: datetime | None
+    run_id: UUID | None
+    run_by: str | None
+    started_at: datetime | None
+    beats: int
+    finished_at: datetime | None
+    duration_milliseconds: int | None
+    outcome: str | None
+    error: str | None
+    result: str | None
+    runs: int
+    failures: int
+
+    def out_of_time(self, now: datetime) -> datetime | None:
+        """This function will tell when a task is to run next whose next run is further away than it can be.
+
+        That comes of a clock that went back. A small step is waited out: the ticks that it repeats were run.
+        After a larger one the task would stand still for as long as the step was, so it runs again after one
+        period, and in no case twice within one.
+
+        :return: when, or none if all is well
+        """
+        tick = self.in_force.after(now)
+        if self.next_run_at <= tick:
+            return None
+        period = self.in_force.after(tick) - tick
+        again = self.in_force.after(now + period)
+        return again if self.next_run_at - now > 2 * period and again < self.next_run_at else None
+
+
+_COLUMNS = tuple(item.name for item in fields(State) if item.name != "in_force")
+
+
+def states(session: Session, tasks: Iterable[Declared]) -> list[State]:
+    """This function will give the states of tasks, in the order in which they are given.
+
+    :return: of those that have a row
+    """
+    declared = {task.name: task for task in tasks}
+    rows = {row["name"]: row for row in _STATES.all(session, names=list(declared))}
+    return [_state(rows[name], task.when) for name, task in declared.items() if name in rows]
+
+
+def all_states(session: Session) -> list[dict[str, Any]]:
+    """This function will give all tasks that workers have told of, with what they are for, by name."""
+    return [
+        {
+            "name": row["name"],
+            "queue": row["queue"],
+            "purpose": row["purpose"],
+            "state": _state({name: row[name] for name in _COLUMNS}, row["declared"]),
+        }
+        for row in _ALL.all(session)
+    ]
+
+
+def _state(row: dict[str, Any], declared: str) -> State:
+    for text_of_it in (row["timetable"], declared):
+        if text_of_it is not None:
+            try:
+                return State(in_force=parse(text_of_it), **row)
+            except TimetableError:
+                # Written by a version that knew more: the declared one is better than none.
+                _log.error("timetable not understood", task=row["name"], timetable=text_of_it)
+    raise TimetableError(f"no timetable of {row['name']} is understood")
+
+
+def _locked(session: Session, task: Declared, now: datetime) -> State:
+    ensure(session, tasks=(task,), now=now)
+    return _state(_LOCK.one(session, name=task.name), task.when)
+
+
+def ensure(session: Session, *, tasks: Iterable[Declared], now: datetime) -> None:
+    """This function will give tasks their rows that have none: an interval begins now, a crontab with its tick."""
+    for task in tasks:
+        first = now if isinstance(task.timetable, Interval) else task.timetable.after(now)
+        _ADD.run(
+            session,
+            name=task.name,
+            queue=task.queue,
+            purpose=task.purpose,
+            declared=task.when,
+            next_run_at=first,
+        )
+
+
+def forget_others(session: Session, *, tasks: Iterable[Declared], now: datetime) -> None:
+    """This function will delete the rows of tasks that are none of these, and that nobody has run for a day."""
+    _FORGET.run(session, names=[task.name for task in tasks], before=now - _FORGOTTEN_AFTER)
+
+
+def claim(session: Session, *, state: State, by: str, now: datetime) -> UUID | None:
+    """This function will claim a task's tick that is due; of all who try, one gets it.
+
+    However many ticks were missed, they are one: the next one is the first after now.
+
+    :param state: as the task was seen
+    :param by: who runs it
+    :return: the run's id; none if somebody else has it, or an operator changed the task meanwhile
+    """
+    run_id = uuid4()
+    claimed = _CLAIM.run(
+        session,
+        name=state.name,
+        timetable=state.timetable,
+        next_run_at=state.next_run_at,
+        following=state.in_force.after(max(now, state.next_run_at)),
+        run_id=run_id,
+        run_by=by,
+        now=now,
+    )
+    return run_id if claimed else None
+
+
+def begin(session: Session, *, task: Declared, by: str, now: datetime) -> UUID | None:
+    """This function will begin a run by hand, whatever the schedule says; its next tick stays where it is.
+
+    :return: the run's id; none if the task is running
+    """
+    ensure(session, tasks=(task,), now=now)
+    run_id = uuid4()
+    return run_id if _BEGIN.run(session, name=task.name, run_id=run_id, run_by=by, now=now) else None
+
+
+def beat(session: Session, *, run_ids: Collection[UUID]) -> set[UUID]:
+    """This function will tell that runs go on.
+
+    :return: those of them that are still known; the others were taken for lost
+    """
+    return {row["run_id"] for row in _BEAT.all(session, run_ids=list(run_ids))}
+
+
+def lose(session: Session, *, state: State, now: datetime) -> bool:
+    """This function will give up a run whose worker is gone, so that the task runs at its next tick.
+
+    :param state: as the task was seen: if it has beaten since, it is not lost
+    :return: whether it was given up
+    """
+    lost = _LOSE.run(session, name=state.name, run_id=state.run_id, beats=state.beats, now=now)
+    if lost:
+        _log.error("periodic task lost with its worker", task=state.name, worker=state.run_by)
+        _tell_of_failures(session, state.name, state.failures + 1, "worker lost", now)
+    return bool(lost)
+
+
+def _tell_of_failures(session: Session, name: str, failures: int, error: str | None, now: datetime) -> None:
+    """Raise an alert of a task that fails again and again."""
+    if failures >= FAILURES_TOLD:
+        raise_alert(
+            session,
+            identifier=PERIODIC_TASK_FAILING,
+            subject=f"periodic:{name}",
+            title="Periodic task fails again and again",
+            facts={"task": name, "error": error, "failuresInARow": failures},
+            now=now,
+        )
+
+
+def move(session: Session, *, state: State, moment: datetime) -> bool:
+    """This function will set right the next run of a task that a clock that went back left too far away."""
+    return bool(
+        _MOVE.run(
+            session,
+            name=state.name,
+            timetable=state.timetable,
+            next_run_at=state.next_run_at,
+            moment=moment,
+        )
+    )
+
+
+def finish(
+    session: Session,
+    *,
+    task: Declared,
+    run_id: UUID,
+    outcome: str,
+    error: str | None,
+    result: str | None,
+    milliseconds: int | None,
+    now: datetime,
+) -> bool:
+    """This function will note what came of a run. Ticks that passed while it ran are not made up for.
+
+    :param outcome: succeeded, failed or interrupted
+    :param error: the error's type
+    :param result: what was done, in a few words without personal data
+    :return: whether the run was still known; if not, it was taken for lost meanwhile
+    """
+    state = _locked(session, task, now)
+    if state.run_id != run_id:
+        return False
+    passed = state.next_run_at <= now
+    _FINISH.run(
+        session,
+        name=task.name,
+        outcome=outcome,
+        error=error,
+        result=result[:_MOST_TOLD] if result is not None else None,
+        milliseconds=milliseconds,
+        next_run_at=state.in_force.after(now) if passed else state.next_run_at,
+        now=now,
+    )
+    if outcome != SUCCEEDED:
+        _tell_of_failures(session, task.name, state.failures + 1, error, now)
+    elif state.failures >= FAILURES_TOLD:
+        resolve_alert(
+            session,
+            identifier=PERIODIC_TASK_FAILING,
+            subject=f"periodic:{task.name}",
+            note="It succeeded again.",
+            now=now,
+        )
+    return True
+
+
+def pause(session: Session, *, task: Declared, actor: AuditActor, now: datetime) -> bool:
+    """This function will have a task not run until it is resumed; a run that goes on ends in peace.
+
+    :return: whether it was not paused before
+    """
+    state = _locked(session, task, now)
+    if state.paused_at is not None:
+        return False
+    _PAUSE.run(session, name=task.name, now=now)
+    _record_pause(session, actor, task, now, paused=True)
+    return True
+
+
+def resume(session: Session, *, task: Declared, actor: AuditActor, now: datetime) -> bool:
+    """This function will have a paused task run again, from its next tick on.
+
+    :return: whether it was paused
+    """
+    state = _locked(session, task, now)
+    if state.paused_at is None:
+        return False
+    _RESUME.run(session, name=task.name, next_run_at=state.in_force.after(now))
+    _record_pause(session, actor, task, now, paused=False)
+    return True
+
+
+def reschedule(
+    session: Session,
+    *,
+    task: Declared,
+    timetable: Timetable | None,
+    actor: AuditActor,
+    now: datetime,
+) -> datetime:
+    """This function will give a task another timetable; workers go by it from their next look, within seconds.
+
+    :param timetable: the new one; none goes back to the declared one
+    :return: when it runs next
+    """
+    state = _locked(session, task, now)
+    following = (timetable or task.timetable).after(now)
+    _RESCHEDULE.run(
+        session,
+        name=task.name,
+        timetable=timetable.text if timetable else None,
+        next_run_at=following,
+    )
+    record(
+        session,
+        actor=actor,
+        action="periodic.schedule",
+        target_type="periodic_task",
+        target_id=task.name,
+        before={"timetable": state.in_force.text},
+        after={"timetable": (timetable or task.timetable).text},
+        now=now,
+    )
+    return following
+
+
+def _record_pause(
+    session: Session, actor: AuditActor, task: Declared, now: datetime, *, paused: bool
+) -> None:
+    record(
+        session,
+        actor=actor,
+        action="periodic.pause" if paused else "periodic.resume",
+        target_type="periodic_task",
+        target_id=task.name,
+        before={"paused": not paused},
+        after={"paused": paused},
+        now=now,
+    )

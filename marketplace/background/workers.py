@@ -1,0 +1,118 @@
+"""Workers' heartbeats: each worker process tells the cache every second who it is and what it does.
+
+What was not repeated for a few seconds counts no more, and is cleared away by whoever looks next. The times that
+decide are those of the cache's own clock.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from marketplace.infra.cache import Cache, Script
+
+BEAT_SECONDS = 1.0
+STALE_SECONDS = 6
+
+# In braces: where the cache is a cluster, both are on one of its servers.
+_SEEN, _TOLD = "h1:{workers}:seen", "h1:{workers}:told"
+
+_ANNOUNCE = Script(
+    """
+    -- KEYS: when each was seen, what each told. ARGV: name, what it tells, seconds to be forgotten after.
+    local time = redis.call('TIME')
+    redis.call('ZADD', KEYS[1], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
+    redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+    redis.call('EXPIRE', KEYS[1], ARGV[3])
+    redis.call('EXPIRE', KEYS[2], ARGV[3])
+    return 1
+    """
+)
+_WITHDRAW = Script(
+    """
+    redis.call('ZREM', KEYS[1], ARGV[1])
+    return redis.call('HDEL', KEYS[2], ARGV[1])
+    """
+)
+_LOOK = Script(
+    """
+    -- KEYS: as above. ARGV: milliseconds after which one is stale; so is one that was seen in the future.
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    for _, range in ipairs({{'-inf', now - ARGV[1]}, {now + ARGV[1], '+inf'}}) do
+      for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], range[1], range[2])) do
+        redis.call('ZREM', KEYS[1], name)
+        redis.call('HDEL', KEYS[2], name)
+      end
+    end
+    local memory = string.match(redis.call('INFO', 'memory'), 'used_memory:(%d+)')
+    return {tonumber(memory), redis.call('HVALS', KEYS[2])}
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a worker's thread is at: a row of a queue, or a periodic task."""
+
+    what: str
+    since: datetime
+    queue: str | None = None
+    row_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker process, as it tells of itself; ``name`` tells it from all others."""
+
+    name: str
+    queue: str
+    host: str
+    process_id: int
+    started_at: datetime
+    told_at: datetime
+    doing: tuple[Doing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The workers that live, and the memory that the cache's server uses."""
+
+    workers: tuple[Worker, ...]
+    memory_used_bytes: int
+
+
+def announce(cache: Cache, worker: Worker) -> None:
+    """This function will tell that a worker lives, and what it does.
+
+    :raises CacheDownError: the cache is not to be had
+    """
+    told = orjson.dumps(asdict(worker)).decode()
+    cache.run(_ANNOUNCE, (_SEEN, _TOLD), worker.name, told, STALE_SECONDS)
+
+
+def withdraw(cache: Cache, name: str) -> None:
+    """This function will tell that a worker has ended in good order.
+
+    :raises CacheDownError: the cache is not to be had
+    """
+    cache.run(_WITHDRAW, (_SEEN, _TOLD), name)
+
+
+def look(cache: Cache) -> Seen:
+    """This function will give the workers that live, sorted by queue and name, in one round trip.
+
+    :raises CacheDownError: the cache is not to be had
+    """
+    memory, told = cache.run(_LOOK, (_SEEN, _TOLD), STALE_SECONDS * 1000)
+    workers = sorted((_worker(orjson.loads(one)) for one in told), key=lambda one: (one.queue, one.name))
+    return Seen(tuple(workers), memory)
+
+
+def _worker(told: dict[str, Any]) -> Worker:
+    doing = tuple(
+        Doing(**(one | {"since": datetime.fromisoformat(one["since"])})) for one in told.pop("doing")
+    )
+    times = {name: datetime.fromisoformat(told[name]) for name in ("started_at", "told_at")}
+    return Worker(**(told | times), doing=doing)

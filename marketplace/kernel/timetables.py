@@ -1,0 +1,180 @@
+"""Timetables of what runs again and again: ``every 15s``, or a crontab expression. All times are UTC.
+
+A timetable's ticks depend on nothing but the time: whoever asks, and whenever the process was started, gets the
+same ones. Ticks of an interval are its multiples since 1970, so that ``every 1h`` is the full hour.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+EXAMPLES: Final = (
+    "`every 15s`, `every 2h`, or a crontab expression in UTC such as `*/5 * * * *` or `30 2 * * mon-fri`"
+)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_WORDS = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
+_SHORTEST = timedelta(seconds=5)  # what runs tasks looks once a second
+_LONGEST = timedelta(days=31)
+_MOST_CHARACTERS = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS_LOOKED_THROUGH = 366 * 8 + 2  # 29 February may be eight years away
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+class TimetableError(ValueError):
+    """The text is no timetable; the message says what is wrong with it, with an example."""
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """Ticks at certain times; ``text`` is how it is written."""
+
+    text: str
+
+    @property
+    def words(self) -> str:
+        """This function will say when it ticks, for people."""
+        raise NotImplementedError
+
+    def after(self, moment: datetime) -> datetime:
+        """This function will give the first tick after a time.
+
+        :param moment: a time with its zone
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Interval(Timetable):
+    """Ticks evenly."""
+
+    period: timedelta
+
+    @property
+    def words(self) -> str:
+        """This function will say when it ticks, for people."""
+        number, unit = self.text.removeprefix("every ")[:-1], _WORDS[self.text[-1]]
+        return f"every {unit}" if number == "1" else f"every {number} {unit}s"
+
+    def after(self, moment: datetime) -> datetime:
+        """This function will give the first tick after a time."""
+        return _EPOCH + ((moment - _EPOCH) // self.period + 1) * self.period
+
+
+@dataclass(frozen=True)
+class Crontab(Timetable):
+    """Ticks at full minutes that its five fields name.
+
+    As cron has it: where both days of the month and days of the week are restricted, either will do.
+    """
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    either_day: bool
+
+    @property
+    def words(self) -> str:
+        """This function will say when it ticks, for people."""
+        minute, hour, *rest = self.text.split()
+        if rest == ["*", "*", "*"]:
+            if hour == "*" and minute == "*":
+                return "every minute"
+            if hour == "*" and re.fullmatch(r"\*/\d+", minute):
+                return f"every {minute[2:]} minutes"
+            if hour == "*" and minute.isdecimal():
+                return f"each hour at minute {minute}"
+            if hour.isdecimal() and minute.isdecimal():
+                return f"daily at {int(hour):02}:{int(minute):02} UTC"
+        return f"{self.text} (UTC)"
+
+    def after(self, moment: datetime) -> datetime:
+        """This function will give the first tick after a time.
+
+        :raises TimetableError: there is none within eight years
+        """
+        earliest = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
+        for number in range(_DAYS_LOOKED_THROUGH):
+            day = earliest.date() + timedelta(days=number)
+            if self._matches(day):
+                first = (earliest.hour, earliest.minute) if number == 0 else (0, 0)
+                for hour in self.hours:
+                    for minute in self.minutes:
+                        if (hour, minute) >= first:
+                            return datetime(day.year, day.month, day.day, hour, minute, tzinfo=UTC)
+        raise TimetableError(f"{self.text!r} never comes: there is no such day. Write {EXAMPLES}.")
+
+    def _matches(self, day: date) -> bool:
+        in_month, in_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return day.month in self.months and (
+            (in_month or in_week) if self.either_day else (in_month and in_week)
+        )
+
+
+def parse(text: str) -> Timetable:
+    """This function will read a timetable.
+
+    :param text: such as ``every 15s`` (s, m, h, d), or the five fields of a crontab: minute, hour, day of the
+        month, month, day of the week (0 or 7 is Sunday), in UTC
+    :raises TimetableError: it is none, or never comes
+    """
+    plain = " ".join(text.lower().split())
+    if plain.startswith("every"):
+        return _interval(plain)
+    parts = plain.split()
+    if len(parts) != 5 or len(plain) > _MOST_CHARACTERS:
+        raise TimetableError(
+            f"{plain[:_MOST_CHARACTERS]!r} has {len(parts)} fields where a crontab has 5. Write {EXAMPLES}."
+        )
+    minutes = _field(parts[0], "minute", 0, 59)
+    hours = _field(parts[1], "hour", 0, 23)
+    days = _field(parts[2], "day of the month", 1, 31)
+    months = _field(parts[3], "month", 1, 12, names=_MONTHS, first=1)
+    weekdays = {number % 7 for number in _field(parts[4], "day of the week", 0, 7, names=_WEEKDAYS)}
+    made = Crontab(
+        text=plain,
+        minutes=tuple(sorted(minutes)),
+        hours=tuple(sorted(hours)),
+        days=frozenset(days),
+        months=frozenset(months),
+        weekdays=frozenset(weekdays),
+        either_day=not parts[2].startswith("*") and not parts[4].startswith("*"),
+    )
+    made.after(_EPOCH)
+    return made
+
+
+def _interval(text: str) -> Interval:
+    found = re.fullmatch(r"every ([0-9]{1,6}) ?([smhd])", text)
+    if not found:
+        raise TimetableError(f"{text!r} is no interval: a number and s, m, h or d. Write {EXAMPLES}.")
+    period = timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+    if not _SHORTEST <= period <= _LONGEST:
+        raise TimetableError(f"{text!r} is not from 5 seconds to 31 days. Write {EXAMPLES}.")
+    return Interval(f"every {int(found[1])}{found[2]}", period)
+
+
+def _field(
+    text: str, name: str, least: int, most: int, *, names: tuple[str, ...] = (), first: int = 0
+) -> set[int]:
+    """Read a field: ``*``, a number, a name, a range, a step, or several of them with commas."""
+    known = {word: str(first + place) for place, word in enumerate(names)}
+    numbers: set[int] = set()
+    for part in text.split(","):
+        plain = re.sub(r"[a-z]+", lambda word: known.get(word[0], word[0]), part)
+        found = re.fullmatch(r"(?:\*|([0-9]{1,4})(?:-([0-9]{1,4}))?)(?:/([0-9]{1,4}))?", plain)
+        if not found:
+            raise TimetableError(f"{part!r} is no {name}. Write {EXAMPLES}.")
+        start = int(found[1]) if found[1] else least
+        # As cron has it, 10/15 goes on to the end, and 10 alone is itself.
+        open_end = found[1] is None or found[3] is not None
+        end = int(found[2]) if found[2] else (most if open_end else start)
+        step = int(found[3]) if found[3] else 1
+        if not least <= start <= end <= most or step < 1:
+            raise TimetableError(f"{part!r} is no {name} from {least} to {most}. Write {EXAMPLES}.")
+        numbers.update(range(start, end + 1, step))
+    return numbers

@@ -1,0 +1,197 @@
+"""Disputes of charges: a customer's bank asks for the money back, so nothing of its orders moves any more.
+
+What the gateway tells is kept, and freezes the escrow of the orders that the charge paid. How a dispute is answered,
+and what becomes of the money and of the frozen orders, is for staff to decide: an order leaves ``disputed`` by a
+ruling alone, also where the bank decided for us.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.infra.db import Statement
+from marketplace.notifications.operations import notify
+from marketplace.orders import operations as orders
+from marketplace.orders import states
+from marketplace.orders.news import vendor_user_of
+from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
+from marketplace.payments.charges import UnknownReferenceError
+from marketplace.providers.gateway_events import GatewayDispute
+
+_log = structlog.get_logger(__name__)
+
+_FIND = Statement(
+    text(
+        """
+        SELECT i.id AS intent_id, array_agg(a.order_id) AS order_ids
+        FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
+        WHERE i.reference = :reference GROUP BY i.id
+        """
+    )
+)
+_CHARGES = Statement(
+    text("SELECT gateway_charge_id, outcome FROM gateway_charges WHERE intent_id = :intent_id ORDER BY id")
+)
+# An earlier word never undoes that it is over, in whatever order they come.
+_KEEP = Statement(
+    text(
+        """
+        INSERT INTO charge_disputes (gateway_dispute_id, intent_id, status, gateway_status, resolution, category,
+            amount_minor, due_at, opened_at, resolved_at, updated_at)
+        VALUES (:gateway_dispute_id, :intent_id, :status, :gateway_status, :resolution, :category,
+            :amount_minor, :due_at, :now, :resolved_at, :now)
+        ON CONFLICT (gateway_dispute_id) DO UPDATE SET status = excluded.status,
+            gateway_status = excluded.gateway_status, resolution = excluded.resolution,
+            category = coalesce(excluded.category, charge_disputes.category),
+            amount_minor = coalesce(excluded.amount_minor, charge_disputes.amount_minor),
+            due_at = coalesce(excluded.due_at, charge_disputes.due_at),
+            resolved_at = excluded.resolved_at, updated_at = excluded.updated_at
+        WHERE charge_disputes.status = 'open'
+        RETURNING id
+        """
+    )
+)
+
+
+def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: datetime) -> bool:
+    """This function will keep what the gateway tells of a dispute, freeze what it is about, and raise an alert.
+
+    It may come any number of times and in any order. Rows are locked in the order: orders by id with their escrow,
+    the dispute.
+
+    :param told: the gateway's word
+    :param over: whether it tells of the end
+    :param now: when
+    :return: whether that was news; what comes after the end is none
+    :raises UnknownReferenceError: no payment of ours has the charge's reference, or the charge has not come yet
+    """
+    found = _FIND.first(session, reference=told.reference)
+    if found is None:
+        raise UnknownReferenceError("no payment has this reference")
+    locked = lock_orders(session, order_ids=found["order_ids"])
+    applied = _paid_by(_CHARGES.all(session, intent_id=found["intent_id"]), told)
+    kept = _KEEP.first(
+        session,
+        gateway_dispute_id=told.id,
+        intent_id=found["intent_id"],
+        status="resolved" if over else "open",
+        gateway_status=told.status or None,
+        resolution=told.resolution or None,
+        category=told.category or None,
+        amount_minor=told.amount_minor,
+        due_at=told.due_at,
+        resolved_at=now if over else None,
+        now=now,
+    )
+    if kept is None:
+        return False
+    frozen = _freeze(session, locked, told, now=now) if applied and not told.in_our_favour else []
+    for order in frozen:
+        _tell(session, order, now=now)
+    _alert(session, kept["id"], told, over=over, locked=locked, frozen=frozen, now=now)
+    return True
+
+
+def _paid_by(charges: Sequence[dict[str, Any]], told: GatewayDispute) -> bool:
+    """Tell whether orders were paid by the disputed charge: one that was held or sent back pays for nothing.
+
+    :raises UnknownReferenceError: the charge has not come yet; frozen too early, the order would be paid afterwards
+    """
+    meant = [
+        charge for charge in charges if not told.charge_id or charge["gateway_charge_id"] == told.charge_id
+    ]
+    if not meant:
+        raise UnknownReferenceError("the disputed charge is not known")
+    return any(charge["outcome"] == "applied" for charge in meant)
+
+
+def _freeze(
+    session: Session, locked: Sequence[LockedOrder], told: GatewayDispute, *, now: datetime
+) -> list[LockedOrder]:
+    """Freeze the orders that still can be; what was released, refunded or is disputed already, can't."""
+    frozen = [order for order in locked if states.ORDER.allows(order.status, states.CHARGE_DISPUTE)]
+    for order in frozen:
+        orders.freeze(
+            session,
+            order=order,
+            trigger=states.CHARGE_DISPUTE,
+            actor=GATEWAY,
+            note=f"Dispute {told.id} of the payment",
+            now=now,
+        )
+    return frozen
+
+
+def _tell(session: Session, order: LockedOrder, *, now: datetime) -> None:
+    """Tell the vendor, who must not hand the goods over; the buyer's bank speaks for the buyer."""
+    notify(
+        session,
+        user_id=vendor_user_of(session, order=order),
+        type="order_disputed",
+        title="An order is on hold",
+        body=f"The payment of {order.number} is disputed at the buyer's bank. Do not hand it over: nothing is released"
+        " until staff have decided.",
+        link=f"/orders/{order.id}",
+        cause=f"order:{order.id}:charge-dispute",
+        now=now,
+    )
+
+
+def _alert(
+    session: Session,
+    dispute_id: UUID,
+    told: GatewayDispute,
+    *,
+    over: bool,
+    locked: Sequence[LockedOrder],
+    frozen: Sequence[LockedOrder],
+    now: datetime,
+) -> None:
+    newly = {order.id for order in frozen}
+    facts = {
+        "disputeId": dispute_id,
+        "reference": told.reference,
+        "status": told.status,
+        "category": told.category,
+        "amountMinor": told.amount_minor,
+        "dueAt": told.due_at,
+        "orders": [
+            {"id": order.id, "number": order.number, "was": order.status, "frozen": order.id in newly}
+            for order in locked
+        ],
+    }
+    # Ours, not the gateway's number: an alert would take that for a number of somebody's.
+    subject = f"charge-dispute:{dispute_id}"
+    if over:
+        raise_alert(
+            session,
+            identifier=kinds.CHARGE_DISPUTE_RESOLVED,
+            severity="SEV-3" if told.in_our_favour else "SEV-2",
+            subject=subject,
+            title="A disputed charge was decided on",
+            facts=facts | {"resolution": told.resolution, "inOurFavour": told.in_our_favour},
+            now=now,
+        )
+        resolve_alert(
+            session,
+            identifier=kinds.CHARGE_DISPUTED,
+            subject=subject,
+            note="The gateway told how the dispute ended.",
+            now=now,
+        )
+        return
+    raise_alert(
+        session,
+        identifier=kinds.CHARGE_DISPUTED,
+        subject=subject,
+        title="A charge is disputed",
+        facts=facts,
+        now=now,
+    )

@@ -1,0 +1,151 @@
+"""The channels on which alerts reach people: a chat, by its incoming webhook, and e-mail."""
+
+import smtplib
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.utils import format_datetime
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+import structlog
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.clock import system_clock
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.client import ProviderClient
+
+_log = structlog.get_logger(__name__)
+
+CHAT, EMAIL = "chat", "email"
+CHANNELS = (CHAT, EMAIL)
+
+# For a connection and for each answer of a server; a mail takes some ten answers.
+_TIMEOUT_SECONDS = 10.0
+_SUBMISSION_PORT, _SUBMISSION_TLS_PORT = 587, 465
+_IN_MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+@dataclass(frozen=True)
+class AlertMessage:
+    """What somebody is told. ``name`` is the same for each try to tell it; ``text`` is of several lines."""
+
+    name: str
+    headline: str
+    text: str
+
+
+class AlertChannel(Protocol):
+    """A way to reach people; ``least_severity`` is the least that it is used for."""
+
+    least_severity: str
+
+    def send(self, message: AlertMessage) -> None:
+        """This function will send a message.
+
+        :raises ProviderRefusedError: the other end refuses it
+        :raises ProviderUnavailableError: it could not be sent, or may not have been
+        """
+        ...
+
+
+class ChatChannel:
+    """An incoming webhook that takes ``{"text": ...}``, as Slack's, Mattermost's and Rocket.Chat's do."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.least_severity = settings.alert_chat_severity
+        self._client = ProviderClient("chat", settings.alert_chat_url, timeout_seconds=_TIMEOUT_SECONDS)
+
+    def send(self, message: AlertMessage) -> None:
+        """This function will post a message to the chat.
+
+        :raises ProviderRefusedError: the chat refuses it, for instance because the webhook was taken away
+        :raises ProviderUnavailableError: no answer in time
+        """
+        text = f"*{message.headline.translate(_IN_MARKUP)}*\n{message.text.translate(_IN_MARKUP)}"
+        self._client.tell("", {"text": text})
+
+
+class EmailChannel:
+    """A mail server that takes mail for submission.
+
+    With ``smtps://`` all is encrypted, with ``smtp://`` from STARTTLS on, where the server offers it. A password
+    is never sent in the clear.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        server = urlsplit(settings.smtp_url)
+        self.least_severity = settings.alert_email_severity
+        self._to = settings.alert_email_to
+        self._sender = settings.alert_sender
+        self._tls = server.scheme == "smtps"
+        self._host = server.hostname or ""
+        self._port = server.port or (_SUBMISSION_TLS_PORT if self._tls else _SUBMISSION_PORT)
+        self._user, self._password = unquote(server.username or ""), unquote(server.password or "")
+
+    def send(self, message: AlertMessage) -> None:
+        """This function will send a message to all its receivers.
+
+        :raises ProviderUnavailableError: the server could not be reached, or took it for none of them
+        """
+        try:
+            with self._connected() as connection:
+                refused = connection.send_message(self._mail(message), self._sender, self._to)
+        except (smtplib.SMTPException, OSError) as error:
+            _log.warning("provider unavailable", provider="mail server", reason=type(error).__name__)
+            # What the server said may name addresses.
+            raise ProviderUnavailableError("The mail server did not take the message.") from None
+        if refused:
+            _log.warning("mail refused for some receivers", refused=len(refused), receivers=len(self._to))
+
+    def _connected(self) -> smtplib.SMTP:
+        context = ssl.create_default_context()
+        # Named, since the machine's own name would be looked up, which may take long.
+        name = self._sender.rpartition("@")[2]
+        if self._tls:
+            connection: smtplib.SMTP = smtplib.SMTP_SSL(
+                self._host, self._port, name, timeout=_TIMEOUT_SECONDS, context=context
+            )
+        else:
+            connection = smtplib.SMTP(self._host, self._port, name, timeout=_TIMEOUT_SECONDS)
+        try:
+            self._introduce(connection, context)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _introduce(self, connection: smtplib.SMTP, context: ssl.SSLContext) -> None:
+        connection.ehlo()
+        encrypted = self._tls
+        if not encrypted and connection.has_extn("starttls"):
+            connection.starttls(context=context)
+            connection.ehlo()
+            encrypted = True
+        if self._user:
+            if not encrypted:
+                raise smtplib.SMTPNotSupportedError("no password without encryption")
+            connection.login(self._user, self._password)
+
+    def _mail(self, message: AlertMessage) -> EmailMessage:
+        mail = EmailMessage()
+        mail["From"] = self._sender
+        mail["To"] = ", ".join(self._to)
+        mail["Subject"] = " ".join(message.headline.split())
+        mail["Date"] = format_datetime(system_clock())
+        # The same for each try, so that a mail program shows one that came twice once.
+        mail["Message-ID"] = f"<{message.name}@{self._sender.rpartition('@')[2]}>"
+        mail["Auto-Submitted"] = "auto-generated"
+        mail.set_content(message.text)
+        return mail
+
+
+def alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:
+    """This function will make the channels that are configured, by name."""
+    channels: dict[str, AlertChannel] = {}
+    if settings.alert_chat_url:
+        channels[CHAT] = ChatChannel(settings)
+    if settings.alert_email_to:
+        channels[EMAIL] = EmailChannel(settings)
+    return channels

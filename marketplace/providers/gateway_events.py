@@ -1,0 +1,117 @@
+"""What the gateway tells unasked, beside charges and refunds: disputes of charges, and transfers."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from marketplace.providers.gateway import MalformedChargeError
+
+_MAX_WORD_LENGTH = 100
+_MAX_AMOUNT_MINOR = 10**15
+# The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
+_IN_OUR_FAVOUR = "declined"
+
+
+@dataclass(frozen=True)
+class GatewayDispute:
+    """A dispute that a customer's bank opened over a charge, as the gateway describes it.
+
+    ``resolution`` is the gateway's word for how it ended, empty until then; ``charge_id`` is empty where the gateway
+    leaves it out, ``amount_minor`` (kobo) and ``due_at`` are none then.
+    """
+
+    id: str
+    reference: str
+    charge_id: str
+    status: str
+    resolution: str
+    category: str
+    amount_minor: int | None
+    due_at: datetime | None
+
+    @property
+    def in_our_favour(self) -> bool:
+        """This function will tell whether it ended, and the money stays with us."""
+        return self.resolution == _IN_OUR_FAVOUR
+
+    @classmethod
+    def from_wire(cls, data: Any) -> "GatewayDispute":
+        """This function will read a dispute from the gateway's JSON.
+
+        What only describes it may be odd: that must not keep an order from being frozen.
+
+        :param data: the ``data`` object of an event
+        :raises MalformedChargeError: it lacks its id, or the reference of its charge
+        """
+        charge = _object(data, "transaction")
+        return cls(
+            id=_needed(data, "id"),
+            reference=_word(charge.get("reference")) or _needed(data, "transaction_reference"),
+            charge_id=_word(charge.get("id")),
+            status=_word(_object(data).get("status")),
+            resolution=_word(_object(data).get("resolution")),
+            category=_word(_object(data).get("category")),
+            amount_minor=_amount(_object(data).get("refund_amount")),
+            due_at=_moment(_object(data).get("dueAt")),
+        )
+
+
+@dataclass(frozen=True)
+class GatewayTransfer:
+    """A transfer to a bank account, as the gateway describes it; whose account it is, is not kept.
+
+    ``amount_minor`` is kobo.
+    """
+
+    id: str
+    reference: str
+    amount_minor: int
+    currency: str
+
+    @classmethod
+    def from_wire(cls, data: Any) -> "GatewayTransfer":
+        """This function will read a transfer from the gateway's JSON.
+
+        :param data: the ``data`` object of an event
+        :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
+        """
+        amount = _amount(_object(data).get("amount"))
+        if amount is None:
+            raise MalformedChargeError("data.amount is no amount")
+        return cls(
+            id=_needed(data, "id"),
+            reference=_needed(data, "reference"),
+            amount_minor=amount,
+            currency=_needed(data, "currency"),
+        )
+
+
+def _object(data: Any, name: str | None = None) -> dict[str, Any]:
+    found = data if name is None else _object(data).get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _amount(value: Any) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= _MAX_AMOUNT_MINOR else None
+
+
+def _word(value: Any) -> str:
+    """Give a word or a number as text, empty where it is neither."""
+    wordy = isinstance(value, str | int) and not isinstance(value, bool)
+    return str(value)[:_MAX_WORD_LENGTH] if wordy else ""
+
+
+def _needed(data: Any, name: str) -> str:
+    word = _word(_object(data).get(name))
+    if not word:
+        raise MalformedChargeError(f"data.{name} is missing")
+    return word
+
+
+def _moment(value: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        return moment.astimezone(UTC) if moment and moment.tzinfo else None
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,98 @@
+"""What customers write by the messaging provider: kept by contact, each message once."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import sole_profile_with_phone
+from marketplace.infra.db import Json, Statement
+from marketplace.kernel.phones import normalise_phone
+from marketplace.support.models import SupportContactMessage
+
+# An international number without its plus, as the provider writes senders.
+_NUMBER = re.compile(r"[1-9][0-9]{6,14}", re.ASCII)
+
+_KEEP_CONTACT = Statement(
+    text(
+        """
+        INSERT INTO support_contacts (sender, phone, display_name, profile_id, first_message_at, last_message_at)
+        VALUES (:sender, :phone, :name, :profile_id, :at, :at)
+        ON CONFLICT (sender) DO UPDATE SET
+            display_name = coalesce(excluded.display_name, support_contacts.display_name),
+            profile_id = excluded.profile_id,
+            first_message_at = least(support_contacts.first_message_at, excluded.first_message_at),
+            last_message_at = greatest(support_contacts.last_message_at, excluded.last_message_at)
+        RETURNING id
+        """
+    )
+)
+_KEEP_MESSAGE = Statement(
+    insert(SupportContactMessage)
+    .on_conflict_do_nothing(index_elements=["provider_message_id"])
+    .returning(SupportContactMessage.id),
+    columns=(
+        *("contact_id", "provider_message_id", "type", "text", "content", "replies_to"),
+        *("sent_at", "received_at"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message as it came. ``content`` is what its type is described by, such as a picture's id at the provider."""
+
+    provider_message_id: str
+    type: str
+    text: str | None
+    content: dict[str, Any] | None
+    replies_to: str | None
+    sent_at: datetime
+
+
+def keep_message(
+    session: Session, *, sender: str, name: str | None, message: Message, now: datetime
+) -> UUID | None:
+    """This function will keep a message with its contact, which is linked to the profile that has its number.
+
+    A number that several profiles have, which nobody has proven, links to none of them.
+
+    :param sender: as the provider names it: the digits of an international number
+    :param name: what the sender goes by
+    :param message: what was written
+    :param now: when it came here
+    :return: the message's id; none if it was kept before
+    """
+    phone = phone_of(sender)
+    contact = _KEEP_CONTACT.one(
+        session,
+        sender=sender,
+        phone=phone,
+        name=name,
+        profile_id=sole_profile_with_phone(session, phone=phone) if phone else None,
+        at=message.sent_at,
+    )
+    row = _KEEP_MESSAGE.first(
+        session,
+        contact_id=contact["id"],
+        provider_message_id=message.provider_message_id,
+        type=message.type,
+        text=message.text,
+        content=None if message.content is None else Json(message.content),
+        replies_to=message.replies_to,
+        sent_at=message.sent_at,
+        received_at=now,
+    )
+    return row["id"] if row else None
+
+
+def phone_of(sender: str) -> str | None:
+    """This function will give a sender's number in the form that profiles have, or none if it is no number."""
+    if not _NUMBER.fullmatch(sender):
+        return None
+    return normalise_phone(f"+{sender}") or f"+{sender}"

@@ -1,0 +1,70 @@
+"""Dead letters as somebody must see to them: one alert for each type of event, however many die."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.infra.db import Statement
+from marketplace.kernel.redaction import redact_text
+
+UNREADABLE = "unreadable"
+
+_STILL_DEAD = Statement(
+    text(
+        """
+        SELECT inbox_id FROM dead_letter_webhooks
+        WHERE provider = :provider AND event_type IS NOT DISTINCT FROM :event_type AND replayed_at IS NULL LIMIT 1
+        """
+    )
+)
+# Whoever buries one of the type meanwhile counts the alert up, or waits for us: so it is held while one looks.
+_HOLD = Statement(
+    text(
+        """
+        SELECT id FROM alerts WHERE identifier = :identifier AND subject = :subject AND resolved_at IS NULL
+        FOR NO KEY UPDATE
+        """
+    )
+)
+
+
+def _about(provider: str, event_type: str | None) -> str:
+    # The type is the sender's word; an alert's subject is redacted, and is looked up as it is stored.
+    return redact_text(f"{provider}:{event_type or UNREADABLE}")
+
+
+def event_died(
+    session: Session, *, provider: str, event_type: str | None, facts: Mapping[str, Any], now: datetime
+) -> None:
+    """This function will raise that an event was given up.
+
+    :param provider: whose event
+    :param event_type: none for one that can't be read
+    :param facts: its row, how often it was tried, and its last error
+    """
+    raise_alert(
+        session,
+        identifier=kinds.WEBHOOK_DEAD,
+        subject=_about(provider, event_type),
+        title="A webhook event is dead",
+        facts=facts,
+        now=now,
+    )
+
+
+def event_lives(session: Session, *, provider: str, event_type: str | None, now: datetime) -> None:
+    """This function will resolve that events of a type are dead, when the last of them was replayed.
+
+    :param provider: whose event
+    :param event_type: none for those that could not be read
+    """
+    about = {"identifier": kinds.WEBHOOK_DEAD, "subject": _about(provider, event_type)}
+    if _HOLD.first(session, **about) is None:
+        return
+    if _STILL_DEAD.first(session, provider=provider, event_type=event_type) is None:
+        resolve_alert(session, **about, note="No event of the type is dead any more.", now=now)

@@ -1,0 +1,191 @@
+"""What an event changes: orders, the ledger, refunds and what else it wrote, told while its transaction is open.
+
+What a transaction wrote is what it sees and nobody else does: rows that were made since it began, less those that
+another connection sees as well.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.ledger.accounts import Account
+from marketplace.payments import refund_events
+from marketplace.providers.gateway import GatewayRefund, MalformedChargeError
+from marketplace.webhooks.events import HopelessEventError, parse
+
+# Ids grow with time: those that a connection makes, without exception. Steps of orders are numbered.
+_MARK = Statement(
+    text("SELECT uuidv7() AS since, coalesce((SELECT max(id) FROM order_events), 0) AS since_step")
+)
+_TRANSACTIONS = Statement(
+    text("SELECT id, kind, source, description FROM ledger_transactions WHERE id > :since ORDER BY id")
+)
+_ENTRIES = Statement(
+    text(
+        """
+        SELECT e.transaction_id, a.kind, a.owner_id, e.direction, e.amount_minor, e.order_id,
+            o.number AS order_number
+        FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id LEFT JOIN orders o ON o.id = e.order_id
+        WHERE e.transaction_id = ANY(:ids) ORDER BY e.id
+        """
+    )
+)
+_STEPS = Statement(text("SELECT id, order_id FROM order_events WHERE id > :since_step"))
+_NEW_REFUNDS = Statement(text("SELECT id, order_id FROM refunds WHERE id > :since"))
+_NOTIFICATIONS = Statement(
+    text('SELECT id, user_id AS "userId", type, title FROM notifications WHERE id > :since ORDER BY id')
+)
+_HELD = Statement(
+    text(
+        """
+        SELECT id, reason, amount_minor AS "amountMinor", currency FROM quarantined_charges
+        WHERE id > :since ORDER BY id
+        """
+    )
+)
+_WORK = Statement(text("SELECT id, queue, topic FROM outbox_events WHERE id > :since ORDER BY id"))
+_MESSAGES = Statement(text("SELECT id, type FROM support_contact_messages WHERE id > :since ORDER BY id"))
+_PARTS = Statement(text("SELECT id, provider FROM webhook_inbox WHERE id > :since ORDER BY id"))
+_REFUNDS_OF_ORDERS = Statement(text("SELECT id FROM refunds WHERE order_id = ANY(:ids)"))
+_ORDERS_OF_REFERENCES = Statement(
+    text(
+        """
+        SELECT a.order_id AS id FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
+        WHERE i.reference = ANY(:references)
+        """
+    )
+)
+_ORDERS = Statement(
+    text(
+        """
+        SELECT o.id, o.number, o.status, o.payment_status AS payment, s.status AS escrow
+        FROM orders o JOIN escrows s ON s.order_id = o.id WHERE o.id = ANY(:ids) ORDER BY o.number
+        """
+    )
+)
+_REFUNDS = Statement(
+    text(
+        """
+        SELECT r.id, r.status, r.amount_minor AS "amountMinor", r.destination, o.number AS "orderNumber"
+        FROM refunds r LEFT JOIN orders o ON o.id = r.order_id WHERE r.id = ANY(:ids) ORDER BY r.id
+        """
+    )
+)
+_SEEN = {
+    table: Statement(text(f"SELECT id FROM {table} WHERE id = ANY(:ids)"))  # noqa: S608 - our own tables
+    for table in (
+        *("ledger_transactions", "order_events", "refunds", "notifications", "quarantined_charges"),
+        *("outbox_events", "support_contact_messages", "webhook_inbox"),
+    )
+}
+_ASPECTS = ("status", "payment", "escrow")
+
+
+class Watch:
+    """Looks at what a transaction changes, from before the event has its effect until after it."""
+
+    def __init__(self, session: Session, outside: Session, *, body: bytes) -> None:
+        """This function will begin to look.
+
+        :param session: in the transaction that the event has its effect in
+        :param outside: reads what is committed, by a connection of its own
+        :param body: the event's
+        """
+        self._session = session
+        self._outside = outside
+        self._mark = _MARK.one(session)
+        self._orders, self._refunds = _concerned(outside, body)
+
+    def changes(self) -> dict[str, Any]:
+        """This function will tell what was changed since, as the API shows it.
+
+        :return: ``orders`` and ``refunds`` with what they were before, ``ledger`` with its entries,
+            ``notifications``, ``heldCharges``, ``work`` that is handed on, ``messages`` that are kept, and the
+            ``parts`` that an envelope is taken apart into, each an event of its own
+        """
+        transactions = self._made("ledger_transactions", _TRANSACTIONS)
+        entries = _ENTRIES.all(self._session, ids=[row["id"] for row in transactions])
+        steps = self._made("order_events", _STEPS)
+        refunds = self._made("refunds", _NEW_REFUNDS)
+        touched = [*steps, *entries, *refunds]
+        order_ids = self._orders | {row["order_id"] for row in touched if row["order_id"]}
+        of_orders = _REFUNDS_OF_ORDERS.all(self._session, ids=list(order_ids))
+        refund_ids = self._refunds | {row["id"] for row in (*refunds, *of_orders)}
+        return {
+            "orders": self._orders_changed(order_ids),
+            "refunds": self._refunds_changed(refund_ids),
+            "ledger": [_posted(row, entries) for row in transactions],
+            "notifications": self._made("notifications", _NOTIFICATIONS),
+            "heldCharges": self._made("quarantined_charges", _HELD),
+            "work": self._made("outbox_events", _WORK),
+            "messages": self._made("support_contact_messages", _MESSAGES),
+            "parts": self._made("webhook_inbox", _PARTS),
+        }
+
+    def _made(self, table: str, statement: Statement) -> list[dict[str, Any]]:
+        rows = statement.all(self._session, **self._mark)
+        others = _SEEN[table].all(self._outside, ids=[row["id"] for row in rows]) if rows else []
+        known = {row["id"] for row in others}
+        return [row for row in rows if row["id"] not in known]
+
+    def _orders_changed(self, ids: Iterable[UUID]) -> list[dict[str, Any]]:
+        before = {row["id"]: row for row in _ORDERS.all(self._outside, ids=list(ids))}
+        return [
+            {
+                "id": row["id"],
+                "number": row["number"],
+                "what": aspect,
+                "before": old[aspect],
+                "after": row[aspect],
+            }
+            for row in _ORDERS.all(self._session, ids=list(ids))
+            if (old := before.get(row["id"]))
+            for aspect in _ASPECTS
+            if old[aspect] != row[aspect]
+        ]
+
+    def _refunds_changed(self, ids: Iterable[UUID]) -> list[dict[str, Any]]:
+        before = {row["id"]: row["status"] for row in _REFUNDS.all(self._outside, ids=list(ids))}
+        return [
+            row | {"before": before.get(row["id"]), "after": row.pop("status")}
+            for row in _REFUNDS.all(self._session, ids=list(ids))
+            if before.get(row["id"]) != row["status"]
+        ]
+
+
+def _posted(row: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return row | {
+        "entries": [
+            {
+                "account": Account(entry["kind"], entry["owner_id"]).name,
+                "direction": entry["direction"],
+                "amountMinor": entry["amount_minor"],
+                "orderNumber": entry["order_number"],
+            }
+            for entry in entries
+            if entry["transaction_id"] == row["id"]
+        ]
+    }
+
+
+def _concerned(session: Session, body: bytes) -> tuple[set[UUID], set[UUID]]:
+    """Give the orders and refunds that an event names, whether or not it will change them."""
+    try:
+        event = parse(body)
+    except HopelessEventError:
+        return set(), set()
+    nested = event.data.get("transaction")
+    named = [event.data.get("reference"), event.data.get("transaction_reference")]
+    named.append(nested.get("reference") if isinstance(nested, dict) else None)
+    references = [name for name in named if isinstance(name, str)]
+    orders = _ORDERS_OF_REFERENCES.all(session, references=references) if references else []
+    refunds: set[UUID] = set()
+    if event.type.startswith("refund."):
+        with suppress(MalformedChargeError):  # for which it will be refused
+            refunds.update(refund_events.concerned(session, told=GatewayRefund.from_wire(event.data)))
+    return {row["id"] for row in orders}, refunds

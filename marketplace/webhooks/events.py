@@ -1,0 +1,94 @@
+"""Events: bytes in, an event with a name of its own out, or no event at all. Here as the gateway writes them."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+MAX_ID_LENGTH = 255
+# PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+class HopelessEventError(Exception):
+    """The event can never be processed, however often it is tried."""
+
+
+class NotYetError(Exception):
+    """The event is about something that is not known, at least not yet: worth another try."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A parsed event. ``dedupe_id`` is ``<type>:<data.id>``, the reference where there is no id, or else a digest."""
+
+    type: str
+    dedupe_id: str
+    data: dict[str, Any]
+    payload: dict[str, Any]
+    provider: str = "gateway"
+
+
+def parse(body: bytes) -> Event:
+    """This function will parse a gateway event.
+
+    :raises HopelessEventError: it is not JSON, or lacks its type or data
+    """
+    payload = load(body)
+    if not isinstance(payload, dict):
+        raise HopelessEventError("the body is not an object")
+    event_type, data = payload.get("event"), payload.get("data")
+    if not isinstance(event_type, str) or not event_type or not isinstance(data, dict):
+        raise HopelessEventError("event or data is missing")
+    # Some that do nothing here have neither: they are told apart by what they say. Those that do are refused for it.
+    event_id = _id_of(data) or hashlib.sha256(body).hexdigest()
+    dedupe_id = f"{event_type}:{event_id}"
+    if len(dedupe_id) > MAX_ID_LENGTH:
+        raise HopelessEventError("the id is too long")
+    return Event(event_type, dedupe_id, data, payload)
+
+
+def _id_of(data: dict[str, Any]) -> str | None:
+    """Give what tells an event from others of its type: the id, or a reference where there is none.
+
+    The gateway may tell of a refund by references alone, and by that of its charge as long as it has none itself.
+    """
+    event_id = data.get("id")
+    if isinstance(event_id, int | str) and not isinstance(event_id, bool) and event_id != "":
+        return str(event_id)
+    for name in ("reference", "refund_reference", "transaction_reference"):
+        value = data.get(name)
+        if isinstance(value, str) and value:
+            return f"{value}:{data.get('amount')}" if name == "transaction_reference" else value
+    return None
+
+
+def load(body: bytes) -> Any:
+    """This function will load JSON, but for what the database can't keep of it.
+
+    Half a surrogate pair somewhere in it must not cost a payment, so it becomes a question mark; a NUL is left out.
+
+    :raises HopelessEventError: it is not JSON, or nested too deeply
+    """
+    loaded = _load(_NUL.sub(rb"\1", body))
+    try:
+        # Less may be written than read: it is kept as it was read.
+        orjson.dumps(loaded)
+    except orjson.JSONEncodeError as error:
+        raise HopelessEventError("the body is nested too deeply") from error
+    return loaded
+
+
+def _load(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        lenient = json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
+        return orjson.loads(lenient)
+    except (ValueError, RecursionError) as error:
+        raise HopelessEventError("the body is not JSON") from error

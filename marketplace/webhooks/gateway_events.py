@@ -1,0 +1,66 @@
+"""What the gateway's events do here, each by its type; types that do nothing are recorded as ignored."""
+
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from marketplace.payments import refund_events
+from marketplace.payments.chargebacks import note_dispute
+from marketplace.payments.charges import apply_charge
+from marketplace.payouts.exceptions import log_exception, log_unexpected
+from marketplace.providers.gateway import Charge, GatewayRefund
+from marketplace.providers.gateway_events import GatewayDispute, GatewayTransfer
+from marketplace.webhooks.events import Event, HopelessEventError
+
+_DISPUTE_RESOLVED = "charge.dispute.resolve"
+_DISPUTES = frozenset({"charge.dispute.create", "charge.dispute.remind", _DISPUTE_RESOLVED})
+_TRANSFERS = frozenset({"transfer.success", "transfer.failed", "transfer.reversed"})
+
+
+def apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
+    """This function will have an event its effect, in the caller's transaction.
+
+    :param fee_bearer: ``platform`` or ``customer``
+    :param now: the time of processing
+    :return: ``processed``, or ``ignored`` where it has none
+    :raises HopelessEventError: it contradicts itself, so that it can never have one
+    :raises MalformedChargeError: a field that it takes is missing, or of another type
+    :raises UnknownReferenceError: it is about a payment that is not known, at least not yet
+    """
+    if event.type == "charge.success":
+        return _apply_charge(session, event, fee_bearer=fee_bearer, now=now)
+    if event.type.startswith("refund."):
+        return _apply_refund(session, event, now=now)
+    if event.type in _DISPUTES:
+        told = GatewayDispute.from_wire(event.data)
+        news = note_dispute(session, told=told, over=event.type == _DISPUTE_RESOLVED, now=now)
+        return "processed" if news else "ignored"
+    if event.type in _TRANSFERS:
+        return _note_transfer(session, event, now=now)
+    return "ignored"
+
+
+def _apply_charge(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
+    charge = Charge.from_wire(event.data)
+    if not charge.settled:
+        raise HopelessEventError("the charge of a charge.success is not a success")
+    apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
+    return "processed"
+
+
+def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
+    """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
+    told = GatewayRefund.from_wire(event.data)
+    return "processed" if refund_events.hear(session, told=told, now=now) else "ignored"
+
+
+def _note_transfer(session: Session, event: Event, *, now: datetime) -> str:
+    """Log what went wrong with a transfer; one that went well is none of ours, which sends none yet."""
+    told = GatewayTransfer.from_wire(event.data)
+    if event.type == "transfer.failed":
+        log_exception(session, told=told, outcome="failed", now=now)
+    elif event.type == "transfer.reversed":
+        log_exception(session, told=told, outcome="reversed", now=now)
+    else:
+        log_unexpected(session, told=told, now=now)
+    return "processed"

@@ -1,0 +1,101 @@
+"""The chat's application: an incoming webhook as Slack's, a page of what came, and controls for scripts."""
+
+import structlog
+from flask import Blueprint, Flask, Response, jsonify, request
+from werkzeug.exceptions import HTTPException
+
+from marketplace.kernel.clock import iso, system_clock
+from sandbox.providers import fields
+from sandbox.providers.chat.context import MAXIMUM_OUTCOMES, OUTCOMES, Chat, current_chat
+
+MAXIMUM_BODY_BYTES = 100_000
+# As the real one takes it.
+MAXIMUM_TEXT_LENGTH = 40_000
+RETRY_AFTER_SECONDS = "1"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+hook = Blueprint("hook", __name__)
+controls = Blueprint("controls", __name__, url_prefix="/sandbox")
+
+
+def create_app(chat: Chat) -> Flask:
+    """This function will make the chat's application."""
+    app = Flask("sandbox.providers.chat", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = MAXIMUM_BODY_BYTES
+    app.json = fields.json_in_order(app)
+    app.extensions["sandbox_chat"] = chat
+    app.register_blueprint(hook)
+    app.register_blueprint(controls)
+
+    @app.errorhandler(fields.InvalidFieldError)
+    def answer_invalid(error: fields.InvalidFieldError) -> Response:
+        """This function will answer 400 in plain text, as the real one does."""
+        return _plain("no_text" if error.field == "text" else "invalid_payload", 400)
+
+    @app.errorhandler(HTTPException)
+    def answer_http_error(error: HTTPException) -> Response:
+        """This function will give the framework's own errors the same shape."""
+        return _plain(error.name.lower().replace(" ", "_"), error.code or 500)
+
+    return app
+
+
+def _plain(text: str, status: int = 200) -> Response:
+    return Response(text, status=status, mimetype="text/plain")
+
+
+@hook.post("/hook")
+def take() -> Response:
+    """This function will take a message, or answer as was planned."""
+    chat = current_chat()
+    outcome = chat.take()
+    if outcome == "error":
+        return _plain("rollup_error", 500)
+    if outcome == "refused":
+        return _plain("no_service", 404)
+    if outcome == "limited":
+        answer = _plain("rate_limited", 429)
+        answer.headers["Retry-After"] = RETRY_AFTER_SECONDS
+        return answer
+    if outcome == "timeout":
+        chat.stopping.wait(chat.hang_seconds)
+    text = fields.text(fields.json_object(request), "text", maximum=MAXIMUM_TEXT_LENGTH)
+    chat.keep(text, iso(system_clock()))
+    _log.info("chat message taken", text=text)
+    return _plain("ok")
+
+
+@hook.get("/")
+def show() -> Response:
+    """This function will show the latest messages, the latest first, as plain text."""
+    _, messages = current_chat().told()
+    shown = [f"{message['at']}\n{message['text']}\n" for message in reversed(messages)]
+    return _plain("\n".join(shown) or "Nothing was posted yet.\n")
+
+
+@controls.post("/next")
+def plan() -> Response:
+    """This function will set what the next answers are."""
+    body = fields.json_object(request)
+    fields.refuse_unknown(body, known=("outcome", "count"))
+    word = fields.choice(body, "outcome", allowed=OUTCOMES)
+    count = fields.integer({"count": 1, **body}, "count", minimum=1, maximum=MAXIMUM_OUTCOMES)
+    outcome = next(one for one in OUTCOMES if one == word)
+    if not current_chat().plan(outcome, count):
+        raise fields.InvalidFieldError("count", "Too many outcomes are waiting; DELETE drops them")
+    return _plain("ok")
+
+
+@controls.delete("/next")
+def forget() -> Response:
+    """This function will drop what was set and not used, and what was told."""
+    current_chat().forget()
+    return _plain("ok")
+
+
+@controls.get("/messages")
+def list_messages() -> Response:
+    """This function will tell how often the webhook was called, and give the latest messages."""
+    calls, messages = current_chat().told()
+    return jsonify({"data": {"calls": calls, "messages": messages}})

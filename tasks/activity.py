@@ -1,0 +1,39 @@
+"""What this worker process does at the moment: told by its heartbeats, and put back when it must stop."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from marketplace.background.workers import Doing
+
+
+class Activity:
+    """What goes on; threads add what they begin and take away what they ended."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._doing: dict[int, Doing] = {}
+
+    @contextmanager
+    def doing(
+        self, what: str, *, now: datetime, queue: str | None = None, row_id: str | None = None
+    ) -> Iterator[None]:
+        """This function will have something go on while the context lasts.
+
+        :param what: for people
+        :param now: since when
+        :param queue: the queue of a row
+        :param row_id: the row's id
+        """
+        number = next(self._numbers)
+        self._doing[number] = Doing(what, now, queue, row_id)
+        try:
+            yield
+        finally:
+            del self._doing[number]
+
+    def now(self) -> tuple[Doing, ...]:
+        """This function will tell what goes on, the longest first."""
+        # A copy at once: other threads add and take away meanwhile.
+        return tuple(one for _, one in sorted(self._doing.copy().items()))

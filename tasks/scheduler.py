@@ -1,0 +1,269 @@
+"""What has periodic tasks run: every worker looks at the schedule once a second, and one of them gets each tick.
+
+Runs have threads of their own, so that a long one keeps neither rows nor other tasks waiting, and go by the
+database alone: they go on while the queues' server is away.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy.orm import Session
+
+from marketplace.background import schedule
+from marketplace.background.schedule import State
+from marketplace.infra.db import sqlstate
+from marketplace.kernel.clock import Clock
+from marketplace.kernel.errors import ServiceUnavailableError
+from marketplace.services import Services
+from tasks.relay import Relay
+from tasks.sweeps import PERIODIC_TASKS, PeriodicTask, told
+
+_log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 1.0
+BEAT_SECONDS = 3.0
+# Whoever runs a task beats five times meanwhile, unless it is gone.
+LOST_AFTER_SECONDS = 15.0
+# A tick that the queue's own workers left for so long is anybody's: they are gone, or busy.
+TAKEN_OVER_AFTER = timedelta(seconds=10)
+MOST_AT_ONCE = 4
+_NOTE_TRIES = 20  # a second apart: a database that is restarted is back by then
+
+
+class Beats:
+    """How long runs have not beaten, by this process's own measure of time, which no clock that is set changes."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._seen: dict[str, tuple[tuple[UUID, int], float]] = {}
+
+    def stand_still(self, state: State) -> bool:
+        """This function will tell whether a run has not beaten for so long that its worker must be gone."""
+        if state.run_id is None:
+            self._seen.pop(state.name, None)
+            return False
+        beat = (state.run_id, state.beats)
+        before = self._seen.get(state.name)
+        if before is None or before[0] != beat:
+            self._seen[state.name] = (beat, self._monotonic())
+            return False
+        return self._monotonic() - before[1] >= LOST_AFTER_SECONDS
+
+    def forget(self) -> None:
+        """This function will begin anew: while the database was away, nobody could beat."""
+        self._seen.clear()
+
+
+class Runs:
+    """The runs of this process: they beat while they go on, and what came of them is noted."""
+
+    def __init__(self, services: Services, relay: Relay, *, by: str, clock: Clock | None = None) -> None:
+        """This function will prepare for running tasks.
+
+        :param by: who runs them: the worker's name
+        :param clock: tells when they ran; none means the services' own
+        """
+        self._services = services
+        self._relay = relay
+        self._clock = clock or services.clock
+        self._going: dict[UUID, PeriodicTask] = {}
+        self.by = by
+
+    def __len__(self) -> int:
+        """This function will count the runs that go on."""
+        return len(self._going)
+
+    def perform(self, task: PeriodicTask, run_id: UUID) -> Any:
+        """This function will run a task whose run was claimed, and note what came of it.
+
+        :return: what the task did
+        :raises Exception: whatever the task raised; it is noted too
+        """
+        started = time.monotonic()
+        self._going[run_id] = task
+        now = self._services.clock()
+        try:
+            with self._relay.activity.doing(f"periodic {task.name}", now=now):
+                result = task.run(self._services, self._relay, now)
+        except BaseException as error:
+            outcome = schedule.FAILED if isinstance(error, Exception) else schedule.INTERRUPTED
+            described = f"{type(error).__name__} {sqlstate(error) or ''}".strip()
+            self._note(task, run_id, started, outcome=outcome, error=described, result=None)
+            raise
+        self._note(task, run_id, started, outcome=schedule.SUCCEEDED, error=None, result=told(result))
+        _log.info("periodic task ran", task=task.name, result=str(result))
+        return result
+
+    def beat(self) -> None:
+        """This function will tell that the runs go on.
+
+        :raises ServiceUnavailableError: the database is away
+        """
+        going = list(self._going)
+        if not going:
+            return
+        known = self._services.database.in_transaction(schedule.beat, run_ids=going)
+        for run_id in set(going) - known:
+            task = self._going.pop(run_id, None)
+            if task is not None:
+                _log.warning("periodic task taken for lost while it ran", task=task.name)
+
+    def give_up(self) -> None:
+        """This function will note of what still runs that the process stops; it runs again at its next tick.
+
+        If the database is away, it is taken for lost some time later, with the same effect.
+        """
+        with contextlib.suppress(ServiceUnavailableError):
+            for run_id, task in list(self._going.items()):
+                self._finish(
+                    task, run_id, None, outcome=schedule.INTERRUPTED, error="worker stopped", result=None
+                )
+
+    def _note(self, task: PeriodicTask, run_id: UUID, started: float, **came: str | None) -> None:
+        """Note a run's end, as soon as the database lets us; if it never does, the run is taken for lost."""
+        milliseconds = round((time.monotonic() - started) * 1000)
+        pause = threading.Event()
+        try:
+            for _ in range(_NOTE_TRIES):
+                try:
+                    self._finish(task, run_id, milliseconds, **came)
+                except ServiceUnavailableError:
+                    pause.wait(LOOK_SECONDS)
+                else:
+                    return
+            _log.error("periodic task ran, but that could not be noted", task=task.name)
+        finally:
+            self._going.pop(run_id, None)
+
+    def _finish(self, task: PeriodicTask, run_id: UUID, milliseconds: int | None, **came: str | None) -> None:
+        known = self._services.database.in_transaction(
+            schedule.finish,
+            task=task,
+            run_id=run_id,
+            outcome=came["outcome"] or "",
+            error=came["error"],
+            result=came["result"],
+            milliseconds=milliseconds,
+            now=self._clock(),
+        )
+        if not known:
+            _log.warning("periodic task ended after it was taken for lost", task=task.name)
+
+
+class Scheduler:
+    """Starts what is due, as far as this worker gets it."""
+
+    def __init__(
+        self,
+        services: Services,
+        runs: Runs,
+        *,
+        queue: str,
+        tasks: Iterable[PeriodicTask] = PERIODIC_TASKS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """This function will prepare; ``run`` begins.
+
+        :param queue: its tasks are this worker's own; others it takes over if they are left lying
+        :param monotonic: measures how long a run has not beaten
+        """
+        self._services = services
+        self._runs = runs
+        self._queue = queue
+        self._tasks = {task.name: task for task in tasks}
+        self._beats = Beats(monotonic)
+        self._threads: list[threading.Thread] = []
+        self._told = False
+
+    def run(self, stopping: threading.Event, ended: threading.Event) -> None:
+        """This function will look and beat until the process stops, and beat until it has ended.
+
+        A database that is away is waited for.
+        """
+        beaten = time.monotonic()
+        while not ended.is_set():
+            try:
+                if time.monotonic() - beaten >= BEAT_SECONDS:
+                    beaten = time.monotonic()
+                    self._runs.beat()
+                if not stopping.is_set():
+                    self.look()
+            except ServiceUnavailableError:
+                self._beats.forget()
+            except Exception:  # noqa: BLE001 - logged with its trace; the schedule must go on
+                self._beats.forget()
+                _log.exception("schedule not looked at")
+            (ended if stopping.is_set() else stopping).wait(LOOK_SECONDS)
+
+    def look(self) -> list[str]:
+        """This function will start what is due and is nobody else's, and set right what was left behind.
+
+        :return: the names of the tasks that it started
+        :raises ServiceUnavailableError: the database is away
+        """
+        now = self._services.clock()
+        tasks = self._tasks.values()
+        with self._services.database.reading() as session:
+            found = schedule.states(session, tasks)
+        if len(found) < len(self._tasks) or not self._told:
+            self._services.database.in_transaction(self._tell, now)
+            with self._services.database.reading() as session:
+                found = schedule.states(session, tasks)
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        return [
+            state.name
+            for state in sorted(found, key=lambda one: one.next_run_at)
+            if self._is_for_us(state, now) and len(self._threads) < MOST_AT_ONCE and self._start(state, now)
+        ]
+
+    def _tell(self, session: Session, now: datetime) -> None:
+        """Write down what tasks there are, as this version of the code has it."""
+        schedule.ensure(session, tasks=self._tasks.values(), now=now)
+        schedule.forget_others(session, tasks=self._tasks.values(), now=now)
+        self._told = True
+
+    def join(self, timeout_seconds: float) -> None:
+        """This function will wait for the runs of this process to end, but no longer than it is told."""
+        deadline = time.monotonic() + timeout_seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _is_for_us(self, state: State, now: datetime) -> bool:
+        """Tell whether to try for a task's tick, having set right what stands in its way."""
+        database = self._services.database
+        if self._beats.stand_still(state):
+            database.in_transaction(schedule.lose, state=state, now=now)
+        again = state.out_of_time(now)
+        if again is not None:
+            _log.warning("periodic task set right after a clock went back", task=state.name)
+            database.in_transaction(schedule.move, state=state, moment=again)
+        if state.run_id is not None or state.paused_at is not None:
+            return False
+        ours = self._tasks[state.name].queue == self._queue
+        return state.next_run_at <= (now if ours else now - TAKEN_OVER_AFTER)
+
+    def _start(self, state: State, now: datetime) -> bool:
+        run_id = self._services.database.in_transaction(
+            schedule.claim, state=state, by=self._runs.by, now=now
+        )
+        if run_id is None:
+            return False
+        task = self._tasks[state.name]
+        thread = threading.Thread(
+            target=self._perform, args=(task, run_id), name=f"periodic-{task.name}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+        return True
+
+    def _perform(self, task: PeriodicTask, run_id: UUID) -> None:
+        try:
+            self._runs.perform(task, run_id)
+        except Exception:  # noqa: BLE001 - logged with its trace and noted on the task's row
+            _log.exception("periodic task failed", task=task.name)

@@ -1,0 +1,58 @@
+"""Alerts that many raise at once: one row, every one of them counted, one message for each channel."""
+
+from datetime import timedelta
+
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.infra.db import Database
+from tests.support.alerts import alerts_about, messages_of, some_subject
+from tests.support.purchases import NOW
+from tests.support.threads import at_once, unforeseen
+
+RAISERS = 8
+
+
+def raised(database: Database, subject: str, number: int) -> object:
+    return database.in_transaction(
+        raise_alert,
+        identifier=kinds.WEBHOOK_DEAD,
+        subject=subject,
+        title="An event is dead",
+        facts={"number": number},
+        now=NOW + timedelta(seconds=number),
+    )
+
+
+def test_eight_at_once_are_one(database: Database) -> None:
+    subject = some_subject()
+
+    results = at_once(lambda number: raised(database, subject, number), range(RAISERS))
+
+    assert unforeseen(results) == []
+    with database.reading() as session:
+        [row] = alerts_about(session, subject)
+        told = messages_of(session, row["id"])
+    assert set(results) == {row["id"]}
+    assert row["occurrences"] == RAISERS
+    assert row["last_raised_at"] == NOW + timedelta(seconds=RAISERS - 1)
+    assert told == [("chat", "raised"), ("email", "raised")]
+
+
+def test_raised_while_it_is_resolved_it_is_counted_or_opened_anew(database: Database) -> None:
+    subject = some_subject()
+    for round_number in range(10):
+        raised(database, subject, 0)
+
+        def act(number: int) -> object:
+            if number % 4:
+                return raised(database, subject, number)
+            return database.in_transaction(
+                resolve_alert, identifier=kinds.WEBHOOK_DEAD, subject=subject, note="Over.", now=NOW
+            )
+
+        assert unforeseen(at_once(act, range(RAISERS))) == []
+
+        with database.reading() as session:
+            rows = alerts_about(session, subject)
+        assert sum(row["occurrences"] for row in rows) == (round_number + 1) * (1 + RAISERS * 3 // 4)
+        assert sum(row["resolved_at"] is None for row in rows) <= 1

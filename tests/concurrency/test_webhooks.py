@@ -1,0 +1,152 @@
+"""Webhooks at once: the same message from many threads, all messages of one sender, disputes against releases."""
+
+from collections import Counter
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.infra.db import Database
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.webhooks import operations as webhooks
+from tests.support.events import dispute_data
+from tests.support.gateway import event_of
+from tests.support.messaging import (
+    envelope,
+    log_delivery,
+    message,
+    messages_of,
+    some_number,
+    status,
+)
+from tests.support.purchases import (
+    NOW,
+    assert_books_are_whole,
+    make_shop,
+    release,
+    row_of,
+    shipped_order,
+    status_of,
+)
+from tests.support.threads import at_once, unforeseen
+
+THREADS = 8
+
+
+def receive(database: Database, body: bytes, provider: str = "messaging") -> UUID:
+    return database.in_transaction(webhooks.receive, provider=provider, body=body, now=NOW)
+
+
+def process(database: Database, inbox_id: UUID) -> str | None:
+    result = webhooks.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    return result.status if result else None
+
+
+def test_a_message_delivered_eight_times_at_once_is_kept_once(database: Database) -> None:
+    sender = some_number()
+    body = envelope(message(sender=sender), names={sender: "Ada"})
+    inbox = [receive(database, body) for _ in range(THREADS)]
+
+    results = at_once(lambda inbox_id: process(database, inbox_id), inbox)
+
+    assert unforeseen(results) == []
+    assert Counter(results) == {"processed": 1, "duplicate": THREADS - 1}
+    with database.reading() as session:
+        assert len(messages_of(session, sender)) == 1
+
+
+def test_one_delivery_taken_up_eight_times_at_once_is_processed_once(database: Database) -> None:
+    sender = some_number()
+    inbox_id = receive(database, envelope(message(sender=sender)))
+
+    results = at_once(lambda _: process(database, inbox_id), range(THREADS))
+
+    assert Counter(results) == {"processed": 1, None: THREADS - 1}
+    with database.reading() as session:
+        assert len(messages_of(session, sender)) == 1
+
+
+def test_an_envelope_taken_up_eight_times_at_once_is_taken_apart_once(database: Database) -> None:
+    sender = some_number()
+    inbox_id = receive(database, envelope(*(message(sender=sender) for _ in range(3))))
+
+    results = at_once(lambda _: process(database, inbox_id), range(THREADS))
+
+    assert Counter(results) == {"processed": 1, None: THREADS - 1}
+    with database.reading() as session:
+        parts = session.execute(
+            text(
+                "SELECT id FROM webhook_inbox WHERE position(CAST(:mark AS bytea) IN body) > 0 AND id <> :id"
+            ),
+            {"mark": sender.encode(), "id": inbox_id},
+        )
+        assert len(parts.all()) == 3
+
+
+def test_all_messages_of_one_sender_at_once_have_one_contact(database: Database) -> None:
+    sender = some_number()
+    inbox = [
+        receive(database, envelope(message(sender=sender, timestamp=str(1763631000 + number))))
+        for number in range(THREADS)
+    ]
+
+    results = at_once(lambda inbox_id: process(database, inbox_id), inbox)
+
+    assert results == ["processed"] * THREADS
+    with database.reading() as session:
+        assert len(messages_of(session, sender)) == THREADS
+        contact = row_of(session, "support_contacts", sender=sender)
+        assert (contact["last_message_at"] - contact["first_message_at"]).total_seconds() == THREADS - 1
+
+
+@pytest.mark.parametrize("_round", range(5))
+def test_all_statuses_of_a_message_at_once_leave_the_last_one(database: Database, _round: int) -> None:
+    ours = database.in_transaction(log_delivery)
+    words = ["sent", "failed", "delivered", "read"] * 2
+    inbox = [receive(database, envelope(status(ours, word))) for word in words]
+
+    results = at_once(lambda inbox_id: process(database, inbox_id), inbox)
+
+    assert unforeseen(results) == []
+    assert Counter(results)["duplicate"] == 4
+    with database.reading() as session:
+        assert row_of(session, "notification_delivery_logs", provider_message_id=ours)["status"] == "read"
+
+
+@pytest.mark.parametrize("_round", range(5))
+def test_a_dispute_and_a_release_at_once_one_of_them_wins(database: Database, _round: int) -> None:
+    with database.transaction() as session:
+        shop = make_shop(session)
+        order_id = shipped_order(session, shop)
+        row = session.execute(
+            text(
+                "SELECT i.reference, c.gateway_charge_id FROM gateway_charges c"
+                " JOIN payment_intents i ON i.id = c.intent_id"
+                " JOIN payment_allocations a ON a.intent_id = i.id WHERE a.order_id = :id"
+            ),
+            {"id": order_id},
+        ).one()
+    data = dispute_data(row.reference, int(row.gateway_charge_id))
+    inbox = [
+        receive(database, event_of(data, f"charge.dispute.{word}"), "gateway")
+        for word in ("create", "remind")
+    ]
+
+    def do(what: UUID | None) -> str | None:
+        if what is not None:
+            return process(database, what)
+        with database.transaction() as session:
+            release(session, shop, order_id)
+        return "released"
+
+    results = at_once(do, [*inbox, None])
+
+    assert unforeseen(results, IllegalTransitionError) == []
+    assert results[:2] == ["processed"] * 2
+    released = results[2] == "released"
+    with database.reading() as session:
+        escrow = row_of(session, "escrows", order_id=order_id)["status"]
+        assert (status_of(session, order_id), escrow) == (
+            ("delivered", "released") if released else ("disputed", "frozen")
+        )
+        assert_books_are_whole(session)

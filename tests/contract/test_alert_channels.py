@@ -1,0 +1,231 @@
+"""The channels of alerts at their real other ends: the sandbox's chat over HTTP, and a mail server over SMTP."""
+
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import requests
+from structlog.testing import capture_logs
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers import alerting
+from marketplace.providers.alerting import AlertMessage, ChatChannel, EmailChannel, alert_channels
+from marketplace.providers.client import ProviderRefusedError
+from sandbox.providers.server import ProvidersServer
+from tests.support.mail import PASSWORD, USER, MailServer, make_certificate
+from tests.support.probes import closed_port
+
+TIMEOUT_SECONDS = 20
+MESSAGE = AlertMessage(
+    "0199-raised", "[SEV-1] ESCROW_DRIFT: <the> books & all", "About: naïve €\nFirst: stop."
+)
+TO = ("night@ops.test", "finance@ops.test")
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerting, "_TIMEOUT_SECONDS", 1.0)
+
+
+class TestChat:
+    @pytest.fixture
+    def address(self, tmp_path: Path) -> Iterator[str]:
+        with ProvidersServer(
+            "127.0.0.1", 0, tmp_path, secret_key="sk_test_x", webhook_url="http://127.0.0.1:9/"
+        ) as server:
+            yield server.chat_url
+
+    @pytest.fixture
+    def chat(self, settings: Settings, address: str) -> ChatChannel:
+        return ChatChannel(replace(settings, alert_chat_url=f"{address}/hook"))
+
+    def plan(self, address: str, outcome: str) -> None:
+        answer = requests.post(f"{address}/sandbox/next", json={"outcome": outcome}, timeout=TIMEOUT_SECONDS)
+        assert answer.status_code == 200, answer.text
+
+    def told(self, address: str) -> dict[str, Any]:
+        data: dict[str, Any] = requests.get(f"{address}/sandbox/messages", timeout=TIMEOUT_SECONDS).json()[
+            "data"
+        ]
+        return data
+
+    def test_a_message_arrives_with_its_markup_escaped(self, chat: ChatChannel, address: str) -> None:
+        chat.send(MESSAGE)
+
+        [message] = self.told(address)["messages"]
+        assert message["text"] == (
+            "*[SEV-1] ESCROW_DRIFT: &lt;the&gt; books &amp; all*\nAbout: naïve €\nFirst: stop."
+        )
+        page = requests.get(f"{address}/", timeout=TIMEOUT_SECONDS)
+        assert message["text"] in page.text
+        assert page.headers["Content-Type"].startswith("text/plain")
+
+    @pytest.mark.parametrize("outcome", ["error", "limited", "timeout"])
+    def test_what_may_pass_is_for_another_try(self, chat: ChatChannel, address: str, outcome: str) -> None:
+        self.plan(address, outcome)
+
+        with pytest.raises(ProviderUnavailableError):
+            chat.send(MESSAGE)
+
+        assert self.told(address)["calls"] == 1
+
+    def test_a_webhook_that_was_taken_away_is_refused(self, chat: ChatChannel, address: str) -> None:
+        self.plan(address, "refused")
+
+        with pytest.raises(ProviderRefusedError) as refused:
+            chat.send(MESSAGE)
+
+        assert refused.value.status == 404
+
+    def test_its_address_is_told_to_nobody(self, settings: Settings) -> None:
+        """It is the secret: who has it may post."""
+        url = f"http://127.0.0.1:{closed_port()}/services/T000/B000/SECRETPART"
+        chat = ChatChannel(replace(settings, alert_chat_url=url))
+
+        with capture_logs() as logs, pytest.raises(ProviderUnavailableError) as failed:
+            chat.send(MESSAGE)
+
+        shown = "".join(traceback.format_exception(failed.value)) + str(logs)
+        assert "chat" in shown
+        assert "SECRETPART" not in shown
+
+    @pytest.mark.parametrize("body", [b"{}", b'{"text": ""}', b"[]", b"no json"])
+    def test_the_stand_in_refuses_what_is_no_message(self, address: str, body: bytes) -> None:
+        answer = requests.post(f"{address}/hook", data=body, timeout=TIMEOUT_SECONDS)
+
+        assert (answer.status_code, answer.text) in {(400, "no_text"), (400, "invalid_payload")}
+        assert self.told(address)["messages"] == []
+
+
+class TestMail:
+    @pytest.fixture
+    def certificate(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+        """A certificate of the server's, which this process trusts."""
+        made = make_certificate(tmp_path)
+        monkeypatch.setenv("SSL_CERT_FILE", str(made[1]))
+        return made
+
+    @pytest.fixture
+    def serve(self) -> Iterator[Callable[..., MailServer]]:
+        made: list[MailServer] = []
+
+        def start(**given: Any) -> MailServer:
+            made.append(MailServer(**given))
+            return made[-1]
+
+        yield start
+        for server in made:
+            server.close()
+
+    def channel(
+        self, settings: Settings, server: MailServer, *, scheme: str = "smtp", **more: Any
+    ) -> EmailChannel:
+        login = f"{USER}:{quote(PASSWORD, safe='')}@" if server.wants_password else ""
+        url = f"{scheme}://{login}127.0.0.1:{server.port}"
+        given = {"smtp_url": url, "alert_email_to": TO, "alert_email_from": "alerts@shop.test"} | more
+        return EmailChannel(replace(settings, **given))
+
+    def test_a_mail_arrives_whole(self, settings: Settings, serve: Callable[..., MailServer]) -> None:
+        server = serve()
+
+        self.channel(settings, server).send(MESSAGE)
+
+        [mail] = server.mails
+        assert server.receivers == [list(TO)]
+        assert (mail["From"], mail["To"]) == ("alerts@shop.test", ", ".join(TO))
+        assert mail["Subject"] == MESSAGE.headline
+        assert mail["Message-ID"] == "<0199-raised@shop.test>"
+        assert mail["Auto-Submitted"] == "auto-generated"
+        assert mail["Date"].datetime.tzinfo is not None
+        assert mail.get_content().splitlines() == MESSAGE.text.splitlines()
+
+    @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
+    def test_it_is_encrypted_before_the_password_is_sent(
+        self,
+        settings: Settings,
+        serve: Callable[..., MailServer],
+        certificate: tuple[Path, Path],
+        scheme: str,
+    ) -> None:
+        server = serve(certificate=certificate, tls=scheme == "smtps", password=True)
+
+        self.channel(settings, server, scheme=scheme).send(MESSAGE)
+
+        assert len(server.mails) == 1
+        assert server.encrypted == [True]
+        assert server.logins == [(USER, PASSWORD)]
+
+    def test_a_password_is_not_sent_in_the_clear(
+        self, settings: Settings, serve: Callable[..., MailServer]
+    ) -> None:
+        server = serve(password=True)
+
+        with pytest.raises(ProviderUnavailableError):
+            self.channel(settings, server).send(MESSAGE)
+
+        assert server.logins == []
+        assert "AUTH" not in server.commands
+
+    @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
+    def test_a_server_that_is_not_who_it_says_gets_nothing(
+        self, settings: Settings, serve: Callable[..., MailServer], tmp_path: Path, scheme: str
+    ) -> None:
+        server = serve(certificate=make_certificate(tmp_path), tls=scheme == "smtps", password=True)
+
+        with pytest.raises(ProviderUnavailableError):
+            self.channel(settings, server, scheme=scheme).send(MESSAGE)
+
+        assert (server.logins, server.mails) == ([], [])
+
+    @pytest.mark.parametrize("fault", ["refuse", "drop", "hang"])
+    def test_what_is_not_taken_is_for_another_try(
+        self, settings: Settings, serve: Callable[..., MailServer], fault: str
+    ) -> None:
+        server = serve()
+        server.fault = fault
+
+        with capture_logs() as logs, pytest.raises(ProviderUnavailableError) as failed:
+            self.channel(settings, server).send(MESSAGE)
+
+        assert server.mails == []
+        shown = "".join(traceback.format_exception(failed.value)) + str(logs)
+        assert not any(address in shown for address in TO)
+
+    def test_one_bad_address_does_not_keep_it_from_the_others(
+        self, settings: Settings, serve: Callable[..., MailServer]
+    ) -> None:
+        server = serve()
+
+        with capture_logs() as logs:
+            self.channel(settings, server, alert_email_to=("gone@refused.test", TO[0])).send(MESSAGE)
+
+        assert server.receivers == [[TO[0]]]
+        assert [(entry["refused"], entry["receivers"]) for entry in logs] == [(1, 2)]
+        assert "gone@" not in str(logs)
+
+    def test_a_server_that_is_gone(self, settings: Settings) -> None:
+        url = f"smtp://127.0.0.1:{closed_port()}"
+        with pytest.raises(ProviderUnavailableError):
+            EmailChannel(replace(settings, smtp_url=url, alert_email_to=TO)).send(MESSAGE)
+
+
+def test_channels_are_those_that_are_configured(settings: Settings) -> None:
+    assert alert_channels(settings) == {}
+    given = replace(
+        settings,
+        alert_chat_url="http://127.0.0.1:9/hook",
+        alert_email_to=TO,
+        smtp_url="smtp://127.0.0.1:9",
+        alert_chat_severity="SEV-1",
+    )
+    made = alert_channels(given)
+    assert {name: channel.least_severity for name, channel in made.items()} == {
+        "chat": "SEV-1",
+        "email": "SEV-3",
+    }
+    assert given.alert_sender == "alerts@127.0.0.1"

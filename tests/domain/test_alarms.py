@@ -1,0 +1,452 @@
+"""What of payments, refunds, books and webhooks raises an alert, and what resolves it."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.alerts.queries import open_subjects
+from marketplace.audit.operations import OPERATOR
+from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
+from marketplace.payments import alarms, books, cancelling, mending, operations, quarantine, sending, states
+from marketplace.payments.charges import Outcome
+from marketplace.payments.expiry import sweep_abandoned_checkouts
+from marketplace.payments.operations import Intent
+from marketplace.payments.pages import open_page
+from marketplace.payments.requery import requery_refunds
+from marketplace.payments.sending import RefusedRefund
+from marketplace.providers.gateway import GatewayRefund
+from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks.replay import replay
+from tests.support.alerts import alerts_about, open_about
+from tests.support.finance import actor_of, make_officer, refunds_of, say
+from tests.support.gateway import TestGateway, charge_data, event_of
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    later,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    paid_order,
+    place,
+    row_of,
+    status_of,
+)
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+@pytest.fixture
+def refund_id(session: Session, shop: Shop) -> UUID:
+    """A refund that the gateway is to send."""
+    order_id = paid_order(session, shop)
+    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    [made] = refunds_of(session, order_id)
+    found: UUID = made["id"]
+    return found
+
+
+def about(refund_id: UUID) -> str:
+    return f"refund:{refund_id}"
+
+
+def mend(session: Session, refund_id: UUID, trigger: str) -> None:
+    officer = make_officer(session)
+    stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+    work = mending.retry if trigger == states.RETRY else mending.credit
+    work(session, stuck=stuck, told=None, actor=actor_of(officer), now=later(hours=1))
+
+
+class TestRefunds:
+    @pytest.mark.parametrize("status", ["failed", "needs-attention"])
+    def test_one_that_needs_finance(self, session: Session, refund_id: UUID, status: str) -> None:
+        say(session, refund_id, status)
+        say(session, refund_id, status)
+
+        assert open_about(session, about(refund_id)) == {"REFUND_STUCK": "SEV-3"}
+        [alert] = alerts_about(session, about(refund_id))
+        row = row_of(session, "refunds", id=refund_id)
+        assert alert["facts"] == {
+            "refundId": str(refund_id),
+            "orderId": str(row["order_id"]),
+            "amountMinor": row["amount_minor"],
+            "attempt": 1,
+            "status": row["status"],
+        }
+        assert alert["occurrences"] == 1
+
+    @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
+    def test_it_is_over_when_finance_has_seen_to_it(
+        self, session: Session, refund_id: UUID, trigger: str
+    ) -> None:
+        say(session, refund_id, "failed")
+
+        mend(session, refund_id, trigger)
+
+        [alert] = alerts_about(session, about(refund_id))
+        assert (alert["resolution"], alert["resolved_at"]) == ("rule", later(hours=1))
+
+    def test_it_is_over_when_the_gateway_sends_it_after_all(self, session: Session, refund_id: UUID) -> None:
+        say(session, refund_id, "needs-attention")
+        assert say(session, refund_id, "processed") == "processed"
+
+        assert open_about(session, about(refund_id)) == {}
+
+    def test_one_that_the_gateway_refuses_to_send(self, session: Session, refund_id: UUID) -> None:
+        amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
+        note = sending.note_of(refund_id, 1)
+        refused = RefusedRefund("", "failed", amount, note, "checkout-x", refused_with=400)
+
+        assert sending.settle(session, refund_id=refund_id, told=refused, now=NOW) == "failed"
+
+        assert open_about(session, about(refund_id)) == {"REFUND_REFUSED": "SEV-2"}
+        assert alerts_about(session, about(refund_id))[0]["facts"]["refusedWith"] == 400
+        mend(session, refund_id, states.CREDIT)
+        assert open_about(session, about(refund_id)) == {}
+
+    def test_one_that_was_credited_and_is_sent_after_all(self, session: Session, refund_id: UUID) -> None:
+        say(session, refund_id, "failed")
+        mend(session, refund_id, states.CREDIT)
+
+        assert say(session, refund_id, "processed") == "credited"
+
+        assert open_about(session, about(refund_id)) == {"REFUND_SENT_TWICE": "SEV-1"}
+
+    def test_one_of_which_an_earlier_try_is_sent_after_all(self, session: Session, refund_id: UUID) -> None:
+        say(session, refund_id, "failed")
+        mend(session, refund_id, states.RETRY)
+        amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
+        first_try = sending.note_of(refund_id, 1)
+
+        def told(status: str) -> None:
+            word = GatewayRefund(status=status, id="7", amount_minor=amount, note=first_try, reference="x")
+            sending.settle(session, refund_id=refund_id, told=word, now=NOW)
+
+        say(session, refund_id, "pending")
+        told("failed")
+        assert open_about(session, about(refund_id)) == {}
+        told("processed")
+        assert open_about(session, about(refund_id)) == {"REFUND_SENT_TWICE": "SEV-1"}
+        facts = alerts_about(session, about(refund_id))[-1]["facts"]
+        assert (facts["attempt"], facts["sentAtTry"]) == (2, 1)
+
+    def test_one_that_fails_after_it_was_sent(self, session: Session, refund_id: UUID) -> None:
+        say(session, refund_id, "processed")
+        assert say(session, refund_id, "failed") == "failed"
+
+        assert open_about(session, about(refund_id)) == {"REFUND_CAME_BACK": "SEV-1"}
+        mend(session, refund_id, states.RETRY)
+        assert open_about(session, about(refund_id)) == {}
+
+    def test_one_of_another_amount(self, session: Session, refund_id: UUID) -> None:
+        assert say(session, refund_id, "processed", amount_minor=1) == "needs_attention"
+
+        assert open_about(session, about(refund_id)) == {"REFUND_AMOUNT_DIFFERS": "SEV-2"}
+        facts = alerts_about(session, about(refund_id))[0]["facts"]
+        assert (facts["toldMinor"], facts["toldStatus"]) == (1, "processed")
+        assert say(session, refund_id, "processed") == "processed"
+        assert open_about(session, about(refund_id)) == {}
+
+    def test_one_that_goes_well_raises_nothing(self, session: Session, refund_id: UUID) -> None:
+        for status in ("pending", "processing", "processed", "processed"):
+            say(session, refund_id, status)
+
+        assert alerts_about(session, about(refund_id)) == []
+
+    def test_one_that_the_gateway_does_not_know(
+        self, database: Database, gateway: TestGateway, settings: Settings
+    ) -> None:
+        with database.transaction() as session:
+            shop = make_shop(session)
+            order_id = place(session, shop, make_product(session, shop))
+            intent = make_intent(session, shop, order_id)
+            gateway.open(intent.reference, intent.amount_minor)
+            apply(session, gateway.charge_of_paid(intent.reference))
+            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            [made] = refunds_of(session, order_id)
+            session.execute(
+                text(
+                    "UPDATE refunds SET status = 'submitted', asked_at = :now, updated_at = :now WHERE id = :id"
+                ),
+                {"id": made["id"], "now": NOW},
+            )
+        adapter = gateway.adapter(settings)
+
+        def open_now() -> dict[str, str]:
+            with database.reading() as session:
+                return open_about(session, about(made["id"]))
+
+        database.in_transaction(alarms.gateway_unreachable, waiting_since=NOW, now=NOW)
+        for hours in (2, 4):
+            requery_refunds(database, adapter, now=later(hours=hours))
+        assert open_now() == {"REFUND_UNKNOWN": "SEV-2"}
+        with database.reading() as session:
+            # It was asked, and answered.
+            assert open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE) == set()
+            assert alerts_about(session, about(made["id"]))[0]["occurrences"] == 2
+        adapter.refund(
+            reference=intent.reference, amount_minor=made["amount_minor"], note=sending.note_of(made["id"], 1)
+        )
+        requery_refunds(database, adapter, now=later(hours=6))
+        assert open_now() == {}
+
+
+class TestQuarantine:
+    def test_a_charge_that_is_held_back_until_finance_has_decided(self, session: Session, shop: Shop) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        intent = make_intent(session, shop, order_id)
+        charge = make_charge(intent, amount_minor=intent.amount_minor - 500)
+        assert apply(session, charge) is Outcome.QUARANTINED
+        held_id = row_of(session, "quarantined_charges", intent_id=intent.id)["id"]
+
+        assert open_about(session, f"quarantine:{held_id}") == {"CHARGE_QUARANTINED": "SEV-3"}
+        [alert] = alerts_about(session, f"quarantine:{held_id}")
+        assert alert["facts"] == {
+            "quarantineId": str(held_id),
+            "reason": "amount_below_total",
+            "reference": intent.reference,
+            "amountMinor": intent.amount_minor - 500,
+            "dueMinor": intent.amount_minor,
+            "currency": "NGN",
+            "orderIds": [str(order_id)],
+        }
+        # The same charge again is no other.
+        assert apply(session, charge) is Outcome.REPEATED
+        assert alerts_about(session, f"quarantine:{held_id}")[0]["occurrences"] == 1
+
+        officer = make_officer(session)
+        quarantine.resolve(
+            session,
+            held_id=held_id,
+            action="wallet",
+            note="The buyer wants it so.",
+            officer=officer,
+            actor=actor_of(officer),
+            now=later(hours=1),
+        )
+        assert open_about(session, f"quarantine:{held_id}") == {}
+
+
+class TestStalledPayments:
+    def stalled(self, session: Session, intent: Intent, now: datetime) -> list[dict[str, Any]]:
+        alarms.flag_stalled(session, now=now)
+        return alerts_about(session, f"payment:{intent.id}")
+
+    @pytest.fixture
+    def order_id(self, session: Session, shop: Shop) -> UUID:
+        return place(session, shop, make_product(session, shop))
+
+    @pytest.fixture
+    def intent(self, session: Session, shop: Shop, order_id: UUID) -> Intent:
+        return make_intent(session, shop, order_id)
+
+    def test_one_is_raised_once_when_it_is_unclear_for_hours(
+        self, session: Session, intent: Intent, order_id: UUID
+    ) -> None:
+        expires_at = row_of(session, "orders", id=order_id)["expires_at"]
+        limit = expires_at + alarms.STALLED_AFTER
+
+        assert self.stalled(session, intent, limit - (limit - expires_at) / 100) == []
+        for _ in range(3):
+            [alert] = self.stalled(session, intent, limit)
+
+        assert (alert["identifier"], alert["occurrences"], alert["resolved_at"]) == (
+            "PAYMENT_STALLED",
+            1,
+            None,
+        )
+        assert alert["facts"]["reference"] == intent.reference
+        assert alert["facts"]["orders"] == 1
+
+    def test_it_is_over_when_it_settles(self, session: Session, intent: Intent, order_id: UUID) -> None:
+        assert len(self.stalled(session, intent, later(hours=5))) == 1
+
+        apply(session, make_charge(intent), now=later(hours=5))
+
+        [alert] = self.stalled(session, intent, later(hours=6))
+        assert status_of(session, order_id) == "paid_escrow"
+        assert (alert["resolved_at"], alert["resolution"]) == (later(hours=6), "rule")
+
+    def test_it_is_over_when_its_orders_are(
+        self, session: Session, shop: Shop, intent: Intent, order_id: UUID
+    ) -> None:
+        self.stalled(session, intent, later(hours=5))
+        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=later(hours=5))
+
+        [alert] = self.stalled(session, intent, later(hours=6))
+        assert alert["resolution"] == "rule"
+
+    def test_one_that_is_held_back_is_no_stalled_one(self, session: Session, intent: Intent) -> None:
+        apply(session, make_charge(intent, amount_minor=100))
+
+        assert self.stalled(session, intent, later(hours=5)) == []
+
+
+class TestGateway:
+    @pytest.fixture
+    def opened(self, database: Database, gateway: TestGateway, settings: Settings) -> Intent:
+        """An intent whose page is open at the gateway."""
+        with database.transaction() as session:
+            shop = make_shop(session)
+            order_id = place(session, shop, make_product(session, shop))
+        intent, page = open_page(
+            database,
+            gateway.adapter(settings),
+            buyer_id=shop.buyer.id,
+            email="ada@example.com",
+            target=operations.Target(order_id=order_id),
+            callback_url=None,
+            clock=lambda: NOW,
+        )
+        database.in_transaction(operations.record_page, intent=intent, page=page, now=NOW)
+        return intent
+
+    @pytest.fixture
+    def sweep(
+        self, database: Database, gateway: TestGateway, settings: Settings
+    ) -> Callable[[datetime], bool]:
+        """Sweeps, and tells whether the gateway is said to be unreachable."""
+        database.in_transaction(alarms.gateway_reached, now=NOW)
+
+        def run(now: datetime) -> bool:
+            sweep_abandoned_checkouts(database, gateway.adapter(settings), fee_bearer="platform", now=now)
+            with database.reading() as session:
+                return bool(open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE))
+
+        return run
+
+    def test_minutes_without_an_answer_are_an_outage_until_there_is_one(
+        self, gateway: TestGateway, opened: Intent, sweep: Callable[[datetime], bool]
+    ) -> None:
+        gateway.line.fault = "refuse"
+
+        # The order's time was over at minute 30. Other tests' orders wait no longer than that.
+        assert [sweep(later(minutes=minute)) for minute in (30, 34, 35, 40)] == [False, False, True, True]
+
+        gateway.line.fault = None
+        assert not sweep(later(minutes=41))
+
+
+class TestBooks:
+    def test_a_check_raises_and_the_next_clean_one_resolves(self, committed_database: Database) -> None:
+        database = committed_database
+        with database.transaction() as session:
+            order_id = paid_order(session, make_shop(session))
+
+        def change(by: int) -> None:
+            with database.transaction() as session:
+                session.execute(text("SET LOCAL session_replication_role = replica"))
+                session.execute(
+                    text("UPDATE escrows SET amount_minor = amount_minor + :by WHERE order_id = :id"),
+                    {"by": by, "id": order_id},
+                )
+
+        def open_rules() -> set[str]:
+            with database.reading() as session:
+                return open_subjects(session, identifier=kinds.ESCROW_DRIFT)
+
+        change(1)
+        try:
+            broken = books.check(database, now=NOW)
+            assert open_rules() == {violation.rule for violation in broken} != set()
+        finally:
+            change(-1)
+        books.check(database, now=later(hours=1))
+        assert not open_rules() & {violation.rule for violation in broken}
+
+
+class TestWebhooks:
+    def die(self, database: Database, event_type: str | None, body: bytes | None = None) -> UUID:
+        """Have an event die: one of an unknown kind of charge, or a body that can't be read."""
+        content = body or event_of(charge_data("checkout-x", 100, status="odd"), str(event_type))
+        inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=content, now=NOW)
+        self.process(database, inbox_id)
+        return inbox_id
+
+    def process(self, database: Database, inbox_id: UUID) -> None:
+        webhooks.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+
+    def alert(self, database: Database, subject: str) -> dict[str, Any]:
+        with database.reading() as session:
+            return alerts_about(session, subject)[-1]
+
+    def test_one_alert_for_each_type_however_many_die(self, database: Database) -> None:
+        subject = "gateway:charge.success"
+        first = self.die(database, "charge.success")
+        before = self.alert(database, subject)
+        second = self.die(database, "charge.success")
+        after = self.alert(database, subject)
+
+        assert before["id"] == after["id"]
+        assert after["occurrences"] == before["occurrences"] + 1
+        assert (before["identifier"], before["severity"]) == ("WEBHOOK_DEAD", "SEV-2")
+        assert before["latest_facts"]["inboxId"] == str(first)
+        assert after["latest_facts"].keys() == {"inboxId", "tries", "error"}
+        assert after["latest_facts"]["inboxId"] == str(second)
+        assert "odd" not in str(after)
+
+    def test_one_that_can_not_be_read(self, database: Database) -> None:
+        inbox_id = self.die(database, None, b"{ada@example.com")
+
+        alert = self.alert(database, "gateway:unreadable")
+        assert alert["latest_facts"]["inboxId"] == str(inbox_id)
+        assert "ada@" not in str(alert)
+
+    def test_it_is_over_when_the_last_of_them_was_replayed(self, database: Database) -> None:
+        """Two charges die, since no payment has their reference; then two get it."""
+        with database.transaction() as session:
+            session.execute(text("UPDATE dead_letter_webhooks SET replayed_at = now()"))
+            shop = make_shop(session)
+            intents = [
+                make_intent(session, shop, place(session, shop, make_product(session, shop)))
+                for _ in range(2)
+            ]
+            references = [f"checkout-{uuid4().hex}" for _ in intents]
+        dead = []
+        for reference, intent in zip(references, intents, strict=True):
+            body = event_of(charge_data(reference, intent.amount_minor))
+            inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=body, now=NOW)
+            now = NOW
+            for _ in range(6):
+                result = webhooks.process(
+                    database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
+                )
+                assert result is not None
+                now = result.due_at or now
+            assert result.status == "dead"
+            dead.append(inbox_id)
+        for reference, intent in zip(references, intents, strict=True):
+            with database.transaction() as session:
+                session.execute(
+                    text("UPDATE payment_intents SET reference = :reference WHERE id = :id"),
+                    {"reference": reference, "id": intent.id},
+                )
+
+        def replay_one(inbox_id: UUID) -> None:
+            with database.transaction() as session, database.reading() as outside:
+                done = replay(
+                    session,
+                    outside,
+                    inbox_id=inbox_id,
+                    fee_bearer="platform",
+                    actor=OPERATOR,
+                    now=later(days=1),
+                )
+            assert done.outcome == "processed"
+
+        replay_one(dead[0])
+        assert self.alert(database, "gateway:charge.success")["resolved_at"] is None
+        replay_one(dead[1])
+        assert self.alert(database, "gateway:charge.success")["resolution"] == "rule"

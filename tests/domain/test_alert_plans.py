@@ -1,0 +1,79 @@
+"""The plans of alerts: what is raised and what is listed costs no more for all that is resolved."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import queries
+from marketplace.infra.db import Database, Statement, driver_cursor
+from tests.support.purchases import NOW
+
+RESOLVED = 20_000
+OPEN = 50
+_FILL = text(
+    """
+    INSERT INTO alerts (identifier, severity, subject, title, facts, latest_facts, raised_at, last_raised_at,
+        resolved_at, resolution)
+    SELECT 'REFUND_STUCK', 'SEV-' || 1 + n % 3, 'plan:' || n, 'A refund needs finance', '{}', '{}',
+        now() - n * 7919 % 100000 * interval '1 second', now(),
+        CASE WHEN n > :open THEN now() END, CASE WHEN n > :open THEN 'rule' END
+    FROM generate_series(1, :rows) AS n
+    """
+)
+
+
+@pytest.fixture(scope="module")
+def filled(services: Any) -> Iterator[Session]:
+    """Many alerts, few of them open."""
+    database: Database = services.database
+    with database.engine.connect() as connection, Session(connection) as session:
+        session.execute(_FILL, {"rows": RESOLVED + OPEN, "open": OPEN})
+        session.execute(text("ANALYZE alerts"))
+        yield session
+        session.rollback()
+
+
+def explained(session: Session, statement: Statement, **parameters: Any) -> tuple[set[str], int]:
+    """Run a statement, and give the indexes of its plan and the buffers that it touched."""
+    with driver_cursor(session) as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", parameters)
+        (found,) = cursor.fetchone()
+    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+
+    def indexes(node: dict[str, Any]) -> Iterator[str]:
+        if "Index Name" in node:
+            yield node["Index Name"]
+        for inner in node.get("Plans", ()):
+            yield from indexes(inner)
+
+    return set(indexes(plan)), plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+
+@pytest.mark.parametrize("state", [None, *queries.STATES])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_page_is_read_in_its_index(filled: Session, state: str | None, *, after: bool) -> None:
+    given = {
+        "severity": None,
+        "identifier": None,
+        "last_at": NOW.replace(year=2100) if after else None,
+        "last_id": str(uuid4()) if after else None,
+        "most": 20,
+    }
+
+    indexes, buffers = explained(filled, queries._LISTINGS[state], **given)
+
+    assert len(indexes & {"ix_alerts_raised", "ix_alerts_unresolved"}) == 1, indexes
+    assert state != queries.OPEN or indexes == {"ix_alerts_unresolved"}
+    assert buffers < 200
+
+
+def test_what_is_open_about_a_kind_is_found_by_its_index(filled: Session) -> None:
+    indexes, buffers = explained(filled, queries._OPEN_SUBJECTS, identifier="REFUND_STUCK")
+
+    assert indexes == {"uq_alerts_open"}
+    assert buffers < 200

@@ -1,0 +1,350 @@
+"""Alerts: raised with their cause, counted while they are open, resolved, raised anew."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
+
+from marketplace.alerts import kinds, queries
+from marketplace.alerts.operations import (
+    AlreadyResolvedError,
+    raise_alert,
+    resolve_alert,
+    resolve_by_hand,
+    resolve_others,
+)
+from marketplace.alerts.queries import AlertFilters
+from marketplace.audit.operations import OPERATOR
+from marketplace.infra import nudges
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import ForbiddenError, NotFoundError
+from marketplace.kernel.paging import PageRequest
+from marketplace.kernel.redaction import MARKER
+from tests.support.alerts import alerts_about, make_staff, messages_of, some_subject
+from tests.support.finance import actor_of
+from tests.support.purchases import NOW, later
+
+TITLE = "A refund is stuck"
+
+
+@pytest.fixture(autouse=True)
+def nudged() -> Iterator[None]:
+    """Nobody is told of what these tests enqueue."""
+    before = list(nudges._nudge)
+    nudges._nudge.clear()
+    yield
+    nudges._nudge[:] = before
+
+
+@pytest.fixture
+def subject() -> str:
+    return some_subject()
+
+
+def stuck(session: Session, subject: str, **values: Any) -> UUID:
+    given = {"identifier": kinds.REFUND_STUCK, "title": TITLE, "facts": {"tries": 1}, "now": NOW} | values
+    return raise_alert(session, subject=subject, **given)
+
+
+class TestRaising:
+    def test_it_is_stored_with_what_its_kind_says(self, session: Session, subject: str) -> None:
+        alert_id = stuck(session, subject)
+
+        [row] = alerts_about(session, subject)
+        assert (row["id"], row["identifier"], row["severity"]) == (alert_id, "REFUND_STUCK", "SEV-3")
+        assert (row["title"], row["facts"], row["latest_facts"]) == (TITLE, {"tries": 1}, {"tries": 1})
+        assert (row["occurrences"], row["raised_at"], row["last_raised_at"]) == (1, NOW, NOW)
+        assert row["resolved_at"] is None
+
+    def test_a_repeat_counts_up_and_keeps_first_and_latest(self, session: Session, subject: str) -> None:
+        first = stuck(session, subject)
+        stuck(session, subject, facts={"tries": 2}, now=later(hours=1))
+        third = stuck(session, subject, facts={"tries": 3}, now=later(hours=2))
+
+        [row] = alerts_about(session, subject)
+        assert first == third == row["id"]
+        assert (row["occurrences"], row["raised_at"], row["last_raised_at"]) == (3, NOW, later(hours=2))
+        assert (row["facts"], row["latest_facts"]) == ({"tries": 1}, {"tries": 3})
+
+    def test_a_repeat_out_of_order_does_not_set_the_time_back(self, session: Session, subject: str) -> None:
+        stuck(session, subject, now=later(hours=2))
+        stuck(session, subject, now=NOW)
+
+        [row] = alerts_about(session, subject)
+        assert row["last_raised_at"] == later(hours=2)
+
+    def test_other_subjects_and_identifiers_are_others(self, session: Session, subject: str) -> None:
+        ids = {
+            stuck(session, subject),
+            stuck(session, some_subject()),
+            stuck(session, subject, identifier=kinds.REFUND_REFUSED),
+        }
+
+        assert len(ids) == 3
+
+    def test_one_message_for_each_channel_and_none_for_repeats(self, session: Session, subject: str) -> None:
+        alert_id = stuck(session, subject)
+        for hours in range(3):
+            stuck(session, subject, now=later(hours=hours))
+
+        assert messages_of(session, alert_id) == [("chat", "raised"), ("email", "raised")]
+
+    def test_what_got_worse_is_told_again(self, session: Session, subject: str) -> None:
+        alert_id = stuck(session, subject)
+        stuck(session, subject, severity="SEV-1")
+        stuck(session, subject)
+
+        [row] = alerts_about(session, subject)
+        assert row["severity"] == "SEV-1"
+        assert messages_of(session, alert_id) == [("chat", "raised"), ("email", "raised")] * 2
+
+    def test_a_kind_that_nobody_declared_is_refused(self, session: Session, subject: str) -> None:
+        with pytest.raises(KeyError):
+            stuck(session, subject, identifier="NOBODY_KNOWS")
+
+    def test_one_log_line_each_time_once_it_is_committed(self, database: Database, subject: str) -> None:
+        with capture_logs() as logs:
+            for tries in (1, 2):
+                with database.transaction() as session:
+                    alert_id = stuck(session, subject, facts={"tries": tries})
+                    assert len(logs) == tries - 1
+
+        assert logs == [
+            {
+                "event": "alert raised",
+                "log_level": "error",
+                "severity": "SEV-3",
+                "identifier": "REFUND_STUCK",
+                "subject": subject,
+                "alertId": str(alert_id),
+                "occurrences": tries,
+                "facts": {"tries": tries},
+            }
+            for tries in (1, 2)
+        ]
+
+    def test_a_cause_that_is_rolled_back_raises_nothing(self, database: Database, subject: str) -> None:
+        def fail() -> None:
+            with database.transaction() as session:
+                stuck(session, subject)
+                raise ZeroDivisionError
+
+        with database.reading() as session:
+            before = session.execute(text("SELECT count(*) FROM outbox_events")).scalar_one()
+        with capture_logs() as logs, pytest.raises(ZeroDivisionError):
+            fail()
+
+        with database.reading() as session:
+            assert alerts_about(session, subject) == []
+            assert session.execute(text("SELECT count(*) FROM outbox_events")).scalar_one() == before
+        assert logs == []
+
+
+class TestFacts:
+    def test_what_is_personal_or_secret_is_redacted_everywhere(
+        self, database: Database, subject: str
+    ) -> None:
+        secrets = {
+            "email": "ada@example.com",
+            "buyerPhone": "+2348031234567",
+            "said": "call 0803 123 4567 or ada@example.com",
+            "deliveryPin": "123456",
+            "nested": [{"accountNumber": "0123456789"}],
+        }
+        with capture_logs() as logs, database.transaction() as session:
+            stuck(
+                session,
+                f"{subject} ada@example.com",
+                title="Refund of ada@example.com",
+                facts={"amountMinor": 250_050, "refundId": subject} | secrets,
+            )
+
+        with database.reading() as session:
+            [row] = alerts_about(session, f"{subject} {MARKER}")
+        assert row["facts"]["amountMinor"] == 250_050
+        assert row["facts"]["refundId"] == subject
+        for told in (str(row), str(logs)):
+            for secret in ("ada@", "0803", "8031234567", "123456", "0123456789"):
+                assert secret not in told.replace(subject, "")
+
+    def test_ids_and_amounts_stay(self, session: Session, subject: str) -> None:
+        facts = {"refundId": uuid4(), "reference": f"checkout-{uuid4().hex}", "toldMinor": 12_345_678_901}
+        stuck(session, subject, facts=facts)
+
+        [row] = alerts_about(session, subject)
+        assert row["facts"] == facts | {"refundId": str(facts["refundId"])}
+
+    def test_long_ones_are_cut(self, session: Session, subject: str) -> None:
+        stuck(session, subject, facts={"why": "x" * 5_000, "rows": list(range(100))})
+        stuck(session, subject, facts={str(number): ["y" * 300] * 25 for number in range(25)})
+
+        [row] = alerts_about(session, subject)
+        assert (len(row["facts"]["why"]), len(row["facts"]["rows"])) == (300, 25)
+        assert row["latest_facts"].keys() == {"cutBytes"}
+
+
+class TestResolving:
+    def test_by_the_rule(self, session: Session, subject: str) -> None:
+        alert_id = stuck(session, subject)
+
+        assert resolve_alert(
+            session, identifier=kinds.REFUND_STUCK, subject=subject, note="It was sent.", now=later(hours=1)
+        )
+        assert not resolve_alert(
+            session, identifier=kinds.REFUND_STUCK, subject=subject, note="It was sent.", now=later(hours=2)
+        )
+
+        [row] = alerts_about(session, subject)
+        assert (row["resolved_at"], row["resolution"], row["note"]) == (
+            later(hours=1),
+            "rule",
+            "It was sent.",
+        )
+        assert messages_of(session, alert_id)[2:] == [("chat", "resolved"), ("email", "resolved")]
+
+    def test_of_several_kinds_at_once(self, session: Session, subject: str) -> None:
+        other = some_subject()
+        for identifier in (kinds.REFUND_STUCK, kinds.REFUND_REFUSED, kinds.REFUND_SENT_TWICE):
+            stuck(session, subject, identifier=identifier)
+        stuck(session, other)
+
+        family = (kinds.REFUND_STUCK, kinds.REFUND_REFUSED)
+        assert resolve_alert(session, identifier=family, subject=subject, note="Over.", now=NOW)
+
+        state = {row["identifier"]: row["resolution"] for row in alerts_about(session, subject)}
+        assert state == {"REFUND_STUCK": "rule", "REFUND_REFUSED": "rule", "REFUND_SENT_TWICE": None}
+        assert alerts_about(session, other)[0]["resolved_at"] is None
+
+    def test_all_but_those_that_still_hold(self, session: Session, subject: str) -> None:
+        gone = some_subject()
+        session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
+        for about in (subject, gone):
+            stuck(session, about)
+
+        count = resolve_others(
+            session, identifier=kinds.REFUND_STUCK, subjects=[subject], note="It is gone.", now=NOW
+        )
+
+        assert count == 1
+        assert alerts_about(session, subject)[0]["resolved_at"] is None
+        assert alerts_about(session, gone)[0]["resolved_at"] == NOW
+
+    def test_raised_after_that_it_is_a_new_one(self, session: Session, subject: str) -> None:
+        first = stuck(session, subject)
+        resolve_alert(session, identifier=kinds.REFUND_STUCK, subject=subject, note="Over.", now=NOW)
+        second = stuck(session, subject, now=later(hours=1))
+
+        assert first != second
+        assert [row["occurrences"] for row in alerts_about(session, subject)] == [1, 1]
+        assert messages_of(session, second) == [("chat", "raised"), ("email", "raised")]
+
+    def test_by_an_officer_with_a_note_and_audited(self, session: Session, subject: str) -> None:
+        officer = make_staff(session, "finance", kinds.FINANCE)
+        alert_id = stuck(session, subject)
+
+        resolve_by_hand(
+            session,
+            alert_id=alert_id,
+            note="Paid by hand.",
+            actor=actor_of(officer),
+            officer=officer,
+            now=later(hours=1),
+        )
+
+        [row] = alerts_about(session, subject)
+        assert (row["resolution"], row["resolved_by"], row["note"]) == (
+            "officer",
+            officer.id,
+            "Paid by hand.",
+        )
+        entry = (
+            session.execute(text("SELECT * FROM audit_logs WHERE target_id = :id"), {"id": str(alert_id)})
+            .mappings()
+            .one()
+        )
+        assert (entry["action"], entry["actor_id"], entry["before"]) == (
+            "alert.resolve",
+            officer.id,
+            {"state": "open"},
+        )
+        assert entry["after"]["note"] == "Paid by hand."
+
+    def test_by_an_operator(self, session: Session, subject: str) -> None:
+        alert_id = stuck(session, subject)
+
+        resolve_by_hand(session, alert_id=alert_id, note="Seen to.", actor=OPERATOR, now=NOW)
+
+        [row] = alerts_about(session, subject)
+        assert (row["resolution"], row["resolved_by"]) == ("operator", None)
+
+    def test_it_is_refused_a_second_time_and_to_those_without_the_permission(
+        self, session: Session, subject: str
+    ) -> None:
+        officer = make_staff(session, "finance", kinds.FINANCE)
+        other = make_staff(session, "admin", kinds.PLATFORM)
+        alert_id = stuck(session, subject)
+        given: dict[str, Any] = {"alert_id": alert_id, "note": "Done.", "now": NOW}
+
+        with pytest.raises(ForbiddenError, match=kinds.FINANCE):
+            resolve_by_hand(session, actor=actor_of(other), officer=other, **given)
+        resolve_by_hand(session, actor=actor_of(officer), officer=officer, **given)
+        with pytest.raises(AlreadyResolvedError):
+            resolve_by_hand(session, actor=actor_of(officer), officer=officer, **given)
+        with pytest.raises(NotFoundError):
+            resolve_by_hand(session, actor=OPERATOR, **given | {"alert_id": uuid4()})
+        assert len(alerts_about(session, subject)) == 1
+
+
+class TestReading:
+    def test_pages_leave_out_nothing_and_repeat_nothing(self, session: Session, subject: str) -> None:
+        session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
+        # Pairs of one time, so that the id decides.
+        raised = [stuck(session, f"{subject}:{number}", now=later(hours=number // 2)) for number in range(7)]
+        found: list[UUID] = []
+        position = None
+        for _ in range(4):
+            page = queries.list_alerts(
+                session, filters=AlertFilters(state="open"), page=PageRequest(2, position)
+            )
+            found += [row["id"] for row in page.items]
+            position = page.next_position
+
+        assert position is None
+        assert found == sorted(raised, reverse=True)
+
+    def test_filters(self, session: Session, subject: str) -> None:
+        session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
+        stuck(session, subject)
+        resolve_alert(session, identifier=kinds.REFUND_STUCK, subject=subject, note="Over.", now=NOW)
+        stuck(session, subject, now=later(days=1000))
+        stuck(session, subject, identifier=kinds.REFUND_CAME_BACK, now=later(days=1000))
+
+        def found(**filters: Any) -> list[str]:
+            page = queries.list_alerts(session, filters=AlertFilters(**filters), page=PageRequest(100))
+            return sorted(row["identifier"] for row in page.items if row["subject"] == subject)
+
+        assert found() == ["REFUND_CAME_BACK", "REFUND_STUCK", "REFUND_STUCK"]
+        assert found(state="open") == ["REFUND_CAME_BACK", "REFUND_STUCK"]
+        assert found(state="resolved") == ["REFUND_STUCK"]
+        assert found(severity="SEV-1") == ["REFUND_CAME_BACK"]
+        assert found(identifier="REFUND_STUCK", state="open") == ["REFUND_STUCK"]
+        assert found(identifier="ESCROW_DRIFT") == []
+
+    def test_one_with_what_it_means_and_what_is_done_first(self, session: Session, subject: str) -> None:
+        shown = queries.show_alert(session, alert_id=stuck(session, subject))
+
+        kind = kinds.KINDS["REFUND_STUCK"]
+        assert (shown["meaning"], shown["firstStep"]) == (kind.meaning, kind.first_step)
+        assert (shown["state"], shown["messages"]) == ("open", [])
+        with pytest.raises(NotFoundError):
+            queries.show_alert(session, alert_id=uuid4())
+
+    def test_what_a_kind_is_open_about(self, session: Session, subject: str) -> None:
+        stuck(session, subject)
+
+        assert subject in queries.open_subjects(session, identifier=kinds.REFUND_STUCK)
+        assert subject not in queries.open_subjects(session, identifier=kinds.REFUND_UNKNOWN)

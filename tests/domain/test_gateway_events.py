@@ -1,0 +1,436 @@
+"""Every event that the gateway can send: its effect, once, in whatever order they come."""
+
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Database
+from marketplace.orders import operations as orders
+from marketplace.payments.operations import Intent
+from marketplace.services import Services
+from marketplace.webhooks import operations, queries
+from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS, Result
+from tests.support import events
+from tests.support.alerts import alerts_about, open_about
+from tests.support.events import dispute_data, transfer_data
+from tests.support.finance import make_officer, refund
+from tests.support.gateway import charge_data, event_of
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    later,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    paid_order,
+    place,
+    release,
+    row_of,
+    shipped_order,
+    status_of,
+    trail_of,
+)
+
+CREATE, REMIND, RESOLVE = events.DISPUTES
+LOST = {"status": "resolved", "resolution": "merchant-accepted"}
+WON = {"status": "resolved", "resolution": "declined"}
+
+
+def receive(database: Database, event: str, data: dict[str, Any]) -> UUID:
+    return database.in_transaction(
+        operations.receive, provider="gateway", body=event_of(data, event), now=NOW
+    )
+
+
+def process(database: Database, inbox_id: UUID, now: datetime = NOW) -> Result | None:
+    return operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5)
+
+
+def deliver(database: Database, event: str, data: dict[str, Any]) -> str:
+    result = process(database, receive(database, event, data))
+    assert result is not None
+    return result.status
+
+
+class Payment:
+    """A payment of an order, which is not paid yet."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        with database.transaction() as session:
+            self.shop: Shop = make_shop(session)
+            self.order_id = place(session, self.shop, make_product(session, self.shop))
+            self.intent: Intent = make_intent(session, self.shop, self.order_id)
+        self.charge_id = events.new_id()
+
+    def data_of(self, event: str) -> dict[str, Any]:
+        """Write what an event of any type says about it."""
+        return events.data_of(
+            event,
+            reference=self.intent.reference,
+            charge_id=self.charge_id,
+            amount_minor=self.intent.amount_minor,
+        )
+
+    def pay(self) -> None:
+        """Have its charge come."""
+        assert deliver(self.database, "charge.success", self.data_of("charge.success")) == "processed"
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """The order's status, and its escrow's."""
+        return state_of(self.database, self.order_id)
+
+
+def state_of(database: Database, order_id: UUID) -> tuple[str, str]:
+    with database.reading() as session:
+        return status_of(session, order_id), row_of(session, "escrows", order_id=order_id)["status"]
+
+
+def reference_of(database: Database, order_id: UUID) -> tuple[str, int]:
+    """Give the reference of what paid an order, and the charge's id."""
+    with database.reading() as session:
+        row = session.execute(
+            text(
+                "SELECT i.reference, c.gateway_charge_id FROM gateway_charges c"
+                " JOIN payment_intents i ON i.id = c.intent_id"
+                " JOIN payment_allocations a ON a.intent_id = i.id WHERE a.order_id = :id"
+            ),
+            {"id": order_id},
+        ).one()
+    return row.reference, int(row.gateway_charge_id)
+
+
+def about(session: Session, data: dict[str, Any]) -> str:
+    return f"charge-dispute:{row_of(session, 'charge_disputes', gateway_dispute_id=str(data['id']))['id']}"
+
+
+# What each does on a paid order; refunds here are none of ours, as one made by hand at the gateway.
+EFFECTS = (
+    {"charge.success": "processed"}
+    | dict.fromkeys(events.REFUNDS, "ignored")
+    | {"transfer.success": "ignored", "transfer.failed": "processed", "transfer.reversed": "processed"}
+    | dict.fromkeys(events.DISPUTES, "processed")
+    | dict.fromkeys(events.OTHERS, "ignored")
+)
+
+
+def test_no_event_is_forgotten_here() -> None:
+    assert EFFECTS.keys() == set(events.ALL)
+
+
+@pytest.mark.parametrize("event", events.ALL)
+def test_each_event_twice_has_its_effect_once(database: Database, event: str) -> None:
+    payment = Payment(database)
+    if event != "charge.success":
+        payment.pay()
+    data = payment.data_of(event)
+    first, second = receive(database, event, data), receive(database, event, data)
+
+    assert process(database, first) == Result(EFFECTS[event])
+    assert process(database, second) == Result("duplicate")
+
+    with database.reading() as session:
+        shown = [queries.show_event(session, inbox_id=inbox_id) for inbox_id in (first, second)]
+        assert {row["event_type"] for row in shown} == {event}
+        record = row_of(session, "processed_webhook_events", id=shown[0]["dedupe_id"])
+        assert record["payload"] == {"event": event, "data": data}
+        assert_books_are_whole(session)
+    disputed = event in events.DISPUTES
+    assert payment.state == (("disputed", "frozen") if disputed else ("paid_escrow", "held"))
+
+
+@settings(max_examples=12)
+@given(st.permutations([event for event in events.ALL for _ in range(2)]))
+def test_all_of_them_twice_in_any_order_come_to_the_same(services: Services, order: list[str]) -> None:
+    database = services.database
+    payment = Payment(database)
+    data = {event: payment.data_of(event) for event in events.ALL}
+    disputes = {event: data[event] | {"id": data[CREATE]["id"]} for event in events.DISPUTES}
+    waiting = [receive(database, event, (data | disputes)[event]) for event in order]
+    ended: list[str] = []
+
+    now = NOW
+    for _ in range(len(RETRY_DELAYS_SECONDS)):
+        results = {inbox_id: process(database, inbox_id, now) for inbox_id in waiting}
+        assert None not in results.values()
+        waiting = [inbox_id for inbox_id, result in results.items() if result and result.due_at]
+        ended += [result.status for result in results.values() if result and not result.due_at]
+        now = now + (later(seconds=700) - NOW)
+
+    assert waiting == []
+    assert set(ended) == {"processed", "ignored", "duplicate"}
+    assert ended.count("duplicate") == len(events.ALL)
+    assert payment.state == ("disputed", "frozen")
+    with database.reading() as session:
+        assert [step[2] for step in trail_of(session, payment.order_id)] == ["place", "pay", "charge-dispute"]
+        row = row_of(session, "charge_disputes", gateway_dispute_id=str(data[CREATE]["id"]))
+        assert (row["status"], row["resolution"]) == ("resolved", "merchant-accepted")
+        assert open_about(session, f"charge-dispute:{row['id']}") == {"CHARGE_DISPUTE_RESOLVED": "SEV-2"}
+        assert_books_are_whole(session)
+
+
+class TestDisputesOfCharges:
+    """A customer's bank disputes a charge: nothing of its orders moves any more."""
+
+    @pytest.mark.parametrize("event", [CREATE, REMIND])
+    @pytest.mark.parametrize("step", ["paid_escrow", "processing", "shipped"])
+    def test_what_escrow_holds_is_frozen(self, database: Database, event: str, step: str) -> None:
+        with database.transaction() as session:
+            shop = make_shop(session)
+            order_id = (shipped_order if step == "shipped" else paid_order)(session, shop)
+            if step == "processing":
+                orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        data = dispute_data(*reference_of(database, order_id))
+
+        assert deliver(database, event, data) == "processed"
+
+        assert state_of(database, order_id) == ("disputed", "frozen")
+        with database.reading() as session:
+            assert trail_of(session, order_id)[-1] == (step, "disputed", "charge-dispute", "gateway")
+            assert row_of(session, "orders", id=order_id)["disputed_at"] == NOW
+            row = row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))
+            assert (row["status"], row["gateway_status"]) == ("open", "awaiting-merchant-feedback")
+            assert (row["amount_minor"], row["category"]) == (310_050, "chargeback")
+            assert row["due_at"] == datetime(2026, 11, 25, 18, tzinfo=UTC)
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
+            assert row_of(session, "notifications", user_id=shop.vendor.id, type="order_disputed")
+            assert_books_are_whole(session)
+
+    def test_the_alert_names_the_orders_and_nobody(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+
+        deliver(database, CREATE, data)
+
+        with database.reading() as session:
+            [alert] = alerts_about(session, about(session, data))
+            number = row_of(session, "orders", id=payment.order_id)["number"]
+        assert alert["facts"]["orders"] == [
+            {"id": str(payment.order_id), "number": number, "was": "paid_escrow", "frozen": True}
+        ]
+        assert alert["facts"]["reference"] == payment.intent.reference
+        for private in ("ada@example.edu", "+2348031234567", "4081"):
+            assert private not in str(alert)
+
+    def test_reminders_count_the_alert_up(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+
+        assert deliver(database, REMIND, data | {"status": "pending"}) == "processed"
+
+        with database.reading() as session:
+            [alert] = alerts_about(session, about(session, data))
+            assert alert["occurrences"] == 2
+            assert row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))[
+                "gateway_status"
+            ] == ("pending")
+            assert [step[2] for step in trail_of(session, payment.order_id)].count("charge-dispute") == 1
+
+    @pytest.mark.parametrize(("end", "severity"), [(LOST, "SEV-2"), (WON, "SEV-3")])
+    def test_its_end_leaves_the_order_frozen_for_a_ruling(
+        self, database: Database, end: dict[str, str], severity: str
+    ) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+
+        assert deliver(database, RESOLVE, data | end) == "processed"
+
+        assert payment.state == ("disputed", "frozen")
+        with database.reading() as session:
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
+            row = row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))
+            assert (row["status"], row["resolution"]) == ("resolved", end["resolution"])
+        assert deliver(database, REMIND, data) == "ignored"
+        with database.reading() as session:
+            assert row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))["status"] == (
+                "resolved"
+            )
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
+
+    def test_one_that_was_won_before_we_heard_of_it_freezes_nothing(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+
+        assert deliver(database, RESOLVE, data | WON) == "processed"
+        assert deliver(database, CREATE, data) == "ignored"
+
+        assert payment.state == ("paid_escrow", "held")
+
+    @pytest.mark.parametrize("state", ["delivered", "refunded"])
+    def test_after_the_end_there_is_nothing_to_freeze(self, database: Database, state: str) -> None:
+        with database.transaction() as session:
+            shop = make_shop(session)
+            order_id = (shipped_order if state == "delivered" else paid_order)(session, shop)
+            if state == "delivered":
+                release(session, shop, order_id)
+            else:
+                refund(session, order_id, make_officer(session))
+        before = state_of(database, order_id)
+        data = dispute_data(*reference_of(database, order_id))
+
+        assert deliver(database, CREATE, data) == "processed"
+
+        assert state_of(database, order_id) == before
+        with database.reading() as session:
+            [alert] = alerts_about(session, about(session, data))
+            assert [(one["was"], one["frozen"]) for one in alert["facts"]["orders"]] == [(state, False)]
+
+    def test_a_charge_that_was_held_back_paid_nothing(self, database: Database) -> None:
+        payment = Payment(database)
+        short = charge_data(payment.intent.reference, 5, id=payment.charge_id)
+        assert deliver(database, "charge.success", short) == "processed"
+        data = payment.data_of(CREATE)
+
+        assert deliver(database, CREATE, data) == "processed"
+
+        assert payment.state == ("pending_payment", "pending")
+        with database.reading() as session:
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
+
+    def test_of_two_charges_of_a_payment_only_the_one_that_paid_freezes(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        with database.transaction() as session:
+            second = make_charge(payment.intent)
+            apply(session, second)
+
+        other = dispute_data(payment.intent.reference, int(second.id))
+        assert deliver(database, CREATE, other) == "processed"
+        assert payment.state == ("paid_escrow", "held")
+
+        assert deliver(database, CREATE, dispute_data(payment.intent.reference, None)) == "processed"
+        assert payment.state == ("disputed", "frozen")
+
+    def test_one_that_comes_before_its_charge_waits_for_it(self, database: Database) -> None:
+        payment = Payment(database)
+        inbox_id = receive(database, CREATE, payment.data_of(CREATE))
+        assert process(database, inbox_id) == Result("retrying", later(seconds=1))
+
+        payment.pay()
+
+        assert process(database, inbox_id, later(seconds=1)) == Result("processed")
+        assert payment.state == ("disputed", "frozen")
+
+    def test_one_of_an_unknown_charge_is_dead_in_the_end_and_never_dropped(self, database: Database) -> None:
+        inbox_id = receive(database, CREATE, dispute_data(f"checkout-{uuid4().hex}", 7))
+        now = NOW
+        for _ in RETRY_DELAYS_SECONDS:
+            result = process(database, inbox_id, now)
+            assert result is not None
+            assert result.due_at is not None
+            now = result.due_at
+
+        assert process(database, inbox_id, now) == Result("dead")
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"id": None, "reference": "r"},
+            {"transaction": None},
+            {"transaction": {"reference": 5.5}, "transaction_reference": []},
+            {"transaction": "checkout", "transaction_reference": ""},
+        ],
+    )
+    def test_one_without_id_or_charge_is_dead_at_once(
+        self, database: Database, changes: dict[str, Any]
+    ) -> None:
+        data = dispute_data(f"checkout-{uuid4().hex}", 7) | changes
+
+        assert deliver(database, CREATE, data) == "dead"
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"refund_amount": "much", "dueAt": "soon", "category": ["x"], "status": None},
+            {"refund_amount": 10**40, "dueAt": "9999-12-31T23:59:59-23:59", "category": "x" * 5_000},
+            {"refund_amount": -1, "dueAt": 5, "resolution": True},
+        ],
+    )
+    def test_odd_descriptions_keep_no_order_from_being_frozen(
+        self, database: Database, changes: dict[str, Any]
+    ) -> None:
+        payment = Payment(database)
+        payment.pay()
+
+        assert deliver(database, CREATE, payment.data_of(CREATE) | changes) == "processed"
+
+        assert payment.state == ("disputed", "frozen")
+
+    def test_the_reference_may_stand_beside_the_charge(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE) | {
+            "transaction": None,
+            "transaction_reference": payment.intent.reference,
+        }
+
+        assert deliver(database, CREATE, data) == "processed"
+
+        assert payment.state == ("disputed", "frozen")
+
+
+class TestTransfers:
+    """This service sends none yet: what the gateway tells of them is logged, and somebody is told."""
+
+    @pytest.mark.parametrize("outcome", ["failed", "reversed"])
+    def test_one_that_went_wrong_is_an_exception(self, database: Database, outcome: str) -> None:
+        data = transfer_data(outcome)
+
+        assert deliver(database, f"transfer.{outcome}", data) == "processed"
+
+        with database.reading() as session:
+            row = row_of(session, "payout_exceptions", reference=data["reference"])
+            assert (row["gateway_transfer_id"], row["outcome"]) == (str(data["id"]), outcome)
+            assert (row["amount_minor"], row["currency"], row["resolved_at"]) == (500_000, "NGN", None)
+            [alert] = alerts_about(session, f"payout-exception:{row['id']}")
+            assert (alert["identifier"], alert["severity"]) == ("PAYOUT_EXCEPTION", "SEV-2")
+            assert "0123456789" not in str(alert)
+
+    def test_each_that_went_wrong_is_an_alert_of_its_own(self, database: Database) -> None:
+        """Also where references look like numbers of people, which alerts do not show."""
+        number = secrets.randbelow(10**6)
+        first = transfer_data("failed") | {"reference": f"2348030{number:06}"}
+        second = transfer_data("failed") | {"reference": f"2348031{number:06}"}
+        for event, data in (("failed", first), ("failed", second), ("reversed", second), ("failed", second)):
+            deliver(database, f"transfer.{event}", data)
+
+        with database.reading() as session:
+            rows = session.execute(
+                text("SELECT id FROM payout_exceptions WHERE reference = ANY(:references)"),
+                {"references": [first["reference"], second["reference"]]},
+            ).scalars()
+            alerts = [alerts_about(session, f"payout-exception:{row_id}") for row_id in rows]
+            assert [[alert["occurrences"] for alert in each] for each in alerts] == [[1]] * 3
+
+    def test_one_that_succeeded_is_none_of_ours(self, database: Database) -> None:
+        data = transfer_data("success")
+
+        assert deliver(database, "transfer.success", data) == "processed"
+
+        with database.reading() as session:
+            row = row_of(session, "payout_exceptions", reference=data["reference"])
+            assert row["outcome"] == "unexpected"
+            assert open_about(session, f"payout-exception:{row['id']}") == {"TRANSFER_UNKNOWN": "SEV-2"}
+
+    @pytest.mark.parametrize(
+        "changes", [{"amount": 1.5}, {"amount": -1}, {"reference": None}, {"currency": ""}]
+    )
+    def test_one_that_is_none_is_dead_at_once(self, database: Database, changes: dict[str, Any]) -> None:
+        assert deliver(database, "transfer.failed", transfer_data("failed") | changes) == "dead"

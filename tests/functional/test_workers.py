@@ -1,0 +1,331 @@
+"""Real worker processes: who lives and what each does, what becomes of it when one is killed or must stop."""
+
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+import requests
+
+from marketplace.background import queues as figures
+from marketplace.background import workers
+from marketplace.background.queues import Figures
+from marketplace.background.workers import Worker
+from marketplace.catalog import promotions, review
+from marketplace.infra import nudges
+from marketplace.infra.cache import Cache
+from marketplace.infra.settings import load_settings
+from marketplace.kernel import queues
+from marketplace.services import Services
+from sandbox.process import Process, wait_until
+from tasks.relay import Relay
+from tests.support.installation import marketplace
+from tests.support.purchases import Shop, make_product, make_shop
+from tests.support.site import Blocker, Site, kill, running_site
+
+# What a killed worker was at is taken up again by then.
+TAKEN_UP_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("site")
+    directory.chmod(0o711)
+    with running_site(directory) as site:
+        site.environment |= {"AI_URL": site.providers.ai_url, "AI_TIMEOUT_SECONDS": "30"}
+        yield site
+
+
+@pytest.fixture
+def site(whole_site: Site) -> Iterator[Site]:
+    """The site, no worker running, and nothing scheduled or left to do."""
+    whole_site.restart_servers()
+    yield whole_site
+    whole_site.stop_processes()
+    whole_site.restart_servers()
+    whole_site.query("DELETE FROM periodic_tasks")
+    whole_site.query("UPDATE outbox_events SET done_at = now() WHERE done_at IS NULL")
+
+
+@pytest.fixture
+def shop(site: Site) -> Shop:
+    return site.database.in_transaction(make_shop)
+
+
+@pytest.fixture
+def blocked(site: Site) -> Iterator[Blocker]:
+    """Holds a row, so that a worker stops in the middle of its work."""
+    with Blocker(site) as blocker:
+        yield blocker
+
+
+@pytest.fixture
+def cache(site: Site) -> Cache:
+    return Cache(site.valkey.url)
+
+
+def product(site: Site, shop: Shop) -> UUID:
+    with site.database.transaction() as session:
+        return make_product(session, shop)
+
+
+def store(site: Site, queue: str, product_id: UUID, topic: str = promotions.TURN_TOPIC) -> UUID:
+    """Leave work in the outbox that locks a product, due for a while, its message lost."""
+    [[row_id]] = site.query(
+        "INSERT INTO outbox_events (queue, topic, payload, due_at)"
+        " VALUES (%s, %s, json_build_object('productId', %s, 'tags', '[]'::json), now() - interval '1 minute')"
+        " RETURNING id",
+        queue,
+        topic,
+        str(product_id),
+    )
+    return UUID(str(row_id))
+
+
+def tell(site: Site, queue: str, row_id: UUID) -> None:
+    """Tell a queue of a row, as a commit does."""
+    services = Services.from_settings(load_settings(site.environment), application_name="tests")
+    assert Relay(services).nudge(queue, nudges.OUTBOX, row_id)
+
+
+def is_done(site: Site, row_id: UUID) -> bool:
+    return site.query("SELECT done_at IS NOT NULL FROM outbox_events WHERE id = %s", str(row_id)) == [(True,)]
+
+
+def names(cache: Cache) -> list[str]:
+    return [re.sub(r"@.*", "", one.name) for one in workers.look(cache).workers]
+
+
+def busy(cache: Cache, row_id: UUID) -> list[Worker]:
+    """Give the workers that tell that they are at a row."""
+    found = workers.look(cache).workers
+    return [one for one in found if str(row_id) in {doing.row_id for doing in one.doing}]
+
+
+def figures_of(site: Site, cache: Cache, queue: str) -> Figures:
+    with site.database.reading() as session:
+        return figures.statistics(session, cache, now=datetime.now(UTC)).queues[queue]
+
+
+def task(site: Site, name: str) -> dict[str, Any]:
+    rows = site.query("SELECT to_jsonb(t) FROM periodic_tasks t WHERE name = %s", name)
+    found: dict[str, Any] = rows[0][0] if rows else {"runs": 0, "outcome": None, "run_id": None}
+    return found
+
+
+def until(site: Site, look: Any, *processes: Process, seconds: float = TAKEN_UP_SECONDS) -> None:
+    assert wait_until(lambda: bool(look()), timeout_seconds=seconds), site.logs()
+    assert all(process.running for process in processes), site.logs()
+
+
+class TestHeartbeats:
+    def test_workers_tell_that_they_live_and_what_they_do(
+        self, site: Site, shop: Shop, blocked: Blocker, cache: Cache
+    ) -> None:
+        first, second = site.worker(), site.worker()
+        other = site.worker(queues.NOTIFICATIONS)
+        site.until(lambda: names(cache) == ["notifications", "webhooks", "webhooks"])
+        product_id = product(site, shop)
+        blocked.hold("products", id=product_id)
+        row_id = store(site, queues.WEBHOOKS, product_id)
+        before = figures_of(site, cache, queues.WEBHOOKS)
+        tell(site, queues.WEBHOOKS, row_id)
+
+        [at_it] = site.until(lambda: busy(cache, row_id))
+        now = figures_of(site, cache, queues.WEBHOOKS)
+        assert (now.active, now.waiting) == (1, before.waiting - 1)
+        shown = marketplace("workers", environment=site.environment).stdout
+        assert f"{at_it.process_id}\t" in shown
+        assert f"outbox {row_id}" in shown
+        assert at_it.process_id in {first.process_id, second.process_id}
+
+        blocked.let_go()
+        site.until(lambda: is_done(site, row_id))
+        site.until(lambda: figures_of(site, cache, queues.WEBHOOKS).active == 0)
+        now = figures_of(site, cache, queues.WEBHOOKS)
+        assert now.completed == before.completed + 1
+
+        kill(first)
+        site.until(lambda: names(cache) == ["notifications", "webhooks"])
+        second.request_stop()
+        site.until(lambda: not second.running)
+        # One that ends in good order says so itself, and is not waited for.
+        assert names(cache) == ["notifications"]
+        assert other.running
+
+    def test_they_tell_it_again_once_the_cache_is_back(self, site: Site, cache: Cache) -> None:
+        worker = site.worker(queues.AI_MODERATION)
+        site.until(lambda: names(cache) == ["ai-moderation"], worker)
+
+        site.valkey.stop()
+        site.restart_servers()
+
+        site.until(lambda: names(Cache(site.valkey.url)) == ["ai-moderation"], worker)
+
+
+class TestKilled:
+    @pytest.mark.parametrize("queue", queues.NAMES)
+    def test_what_it_was_at_is_taken_up_by_another_within_a_minute(
+        self, site: Site, shop: Shop, blocked: Blocker, queue: str
+    ) -> None:
+        """Its message is gone with it. The sweep may be anybody's: that of the queue's own worker, or of another."""
+        product_id = product(site, shop)
+        blocked.hold("products", id=product_id)
+        victim = site.worker(queue)
+        row_id = store(site, queue, product_id)
+        tell(site, queue, row_id)
+        until(site, lambda: site.connections(f"worker {queue}", waiting=True), victim)
+
+        kill(victim)
+        killed_at = time.monotonic()
+        blocked.let_go()
+        heir = site.worker(queue)
+        until(site, lambda: is_done(site, row_id), heir)
+
+        assert time.monotonic() - killed_at < TAKEN_UP_SECONDS
+        print(f"taken up after {time.monotonic() - killed_at:.1f} s")
+
+    def test_a_periodic_run_that_it_was_at_is_noticed_and_runs_at_its_next_tick(
+        self, site: Site, shop: Shop, blocked: Blocker
+    ) -> None:
+        """The sweep of the outbox dies with its worker, at work on a row while the queues' server is away."""
+        product_id = product(site, shop)
+        blocked.hold("products", id=product_id)
+        row_id = store(site, queues.NOTIFICATIONS, product_id)
+        site.valkey.stop()
+        victim = site.worker(queues.NOTIFICATIONS)
+        until(site, lambda: site.connections("worker notifications", waiting=True), victim)
+        assert task(site, "relay-outbox")["run_id"] is not None
+
+        kill(victim)
+        killed_at = time.monotonic()
+        blocked.let_go()
+        site.restart_servers()
+        heir = site.worker(queues.NOTIFICATIONS)
+
+        seen: list[Any] = []
+
+        def look() -> bool:
+            seen.append(task(site, "relay-outbox"))
+            return is_done(site, row_id)
+
+        until(site, look, heir)
+        assert time.monotonic() - killed_at < TAKEN_UP_SECONDS
+        print(f"taken up after {time.monotonic() - killed_at:.1f} s")
+        assert ("interrupted", "worker lost") in {(one["outcome"], one["error"]) for one in seen}
+        site.until(lambda: task(site, "relay-outbox")["outcome"] == "succeeded")
+
+
+class TestStopped:
+    def test_what_can_not_be_finished_is_put_back(self, site: Site, shop: Shop) -> None:
+        """A provider keeps it longer than a stop may take. Sweeps are paused: it is the message that comes back."""
+        product_id = product(site, shop)
+        site.query(
+            "UPDATE products SET status = 'in_review', published_at = NULL WHERE id = %s", str(product_id)
+        )
+        requests.post(f"{site.providers.ai_url}/sandbox/next", json={"outcome": "timeout"}, timeout=20)
+        worker = site.worker(queues.AI_MODERATION)
+        site.until(lambda: task(site, "relay-outbox")["runs"] > 0, worker)
+        site.query("UPDATE periodic_tasks SET paused_at = now()")
+        row_id = store(site, queues.AI_MODERATION, product_id, review.SCREENING_TOPIC)
+        tell(site, queues.AI_MODERATION, row_id)
+        site.until(lambda: site.providers.ai.asked()[0] == 1, worker)
+
+        worker.request_stop()
+        until(site, lambda: not worker.running)
+        assert worker.exit_status == 0, worker.log_tail()
+        assert not is_done(site, row_id)
+        runs = task(site, "relay-outbox")["runs"]
+        heir = site.worker(queues.AI_MODERATION)
+
+        site.until(lambda: is_done(site, row_id), heir)
+        assert task(site, "relay-outbox")["runs"] == runs
+
+
+class TestBesideOneAnother:
+    def test_slow_ones_hold_up_nothing(self, site: Site, shop: Shop, blocked: Blocker) -> None:
+        """Three are stuck; what comes after them goes on, whoever hands it on."""
+        slow, quick = product(site, shop), product(site, shop)
+        blocked.hold("products", id=slow)
+        stuck = [store(site, queues.WEBHOOKS, slow) for _ in range(3)]
+        worker = site.worker()
+        for row_id in stuck:
+            tell(site, queues.WEBHOOKS, row_id)
+        site.until(lambda: site.connections("worker webhooks", waiting=True) >= 3, worker)
+
+        row_ids = [store(site, queues.WEBHOOKS, quick) for _ in range(5)]
+        for row_id in row_ids:
+            tell(site, queues.WEBHOOKS, row_id)
+
+        site.until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
+        assert not any(is_done(site, row_id) for row_id in stuck)
+
+    def test_poison_holds_up_nothing(self, site: Site, shop: Shop) -> None:
+        quick = product(site, shop)
+        worker = site.worker(queues.AI_MODERATION)
+        poison = [
+            site.query(
+                "INSERT INTO outbox_events (queue, topic, payload, due_at) VALUES"
+                " ('ai-moderation', 'nobody.knows', '{}', now() - interval '1 hour') RETURNING id"
+            )[0][0]
+            for _ in range(8)
+        ]
+        for row_id in poison:
+            tell(site, queues.AI_MODERATION, UUID(str(row_id)))
+        good = store(site, queues.AI_MODERATION, quick)
+        tell(site, queues.AI_MODERATION, good)
+
+        site.until(lambda: is_done(site, good), worker)
+        tries = "SELECT count(*) FROM outbox_events WHERE topic = 'nobody.knows' AND attempts >= 1"
+        site.until(lambda: site.query(tries) == [(8,)], worker)
+
+    def test_without_the_queues_server_work_goes_on(self, site: Site, shop: Shop) -> None:
+        """More slowly: the sweeps do it themselves, since the schedule needs the database alone."""
+        site.valkey.stop()
+        row_ids = [store(site, queue, product(site, shop)) for queue in queues.NAMES]
+
+        worker = site.worker(queues.NOTIFICATIONS)
+
+        site.until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
+
+
+class TestTheSchedule:
+    def test_however_many_workers_run_each_tick_is_fired_once(self, site: Site) -> None:
+        running = [site.worker(), site.worker(), site.worker(queues.NOTIFICATIONS), site.worker()]
+        site.until(lambda: task(site, "relay-inbox")["runs"] > 0, *running[:1])
+        done = marketplace(
+            *("periodic", "schedule", "relay-inbox", "every", "5s"), environment=site.environment
+        )
+        assert done.returncode == 0, done.stderr
+        counted = (
+            "SELECT runs, extract(epoch FROM now())::float FROM periodic_tasks WHERE name = 'relay-inbox'"
+        )
+        [[before, began]] = site.query(counted)
+
+        until(site, lambda: task(site, "relay-inbox")["runs"] >= before + 4, *running)
+
+        [[after, ended]] = site.query(counted)
+        ticks = int(ended // 5) - int(began // 5)
+        assert after - before <= ticks + 1
+        started = [name for name in ("relay-inbox", "relay-outbox") if task(site, name)["outcome"]]
+        assert started == ["relay-inbox", "relay-outbox"]
+
+    def test_it_is_paused_resumed_and_run_by_hand_while_workers_run(self, site: Site) -> None:
+        worker = site.worker()
+        site.until(lambda: task(site, "relay-inbox")["runs"] > 0, worker)
+
+        def call(*arguments: str) -> str:
+            done = marketplace("periodic", *arguments, environment=site.environment)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        call("pause", "relay-inbox")
+        before = task(site, "relay-inbox")["runs"]
+        assert "relay-inbox ran in" in call("run", "relay-inbox")
+        assert task(site, "relay-inbox")["runs"] == before + 1
+        call("schedule", "relay-inbox", "every 5s")
+        call("resume", "relay-inbox")
+        site.until(lambda: task(site, "relay-inbox")["runs"] > before + 1, worker)

@@ -1,0 +1,170 @@
+"""Staff look at background work over HTTP: figures of the queues, and the periodic tasks."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from flask.testing import FlaskClient
+from sqlalchemy import text
+
+from blueprints.background.routes import area
+from marketplace.audit.operations import OPERATOR
+from marketplace.background import schedule, workers
+from marketplace.background.schedule import Declared
+from marketplace.background.workers import Worker
+from marketplace.infra import outbox
+from marketplace.infra.cache import Cache
+from marketplace.infra.db import Database
+from marketplace.kernel import queues
+from marketplace.kernel.timetables import parse
+from marketplace.services import Services
+from tests.support.market import Bearer, Market
+from tests.support.probes import assert_problem, closed_port, serve
+
+PATHS = ("/api/admin/queues", "/api/admin/periodic")
+NOW = datetime(2027, 5, 1, 10, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def officer(market: Market, bearer: Bearer) -> dict[str, str]:
+    return bearer(market.staff("support"), aal="aal2")
+
+
+@pytest.fixture
+def worker(services: Services) -> Iterator[Worker]:
+    made = Worker(f"webhooks@host:{uuid4().hex}", queues.WEBHOOKS, "host", 7, NOW, NOW)
+    workers.announce(services.cache, made)
+    yield made
+    workers.withdraw(services.cache, made.name)
+
+
+@pytest.fixture
+def task(database: Database) -> Iterator[Declared]:
+    made = Declared(f"test-{uuid4().hex}", "Does a test", queues.WEBHOOKS, "*/5 * * * *")
+    database.in_transaction(schedule.ensure, tasks=(made,), now=NOW)
+    yield made
+    with database.transaction() as session:
+        session.execute(text("DELETE FROM periodic_tasks WHERE name = :name"), {"name": made.name})
+
+
+@pytest.mark.parametrize("path", PATHS)
+class TestWho:
+    def test_it_takes_a_token(self, client: FlaskClient, path: str) -> None:
+        assert client.get(path).status_code == 401
+
+    @pytest.mark.parametrize("role", ["buyer", "vendor"])
+    def test_others_than_staff_are_refused(
+        self, client: FlaskClient, market: Market, bearer: Bearer, path: str, role: str
+    ) -> None:
+        answer = client.get(path, headers=bearer(market.person(role=role), aal="aal2"))
+        assert (answer.status_code, answer.json["code"]) == (403, "AUTH_FORBIDDEN")
+
+    def test_staff_need_two_factors(
+        self, client: FlaskClient, market: Market, bearer: Bearer, path: str
+    ) -> None:
+        answer = client.get(path, headers=bearer(market.staff("admin")))
+        assert (answer.status_code, answer.json["code"]) == (403, "AUTH_AAL2_REQUIRED")
+
+    def test_nothing_is_kept(self, client: FlaskClient, officer: dict[str, str], path: str) -> None:
+        answer = client.get(path, headers=officer)
+        assert answer.status_code == 200
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert "RateLimit-Limit" in answer.headers
+        assert answer.json["success"] is True
+
+
+class TestQueues:
+    def test_the_figures(
+        self, client: FlaskClient, officer: dict[str, str], database: Database, worker: Worker
+    ) -> None:
+        before = client.get("/api/admin/queues", headers=officer).json["data"]
+        assert before.keys() == {"queues", "redisMemoryUsedBytes", "connectedWorkers"}
+        assert before["queues"].keys() == set(queues.NAMES)
+        for figures in before["queues"].values():
+            assert figures.keys() == {"waiting", "active", "failed", "completed"}
+            assert all(type(value) is int and value >= 0 for value in figures.values())
+        assert before["redisMemoryUsedBytes"] > 0
+        assert before["connectedWorkers"] >= 1
+        event_id = database.in_transaction(
+            outbox.enqueue,
+            queue=queues.AI_MODERATION,
+            topic="t",
+            payload={},
+            due_at=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+
+        after = client.get("/api/v1/admin/queues", headers=officer).json["data"]
+
+        assert after["queues"]["ai-moderation"] == before["queues"]["ai-moderation"] | {
+            "waiting": before["queues"]["ai-moderation"]["waiting"] + 1
+        }
+        with database.transaction() as session:
+            session.execute(text("DELETE FROM outbox_events WHERE id = :id"), {"id": event_id})
+
+    def test_without_the_cache_it_says_what_it_does_not_know(
+        self, services: Services, officer: dict[str, str]
+    ) -> None:
+        client = serve(services, area, cache=Cache(f"redis://127.0.0.1:{closed_port()}/0"))
+
+        problem = assert_problem(client.get(PATHS[0], headers=officer), 503, "SERVICE_UNAVAILABLE")
+
+        assert "queues' server can't be reached" in problem["detail"]
+        assert client.get(PATHS[1], headers=officer).status_code == 200
+
+
+class TestPeriodic:
+    def test_a_task_as_it_stands(
+        self, client: FlaskClient, officer: dict[str, str], database: Database, task: Declared
+    ) -> None:
+        def shown() -> dict[str, object]:
+            found = client.get("/api/admin/periodic", headers=officer).json["data"]
+            [one] = [one for one in found if one["name"] == task.name]
+            return one  # type: ignore[no-any-return]
+
+        assert shown() == {
+            "name": task.name,
+            "purpose": "Does a test",
+            "queue": "webhooks",
+            "timetable": "*/5 * * * *",
+            "rescheduled": False,
+            "pausedAt": None,
+            "nextRunAt": "2027-05-01T10:05:00Z",
+            "runningSince": None,
+            "runningOn": None,
+            "lastFinishedAt": None,
+            "lastDurationMilliseconds": None,
+            "lastOutcome": None,
+            "lastError": None,
+            "lastResult": None,
+            "runs": 0,
+            "failuresInARow": 0,
+        }
+
+        run_id = database.in_transaction(schedule.begin, task=task, by="worker-1", now=NOW)
+        assert run_id is not None
+        assert shown()["runningOn"] == "worker-1"
+        database.in_transaction(
+            schedule.finish,
+            task=task,
+            run_id=run_id,
+            outcome="failed",
+            error="KeyError",
+            result=None,
+            milliseconds=12,
+            now=NOW,
+        )
+        database.in_transaction(
+            schedule.reschedule, task=task, timetable=parse("every 1h"), actor=OPERATOR, now=NOW
+        )
+        database.in_transaction(schedule.pause, task=task, actor=OPERATOR, now=NOW)
+
+        told = shown()
+        assert (told["lastOutcome"], told["lastError"], told["lastDurationMilliseconds"]) == (
+            "failed",
+            "KeyError",
+            12,
+        )
+        assert (told["runs"], told["failuresInARow"], told["runningOn"]) == (1, 1, None)
+        assert (told["timetable"], told["rescheduled"], told["nextRunAt"]) == ("every 1h", True, None)
+        assert told["pausedAt"] is not None

@@ -1,0 +1,190 @@
+"""Signed but absurd: whatever a webhook holds, it is acknowledged, and ends processed, ignored or dead, never lost."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from blueprints.areas import AREAS
+from marketplace.infra.db import Database
+from marketplace.services import Services
+from marketplace.webhooks import operations, queries
+from tests.support import events
+from tests.support.checked_client import checked_app
+from tests.support.gateway import GATEWAY_KEY, sign
+from tests.support.messaging import MESSAGES, message, status
+from tests.support.probes import changed
+from tests.support.purchases import NOW, assert_books_are_whole
+
+EXAMPLES = 150
+ENDS = {"processed", "duplicate", "ignored", "dead"}
+# What JSON can say and a database or a program may choke on.
+ODD = (
+    *(None, True, False, 0, -1, 2**31, 2**63, 2**64, -(2**63) - 1, 1e308, -0.0, 0.1),
+    *("", " ", "\0", "a\0b", "\ufffe", "\u202e", "x" * 700, "1", "2348031234567", "'; --", "\x1b[31m"),
+    *([], {}, [[]], [None], [{}], {"id": None}, {"": ""}, {"\0": "\0"}, {"__proto__": {}}),
+)
+# Beyond what a JSON library would write.
+RAW = (
+    b"1e999", b"-1e999", b"9" * 5_000, b"0." + b"9" * 5_000, b"NaN", b'"\\ud800"', b'"\\udfff\\ud800"', b'"\\u0000"',
+    b'"\\\\u0000"', b"[" * 300 + b"]" * 300, b'{"a":' * 300 + b"1" + b"}" * 300, b"[" * 100_000, b'"\xff"', b"",
+    b"00", b"'x'", b"{", b'{"a":1,"a":2}',
+)  # fmt: skip
+
+values = st.recursive(
+    st.sampled_from(ODD) | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Give the path of every field of a value."""
+    found = [path] if path else []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        found += paths_of(inner, (*path, key))
+    return found
+
+
+def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """Give a value with another one at a path."""
+    if not path:
+        return new
+    key, *rest = path
+    if isinstance(value, dict):
+        return value | {key: replaced(value[key], tuple(rest), new)}
+    return [replaced(one, tuple(rest), new) if number == key else one for number, one in enumerate(value)]
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, bodies: st.SearchStrategy[dict[str, Any]]) -> bytes:
+    """Spoil a field of a body that is right otherwise, by a value or by bytes that are none."""
+    body = draw(bodies)
+    path = draw(st.sampled_from(paths_of(body)))
+    if draw(st.booleans()):
+        return json.dumps(replaced(body, path, draw(st.sampled_from(ODD) | values))).encode()
+    marked = json.dumps(replaced(body, path, "MARKER")).encode()
+    return marked.replace(b'"MARKER"', draw(st.sampled_from(RAW)))
+
+
+def event_body(event: str) -> dict[str, Any]:
+    data = events.data_of(event, reference=f"checkout-{0:032x}", charge_id=events.new_id(), amount_minor=5)
+    return {"event": event, "data": data}
+
+
+def envelope_body(units: list[dict[str, Any]]) -> dict[str, Any]:
+    value: dict[str, Any] = {"messaging_product": "whatsapp", "contacts": []}
+    value["messages"] = [unit for unit in units if "type" in unit]
+    value["statuses"] = [unit for unit in units if "type" not in unit]
+    return {"object": "x", "entry": [{"id": "1", "changes": [{"field": "messages", "value": value}]}]}
+
+
+gateway_bodies = st.sampled_from(events.ALL).map(event_body)
+units = st.sampled_from(sorted(MESSAGES)).map(message) | st.sampled_from(
+    ["sent", "delivered", "read", "failed", "deleted"]
+).map(lambda word: status("wamid.x", word, errors=[{"code": 1}]))
+messaging_bodies = st.lists(units, max_size=3).map(envelope_body)
+
+
+class Taker:
+    """Delivers a body over HTTP and has it processed to its end."""
+
+    def __init__(self, services: Services, client: FlaskClient, path: str) -> None:
+        self.database: Database = services.database
+        self.client = client
+        self.path = path
+
+    def take(self, body: bytes) -> None:
+        """Hold a delivery to be acknowledged, stored as it came, and to end in a state that is shown."""
+        answer = self.client.post(self.path, data=body, headers={"x-gateway-signature": sign(body)})
+        assert (answer.status_code, answer.data) == (200, b'{"received":true}')
+        with self.database.reading() as session:
+            rows = session.connection().exec_driver_sql(
+                "SELECT id FROM webhook_inbox WHERE status = 'received' ORDER BY id"
+            )
+            waiting = [row.id for row in rows]
+            stored = [bytes(queries.show_event(session, inbox_id=inbox_id)["body"]) for inbox_id in waiting]
+        assert stored == [body]
+        while waiting:
+            self._end(waiting.pop())
+            with self.database.reading() as session:
+                rows = session.connection().exec_driver_sql(
+                    "SELECT id FROM webhook_inbox WHERE status = 'received' ORDER BY id"
+                )
+                waiting = [row.id for row in rows]
+
+    def _end(self, inbox_id: Any) -> None:
+        now = NOW
+        for _ in range(7):
+            result = operations.process(
+                self.database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=random.random
+            )
+            assert result is not None
+            if result.due_at is None:
+                break
+            now = result.due_at
+        assert result.status in ENDS
+        with self.database.reading() as session:
+            shown = queries.show_event(session, inbox_id=inbox_id)
+            assert shown["status"] == result.status
+            # Every end was foreseen: what is not has its class for an error.
+            assert shown["last_error"] is None or not shown["last_error"][0].isupper(), shown["last_error"]
+
+
+@pytest.fixture(scope="module")
+def client(services: Services, committed_database: Database) -> FlaskClient:
+    """A client of the application on a database that nobody else delivers to."""
+    own = changed(
+        services, database=committed_database, gateway_secret_key=GATEWAY_KEY, messaging_app_secret=""
+    )
+    return checked_app(own, AREAS).test_client()
+
+
+@pytest.fixture(scope="module")
+def alone(services: Services, committed_database: Database) -> Services:
+    """Services on that database, its inbox without what others left."""
+    with committed_database.transaction() as session:
+        session.connection().exec_driver_sql(
+            "UPDATE webhook_inbox SET status = 'ignored' WHERE status IN ('received', 'retrying')"
+        )
+    return changed(services, database=committed_database)
+
+
+@settings(max_examples=EXAMPLES)
+@given(spoilt(gateway_bodies))
+@example(b"[" * 500_000)
+@example(b'{"event":"charge.success","data":' * 400)
+@example(b'{"event":"x","data":{"id":1,"deep":' + b"[" * 300 + b"]" * 300 + b"}}")
+@example(b'{"event":"\\u0000","data":{"id":"\\u0000"}}')
+@example(b'{"event":"charge.success","data":{"id":1e20,"reference":"r","status":"success","amount":1}}')
+def test_a_gateways_event_of_whatever_content_comes_to_an_end(
+    client: FlaskClient, alone: Services, body: bytes
+) -> None:
+    Taker(alone, client, "/api/payments/webhook").take(body)
+
+    with alone.database.reading() as session:
+        assert_books_are_whole(session)
+
+
+@settings(max_examples=EXAMPLES)
+@given(spoilt(messaging_bodies))
+@example(b"[" * 500_000)
+@example(b'{"entry":[{"changes":[{"value":{"messages":[[],1,null,"x",{}],"statuses":[{}]}}]}]}')
+@example(b'{"entry":[null,1,[],{"changes":null},{"changes":[null,{"value":[]}]}]}')
+@example(b'{"entry":[{"changes":[{"value":{"messages":[{"id":"\\u0000","from":"\\u0000"}]}}]}]}')
+def test_an_envelope_of_whatever_content_comes_to_an_end(
+    client: FlaskClient, alone: Services, body: bytes
+) -> None:
+    Taker(alone, client, "/api/whatsapp/webhook").take(body)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.binary(max_size=300) | values.map(lambda value: json.dumps(value).encode()))
+@pytest.mark.parametrize("path", ["/api/payments/webhook", "/api/whatsapp/webhook"])
+def test_whatever_bytes_come_to_an_end(client: FlaskClient, alone: Services, path: str, body: bytes) -> None:
+    Taker(alone, client, path).take(body)

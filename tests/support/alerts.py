@@ -1,0 +1,60 @@
+"""Alerts for tests: staff who see to them, and what was raised and told."""
+
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts.operations import SEND_TOPIC
+from marketplace.identity.queries import Caller
+from tests.support.purchases import make_person
+
+
+def some_subject() -> str:
+    """Give a subject that no other test has."""
+    return f"refund:{uuid4()}"
+
+
+def alerts_about(session: Session, subject: str) -> list[dict[str, Any]]:
+    """Give the alerts about a subject, the earliest first."""
+    rows = session.execute(
+        text("SELECT * FROM alerts WHERE subject = :subject ORDER BY id"), {"subject": subject}
+    )
+    return [dict(row) for row in rows.mappings()]
+
+
+def open_about(session: Session, subject: str) -> dict[str, str]:
+    """Give identifier and severity of what is open about a subject."""
+    return {
+        row["identifier"]: row["severity"]
+        for row in alerts_about(session, subject)
+        if row["resolved_at"] is None
+    }
+
+
+def messages_of(session: Session, alert_id: Any) -> list[tuple[str, str]]:
+    """Give channel and event of the messages that were handed to the outbox about an alert, in order."""
+    rows = session.execute(
+        text(
+            "SELECT payload ->> 'channel', payload ->> 'event' FROM outbox_events"
+            " WHERE topic = :topic AND payload ->> 'alertId' = :id ORDER BY id"
+        ),
+        {"topic": SEND_TOPIC, "id": str(alert_id)},
+    )
+    return [(channel, event) for channel, event in rows]
+
+
+def make_staff(session: Session, staff_role: str, *permissions: str) -> Caller:
+    """Make somebody of the staff who holds these permissions."""
+    person = make_person(session, role="staff", staff_role=staff_role)
+    return Caller(
+        id=person.id,
+        email=None,
+        role="staff",
+        staff_role=staff_role,
+        permissions=frozenset(permissions),
+        account_status="active",
+        campus_id=None,
+        aal="aal1",
+    )

@@ -1,0 +1,104 @@
+"""The messaging provider's wire for tests: messages, statuses, and the envelopes that they come in."""
+
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+_numbers = count(uuid4().int % 10**7 * 10)
+
+# Every type of message, as the provider writes it; the last is one that nobody has heard of.
+MESSAGES: dict[str, dict[str, Any]] = {
+    "text": {"body": "Where is my lamp?"},
+    "image": {"id": "7001", "mime_type": "image/jpeg", "sha256": "ab", "caption": "It came broken"},
+    "document": {"id": "7002", "mime_type": "application/pdf", "filename": "receipt.pdf"},
+    "audio": {"id": "7003", "mime_type": "audio/ogg", "voice": True},
+    "video": {"id": "7004", "mime_type": "video/mp4", "caption": "Look"},
+    "sticker": {"id": "7005", "mime_type": "image/webp"},
+    "location": {"latitude": 6.5158, "longitude": 3.3898, "name": "Moremi Hall", "address": "Akoka"},
+    "button": {"text": "Yes, it came", "payload": "confirm"},
+    "interactive": {"type": "button_reply", "button_reply": {"id": "b1", "title": "Talk to somebody"}},
+    "reaction": {"message_id": "wamid.of.ours", "emoji": "\N{THUMBS UP SIGN}"},
+    "order": {"catalog_id": "1", "product_items": []},
+    "system": {"body": "changed number", "type": "user_changed_number"},
+    "hologram": {"body": "not heard of"},
+}
+
+
+def some_number() -> str:
+    """Give a Nigerian number that no other test has, as the provider writes it."""
+    return f"234803{next(_numbers):07d}"
+
+
+def some_id() -> str:
+    """Give a message's id."""
+    return f"wamid.{uuid4().hex}=="
+
+
+def message(kind: str = "text", *, sender: str | None = None, **values: Any) -> dict[str, Any]:
+    """Write a message of a type."""
+    return {
+        "from": sender or some_number(),
+        "id": some_id(),
+        "timestamp": "1763631000",
+        "type": kind,
+        kind: MESSAGES[kind],
+    } | values
+
+
+def status(message_id: str, word: str, **values: Any) -> dict[str, Any]:
+    """Write a delivery status."""
+    return {
+        "id": message_id,
+        "status": word,
+        "timestamp": "1763631100",
+        "recipient_id": some_number(),
+        "conversation": {"id": "c", "origin": {"type": "service"}},
+    } | values
+
+
+def envelope(*units: dict[str, Any], names: dict[str, str] | None = None) -> bytes:
+    """Write an envelope of messages and statuses, with the names that senders go by."""
+    value: dict[str, Any] = {
+        "messaging_product": "whatsapp",
+        "metadata": {"display_phone_number": "2348000000001", "phone_number_id": "1"},
+    }
+    found = {
+        "messages": [one for one in units if "status" not in one],
+        "statuses": [one for one in units if "status" in one],
+    }
+    value |= {kind: ones for kind, ones in found.items() if ones}
+    if names:
+        value["contacts"] = [{"profile": {"name": name}, "wa_id": sender} for sender, name in names.items()]
+    change = {"field": "messages", "value": value}
+    return orjson.dumps(
+        {"object": "whatsapp_business_account", "entry": [{"id": "102290129340398", "changes": [change]}]}
+    )
+
+
+def messages_of(session: Session, sender: str) -> list[dict[str, Any]]:
+    """Give what is kept of a sender, in the order of the sending."""
+    rows = session.execute(
+        text(
+            "SELECT m.*, c.phone, c.display_name, c.profile_id FROM support_contact_messages m"
+            " JOIN support_contacts c ON c.id = m.contact_id WHERE c.sender = :sender ORDER BY m.sent_at, m.id"
+        ),
+        {"sender": sender},
+    )
+    return [dict(row) for row in rows.mappings()]
+
+
+def log_delivery(session: Session, **values: Any) -> str:
+    """Log a message that was handed to the provider, and give the provider's id of it."""
+    provider_message_id = some_id()
+    session.execute(
+        text(
+            "INSERT INTO notification_delivery_logs (channel, provider_message_id, status)"
+            " VALUES ('messaging', :id, :status)"
+        ),
+        {"id": provider_message_id, "status": "queued"} | values,
+    )
+    return provider_message_id

@@ -1,0 +1,578 @@
+"""The schedule and who runs it: each tick once, whatever happens to workers, clocks and timetables meanwhile."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.audit.operations import OPERATOR
+from marketplace.background import schedule
+from marketplace.background.schedule import State
+from marketplace.infra.db import Database
+from marketplace.kernel import queues
+from marketplace.kernel.errors import ServiceUnavailableError
+from marketplace.kernel.timetables import parse
+from marketplace.services import Services
+from sandbox.process import wait_until
+from tasks import scheduler as scheduler_module
+from tasks.relay import Relay
+from tasks.scheduler import LOST_AFTER_SECONDS, MOST_AT_ONCE, TAKEN_OVER_AFTER, Runs, Scheduler
+from tasks.sweeps import PeriodicTask
+from tests.support.gateway import MovableClock
+from tests.support.threads import at_once
+
+FULL_HOUR = datetime(2027, 3, 1, 10, 0, tzinfo=UTC)
+BOUND_SECONDS = 20.0
+
+
+class Stage:
+    """A task of its own for each test, and schedulers that know no other."""
+
+    def __init__(self, services: Services, relay: Relay, clock: MovableClock) -> None:
+        self.services = services
+        self.relay = relay
+        self.clock = clock
+        self.ran: list[datetime] = []
+        self.let_go = threading.Event()
+        self.let_go.set()
+        self.monotonic = 0.0
+        self.runs: dict[Scheduler, Runs] = {}
+        self.tasks: list[PeriodicTask] = []
+
+    def task(self, when: str, work: Callable[[], Any] = lambda: None, **given: str) -> PeriodicTask:
+        """Make a task; its run waits until it is let go."""
+
+        def run(_services: Services, _relay: Relay, now: datetime) -> Any:
+            self.ran.append(now)
+            assert self.let_go.wait(BOUND_SECONDS)
+            return work()
+
+        name = f"test-{uuid4().hex[:12]}"
+        made = PeriodicTask(name, "Does a test", given.get("queue", queues.WEBHOOKS), when, run)
+        self.tasks.append(made)
+        return made
+
+    def scheduler(self, queue: str = queues.WEBHOOKS, by: str = "worker-1") -> Scheduler:
+        runs = Runs(self.services, self.relay, by=by)
+        made = Scheduler(self.services, runs, queue=queue, tasks=self.tasks, monotonic=lambda: self.monotonic)
+        self.runs[made] = runs
+        return made
+
+    def look(self, scheduler: Scheduler, now: datetime) -> list[str]:
+        """Look as of a time, and wait for what was started unless it is held."""
+        self.clock.now = now
+        started = scheduler.look()
+        if self.let_go.is_set():
+            self.settle()
+        return started
+
+    def settle(self) -> None:
+        for one in self.runs:
+            one.join(BOUND_SECONDS)
+
+    def state(self, task: PeriodicTask) -> State:
+        with self.services.database.reading() as session:
+            [found] = schedule.states(session, (task,))
+            return found
+
+    def tell(self, change: Callable[..., Any], task: PeriodicTask, **given: Any) -> Any:
+        """Do what an operator does."""
+        return self.services.database.in_transaction(
+            change, task=task, actor=OPERATOR, now=self.clock.now, **given
+        )
+
+
+@pytest.fixture
+def stage(paying_services: Services, relay: Relay, clock: MovableClock) -> Iterator[Stage]:
+    made = Stage(paying_services, relay, clock)
+    clock.now = FULL_HOUR
+    yield made
+    made.let_go.set()
+    made.settle()
+    with paying_services.database.transaction() as session:
+        session.execute(
+            text("DELETE FROM periodic_tasks WHERE name = ANY(:names)"),
+            {"names": [task.name for task in made.tasks]},
+        )
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def minutes(number: float) -> timedelta:
+    return timedelta(minutes=number)
+
+
+class TestTicks:
+    def test_a_new_task_waits_for_its_tick_and_an_interval_begins_at_once(self, stage: Stage) -> None:
+        hourly, often = stage.task("0 * * * *"), stage.task("every 15s")
+
+        assert stage.look(stage.scheduler(), FULL_HOUR + seconds(1)) == [often.name]
+
+        assert stage.state(hourly).next_run_at == FULL_HOUR + timedelta(hours=1)
+        assert stage.state(often).next_run_at == FULL_HOUR + seconds(15)
+
+    def test_what_came_of_a_run_is_noted(self, stage: Stage) -> None:
+        task = stage.task("* * * * *", lambda: 7)
+        one = stage.scheduler(by="webhooks@host:1")
+        stage.look(one, FULL_HOUR)
+
+        assert stage.look(one, FULL_HOUR + minutes(1)) == [task.name]
+
+        state = stage.state(task)
+        assert (state.outcome, state.result, state.error, state.runs, state.failures) == (
+            "succeeded",
+            "7",
+            None,
+            1,
+            0,
+        )
+        assert state.finished_at == FULL_HOUR + minutes(1)
+        assert state.duration_milliseconds is not None
+        assert (state.run_id, state.run_by, state.started_at) == (None, None, None)
+        assert state.next_run_at == FULL_HOUR + minutes(2)
+
+    @pytest.mark.parametrize("count", [2, 8])
+    def test_of_many_who_look_at_once_one_runs_it(self, stage: Stage, count: int) -> None:
+        task = stage.task("* * * * *")
+        schedulers = [stage.scheduler(by=f"worker-{number}") for number in range(count)]
+        stage.look(schedulers[0], FULL_HOUR)
+        for number in range(1, 11):
+            stage.clock.now = FULL_HOUR + minutes(number) + seconds(number / 7)
+
+            started = at_once(Scheduler.look, schedulers)
+
+            assert [one for one in started if one] == [[task.name]]
+            stage.settle()
+            assert len(stage.ran) == number
+
+    def test_missed_ticks_are_one(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+
+        # Nobody was there for a day and a bit.
+        back = FULL_HOUR + timedelta(days=1, seconds=30)
+        assert [stage.look(one, back + seconds(number)) for number in range(3)] == [[task.name], [], []]
+
+        assert stage.ran == [back]
+        assert stage.state(task).next_run_at == FULL_HOUR + timedelta(days=1, minutes=1)
+
+    def test_one_that_still_runs_is_not_started_twice_and_passed_ticks_are_not_made_up_for(
+        self, stage: Stage
+    ) -> None:
+        task = stage.task("* * * * *")
+        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
+        stage.look(one, FULL_HOUR)
+        stage.let_go.clear()
+        stage.look(one, FULL_HOUR + minutes(1))
+        assert wait_until(lambda: bool(stage.ran), timeout_seconds=BOUND_SECONDS)
+        state = stage.state(task)
+        assert (state.run_by, state.started_at) == ("worker-1", FULL_HOUR + minutes(1))
+
+        for number in range(2, 5):
+            for scheduler in (one, other):
+                assert stage.look(scheduler, FULL_HOUR + minutes(number)) == []
+        stage.let_go.set()
+        stage.settle()
+
+        assert len(stage.ran) == 1
+        assert stage.state(task).next_run_at == FULL_HOUR + minutes(5)
+        assert stage.look(other, FULL_HOUR + minutes(5)) == [task.name]
+
+    def test_a_long_one_keeps_no_other_waiting(self, stage: Stage) -> None:
+        stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+        stage.let_go.clear()
+        stage.look(one, FULL_HOUR + minutes(1))
+        later = stage.task("every 5s")
+
+        assert stage.look(stage.scheduler(), FULL_HOUR + minutes(1)) == [later.name]
+
+    def test_a_worker_runs_so_many_at_once_and_leaves_the_rest_to_others(self, stage: Stage) -> None:
+        names = {stage.task("* * * * *").name for _ in range(MOST_AT_ONCE + 1)}
+        one, other = stage.scheduler(), stage.scheduler(queues.AI_MODERATION)
+        stage.look(one, FULL_HOUR)
+        stage.let_go.clear()
+
+        started = set(stage.look(one, FULL_HOUR + minutes(1)))
+        assert len(started) == MOST_AT_ONCE
+        assert stage.look(one, FULL_HOUR + minutes(1) + seconds(20)) == []
+        assert set(stage.look(other, FULL_HOUR + minutes(1) + seconds(20))) == names - started
+
+    def test_another_queues_worker_takes_over_what_is_left_lying(self, stage: Stage) -> None:
+        task = stage.task("* * * * *", queue=queues.NOTIFICATIONS)
+        other = stage.scheduler(queues.ESCROW_RECONCILIATION)
+        stage.look(other, FULL_HOUR)
+        due = FULL_HOUR + minutes(1)
+
+        assert stage.look(other, due) == []
+        assert stage.look(other, due + TAKEN_OVER_AFTER - seconds(1)) == []
+        assert stage.look(other, due + TAKEN_OVER_AFTER) == [task.name]
+
+
+class TestFailures:
+    def test_a_failure_is_noted_by_its_type_and_the_next_tick_comes(self, stage: Stage) -> None:
+        came: list[Exception | None] = [KeyError("a secret"), KeyError("a secret"), None]
+
+        def work() -> None:
+            error = came.pop(0)
+            if error is not None:
+                raise error
+
+        task = stage.task("* * * * *", work)
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+        for number in (1, 2):
+            stage.look(one, FULL_HOUR + minutes(number))
+        state = stage.state(task)
+        assert (state.outcome, state.error, state.result) == ("failed", "KeyError", None)
+        assert (state.runs, state.failures) == (2, 2)
+
+        stage.look(one, FULL_HOUR + minutes(3))
+
+        state = stage.state(task)
+        assert (state.outcome, state.error, state.runs, state.failures) == ("succeeded", None, 3, 0)
+
+    def test_one_that_fails_again_and_again_is_told_once_until_it_succeeds(
+        self, stage: Stage, database: Database
+    ) -> None:
+        fails = [True] * 4 + [False]
+
+        def work() -> None:
+            if fails.pop(0):
+                raise ZeroDivisionError("a secret")
+
+        task = stage.task("* * * * *", work)
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+
+        def alerts() -> list[tuple[Any, ...]]:
+            with database.reading() as session:
+                rows = session.execute(
+                    text(
+                        "SELECT identifier, occurrences, latest_facts, resolved_at IS NOT NULL FROM alerts"
+                        " WHERE subject = :subject"
+                    ),
+                    {"subject": f"periodic:{task.name}"},
+                )
+                return [tuple(row) for row in rows]
+
+        told = []
+        for number in range(1, 6):
+            stage.look(one, FULL_HOUR + minutes(number))
+            told.append([(found[1], found[3]) for found in alerts()])
+
+        assert told == [[], [], [(1, False)], [(2, False)], [(2, True)]]
+        [(identifier, _, facts, _)] = alerts()
+        assert identifier == "PERIODIC_TASK_FAILING"
+        assert facts == {"task": task.name, "error": "ZeroDivisionError", "failuresInARow": 4}
+
+    def test_a_killed_workers_run_is_noticed_and_the_task_runs_at_its_next_tick(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
+        stage.look(one, FULL_HOUR)
+        run_id = self.claimed_by_one_who_dies(stage, task)
+        now = FULL_HOUR + minutes(1)
+        assert stage.look(other, now) == []
+
+        stage.monotonic += LOST_AFTER_SECONDS - 1
+        assert stage.look(other, now + seconds(LOST_AFTER_SECONDS - 1)) == []
+        assert stage.state(task).run_id == run_id
+        stage.monotonic += 1
+        stage.look(other, now + seconds(LOST_AFTER_SECONDS))
+
+        state = stage.state(task)
+        assert (state.run_id, state.outcome, state.error) == (None, "interrupted", "worker lost")
+        assert state.next_run_at == FULL_HOUR + minutes(2)
+        assert stage.look(other, FULL_HOUR + minutes(2)) == [task.name]
+        assert stage.state(task).outcome == "succeeded"
+
+    def claimed_by_one_who_dies(self, stage: Stage, task: PeriodicTask) -> UUID:
+        stage.clock.now = FULL_HOUR + minutes(1)
+        run_id = stage.services.database.in_transaction(
+            schedule.claim, state=stage.state(task), by="victim", now=stage.clock.now
+        )
+        assert run_id is not None
+        return run_id
+
+    def test_one_that_beats_is_never_lost_however_long_it_takes(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
+        stage.look(one, FULL_HOUR)
+        stage.let_go.clear()
+        stage.look(one, FULL_HOUR + minutes(1))
+        for number in range(20):
+            stage.monotonic += LOST_AFTER_SECONDS - 1
+            stage.runs[one].beat()
+            assert stage.look(other, FULL_HOUR + minutes(1 + number)) == []
+        assert stage.state(task).run_by == "worker-1"
+
+    def test_while_the_database_was_away_nobody_could_beat(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
+        stage.look(one, FULL_HOUR)
+        stage.let_go.clear()
+        stage.look(one, FULL_HOUR + minutes(1))
+        stage.look(other, FULL_HOUR + minutes(1))
+
+        stage.monotonic += 2 * LOST_AFTER_SECONDS
+        other._beats.forget()
+        stage.look(other, FULL_HOUR + minutes(1))
+
+        assert stage.state(task).run_by == "worker-1"
+
+    def test_one_that_comes_back_from_the_dead_changes_nothing(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
+        stage.look(one, FULL_HOUR)
+        stage.let_go.clear()
+        stage.look(one, FULL_HOUR + minutes(1))
+        stage.look(other, FULL_HOUR + minutes(1))
+        stage.monotonic += LOST_AFTER_SECONDS
+        stage.look(other, FULL_HOUR + minutes(1))
+        assert stage.state(task).outcome == "interrupted"
+
+        stage.runs[one].beat()
+        stage.let_go.set()
+        stage.settle()
+
+        state = stage.state(task)
+        assert (state.outcome, state.runs) == ("interrupted", 1)
+
+    def test_what_a_worker_must_break_off_is_noted(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+        stage.let_go.clear()
+        stage.look(one, FULL_HOUR + minutes(1))
+
+        stage.runs[one].give_up()
+
+        state = stage.state(task)
+        assert (state.run_id, state.outcome, state.error) == (None, "interrupted", "worker stopped")
+
+    def test_the_end_of_a_run_is_noted_once_the_database_is_back(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task = stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+        finish, failures = schedule.finish, [1, 2]
+
+        def away(*given: Any, **named: Any) -> bool:
+            if failures:
+                failures.pop()
+                raise ServiceUnavailableError("away", retry_after_seconds=1)
+            return finish(*given, **named)
+
+        monkeypatch.setattr(schedule, "finish", away)
+        monkeypatch.setattr(scheduler_module, "LOOK_SECONDS", 0.01)
+        stage.look(one, FULL_HOUR + minutes(1))
+
+        assert failures == []
+        assert stage.state(task).outcome == "succeeded"
+        assert len(stage.runs[one]) == 0
+
+
+class TestOperators:
+    def test_a_paused_one_does_not_run_until_it_is_resumed(self, stage: Stage, database: Database) -> None:
+        task = stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+
+        assert stage.tell(schedule.pause, task)
+        assert not stage.tell(schedule.pause, task)
+        assert stage.look(one, FULL_HOUR + minutes(90)) == []
+        stage.clock.now = FULL_HOUR + minutes(90) + seconds(10)
+        assert stage.tell(schedule.resume, task)
+        assert not stage.tell(schedule.resume, task)
+
+        # What it missed meanwhile was not wanted.
+        assert stage.look(one, stage.clock.now) == []
+        assert stage.look(one, FULL_HOUR + minutes(91)) == [task.name]
+        assert audited(database, task) == [
+            ("periodic.pause", {"paused": False}, {"paused": True}),
+            ("periodic.resume", {"paused": True}, {"paused": False}),
+        ]
+
+    def test_one_that_is_paused_while_it_runs_ends_in_peace(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+        stage.let_go.clear()
+        stage.look(one, FULL_HOUR + minutes(1))
+
+        stage.tell(schedule.pause, task)
+        stage.let_go.set()
+        stage.settle()
+
+        assert stage.state(task).outcome == "succeeded"
+        assert stage.look(one, FULL_HOUR + minutes(5)) == []
+
+    def test_a_new_timetable_holds_at_once_and_while_it_runs(self, stage: Stage, database: Database) -> None:
+        task = stage.task("0 * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR + seconds(1))
+
+        following = stage.tell(schedule.reschedule, task, timetable=parse("every 10s"))
+        assert following == FULL_HOUR + seconds(10)
+        stage.let_go.clear()
+        assert stage.look(one, FULL_HOUR + seconds(10)) == [task.name]
+        stage.tell(schedule.reschedule, task, timetable=parse("30 10 * * *"))
+        stage.let_go.set()
+        stage.settle()
+
+        assert stage.state(task).next_run_at == FULL_HOUR + minutes(30)
+        assert stage.look(one, FULL_HOUR + seconds(20)) == []
+        assert stage.look(one, FULL_HOUR + minutes(30)) == [task.name]
+        assert stage.tell(schedule.reschedule, task, timetable=None) == FULL_HOUR + timedelta(hours=1)
+        assert stage.state(task).timetable is None
+        assert [after for _, _, after in audited(database, task)] == [
+            {"timetable": "every 10s"},
+            {"timetable": "30 10 * * *"},
+            {"timetable": "0 * * * *"},
+        ]
+
+    def test_a_claim_of_what_an_operator_changed_meanwhile_is_none(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        stage.look(stage.scheduler(), FULL_HOUR)
+        stage.clock.now = FULL_HOUR + minutes(1)
+        seen = stage.state(task)
+
+        def claimed() -> UUID | None:
+            return stage.services.database.in_transaction(
+                schedule.claim, state=seen, by="worker-1", now=stage.clock.now
+            )
+
+        stage.tell(schedule.pause, task)
+        assert claimed() is None
+        stage.tell(schedule.resume, task)
+        assert claimed() is None
+        stage.tell(schedule.reschedule, task, timetable=parse("every 1m"))
+        assert claimed() is None
+
+    def test_one_that_is_begun_by_hand_is_not_started_twice(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+
+        def begin() -> UUID | None:
+            return stage.services.database.in_transaction(
+                schedule.begin, task=task, by="operator", now=stage.clock.now
+            )
+
+        first = begin()
+        assert first is not None
+        assert begin() is None
+        assert stage.look(one, FULL_HOUR + minutes(1)) == []
+        stage.runs[one].perform(task, first)
+        assert stage.look(one, FULL_HOUR + minutes(2)) == [task.name]
+
+    def test_a_timetable_that_nobody_understands_gives_way_to_the_declared_one(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+        with stage.services.database.transaction() as session:
+            session.execute(
+                text("UPDATE periodic_tasks SET timetable = 'at full moon' WHERE name = :name"),
+                {"name": task.name},
+            )
+
+        assert stage.look(one, FULL_HOUR + minutes(1)) == [task.name]
+
+    def test_what_no_code_knows_any_more_is_forgotten_in_time(self, stage: Stage) -> None:
+        gone, kept, paused = (stage.task("* * * * *") for _ in range(3))
+        stage.look(stage.scheduler(), FULL_HOUR)
+        stage.tell(schedule.pause, paused)
+        stage.tasks = [kept]
+        stage.look(stage.scheduler(), FULL_HOUR + timedelta(hours=23))
+        assert stage.state(gone)
+
+        stage.look(stage.scheduler(), FULL_HOUR + timedelta(hours=25))
+
+        with stage.services.database.reading() as session:
+            names = {state.name for state in schedule.states(session, (gone, kept, paused))}
+        assert names == {kept.name, paused.name}
+        stage.tasks = [gone, kept, paused]
+
+
+def audited(database: Database, task: PeriodicTask) -> list[tuple[Any, ...]]:
+    with database.reading() as session:
+        rows = session.execute(
+            text("SELECT action, before, after FROM audit_logs WHERE target_id = :name ORDER BY id"),
+            {"name": task.name},
+        )
+        return [tuple(row) for row in rows]
+
+
+class TestClocks:
+    def test_a_small_step_back_repeats_no_tick(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+        assert stage.look(one, FULL_HOUR + minutes(1)) == [task.name]
+
+        for step in (1, 5, 30, 59):
+            assert stage.look(one, FULL_HOUR + minutes(1) - seconds(step)) == []
+        assert stage.look(one, FULL_HOUR + minutes(1)) == []
+        assert stage.look(one, FULL_HOUR + minutes(2)) == [task.name]
+
+    @pytest.mark.parametrize("step", [timedelta(minutes=10), timedelta(hours=5), timedelta(days=400)])
+    def test_a_large_step_back_stops_it_for_no_longer_than_two_periods(
+        self, stage: Stage, step: timedelta
+    ) -> None:
+        task = stage.task("* * * * *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+        stage.look(one, FULL_HOUR + minutes(1))
+
+        back = FULL_HOUR + minutes(1) + seconds(1) - step
+        ran = [number for number in range(180) if stage.look(one, back + seconds(number))]
+
+        assert ran == [119, 179]
+        assert stage.state(task).runs == 3
+
+    def test_one_that_rarely_runs_is_not_mistaken_for_one_that_stands_still(self, stage: Stage) -> None:
+        task = stage.task("0,1 9 1 1 *")
+        one = stage.scheduler()
+        stage.look(one, FULL_HOUR)
+        new_year = datetime(2028, 1, 1, 9, 0, tzinfo=UTC)
+        assert stage.state(task).next_run_at == new_year
+
+        assert stage.look(one, FULL_HOUR + timedelta(days=100)) == []
+        assert stage.state(task).next_run_at == new_year
+        assert stage.look(one, new_year) == [task.name]
+        assert stage.look(one, new_year + minutes(1)) == [task.name]
+
+    @pytest.mark.parametrize("when", ["* * * * *", "every 1m"])
+    def test_however_a_clock_is_set_back_it_neither_runs_twice_in_a_period_nor_stands_still(
+        self, stage: Stage, when: str
+    ) -> None:
+        draw = random.Random(5)  # noqa: S311 - the same in every run
+        stage.task(when)
+        one = stage.scheduler()
+        shown, real, ran = FULL_HOUR, 0, []
+        stage.look(one, shown)
+        stage.ran.clear()
+        for _ in range(400):
+            real += 5
+            shown += seconds(5)
+            if draw.random() < 0.06:
+                shown -= seconds(draw.choice((1, 20, 59, 61, 90, 119, 121, 200, 3600, 86_400)))
+            if stage.look(one, shown):
+                ran.append(real)
+
+        gaps = [after - before for before, after in pairwise(ran)]
+        assert len(ran) > 10
+        assert min(gaps) >= 55
+        # Each further step may cost two periods more; more than two at once does not happen here.
+        assert max(gaps) <= 3 * 120

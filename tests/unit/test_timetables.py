@@ -1,0 +1,152 @@
+"""Timetables: what they are read from, when they tick, and what is told of those that are none."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from huey import crontab
+from hypothesis import given
+from hypothesis import strategies as some
+
+from marketplace.kernel.timetables import Crontab, Interval, TimetableError, parse
+
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)  # a Friday
+
+moments = some.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1), timezones=some.just(UTC))  # noqa: DTZ001
+numbers = some.integers(0, 59)
+
+
+@pytest.mark.parametrize(
+    ("text", "following"),
+    [
+        ("* * * * *", "2026-11-20 12:01"),
+        ("*/15 * * * *", "2026-11-20 12:15"),
+        ("7 * * * *", "2026-11-20 12:07"),
+        ("0 * * * *", "2026-11-20 13:00"),
+        ("30 2 * * *", "2026-11-21 02:30"),
+        ("30 2 * * mon-fri", "2026-11-23 02:30"),
+        ("30 2 * * 1-5", "2026-11-23 02:30"),
+        ("0 0 * * sun", "2026-11-22 00:00"),
+        ("0 0 * * 7", "2026-11-22 00:00"),
+        ("0 0 * * 0", "2026-11-22 00:00"),
+        ("0 0 1 jan *", "2027-01-01 00:00"),
+        ("0 0 29 2 *", "2028-02-29 00:00"),
+        ("0 0 31 * *", "2026-12-31 00:00"),
+        ("5,35 9-10 * * *", "2026-11-21 09:05"),
+        ("10/20 12 * * *", "2026-11-20 12:10"),
+        ("0 12 * * *", "2026-11-21 12:00"),
+        # Either day will do, as cron has it.
+        ("0 0 25 * sat", "2026-11-21 00:00"),
+        ("0 0 25 * *", "2026-11-25 00:00"),
+        ("0 0 */2 * mon", "2026-11-23 00:00"),
+        ("every 15s", "2026-11-20 12:00:15"),
+        ("every 1h", "2026-11-20 13:00"),
+        ("Every  2 H", "2026-11-20 14:00"),
+        ("every 1d", "2026-11-21 00:00"),
+        ("every 7m", "2026-11-20 12:03"),
+    ],
+)
+def test_the_first_tick_after_noon(text: str, following: str) -> None:
+    assert parse(text).after(NOON) == datetime.fromisoformat(f"{following}+00:00")
+
+
+def test_leap_days_are_found_across_a_century_that_has_none() -> None:
+    after = datetime(2096, 3, 1, tzinfo=UTC)
+    assert parse("0 0 29 2 *").after(after) == datetime(2104, 2, 29, tzinfo=UTC)
+
+
+def test_times_of_other_zones_are_taken_as_what_they_are_in_utc() -> None:
+    lagos = timezone(timedelta(hours=1))
+    assert parse("30 2 * * *").after(datetime(2026, 11, 20, 3, 15, tzinfo=lagos)) == datetime(
+        2026, 11, 20, 2, 30, tzinfo=UTC
+    )
+
+
+@given(moment=moments, minute=numbers, hour=some.integers(0, 23))
+def test_huey_agrees_on_ticks(moment: datetime, minute: int, hour: int) -> None:
+    for ours, theirs in (
+        (f"{minute} {hour} * * *", {"minute": str(minute), "hour": str(hour)}),
+        (f"*/{minute + 1} * * * *", {"minute": f"*/{minute + 1}"}),
+        (f"{minute} * * * {hour % 7}", {"minute": str(minute), "day_of_week": str(hour % 7)}),
+    ):
+        tick = parse(ours).after(moment)
+        fires = crontab(**theirs)
+        assert tick > moment
+        assert fires(tick)
+        # And on none in between, as far as that can be looked through.
+        between = tick - timedelta(minutes=1)
+        while between > max(moment, tick - timedelta(minutes=90)):
+            assert not fires(between)
+            between -= timedelta(minutes=1)
+
+
+@given(moment=moments, seconds=some.integers(5, 100_000))
+def test_ticks_of_an_interval_come_evenly_whoever_asks_when(moment: datetime, seconds: int) -> None:
+    timetable = parse(f"every {seconds}s")
+    tick = timetable.after(moment)
+
+    assert timedelta() < tick - moment <= timedelta(seconds=seconds)
+    assert timetable.after(tick) - tick == timedelta(seconds=seconds)
+    assert timetable.after(tick - timedelta(microseconds=1)) == tick
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "has 0 fields where a crontab has 5"),
+        ("* * * *", "has 4 fields where a crontab has 5"),
+        ("* * * * * *", "has 6 fields"),
+        ("60 * * * *", "'60' is no minute from 0 to 59"),
+        ("* 24 * * *", "'24' is no hour from 0 to 23"),
+        ("* * 0 * *", "'0' is no day of the month from 1 to 31"),
+        ("* * * 13 *", "'13' is no month from 1 to 12"),
+        ("* * * * 8", "'8' is no day of the week from 0 to 7"),
+        ("*/0 * * * *", "'*/0' is no minute"),
+        ("5-1 * * * *", "'5-1' is no minute"),
+        ("soon * * * *", "'soon' is no minute"),
+        ("* * * * fre", "'fre' is no day of the week"),
+        ("1,,2 * * * *", "'' is no minute"),
+        ("-1 * * * *", "'-1' is no minute"),
+        ("99999999 * * * *", "is no minute"),
+        ("٣ * * * *", "is no minute"),
+        ("0 0 30 2 *", "never comes"),
+        ("every", "is no interval"),
+        ("every second", "is no interval"),
+        ("every 4s", "is not from 5 seconds to 31 days"),
+        ("every 32d", "is not from 5 seconds to 31 days"),
+        ("every 999999d", "is not from 5 seconds to 31 days"),
+        ("every 15", "is no interval"),
+        ("@daily", "has 1 fields"),
+        ("x" * 5000, "has 1 fields"),
+    ],
+)
+def test_what_is_none_is_told_with_an_example(text: str, told: str) -> None:
+    with pytest.raises(TimetableError) as refused:
+        parse(text)
+
+    assert told in str(refused.value)
+    assert "every 15s" in str(refused.value)
+    assert "*/5 * * * *" in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("* * * * *", "every minute"),
+        ("*/5 * * * *", "every 5 minutes"),
+        ("7 * * * *", "each hour at minute 7"),
+        ("5 3 * * *", "daily at 03:05 UTC"),
+        ("0 0 1 * *", "0 0 1 * * (UTC)"),
+        ("every 1m", "every minute"),
+        ("every 15s", "every 15 seconds"),
+    ],
+)
+def test_it_is_said_in_words(text: str, words: str) -> None:
+    assert parse(text).words == words
+
+
+def test_what_it_is_written_as_reads_the_same() -> None:
+    for text in ("EVERY 05m", "  30  2 * * MON-FRI "):
+        first = parse(text)
+        assert isinstance(first, Interval | Crontab)
+        assert parse(first.text) == first
