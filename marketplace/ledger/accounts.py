@@ -64,6 +64,8 @@ ESCROW = Account("escrow")
 PLATFORM_REVENUE = Account("platform_revenue")
 QUARANTINE = Account("quarantine")
 REFUNDS_IN_TRANSIT = Account("refunds_in_transit")
+PAYOUTS_IN_TRANSIT = Account("payouts_in_transit")
+BANK = Account("bank")
 
 
 def wallet(user_id: UUID) -> Account:
@@ -74,6 +76,11 @@ def wallet(user_id: UUID) -> Account:
 def vendor_payable(vendor_id: UUID) -> Account:
     """This function will name what we owe a vendor."""
     return Account("vendor_payable", vendor_id)
+
+
+def vendor_receivable(vendor_id: UUID) -> Account:
+    """This function will name what a vendor owes us, an order having been refunded after its release."""
+    return Account("vendor_receivable", vendor_id)
 
 
 def buyer_receivable(user_id: UUID) -> Account:

@@ -9,6 +9,154 @@ from sqlalchemy.orm import Mapped, mapped_column
 from marketplace.infra.db import Base, CreatedAt, Id
 
 
+class PayoutAccount(Base):
+    """A person's bank account that payouts go to; those that were replaced stay, for what was sent to them."""
+
+    __tablename__ = "payout_accounts"
+    __table_args__ = (
+        CheckConstraint("account_number ~ '^[0-9]{10}$'", name="account_number"),
+        Index(
+            "uq_payout_accounts_current", "user_id", unique=True, postgresql_where=text("replaced_at IS NULL")
+        ),
+        Index("ix_payout_accounts_user", "user_id", "created_at"),
+    )
+
+    id: Mapped[Id]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    bank_code: Mapped[str]
+    bank_name: Mapped[str | None]
+    account_number: Mapped[str]
+    account_name: Mapped[str] = mapped_column(comment="As the bank says")
+    recipient_code: Mapped[str | None] = mapped_column(
+        comment="The gateway's; made when it is first paid to, where it came from before payouts"
+    )
+    created_at: Mapped[CreatedAt]
+    replaced_at: Mapped[datetime | None]
+
+
+class PayoutBatch(Base):
+    """Payouts that officers approve and send together. ``staged_by`` is empty where the schedule staged it."""
+
+    __tablename__ = "payout_batches"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('staged', 'approved', 'dispatching', 'completed', 'partially_failed', 'rejected')",
+            name="status",
+        ),
+        CheckConstraint("(status = 'rejected') = (rejected_at IS NOT NULL)", name="rejected"),
+        CheckConstraint("status IN ('staged', 'rejected') OR approved_hash IS NOT NULL", name="approved"),
+        Index("ix_payout_batches_status", "status", text("id DESC")),
+    )
+
+    id: Mapped[Id]
+    status: Mapped[str]
+    staged_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    content_hash: Mapped[str] = mapped_column(comment="SHA-256 of what it pays, as it was staged")
+    approved_hash: Mapped[str | None] = mapped_column(comment="Of what the second officer approved")
+    approved_at: Mapped[datetime | None]
+    rejected_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    rejected_at: Mapped[datetime | None]
+    rejection_reason: Mapped[str | None]
+    dispatched_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    dispatched_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+
+
+class PayoutApproval(Base):
+    """An officer's word for a batch as it was then: each officer's once for the same content."""
+
+    __tablename__ = "payout_approvals"
+    __table_args__ = (UniqueConstraint("batch_id", "officer_id", "content_hash"),)
+
+    id: Mapped[Id]
+    batch_id: Mapped[UUID] = mapped_column(ForeignKey("payout_batches.id"))
+    officer_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), index=True)
+    content_hash: Mapped[str]
+    comment: Mapped[str | None]
+    created_at: Mapped[CreatedAt]
+
+
+class PayoutTransferIntent(Base):
+    """What somebody is to be paid: claimed from their balance in the books when it is made.
+
+    A vendor's comes from what we owe them, another's (``vendor_id`` is empty) from their wallet. One without a
+    batch was asked for by the payee, and joins the next batch.
+    """
+
+    __tablename__ = "payout_transfer_intents"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('pending', 'submitted', 'success', 'failed', 'reversed', 'unknown', 'cancelled')",
+            name="status",
+        ),
+        CheckConstraint("amount_minor > 0", name="amount_positive"),
+        CheckConstraint("batch_id IS NOT NULL OR status IN ('pending', 'cancelled')", name="sent_in_batch"),
+        # What waits to be sent is one sum for each payee and source.
+        Index(
+            "uq_payout_transfer_intents_waiting",
+            "user_id",
+            "vendor_id",
+            unique=True,
+            postgresql_where=text("status = 'pending'"),
+            postgresql_nulls_not_distinct=True,
+        ),
+        Index("ix_payout_transfer_intents_batch", "batch_id", "id"),
+        Index("ix_payout_transfer_intents_vendor", "vendor_id", text("id DESC")),
+        Index("ix_payout_transfer_intents_user", "user_id", text("id DESC")),
+        Index(
+            "ix_payout_transfer_intents_open",
+            "status",
+            "id",
+            postgresql_where=text("status IN ('pending', 'submitted', 'unknown')"),
+        ),
+    )
+
+    id: Mapped[Id]
+    batch_id: Mapped[UUID | None] = mapped_column(ForeignKey("payout_batches.id"))
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    vendor_id: Mapped[UUID | None] = mapped_column(ForeignKey("vendor_profiles.id"))
+    account_id: Mapped[UUID] = mapped_column(ForeignKey("payout_accounts.id"), index=True)
+    amount_minor: Mapped[int]
+    status: Mapped[str]
+    failure_reason: Mapped[str | None] = mapped_column(comment="In words for the payee")
+    stalled_at: Mapped[datetime | None] = mapped_column(comment="Flagged, having been pending over 48 hours")
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+
+
+class PayoutTransfer(Base):
+    """An intent's transfer at the gateway. Its reference is kept before the first call, and never replaced."""
+
+    __tablename__ = "payout_transfers"
+    __table_args__ = (
+        CheckConstraint("reference ~ '^payout-[0-9a-f]{32}$'", name="reference"),
+        CheckConstraint("status IN ('pending', 'submitted', 'success', 'unknown')", name="status"),
+        Index(
+            "ix_payout_transfers_due",
+            "ask_at",
+            postgresql_where=text("ask_at IS NOT NULL"),
+        ),
+    )
+
+    id: Mapped[Id]
+    intent_id: Mapped[UUID] = mapped_column(ForeignKey("payout_transfer_intents.id"), unique=True)
+    reference: Mapped[str] = mapped_column(
+        unique=True, server_default=text("'payout-' || replace(gen_random_uuid()::text, '-', '')")
+    )
+    status: Mapped[str]
+    gateway_transfer_id: Mapped[str | None]
+    transfer_code: Mapped[str | None] = mapped_column(unique=True)
+    fee_minor: Mapped[int] = mapped_column(server_default=text("0"))
+    attempts: Mapped[int] = mapped_column(server_default=text("0"), comment="How often it was asked about")
+    ask_at: Mapped[datetime | None] = mapped_column(comment="When the gateway is asked what became of it")
+    sent_at: Mapped[datetime | None] = mapped_column(comment="When the call began that sends it")
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+
+
 class PayoutException(Base):
     """A transfer that failed, came back, or is none of ours, as the gateway told of it; finance sees to it."""
 
