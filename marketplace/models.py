@@ -18,6 +18,7 @@ from marketplace.orders import models as orders
 from marketplace.payments import models as payments
 from marketplace.payouts import models as payouts
 from marketplace.platform import models as platform
+from marketplace.proposals import models as proposals
 from marketplace.support import models as support
 from marketplace.vendors import models as vendors
 from marketplace.webhooks import models as webhooks
@@ -40,6 +41,7 @@ __all__ = [
     "payouts",
     "platform",
     "promotions",
+    "proposals",
     "search",
     "support",
     "vendors",

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Numeric, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -68,3 +68,31 @@ class Hub(Base):
     longitude: Mapped[Decimal | None] = mapped_column(Numeric(9, 6))
     active: Mapped[bool] = mapped_column(server_default=text("true"))
     updated_at: Mapped[datetime | None]
+
+
+class PayoutHalt(Base):
+    """Payouts stand still from here on, until a proposal that two officers carried resumes them."""
+
+    __tablename__ = "payout_halts"
+    __table_args__ = (
+        CheckConstraint("(resumed_at IS NULL) = (proposal_id IS NULL)", name="resumed_by_proposal"),
+        # They stand still once, for however many reasons.
+        Index(
+            "uq_payout_halts_open",
+            "resumed_at",
+            unique=True,
+            postgresql_where=text("resumed_at IS NULL"),
+            postgresql_nulls_not_distinct=True,
+        ),
+    )
+
+    id: Mapped[Id]
+    reason: Mapped[str]
+    findings: Mapped[list[str]] = mapped_column(
+        comment="What it was halted for: officers who resume know of it, and it halts no more"
+    )
+    halted_at: Mapped[datetime]
+    resumed_at: Mapped[datetime | None]
+    proposal_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("platform_proposals.id"), unique=True, comment="The proposal that resumed them"
+    )

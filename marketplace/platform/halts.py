@@ -1,0 +1,123 @@
+"""Whether payouts stand still: they do from a drift of the books on, until two officers resume them."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.infra import outbox
+from marketplace.infra.db import Statement
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import ConflictError
+
+_log = structlog.get_logger(__name__)
+
+SYSTEM = AuditActor("system")
+
+# What officers resumed in spite of does not halt them again; what is found beside it does.
+_HALT = Statement(
+    text(
+        """
+        INSERT INTO payout_halts (reason, findings, halted_at)
+        SELECT :reason, array_remove(ARRAY[CAST(:finding AS text)], NULL), :now WHERE NOT EXISTS (
+            SELECT FROM payout_halts h WHERE h.resumed_at IS NOT NULL AND :finding = ANY(h.findings))
+        ON CONFLICT (resumed_at) WHERE resumed_at IS NULL DO UPDATE
+            SET findings = payout_halts.findings || excluded.findings
+            WHERE NOT excluded.findings <@ payout_halts.findings
+        RETURNING new.id, old.id IS NULL AS halted
+        """
+    )
+)
+_CURRENT = Statement(
+    text(
+        """
+        SELECT id, reason, cardinality(findings) AS findings, halted_at AS "haltedAt"
+        FROM payout_halts WHERE resumed_at IS NULL
+        """
+    )
+)
+_RESUME = Statement(
+    text(
+        """
+        UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id WHERE resumed_at IS NULL
+        RETURNING id, reason, halted_at
+        """
+    )
+)
+
+
+class PayoutsHaltedError(ConflictError):
+    """Payouts stand still."""
+
+
+class PayoutsNotHaltedError(ConflictError):
+    """There is nothing to resume."""
+
+
+def halt_payouts(session: Session, reason: str, now: datetime, *, finding: str | None = None) -> bool:
+    """This function will halt payouts: none is staged by the schedule, dispatched or sent from the commit on.
+
+    :param reason: for officers, such as ``ESCROW_DRIFT: <rule>``; no personal data
+    :param now: when
+    :param finding: names just what was found, so that officers who resumed in spite of it are not overruled by its
+        being found again; none where
+        it halts whatever they knew
+    :return: whether they went until now
+    """
+    row = _HALT.first(session, reason=reason, finding=finding, now=now)
+    if row is None or not row["halted"]:
+        return False
+    record(
+        session,
+        actor=SYSTEM,
+        action="payouts.halt",
+        target_type="payout_halt",
+        target_id=str(row["id"]),
+        before={"payouts": "running"},
+        after={"payouts": "halted", "reason": reason},
+        now=now,
+    )
+    outbox.after_commit(session, lambda: _log.error("payouts halted", haltId=str(row["id"]), reason=reason))
+    return True
+
+
+def payouts_halted(session: Session) -> bool:
+    """This function will tell whether payouts stand still."""
+    return current_halt(session) is not None
+
+
+def current_halt(session: Session) -> dict[str, Any] | None:
+    """This function will give why payouts stand still, and since when; none while they go."""
+    return _CURRENT.first(session)
+
+
+def require_running(session: Session) -> None:
+    """This function will refuse what pays out while payouts stand still.
+
+    :raises PayoutsHaltedError: they do
+    """
+    halt = current_halt(session)
+    if halt is not None:
+        raise PayoutsHaltedError(
+            f"Payouts are halted since {iso(halt['haltedAt'])} ({halt['reason']}). They go on once two officers"
+            " have carried a proposal payout_resume."
+        )
+
+
+def resume_payouts(session: Session, *, proposal_id: UUID, now: datetime) -> dict[str, Any]:
+    """This function will let payouts go on, for a proposal that two officers carried and nothing else.
+
+    :param proposal_id: the proposal; the database holds that it resumes once
+    :param now: when
+    :return: the halt that is over
+    :raises PayoutsNotHaltedError: they do not stand still
+    """
+    row = _RESUME.first(session, proposal_id=proposal_id, now=now)
+    if row is None:
+        raise PayoutsNotHaltedError("Payouts are not halted: there is nothing to resume.")
+    outbox.after_commit(session, lambda: _log.warning("payouts resumed", haltId=str(row["id"])))
+    return row
