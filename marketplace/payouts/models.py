@@ -121,6 +121,9 @@ class PayoutTransferIntent(Base):
     account_id: Mapped[UUID] = mapped_column(ForeignKey("payout_accounts.id"), index=True)
     amount_minor: Mapped[int]
     status: Mapped[str]
+    asked_for: Mapped[bool] = mapped_column(
+        server_default=text("false"), comment="By the payee, before it was staged"
+    )
     failure_reason: Mapped[str | None] = mapped_column(comment="In words for the payee")
     stalled_at: Mapped[datetime | None] = mapped_column(comment="Flagged, having been pending over 48 hours")
     created_at: Mapped[CreatedAt]

@@ -154,6 +154,13 @@ def _make_intents() -> None:
         sa.Column("account_id", sa.Uuid(), nullable=False),
         sa.Column("amount_minor", sa.BigInteger(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
+        sa.Column(
+            "asked_for",
+            sa.Boolean(),
+            server_default=sa.text("false"),
+            nullable=False,
+            comment="By the payee, before it was staged",
+        ),
         sa.Column("failure_reason", sa.Text(), nullable=True, comment="In words for the payee"),
         sa.Column("stalled_at", _MOMENT, nullable=True, comment="Flagged, having been pending over 48 hours"),
         _now("created_at"),

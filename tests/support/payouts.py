@@ -1,0 +1,155 @@
+"""Payouts for tests: people with bank accounts, what they are owed, and officers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.ledger import accounts
+from marketplace.ledger.accounts import Account
+from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.queries import balance_of
+from marketplace.payouts.models import PayoutAccount
+from tests.support.purchases import NOW, make_campus, make_person, make_store
+
+OWED_MINOR = 500_000
+# Older than anything that makes an account new.
+ACCOUNT_AGE = timedelta(days=90)
+
+_numbers = count(uuid4().int % 10**9)
+
+
+@dataclass(frozen=True)
+class Payee:
+    """Somebody with a bank account who can be paid: a vendor for their store, or (no store) out of the wallet."""
+
+    user: Caller
+    store_id: UUID | None
+    account_id: UUID
+
+    @property
+    def balance(self) -> Account:
+        """The account of the books that their payouts come from."""
+        if self.store_id is None:
+            return accounts.wallet(self.user.id)
+        return accounts.vendor_payable(self.store_id)
+
+
+def make_account(
+    session: Session, user_id: UUID, *, created_at: datetime = NOW - ACCOUNT_AGE, **values: Any
+) -> UUID:
+    """Give somebody a bank account, in place of the one that they have."""
+    session.execute(
+        text("UPDATE payout_accounts SET replaced_at = :at WHERE user_id = :id AND replaced_at IS NULL"),
+        {"at": created_at, "id": user_id},
+    )
+    number = next(_numbers)
+    given = {
+        "bank_code": "058",
+        "bank_name": "Guaranty Trust Bank",
+        "account_number": f"{number % 10**10:010d}",
+        "account_name": "NGOZI LAMPS",
+        "recipient_code": f"RCP_{number:x}",
+    } | values
+    account = PayoutAccount(user_id=user_id, created_at=created_at, **given)
+    session.add(account)
+    session.flush()
+    return account.id
+
+
+def make_payee(
+    session: Session,
+    *,
+    owed_minor: int = OWED_MINOR,
+    campus_id: UUID | None = None,
+    account: dict[str, Any] | None = None,
+    **store: Any,
+) -> Payee:
+    """Make a vendor with a store, a bank account and money to be paid; ``store`` are columns of the profile."""
+    store_id, vendor = make_store(session, campus_id=campus_id or make_campus(session), **store)
+    payee = Payee(vendor, store_id, make_account(session, vendor.id, **account or {}))
+    if owed_minor:
+        owe(session, payee, owed_minor)
+    return payee
+
+
+def make_payees(session: Session, number: int, **values: Any) -> list[Payee]:
+    """Make vendors of one campus who can be paid."""
+    campus_id = make_campus(session)
+    return [make_payee(session, campus_id=campus_id, **values) for _ in range(number)]
+
+
+def make_wallet_payee(session: Session, *, owed_minor: int = OWED_MINOR, **account: Any) -> Payee:
+    """Make somebody without a store, with money in the wallet and a bank account."""
+    user = make_person(session)
+    payee = Payee(user, None, make_account(session, user.id, **account))
+    if owed_minor:
+        owe(session, payee, owed_minor)
+    return payee
+
+
+def owe(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> None:
+    """Add to what somebody can be paid, as a released order would."""
+    post(
+        session,
+        kind="deposit",
+        source=f"test:{uuid4()}",
+        description="Deposit",
+        postings=[
+            Posting(accounts.GATEWAY_CLEARING, "debit", amount_minor),
+            Posting(payee.balance, "credit", amount_minor),
+        ],
+        now=now,
+    )
+
+
+def owes(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> None:
+    """Have a vendor owe us, as a refund after the release would."""
+    assert payee.store_id is not None
+    post(
+        session,
+        kind="clawback",
+        source=f"test:{uuid4()}",
+        description="Clawback",
+        postings=[
+            Posting(accounts.vendor_receivable(payee.store_id), "debit", amount_minor),
+            Posting(accounts.GATEWAY_CLEARING, "credit", amount_minor),
+        ],
+        now=now,
+    )
+
+
+def owed(session: Session, payee: Payee) -> int:
+    """Give what is in the balance that somebody is paid from."""
+    return balance_of(session, account=payee.balance)
+
+
+def intents_of(session: Session, payee: Payee) -> list[dict[str, Any]]:
+    """Give somebody's payouts out of that balance, the earliest first."""
+    rows = session.execute(
+        text(
+            "SELECT * FROM payout_transfer_intents"
+            " WHERE user_id = :user_id AND vendor_id IS NOT DISTINCT FROM :vendor_id ORDER BY id"
+        ),
+        {"user_id": payee.user.id, "vendor_id": payee.store_id},
+    )
+    return [dict(row) for row in rows.mappings()]
+
+
+def intents_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
+    """Give the payouts of a batch."""
+    rows = session.execute(
+        text("SELECT * FROM payout_transfer_intents WHERE batch_id = :id ORDER BY id"), {"id": batch_id}
+    )
+    return [dict(row) for row in rows.mappings()]
+
+
+def stores_of(payees: Sequence[Payee]) -> list[UUID]:
+    """Give the ids of the stores of payees, those who have one."""
+    return [payee.store_id for payee in payees if payee.store_id is not None]
