@@ -12,6 +12,7 @@ from marketplace.providers.gateway import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.identity import TokenVerifier
 from marketplace.providers.moderation import ContentModerator, content_moderator
 from marketplace.providers.storage import ObjectStorage, S3ObjectStorage
+from marketplace.providers.transfers import HttpTransferGateway, TransferGateway
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Services:
     cache: Cache
     tokens: TokenVerifier
     gateway: PaymentGateway
+    transfers: TransferGateway
     moderator: ContentModerator | None
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
@@ -47,6 +49,7 @@ class Services:
             cache=cache,
             tokens=TokenVerifier(settings),
             gateway=HttpPaymentGateway(settings),
+            transfers=HttpTransferGateway(settings),
             moderator=content_moderator(settings),
             storage=S3ObjectStorage(settings),
             alert_channels=alert_channels(settings),

@@ -21,13 +21,15 @@ _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 class ProviderRefusedError(Exception):
     """The provider answered, and said no (4xx): asking again will not help.
 
-    ``message`` is the provider's own; it is for us to interpret and never reaches a client or a log.
+    ``message`` and ``code`` are the provider's own, empty where it gave none; they are for us to interpret and never
+    reach a client or a log.
     """
 
-    def __init__(self, provider: str, status: int, message: str) -> None:
+    def __init__(self, provider: str, status: int, message: str, code: str = "") -> None:
         super().__init__(f"{provider} refused with status {status}")
         self.status = status
         self.message = message
+        self.code = code
 
 
 class _Retry(Retry):
@@ -148,8 +150,9 @@ class ProviderClient:
 
     def _check(self, status: int, body: Any) -> None:
         if 400 <= status < 500 and status not in (408, 429):
-            message = body.get("message") if isinstance(body, dict) else None
-            raise ProviderRefusedError(self._provider, status, str(message or ""))
+            said = body if isinstance(body, dict) else {}
+            message, code = (str(said.get(name) or "") for name in ("message", "code"))
+            raise ProviderRefusedError(self._provider, status, message, code)
         if not 200 <= status < 300:
             raise self._unavailable(f"status {status}")
 

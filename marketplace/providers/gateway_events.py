@@ -56,33 +56,79 @@ class GatewayDispute:
         )
 
 
+# The gateway's words for a transfer that never reached its account, beside its own "failed".
+_FAILED = frozenset({"failed", "blocked", "rejected", "abandoned"})
+
+
 @dataclass(frozen=True)
 class GatewayTransfer:
     """A transfer to a bank account, as the gateway describes it; whose account it is, is not kept.
 
-    ``amount_minor`` is kobo.
+    ``amount_minor`` and ``fee_minor`` are kobo. ``status`` is the gateway's word: pending, processing, received, otp,
+    success, failed, reversed, ... ``id``, ``transfer_code`` and ``status`` are empty where the gateway leaves them
+    out, and ``made_at`` is none.
     """
 
     id: str
     reference: str
     amount_minor: int
     currency: str
+    status: str = ""
+    transfer_code: str = ""
+    fee_minor: int = 0
+    made_at: datetime | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """This function will tell whether the money has left."""
+        return self.status == "success"
+
+    @property
+    def failed(self) -> bool:
+        """This function will tell whether it is over, and the money never left."""
+        return self.status in _FAILED
+
+    @property
+    def reversed(self) -> bool:
+        """This function will tell whether the money came back to the gateway."""
+        return self.status == "reversed"
+
+    @property
+    def wants_otp(self) -> bool:
+        """This function will tell whether it waits for somebody to enter a one-time password at the gateway."""
+        return self.status == "otp"
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayTransfer":
         """This function will read a transfer from the gateway's JSON.
 
-        :param data: the ``data`` object of an event
+        :param data: the ``data`` object of an event, or a transfer of an answer
         :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
         """
+        return cls._read(data, _needed(data, "id"))
+
+    @classmethod
+    def queued_from_wire(cls, data: Any) -> "GatewayTransfer":
+        """This function will read a transfer that was just sent: the answer may leave its id out.
+
+        :raises MalformedChargeError: another field is missing or of another type; amounts must be integers
+        """
+        return cls._read(data, _word(_object(data).get("id")))
+
+    @classmethod
+    def _read(cls, data: Any, transfer_id: str) -> "GatewayTransfer":
         amount = _amount(_object(data).get("amount"))
         if amount is None:
             raise MalformedChargeError("data.amount is no amount")
         return cls(
-            id=_needed(data, "id"),
+            id=transfer_id,
             reference=_needed(data, "reference"),
             amount_minor=amount,
             currency=_needed(data, "currency"),
+            status=_word(_object(data).get("status")),
+            transfer_code=_word(_object(data).get("transfer_code")),
+            fee_minor=_amount(_object(data).get("fee_charged")) or 0,
+            made_at=_moment(_object(data).get("createdAt")),
         )
 
 

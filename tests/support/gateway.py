@@ -21,6 +21,7 @@ from flask import Flask
 from blueprints.areas import AREAS
 from marketplace.infra.settings import Settings
 from marketplace.providers.gateway import Charge, HttpPaymentGateway
+from marketplace.providers.transfers import HttpTransferGateway
 from marketplace.services import Services
 from sandbox.providers.server import ProvidersServer
 from tests.support.checked_client import checked_app
@@ -133,6 +134,10 @@ class TestGateway:
         """Give the application's own adapter, on this line, with a short patience."""
         return HttpPaymentGateway(replace(settings, **self.settings()))
 
+    def transfer_adapter(self, settings: Settings, **changed: Any) -> HttpTransferGateway:
+        """Give the application's own adapter of transfers, likewise."""
+        return HttpTransferGateway(replace(settings, **self.settings() | changed))
+
     def settings(self) -> dict[str, Any]:
         """Give the settings that lead to this line."""
         return {"gateway_url": self.line.url, "gateway_secret_key": GATEWAY_KEY, **_TIMEOUT}
@@ -166,6 +171,10 @@ class TestGateway:
     def charge_of_paid(self, reference: str, **payment: Any) -> Charge:
         """Pay as a customer would, and give the charge."""
         return Charge.from_wire(self.pay(reference, **payment))
+
+    def fill(self, amount_minor: int) -> None:
+        """Put money into the balance, so that transfers can be made."""
+        self.call("POST", "/sandbox/balance", json={"amountMinor": amount_minor})
 
     def calls(self, reference: str) -> dict[str, int]:
         """Tell how often a reference was sent, per operation."""

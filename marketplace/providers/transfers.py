@@ -1,0 +1,253 @@
+"""Transfers to bank accounts: what the domain asks of the payment gateway, and the adapter of its HTTP API."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.client import ProviderClient, ProviderRefusedError
+from marketplace.providers.gateway import MalformedChargeError
+from marketplace.providers.gateway_events import GatewayTransfer
+
+# More the gateway does not take at once.
+MOST_AT_ONCE = 100
+_PER_PAGE = 100
+_MAX_PAGES = 1_000
+_MAX_CODE_LENGTH = 100
+_CURRENCY = "NGN"
+_KEY_REFUSED = (401, 403)
+_NO_FUNDS = "insufficient_balance"
+_NO_FUNDS_SAID = "balance is not enough"
+_NOT_UNDERSTOOD = "The payment gateway did not answer as it should. Try again."
+_REFUSED = "The payment gateway refused to answer. Try again."
+
+
+class KeyRefusedError(ProviderUnavailableError):
+    """The gateway refuses our key: it would refuse any transfer, and asking later may help."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("The payment gateway refused our key.")
+        self.refused_with = status
+
+
+class FundsShortError(Exception):
+    """The balance at the gateway does not suffice: nothing was sent."""
+
+
+class TransferRefusedError(Exception):
+    """The gateway refused what it was told to send, and sent nothing of it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"refused with status {status}")
+        self.refused_with = status
+
+
+@dataclass(frozen=True, slots=True)
+class TransferOrder:
+    """What the gateway is told to send: so many kobo, to a recipient that it knows, under a reference of ours.
+
+    ``reason`` is what the bank's statement shows.
+    """
+
+    reference: str
+    amount_minor: int
+    recipient_code: str
+    reason: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """This function will write it as the gateway's JSON."""
+        return {
+            "reference": self.reference,
+            "amount": self.amount_minor,
+            "recipient": self.recipient_code,
+            "reason": self.reason,
+        }
+
+
+class TransferGateway(Protocol):
+    """What the domain asks of the gateway about money that leaves."""
+
+    def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
+        """This function will have a bank account made a recipient; none if there is no such account."""
+        ...
+
+    def send(self, order: TransferOrder) -> GatewayTransfer:
+        """This function will send a transfer; the same reference again gives the one that there is."""
+        ...
+
+    def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+        """This function will send up to 100 transfers, all of them or none."""
+        ...
+
+    def transfer(self, reference: str) -> GatewayTransfer | None:
+        """This function will ask what became of a reference; none if the gateway does not know it."""
+        ...
+
+    def transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
+        """This function will list what was sent in a period, the latest first."""
+        ...
+
+
+class HttpTransferGateway:
+    """The gateway's HTTP API of transfers. Every call carries the secret key."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = ProviderClient(
+            "payment gateway",
+            settings.gateway_url.rstrip("/"),
+            timeout_seconds=settings.gateway_timeout_seconds,
+            headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
+        )
+
+    def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
+        """This function will have a bank account made a recipient of transfers; the same account is the same one.
+
+        :param name: the account's, as the bank says
+        :param account_number: ten digits
+        :param bank_code: as ``banks`` lists it
+        :return: the recipient's code, or none if there is no such account
+        :raises KeyRefusedError: the gateway refuses our key
+        :raises ProviderUnavailableError: no usable answer in time; the same call may be made again
+        """
+        body = {
+            "type": "nuban",
+            "name": name,
+            "account_number": account_number,
+            "bank_code": bank_code,
+            "currency": _CURRENCY,
+        }
+        try:
+            data = _data(self._client.post("/transferrecipient", body))
+        except ProviderRefusedError as error:
+            _check_key(error)
+            return None
+        code = data.get("recipient_code") if isinstance(data, dict) else None
+        if not isinstance(code, str) or not 0 < len(code) <= _MAX_CODE_LENGTH:
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+        return code
+
+    def send(self, order: TransferOrder) -> GatewayTransfer:
+        """This function will send a transfer; the same reference again gives the one that there is.
+
+        :raises FundsShortError: the balance does not suffice: nothing was sent
+        :raises TransferRefusedError: the gateway refused it: nothing was sent
+        :raises KeyRefusedError: the gateway refuses our key: nothing was sent
+        :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
+        """
+        with _refusals():
+            answer = self._client.post(
+                "/transfer", {"source": "balance", "currency": _CURRENCY} | order.to_wire()
+            )
+        with _understood():
+            sent = GatewayTransfer.queued_from_wire(_data(answer))
+        _check_reference(sent, order.reference)
+        return sent
+
+    def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+        """This function will send up to 100 transfers, all of them or none.
+
+        :return: them, in no particular order; some may be missing if the gateway says nothing of them
+        :raises FundsShortError: the balance does not suffice: nothing was sent
+        :raises TransferRefusedError: the gateway refused one of them, having it already for instance: none was sent
+        :raises KeyRefusedError: the gateway refuses our key: none was sent
+        :raises ProviderUnavailableError: no usable answer in time: whether they were sent is unknown
+        """
+        if len(orders) > MOST_AT_ONCE:
+            raise ValueError("the gateway does not take so many transfers at once")
+        body = {
+            "source": "balance",
+            "currency": _CURRENCY,
+            "transfers": [order.to_wire() for order in orders],
+        }
+        with _refusals():
+            answer = self._client.post("/transfer/bulk", body)
+        data = _data(answer)
+        if not isinstance(data, list) or len(data) > len(orders):
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+        with _understood():
+            sent = [GatewayTransfer.queued_from_wire(item) for item in data]
+        if not {one.reference for one in sent} <= {order.reference for order in orders}:
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+        return sent
+
+    def transfer(self, reference: str) -> GatewayTransfer | None:
+        """This function will ask what became of a reference.
+
+        :return: the transfer, or none if the gateway does not know the reference
+        :raises KeyRefusedError: the gateway refuses our key
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        try:
+            answer = self._client.get(f"/transfer/verify/{reference}")
+        except ProviderRefusedError as error:
+            _check_key(error)
+            # Only this says that it was never sent; any other refusal says nothing.
+            if error.status == 404:
+                return None
+            raise ProviderUnavailableError(_REFUSED) from error
+        with _understood():
+            found = GatewayTransfer.from_wire(_data(answer))
+        _check_reference(found, reference)
+        return found
+
+    def transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
+        """This function will list what was sent in a period, the latest first, a page at a time.
+
+        :param since: the first moment of the period
+        :param until: the last one
+        :raises KeyRefusedError: the gateway refuses our key
+        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
+        """
+        for page in range(1, _MAX_PAGES + 1):
+            asked = {"from": iso(since), "to": iso(until), "perPage": str(_PER_PAGE), "page": str(page)}
+            try:
+                data = _data(self._client.get("/transfer", params=asked))
+            except ProviderRefusedError as error:
+                _check_key(error)
+                raise ProviderUnavailableError(_REFUSED) from error
+            if not isinstance(data, list):
+                raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+            with _understood():
+                found = [GatewayTransfer.from_wire(item) for item in data]
+            yield from found
+            if len(found) < _PER_PAGE:
+                return
+        raise ProviderUnavailableError("The payment gateway lists too many transfers to look through.")
+
+
+def _check_key(error: ProviderRefusedError) -> None:
+    if error.status in _KEY_REFUSED:
+        raise KeyRefusedError(error.status) from error
+
+
+def _check_reference(found: GatewayTransfer, reference: str) -> None:
+    if found.reference != reference:
+        raise ProviderUnavailableError("The payment gateway answered about another transfer. Try again.")
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Tell apart why the gateway refuses to send."""
+    try:
+        yield
+    except ProviderRefusedError as error:
+        _check_key(error)
+        if error.code == _NO_FUNDS or _NO_FUNDS_SAID in error.message.lower():
+            raise FundsShortError from error
+        raise TransferRefusedError(error.status) from error
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    try:
+        yield
+    except MalformedChargeError as error:
+        raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+
+
+def _data(answer: Any) -> Any:
+    return answer.get("data") if isinstance(answer, dict) else None
