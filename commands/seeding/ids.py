@@ -17,6 +17,7 @@ class Kind(IntEnum):
     PRODUCT = 7
     IMAGE = 8
     ADDRESS = 9
+    PAYOUT_ACCOUNT = 10
 
 
 def seeded_id(kind: Kind, number: int) -> UUID:

@@ -46,7 +46,14 @@ _STORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Glow & Go", SECOND_CAMPUS, ("Beauty & Care", "Sports & Leisure", "Services")),
 )
 # Codes of Nigerian banks that the sandbox gateway knows too.
-_BANKS = ("058", "044", "057", "033", "011", "999992")
+_BANKS = {
+    "058": "Guaranty Trust Bank",
+    "044": "Access Bank",
+    "057": "Zenith Bank",
+    "033": "United Bank For Africa",
+    "011": "First Bank of Nigeria",
+    "999992": "OPay Digital Services",
+}
 
 
 @dataclass(frozen=True)
@@ -99,13 +106,14 @@ def student_id(number: int) -> UUID:
 
 
 def load_people(session: Session, *, vendors: int, now: datetime) -> None:
-    """This function will add the personas that have profiles, students, vendors' people and stores.
+    """This function will add the personas that have profiles, students, vendors' people, stores and bank accounts.
 
     :param vendors: how many stores
     :param now: the time that ages are counted back from
     """
     _load_profiles(session, vendors=vendors, now=now)
     _load_stores(session, vendors=vendors, now=now)
+    _load_accounts(session, vendors=vendors, now=now)
     _load_addresses(session, now=now)
 
 
@@ -149,25 +157,40 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
 
 def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
     since = now - _MEMBER_FOR
-    rows = []
-    for store in STORES[:vendors]:
-        chance = random.Random(f"store:{store.number}")  # noqa: S311 - the same in every run is the point
-        rows.append(
-            (
-                *(store.id, store.user_id, campus_id(store.campus), store.name, store.slug),
-                f"{store.owner} sells on {store.campus.title()} Campus. Orders before noon go out the same day.",
-                *(True, "active", chance.choice(_BANKS), f"{chance.randrange(10**9, 10**10)}"),
-                *(store.owner.upper(), now - _BANK_ACCOUNT_AGE, since, since),
-            )
+    rows = [
+        (
+            *(store.id, store.user_id, campus_id(store.campus), store.name, store.slug),
+            f"{store.owner} sells on {store.campus.title()} Campus. Orders before noon go out the same day.",
+            *(True, "active", since, since),
         )
+        for store in STORES[:vendors]
+    ]
     load(
         session,
         "vendor_profiles",
         (
             *("id", "user_id", "campus_id", "display_name", "slug", "description", "verified", "status"),
-            *("bank_code", "bank_account_number", "bank_account_name", "bank_account_changed_at"),
             *("created_at", "updated_at"),
         ),
+        rows,
+    )
+
+
+def _load_accounts(session: Session, *, vendors: int, now: datetime) -> None:
+    rows = []
+    for store in STORES[:vendors]:
+        chance = random.Random(f"store:{store.number}")  # noqa: S311 - the same in every run is the point
+        bank_code = chance.choice(list(_BANKS))
+        rows.append(
+            (
+                *(seeded_id(Kind.PAYOUT_ACCOUNT, store.number), store.user_id, bank_code, _BANKS[bank_code]),
+                *(f"{chance.randrange(10**9, 10**10)}", store.owner.upper(), now - _BANK_ACCOUNT_AGE),
+            )
+        )
+    load(
+        session,
+        "payout_accounts",
+        ("id", "user_id", "bank_code", "bank_name", "account_number", "account_name", "created_at"),
         rows,
     )
 

@@ -36,10 +36,6 @@ class VendorProfile(Base):
     on_vacation: Mapped[bool] = mapped_column(server_default=text("false"))
     vacation_until: Mapped[datetime | None]
     vacation_note: Mapped[str | None]
-    bank_code: Mapped[str | None]
-    bank_account_number: Mapped[str | None]
-    bank_account_name: Mapped[str | None]
-    bank_account_changed_at: Mapped[datetime | None]
     rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
     rating_count: Mapped[int] = mapped_column(server_default=text("0"))
     completed_orders: Mapped[int] = mapped_column(server_default=text("0"))

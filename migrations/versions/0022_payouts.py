@@ -9,6 +9,13 @@ branch_labels = None
 depends_on = None
 
 _MOMENT = sa.TIMESTAMP(timezone=True)
+# Accounts are people's from here on, since not only vendors are paid.
+_BANK_COLUMNS = {
+    "bank_code": sa.Text(),
+    "bank_account_number": sa.Text(),
+    "bank_account_name": sa.Text(),
+    "bank_account_changed_at": _MOMENT,
+}
 
 
 def upgrade() -> None:
@@ -21,7 +28,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop the tables."""
+    """This function will drop the tables, and give vendors their bank accounts back; those replaced are lost."""
+    _give_accounts_back()
     for table in (
         "payout_transfers",
         "payout_transfer_intents",
@@ -75,6 +83,21 @@ def _make_accounts() -> None:
         SELECT user_id, bank_code, bank_account_number, coalesce(bank_account_name, display_name),
             coalesce(bank_account_changed_at, created_at)
         FROM vendor_profiles WHERE bank_code IS NOT NULL AND bank_account_number ~ '^[0-9]{10}$'
+        """
+    )
+    # What no bank could be asked for is no account; everything else is kept where it was copied to.
+    for name in _BANK_COLUMNS:
+        op.drop_column("vendor_profiles", name)
+
+
+def _give_accounts_back() -> None:
+    for name, kind in _BANK_COLUMNS.items():
+        op.add_column("vendor_profiles", sa.Column(name, kind, nullable=True))
+    op.execute(
+        """
+        UPDATE vendor_profiles v SET bank_code = a.bank_code, bank_account_number = a.account_number,
+            bank_account_name = a.account_name, bank_account_changed_at = a.created_at
+        FROM payout_accounts a WHERE a.user_id = v.user_id AND a.replaced_at IS NULL
         """
     )
 

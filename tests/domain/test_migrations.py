@@ -15,10 +15,11 @@ from tests.support.servers import Addresses, create_database, drop_database
 
 # Everything of ours that a schema consists of, as the server itself describes it.
 SCHEMA = {
+    # In the order of their names: a column that comes back, comes back as the last one.
     "columns": "SELECT table_name, column_name, data_type, is_nullable, column_default, generation_expression,"
     " col_description(format('%I', table_name)::regclass, ordinal_position::int)"
     " FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'"
-    " ORDER BY table_name, ordinal_position",
+    " ORDER BY table_name, column_name",
     "indexes": "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
     " ORDER BY 1",
     "constraints": "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
@@ -109,3 +110,28 @@ def test_each_revision_can_be_taken_back(empty: str) -> None:
         assert schema(empty, without=DATA) == before, script.revision
         alembic.command.upgrade(config, script.revision)
         assert schema(empty, without=DATA) == after, script.revision
+
+
+def test_vendors_bank_accounts_become_their_persons_and_go_back(empty: str) -> None:
+    config = alembic_config(empty)
+    alembic.command.upgrade(config, "0021")
+    campus, person, other = (str(uuid4()) for _ in range(3))
+    query(empty, "INSERT INTO campuses (id, name, slug) VALUES (%s, 'C', 'c')", campus)
+    query(empty, "INSERT INTO profiles (id, role) VALUES (%s, 'vendor'), (%s, 'vendor')", person, other)
+    query(
+        empty,
+        "INSERT INTO vendor_profiles (user_id, campus_id, display_name, slug, bank_code, bank_account_number,"
+        " bank_account_name, bank_account_changed_at) VALUES (%s, %s, 'S', 's', '058', '2234567890', 'AN OWNER',"
+        " '2026-01-02 03:04Z'), (%s, %s, 'T', 't', NULL, NULL, NULL, NULL)",
+        *(person, campus, other, campus),
+    )
+    before = query(empty, "SELECT to_jsonb(v) FROM vendor_profiles v ORDER BY slug")
+
+    alembic.command.upgrade(config, "0022")
+    account = "user_id::text, bank_code, account_number, account_name, created_at, replaced_at"
+    [moved] = query(empty, f"SELECT {account} FROM payout_accounts")  # noqa: S608 - our own columns
+    assert moved[:4] == (person, "058", "2234567890", "AN OWNER")
+    assert (moved[4].isoformat(), moved[5]) == ("2026-01-02T03:04:00+00:00", None)
+
+    alembic.command.downgrade(config, "0021")
+    assert query(empty, "SELECT to_jsonb(v) FROM vendor_profiles v ORDER BY slug") == before

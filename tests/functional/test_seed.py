@@ -22,7 +22,8 @@ CONTENT = {
     "categories": "id, parent_id, name, slug, position, lineage",
     "profiles": "id, email, name, phone, campus_id, role, staff_role, account_status, badges",
     "addresses": "id, user_id, hostel, hall, room_number, is_default",
-    "vendor_profiles": "id, user_id, display_name, slug, bank_code, bank_account_number",
+    "vendor_profiles": "id, user_id, display_name, slug",
+    "payout_accounts": "id, user_id, bank_code, bank_name, account_number, account_name",
     "images": "id, owner_id, key, renditions",
     "products": "id, vendor_id, category_id, title, description, price_minor, condition, quantity, tags, cover_key",
     "product_images": "product_id, position, image_id",
@@ -96,8 +97,9 @@ def test_the_personas_are_as_the_sandbox_issues_their_tokens(database: str) -> N
     )
     stores = query(
         database,
-        "SELECT count(*) FILTER (WHERE bank_account_changed_at < now() - interval '25 hours'),"
-        " (SELECT count(DISTINCT vendor_id) FROM products) FROM vendor_profiles",
+        "SELECT count(a.id) FILTER (WHERE a.created_at < now() - interval '25 hours'),"
+        " (SELECT count(DISTINCT vendor_id) FROM products) FROM vendor_profiles v"
+        " LEFT JOIN payout_accounts a ON a.user_id = v.user_id AND a.replaced_at IS NULL",
     )
     assert stores == [(12, 12)]
 
