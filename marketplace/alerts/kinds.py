@@ -62,9 +62,10 @@ KINDS: dict[str, Kind] = {
     ESCROW_DRIFT: Kind(
         "SEV-1",
         "a rule of the books",
-        "A rule of the books does not hold: money is missing, or stands where it does not belong.",
-        "Stop moving money: approve and send no payout, refund or ruling. `marketplace ledger verify` names the"
-        " rows; a correction is a new transaction, never an edit.",
+        "A rule of the books does not hold: money is missing, or stands where it does not belong. Payouts stand still"
+        " from now on.",
+        "Stop moving money: approve no refund and no ruling. `marketplace ledger verify` names the rows; a correction"
+        " is a new transaction, never an edit. Then two officers resume payouts: a proposal `payout_resume`.",
         "by the next check of the books that finds the rule to hold",
         FINANCE,
     ),

@@ -14,6 +14,7 @@ from marketplace.alerts.queries import open_subjects
 from marketplace.infra.db import Statement
 from marketplace.ledger.queries import Violation
 from marketplace.orders.transitions import LockedOrder
+from marketplace.payments.drift import raise_drift
 from marketplace.payments.settled import Settled
 from marketplace.providers.gateway import GatewayRefund
 
@@ -281,12 +282,13 @@ def gateway_key_taken(session: Session, *, now: datetime) -> None:
 def books_checked(session: Session, violations: Sequence[Violation], *, now: datetime) -> None:
     """This function will raise ESCROW_DRIFT for each rule of the books that is broken, and resolve all others.
 
+    A broken rule halts payouts; that it holds again does not resume them.
+
     :param violations: of a check of all rules, with the rows that break them
     """
     for violation in violations:
-        raise_alert(
+        raise_drift(
             session,
-            identifier=kinds.ESCROW_DRIFT,
             subject=violation.rule,
             title="The books are not whole",
             facts={
@@ -294,6 +296,7 @@ def books_checked(session: Session, violations: Sequence[Violation], *, now: dat
                 "rows": len(violation.rows),
                 "first": violation.rows[:_ROWS_SHOWN],
             },
+            found=violation.rows,
             now=now,
         )
     resolve_others(

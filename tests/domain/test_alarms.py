@@ -21,6 +21,7 @@ from marketplace.payments.operations import Intent
 from marketplace.payments.pages import open_page
 from marketplace.payments.requery import requery_refunds
 from marketplace.payments.sending import RefusedRefund
+from marketplace.platform.halts import payouts_halted
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.webhooks import operations as webhooks
 from marketplace.webhooks.replay import replay
@@ -361,8 +362,12 @@ class TestBooks:
         try:
             broken = books.check(database, now=NOW)
             assert open_rules() == {violation.rule for violation in broken} != set()
+            with database.reading() as session:
+                assert payouts_halted(session)
         finally:
             change(-1)
+            with database.transaction() as session:
+                session.execute(text("DELETE FROM payout_halts"))
         books.check(database, now=later(hours=1))
         assert not open_rules() & {violation.rule for violation in broken}
 

@@ -1,7 +1,6 @@
 """Payouts stand still from a drift on, until two officers resume them."""
 
-from datetime import timedelta
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
@@ -9,32 +8,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from marketplace.platform import halts
-from tests.support.finance import make_officer
+from tests.support.halts import resume
 from tests.support.purchases import NOW, later
 
 REASON = "ESCROW_DRIFT: a rule"
-
-
-def carried(session: Session) -> UUID:
-    """Give a proposal that two officers carried."""
-    found: UUID = session.execute(
-        text(
-            "INSERT INTO platform_proposals (kind, target, payload, reason, status, before, after, effect, proposed_by,"
-            " expires_at, approved_by, approved_at, activated_at) VALUES ('payout_resume', 'payouts', '{}', 'Mended',"
-            " 'active', '{}', '{}', '{}', :one, :later, :other, :now, :now) RETURNING id"
-        ),
-        {
-            "one": make_officer(session).id,
-            "other": make_officer(session).id,
-            "now": NOW,
-            "later": NOW + timedelta(days=7),
-        },
-    ).scalar_one()
-    return found
-
-
-def resume(session: Session) -> None:
-    halts.resume_payouts(session, proposal_id=carried(session), now=later(hours=1))
 
 
 def test_they_go_until_they_are_halted(session: Session) -> None:

@@ -19,8 +19,10 @@ from marketplace.payments import alarms
 from marketplace.payments import books as payment_books
 from marketplace.payments.books import verify
 from marketplace.payments.charges import Outcome
+from marketplace.platform.halts import payouts_halted
 from tests.support.alerts import alerts_about
 from tests.support.finance import make_officer, refund
+from tests.support.halts import resume
 from tests.support.purchases import (
     NOW,
     apply,
@@ -209,6 +211,46 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
     assert alert["facts"]["first"][0]["number"] == number
     alarms.books_checked(session, [], now=NOW)
     assert open_rules() == set()
+
+
+def test_drift_halts_payouts_and_its_end_does_not_resume_them(session: Session, books: Books) -> None:
+    alarms.books_checked(session, verify(session), now=NOW)
+    assert not payouts_halted(session)
+    damage(
+        session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+    )
+    alarms.books_checked(session, verify(session), now=NOW)
+    assert payouts_halted(session)
+    alarms.books_checked(session, [], now=NOW)
+    assert payouts_halted(session)
+
+
+def test_officers_who_resume_during_a_drift_are_overruled_by_another_one_alone(
+    session: Session, books: Books
+) -> None:
+    broken = "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+    damage(session, books, broken)
+    alarms.books_checked(session, verify(session), now=NOW)
+    resume(session)
+
+    alarms.books_checked(session, verify(session), now=NOW)
+    assert not payouts_halted(session)
+
+    damage(session, books, broken)
+    alarms.books_checked(session, verify(session), now=NOW)
+    assert payouts_halted(session)
+
+
+def test_a_drift_that_comes_back_halts_payouts_again(session: Session, books: Books) -> None:
+    damage(
+        session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+    )
+    found = verify(session)
+    alarms.books_checked(session, found, now=NOW)
+    resume(session)
+    alarms.books_checked(session, [], now=NOW)
+    alarms.books_checked(session, found, now=NOW)
+    assert payouts_halted(session)
 
 
 def test_every_rule_is_told_of_as_it_is_named() -> None:

@@ -1,0 +1,42 @@
+"""Drift: the books are not whole, or not what the gateway holds. Somebody is told, and payouts stand still."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert
+from marketplace.platform.halts import halt_payouts
+
+
+def raise_drift(
+    session: Session, *, subject: str, title: str, facts: Mapping[str, Any], found: Any, now: datetime
+) -> UUID:
+    """This function will raise ESCROW_DRIFT and halt payouts.
+
+    Officers who resume payouts while it lasts are not overruled by its being found again, as long as just the same
+    is found. What is over and comes back halts them again.
+
+    :param subject: what drifted, such as a rule of the books: one alert is open for each
+    :param title: in a few words that are the same each time
+    :param facts: ids, counts and amounts, for whoever looks at it
+    :param found: all that was found, made of what JSON can say, UUIDs and times: it tells whether it is still the same
+    :param now: when
+    :return: the alert's id
+    """
+    alert_id = raise_alert(
+        session, identifier=kinds.ESCROW_DRIFT, subject=subject, title=title, facts=facts, now=now
+    )
+    content = orjson.dumps([alert_id, found], default=str, option=orjson.OPT_SORT_KEYS)
+    halt_payouts(
+        session,
+        f"{kinds.ESCROW_DRIFT}: {subject}",
+        now,
+        finding=hashlib.sha256(content).hexdigest(),
+    )
+    return alert_id

@@ -1,0 +1,34 @@
+"""Halts of payouts, for tests."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.platform import halts
+from tests.support.finance import make_officer
+from tests.support.purchases import NOW, later
+
+
+def carried(session: Session) -> UUID:
+    """Give a proposal to resume payouts that two officers carried."""
+    found: UUID = session.execute(
+        text(
+            "INSERT INTO platform_proposals (kind, target, payload, reason, status, before, after, effect, proposed_by,"
+            " expires_at, approved_by, approved_at, activated_at) VALUES ('payout_resume', 'payouts', '{}', 'Mended',"
+            " 'active', '{}', '{}', '{}', :one, :later, :other, :now, :now) RETURNING id"
+        ),
+        {
+            "one": make_officer(session).id,
+            "other": make_officer(session).id,
+            "now": NOW,
+            "later": NOW + timedelta(days=7),
+        },
+    ).scalar_one()
+    return found
+
+
+def resume(session: Session) -> None:
+    """Let payouts go on, as a proposal does."""
+    halts.resume_payouts(session, proposal_id=carried(session), now=later(hours=1))
