@@ -17,6 +17,7 @@ from marketplace.notifications import models as notifications
 from marketplace.orders import models as orders
 from marketplace.payments import models as payments
 from marketplace.payouts import models as payouts
+from marketplace.payouts import reconciliation_models as reconciliation
 from marketplace.platform import models as platform
 from marketplace.proposals import models as proposals
 from marketplace.support import models as support
@@ -42,6 +43,7 @@ __all__ = [
     "platform",
     "promotions",
     "proposals",
+    "reconciliation",
     "search",
     "support",
     "vendors",

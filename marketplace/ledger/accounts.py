@@ -25,6 +25,7 @@ NORMAL_SIDES: dict[str, Side] = {
     "payouts_in_transit": "credit",
     "quarantine": "credit",
     "rewards": "credit",
+    "own_funds": "credit",
 }
 OWNED_KINDS = frozenset({"vendor_payable", "vendor_receivable", "buyer_receivable", "wallet"})
 
@@ -66,6 +67,8 @@ QUARANTINE = Account("quarantine")
 REFUNDS_IN_TRANSIT = Account("refunds_in_transit")
 PAYOUTS_IN_TRANSIT = Account("payouts_in_transit")
 BANK = Account("bank")
+# The company's own money at the gateway: from before the service's first day, or paid in, or taken out, by hand.
+OWN_FUNDS = Account("own_funds")
 
 
 def wallet(user_id: UUID) -> Account:

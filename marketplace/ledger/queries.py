@@ -184,12 +184,12 @@ _CHECKS = rules(
                 sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END), 0)
             LIMIT 100
             """,
-        "no account but gateway_clearing is negative": """
+        "no account but gateway_clearing and own_funds is negative": """
             SELECT a.kind, a.owner_id::text AS owner,
                 sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint
                     AS balance_minor
             FROM ledger_accounts a JOIN ledger_entries e ON e.account_id = a.id
-            WHERE a.kind <> 'gateway_clearing'
+            WHERE a.kind NOT IN ('gateway_clearing', 'own_funds')
             GROUP BY a.id
             HAVING sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END) < 0
             LIMIT 100

@@ -96,7 +96,7 @@ DAMAGE = {
     "every transaction has entries": "DELETE FROM ledger_entries WHERE transaction_id IN (OF_PAID)",
     "every kept balance equals the sum of its entries": """UPDATE ledger_accounts
         SET balance_minor = balance_minor + 5 WHERE owner_id = :buyer""",
-    "no account but gateway_clearing is negative": """UPDATE ledger_entries SET amount_minor = amount_minor + 1
+    "no account but gateway_clearing and own_funds is negative": """UPDATE ledger_entries SET amount_minor = amount_minor + 1
         WHERE order_id = :paid AND direction = 'debit'""",
     "each order's escrow in the books is what its escrow record holds": """UPDATE escrows
         SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded""",

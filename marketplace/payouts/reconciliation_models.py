@@ -1,0 +1,159 @@
+"""Tables of reconciliation: its runs, what they found, and the gateway's movements that they compare the books with."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, CreatedAt, Id
+
+
+class Reconciliation(Base):
+    """A comparison of what the gateway holds with what the books say that it holds.
+
+    ``gateway_minor`` = ``books_minor`` + ``in_flight_minor`` + ``drift_minor``.
+    """
+
+    __tablename__ = "reconciliations"
+    __table_args__ = (
+        CheckConstraint("status IN ('running', 'matched', 'drift', 'failed')", name="status"),
+        CheckConstraint("started_by IN ('officer', 'schedule', 'operator')", name="started_by"),
+        CheckConstraint("(status = 'running') = (finished_at IS NULL)", name="finished"),
+        CheckConstraint("starts < ends", name="window_in_order"),
+        CheckConstraint("(status = 'failed') = (failure IS NOT NULL)", name="failure_of_failed"),
+        CheckConstraint(
+            "status NOT IN ('matched', 'drift') OR gateway_minor = books_minor + in_flight_minor + drift_minor",
+            name="adds_up",
+        ),
+        # One at a time: they book settlements, and read the same movements.
+        Index(
+            "uq_reconciliations_running", "status", unique=True, postgresql_where=text("status = 'running'")
+        ),
+        Index("ix_reconciliations_status", "status", text("id DESC")),
+    )
+
+    id: Mapped[Id]
+    status: Mapped[str]
+    started_by: Mapped[str]
+    officer_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
+    starts: Mapped[datetime] = mapped_column(comment="The gateway's lists are looked through from here on")
+    ends: Mapped[datetime]
+    worked_at: Mapped[datetime] = mapped_column(comment="When its worker last went on")
+    gateway_minor: Mapped[int | None]
+    books_minor: Mapped[int | None]
+    in_flight_minor: Mapped[int | None]
+    drift_minor: Mapped[int | None]
+    figures: Mapped[dict[str, Any]] = mapped_column(
+        server_default=text("'{}'"), comment="How much was looked through"
+    )
+    failure: Mapped[str | None]
+    created_at: Mapped[CreatedAt]
+    finished_at: Mapped[datetime | None]
+
+
+class ReconciliationException(Base):
+    """Something that a run found to be otherwise there than here; the reconciliation decides nothing by itself."""
+
+    __tablename__ = "reconciliation_exceptions"
+    __table_args__ = (
+        CheckConstraint(
+            "problem IN ('missing_here', 'missing_there', 'amounts_differ', 'status_differs')", name="problem"
+        ),
+        CheckConstraint("(resolved_at IS NULL) = (resolution IS NULL)", name="resolved"),
+        Index("uq_reconciliation_exceptions_item", "run_id", "item", unique=True),
+        Index(
+            "ix_reconciliation_exceptions_order", "order_id", postgresql_where=text("order_id IS NOT NULL")
+        ),
+        Index("ix_reconciliation_exceptions_page", "run_id", "id"),
+    )
+
+    id: Mapped[Id]
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("reconciliations.id"))
+    item: Mapped[str] = mapped_column(
+        comment="What it is about, the same in each run: charge:<id>, payout:<id>, ..."
+    )
+    kind: Mapped[str]
+    problem: Mapped[str]
+    action: Mapped[str] = mapped_column(comment="What is suggested")
+    here_minor: Mapped[int] = mapped_column(comment="What the books moved for it")
+    there_minor: Mapped[int] = mapped_column(comment="What the gateway's balance moved for it")
+    here_status: Mapped[str | None]
+    there_status: Mapped[str | None]
+    here_amount_minor: Mapped[int | None]
+    there_amount_minor: Mapped[int | None]
+    reference: Mapped[str | None]
+    gateway_id: Mapped[str | None]
+    order_id: Mapped[UUID | None] = mapped_column(ForeignKey("orders.id"))
+    refund_id: Mapped[UUID | None] = mapped_column(ForeignKey("refunds.id"), index=True)
+    intent_id: Mapped[UUID | None] = mapped_column(ForeignKey("payout_transfer_intents.id"), index=True)
+    happened_at: Mapped[datetime | None]
+    resolved_at: Mapped[datetime | None]
+    resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
+    resolution: Mapped[str | None]
+    note: Mapped[str | None]
+    created_at: Mapped[CreatedAt]
+
+
+class GatewayMovement(Base):
+    """A movement of the gateway's balance since the service's first day, as the gateway lists it.
+
+    The one with id 0 is our own: what the gateway held already on that day.
+    """
+
+    __tablename__ = "gateway_movements"
+    __table_args__ = (
+        Index("ix_gateway_movements_row", "model", "row_id"),
+        Index("ix_gateway_movements_read_by", "read_by", postgresql_where=text("read_by IS NOT NULL")),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    model: Mapped[str]
+    row_id: Mapped[str]
+    subject: Mapped[UUID | None] = mapped_column(comment="Our refund, or payout, that it is of")
+    difference_minor: Mapped[int]
+    balance_minor: Mapped[int]
+    happened_at: Mapped[datetime]
+    read_by: Mapped[UUID | None] = mapped_column(
+        ForeignKey("reconciliations.id"), comment="The run that is reading them still: there may be a gap"
+    )
+
+
+class ReconciliationRecord(Base):
+    """What a run read of the gateway's lists; it is deleted when the run is over."""
+
+    __tablename__ = "reconciliation_records"
+    __table_args__ = (
+        Index("ix_reconciliation_records_reference", "run_id", "kind", "reference"),
+        Index("ix_reconciliation_records_subject", "run_id", "kind", "subject"),
+    )
+
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("reconciliations.id"), primary_key=True)
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    gateway_id: Mapped[str] = mapped_column(primary_key=True)
+    reference: Mapped[str]
+    status: Mapped[str]
+    amount_minor: Mapped[int]
+    fee_minor: Mapped[int]
+    currency: Mapped[str]
+    subject: Mapped[UUID | None]
+    charge_id: Mapped[str]
+    dispute_id: Mapped[str]
+    created_at: Mapped[datetime]
+    changed_at: Mapped[datetime]
+
+
+class ReconciliationDifference(Base):
+    """What a run has yet to judge: the sums of both sides as they were at one moment; deleted when it is over."""
+
+    __tablename__ = "reconciliation_differences"
+
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("reconciliations.id"), primary_key=True)
+    item: Mapped[str] = mapped_column(primary_key=True)
+    here_minor: Mapped[int]
+    here_now_minor: Mapped[int] = mapped_column(comment="With what was booked while the run read")
+    there_minor: Mapped[int]
+    gateway_id: Mapped[str | None]
+    moved_at: Mapped[datetime | None]
+    booked_at: Mapped[datetime | None]

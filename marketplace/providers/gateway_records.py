@@ -1,0 +1,250 @@
+"""What the payment gateway has on record: its balance, each movement of it, and the lists behind them, page by page."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol, TypeVar
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.kernel.money import CURRENCY
+from marketplace.providers.client import ProviderClient, ProviderRefusedError
+
+Kind = Literal["charge", "transfer", "refund", "settlement"]
+KINDS: tuple[Kind, ...] = ("charge", "transfer", "refund", "settlement")
+
+_PATHS: dict[Kind, str] = {
+    "charge": "/transaction",
+    "transfer": "/transfer",
+    "refund": "/refund",
+    "settlement": "/settlement",
+}
+PER_PAGE = 100
+# A million records: more is no window that somebody asked for, but a gateway that takes no notice of it.
+_MAX_PAGES = 10_000
+_MAX_WORD_LENGTH = 200
+_MAX_AMOUNT_MINOR = 10**15
+_NOT_UNDERSTOOD = "The payment gateway did not answer as it should. Try again."
+_REFUSED = "The payment gateway refused to answer. Try again."
+_Item = TypeVar("_Item")
+
+
+class MalformedRecordError(Exception):
+    """A field is missing or of another type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """A movement of the balance: what moved it (Transaction, Transfer, Refund, Settlement, ...), and by how many kobo.
+
+    ``balance_minor`` is what the gateway held after it, ``row_id`` the id of what moved it.
+    """
+
+    id: int
+    model: str
+    row_id: str
+    difference_minor: int
+    balance_minor: int
+    happened_at: datetime
+
+    @classmethod
+    def from_wire(cls, data: dict[str, Any]) -> "Movement":
+        """This function will read a movement.
+
+        :raises MalformedRecordError: a field is missing or of another type
+        """
+        return cls(
+            id=_whole(data.get("id"), "id"),
+            model=_word(data.get("model_responsible")),
+            row_id=_word(data.get("model_row")),
+            difference_minor=_signed(data.get("difference"), "difference"),
+            balance_minor=_signed(data.get("balance"), "balance"),
+            happened_at=_moment(data.get("createdAt") or data.get("created_at")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A charge, transfer, refund or settlement as a list of the gateway has it, without whose it is.
+
+    Amounts are kobo, or what is so of the currency. ``fee_minor`` of a charge is what the gateway kept of it, of a
+    transfer what it took on top. ``note`` is a refund's, ``charge_id`` what a refund is of, ``dispute_id`` the dispute
+    that a refund comes of; empty otherwise.
+    """
+
+    kind: Kind
+    id: str
+    reference: str
+    status: str
+    amount_minor: int
+    fee_minor: int
+    currency: str
+    note: str
+    charge_id: str
+    dispute_id: str
+    created_at: datetime
+    changed_at: datetime
+
+    @classmethod
+    def from_wire(cls, kind: Kind, data: dict[str, Any]) -> "Record":
+        """This function will read a record of a list.
+
+        :raises MalformedRecordError: a field is missing or of another type
+        """
+        created_at = _moment(data.get("createdAt") or data.get("created_at"))
+        changed = data.get("paid_at") or data.get("updatedAt") or data.get("updated_at")
+        amount = data.get("amount")
+        if kind == "settlement":
+            # What reaches the bank; deductions are in the other one.
+            amount = (
+                data.get("effective_amount")
+                if data.get("effective_amount") is not None
+                else data.get("total_amount")
+            )
+        fee = data.get({"charge": "fees", "transfer": "fee_charged"}.get(kind, ""))
+        charge = data.get("transaction")
+        return cls(
+            kind=kind,
+            id=str(_whole(data.get("id"), "id")),
+            reference=_word(data.get("reference")),
+            status=_word(data.get("status")),
+            amount_minor=_amount(amount, "amount"),
+            fee_minor=0 if fee is None else _amount(fee, "fee"),
+            currency=_word(data.get("currency")),
+            note=_word(data.get("merchant_note")),
+            charge_id=_word(charge.get("id") if isinstance(charge, dict) else charge),
+            dispute_id=_word(data.get("dispute")),
+            created_at=created_at,
+            changed_at=_moment(changed) if changed else created_at,
+        )
+
+
+class GatewayRecords(Protocol):
+    """What the domain asks of the gateway to compare its books with."""
+
+    def balance(self) -> int:
+        """This function will ask what the gateway holds, in kobo."""
+        ...
+
+    def movements(self) -> Iterator[list[Movement]]:
+        """This function will list the movements of the balance in pages, the latest first."""
+        ...
+
+    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+        """This function will list what was made in a period in pages, the latest first."""
+        ...
+
+
+class HttpGatewayRecords:
+    """The gateway's HTTP API of lists. A page at a time is held, however many there are."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = ProviderClient(
+            "payment gateway",
+            settings.gateway_url.rstrip("/"),
+            timeout_seconds=settings.gateway_timeout_seconds,
+            headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
+        )
+
+    def balance(self) -> int:
+        """This function will ask what the gateway holds, in kobo; below zero where it is owed something.
+
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        held = [item for item in self._items("/balance", {}) if item.get("currency") == CURRENCY]
+        try:
+            return _signed(held[0].get("balance"), "balance") if held else 0
+        except MalformedRecordError as error:
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+
+    def movements(self) -> Iterator[list[Movement]]:
+        """This function will list the movements of the balance in naira, in pages, the latest first.
+
+        Movements that come while it lists push others onto the next page, which then come once more; none is left out.
+
+        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
+        """
+        return self._pages(
+            "/balance/ledger",
+            {},
+            lambda item: Movement.from_wire(item) if item.get("currency") == CURRENCY else None,
+        )
+
+    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+        """This function will list what was made in a period in pages, the latest first.
+
+        Of charges only those that were paid are given, whether or not they were given back since.
+
+        :param kind: what is listed
+        :param since: the first moment of the period
+        :param until: its last one
+        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
+        """
+
+        def read(item: dict[str, Any]) -> Record | None:
+            if kind == "charge" and item.get("status") not in ("success", "reversed"):
+                return None
+            found = Record.from_wire(kind, item)
+            # A gateway that takes no notice of the period lists all that there is.
+            return found if since <= found.created_at <= until else None
+
+        return self._pages(_PATHS[kind], {"from": iso(since), "to": iso(until)}, read)
+
+    def _pages(
+        self, path: str, params: dict[str, str], read: Callable[[dict[str, Any]], _Item | None]
+    ) -> Iterator[list[_Item]]:
+        for number in range(1, _MAX_PAGES + 1):
+            items = self._items(path, params | {"perPage": str(PER_PAGE), "page": str(number)})
+            try:
+                page = [found for item in items if (found := read(item)) is not None]
+            except MalformedRecordError as error:
+                raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+            yield page
+            if len(items) < PER_PAGE:
+                return
+        raise ProviderUnavailableError("The payment gateway lists more than can be looked through.")
+
+    def _items(self, path: str, params: dict[str, str]) -> list[dict[str, Any]]:
+        try:
+            answer = self._client.get(path, params=params)
+        except ProviderRefusedError as error:
+            raise ProviderUnavailableError(_REFUSED) from error
+        data = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+        return data
+
+
+def _whole(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise MalformedRecordError(f"{name} is no id")
+    return value
+
+
+def _signed(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_AMOUNT_MINOR:
+        raise MalformedRecordError(f"{name} is no amount")
+    return value
+
+
+def _amount(value: Any, name: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
+        return int(value)
+    if _signed(value, name) < 0:
+        raise MalformedRecordError(f"{name} is below zero")
+    return int(value)
+
+
+def _word(value: Any) -> str:
+    wordy = isinstance(value, str | int) and not isinstance(value, bool)
+    return str(value)[:_MAX_WORD_LENGTH] if wordy else ""
+
+
+def _moment(value: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(value)
+        # A time without its zone is UTC, as all of the gateway's are.
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MalformedRecordError("no time") from error
