@@ -51,6 +51,42 @@ _POST = Prepared(
     )
 )
 
+# The same for many at once. Nothing is moved where one of them has its transaction already.
+_POST_ALL = Statement(
+    text(
+        """
+        WITH posted AS (
+            INSERT INTO ledger_transactions (kind, source, description, created_at)
+            SELECT kind, source, description, :now FROM unnest(
+                CAST(:kinds AS text[]), CAST(:sources AS text[]), CAST(:descriptions AS text[])
+            ) AS given (kind, source, description)
+            ON CONFLICT (kind, source) DO NOTHING
+            RETURNING id, kind, source
+        ), whole AS (
+            SELECT FROM posted HAVING count(*) = cardinality(CAST(:sources AS text[]))
+        ), moved AS (
+            UPDATE ledger_accounts AS account SET balance_minor = new.balance_minor
+            FROM whole, unnest(CAST(:owned AS uuid[]), CAST(:balances AS bigint[])) AS new (id, balance_minor)
+            WHERE account.id = new.id
+        ), entered AS (
+            INSERT INTO ledger_entries
+                (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor, order_id,
+                created_at)
+            SELECT posted.id, posted.kind, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
+            FROM whole, unnest(
+                CAST(:entry_kinds AS text[]), CAST(:entry_sources AS text[]), CAST(:accounts AS uuid[]),
+                CAST(:directions AS text[]), CAST(:amounts AS bigint[]), CAST(:balances_after AS bigint[]),
+                CAST(:orders AS uuid[])
+            ) WITH ORDINALITY
+                AS e (kind, source, account_id, direction, amount_minor, balance_after, order_id, position)
+            JOIN posted ON posted.kind = e.kind AND posted.source = e.source
+            ORDER BY e.position
+        )
+        SELECT count(*) AS posted FROM posted
+        """
+    )
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Posting:
@@ -60,6 +96,16 @@ class Posting:
     direction: Side
     amount_minor: int
     order_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """A transaction that is to be posted among others; as ``post`` takes it."""
+
+    kind: str
+    source: str
+    description: str
+    postings: Sequence[Posting]
 
 
 class AlreadyPostedError(ConflictError):
@@ -131,6 +177,43 @@ def post(
         raise AlreadyPostedError(f"{kind} {source} is posted already.")
     transaction_id: UUID = row["id"]
     return transaction_id
+
+
+def post_all(session: Session, *, movements: Sequence[Movement], now: datetime) -> None:
+    """This function will post many balanced transactions at once, in their order, like ``post``.
+
+    :param movements: what is posted; none of them has the kind and source of another
+    :param now: when they happened
+    :raises ValueError: the postings of one do not balance: a fault of the caller's code
+    :raises InsufficientFundsError: somebody's balance would become negative
+    :raises AlreadyPostedError: one has its transaction already: the caller rolls back
+    """
+    if not movements:
+        return
+    for movement in movements:
+        _check_balance(movement.postings)
+    flat = [(movement, posting) for movement in movements for posting in movement.postings]
+    postings = [posting for _, posting in flat]
+    balances = _lock_balances(session, postings, now=now)
+    balances_after = _run_balances(balances, postings)
+    row = _POST_ALL.one(
+        session,
+        kinds=[movement.kind for movement in movements],
+        sources=[movement.source for movement in movements],
+        descriptions=[movement.description for movement in movements],
+        now=now,
+        owned=list(balances),
+        balances=list(balances.values()),
+        entry_kinds=[movement.kind for movement, _ in flat],
+        entry_sources=[movement.source for movement, _ in flat],
+        accounts=[posting.account.id for posting in postings],
+        directions=[posting.direction for posting in postings],
+        amounts=[posting.amount_minor for posting in postings],
+        balances_after=balances_after,
+        orders=[posting.order_id for posting in postings],
+    )
+    if row["posted"] != len(movements):
+        raise AlreadyPostedError("One of the transactions is posted already.")
 
 
 def _check_balance(postings: Sequence[Posting]) -> None:

@@ -15,7 +15,10 @@ from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balance_of
+from marketplace.payouts import approval, staging
 from marketplace.payouts.models import PayoutAccount
+from marketplace.payouts.staging import SCHEDULE, Staged
+from tests.support.finance import actor_of, make_officer
 from tests.support.purchases import NOW, make_campus, make_person, make_store
 
 OWED_MINOR = 500_000
@@ -153,3 +156,41 @@ def intents_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
 def stores_of(payees: Sequence[Payee]) -> list[UUID]:
     """Give the ids of the stores of payees, those who have one."""
     return [payee.store_id for payee in payees if payee.store_id is not None]
+
+
+def stage(
+    session: Session, payees: Sequence[Payee], *, officer: Caller | None = None, now: datetime = NOW
+) -> Staged:
+    """Stage the stores of payees, as the schedule does, or by hand, and what they have asked for."""
+    return staging.stage(
+        session,
+        officer=officer,
+        actor=actor_of(officer) if officer else SCHEDULE,
+        vendor_ids=stores_of(payees),
+        now=now,
+    )
+
+
+def staged_batch(
+    session: Session, payees: Sequence[Payee], *, officer: Caller | None = None, now: datetime = NOW
+) -> UUID:
+    """Stage the stores of payees, all of whom can be paid, and give the batch."""
+    staged = stage(session, payees, officer=officer, now=now)
+    assert staged.batch_id is not None, staged
+    assert staged.left_out == (), staged
+    return staged.batch_id
+
+
+def approve(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW, **more: Any) -> str:
+    """Have an officer approve a batch, and give its status."""
+    return approval.approve(
+        session, batch_id=batch_id, officer=officer, actor=actor_of(officer), now=now, **more
+    )
+
+
+def approved_batch(session: Session, payees: Sequence[Payee], *, now: datetime = NOW) -> UUID:
+    """Stage a batch and have two officers approve it."""
+    batch_id = staged_batch(session, payees, now=now)
+    assert approve(session, batch_id, make_officer(session), now=now) == "staged"
+    assert approve(session, batch_id, make_officer(session), now=now) == "approved"
+    return batch_id

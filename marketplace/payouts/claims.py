@@ -1,0 +1,251 @@
+"""Claims: what somebody is to be paid, taken out of their balance in the books when it is asked for or staged.
+
+The books hold that nothing is claimed twice: no balance is ever negative. Whoever makes a claim locks the balances
+first, and looks for one that waits only then: so two at once can neither claim the same money nor wait for each other.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.ledger import accounts
+from marketplace.ledger.accounts import Account
+from marketplace.ledger.operations import Movement, Posting, lock_balances, post_all
+from marketplace.payouts import states
+
+STAGED = "payout_staged"
+RETURNED_UNSENT = "payout_cancelled"
+COLLECTED = "clawback_collected"
+
+BELOW_MINIMUM = "below_minimum"
+WAITING = "waiting"
+
+_INSERT = Statement(
+    text(
+        """
+        INSERT INTO payout_transfer_intents
+            (batch_id, user_id, vendor_id, account_id, amount_minor, status, asked_for, created_at, updated_at)
+        SELECT :batch_id, w.user_id, w.vendor_id, w.account_id, w.amount_minor, :status, :asked_for, :now, :now
+        FROM unnest(
+            CAST(:users AS uuid[]), CAST(:vendors AS uuid[]), CAST(:accounts AS uuid[]), CAST(:amounts AS bigint[])
+        ) AS w (user_id, vendor_id, account_id, amount_minor)
+        WHERE NOT EXISTS (SELECT FROM payout_transfer_intents i WHERE i.user_id = w.user_id
+            AND i.vendor_id IS NOT DISTINCT FROM w.vendor_id AND i.status = 'pending')
+        RETURNING id, user_id, vendor_id, amount_minor
+        """
+    )
+)
+_CANCEL = Statement(
+    text(
+        """
+        UPDATE payout_transfer_intents SET status = :status, updated_at = :now, stalled_at = NULL
+        WHERE id = ANY(:ids) AND status = 'pending'
+        """
+    )
+)
+# What was collected before only grows, so it tells one collection from a vendor from the next.
+_COLLECTED = Statement(
+    text(
+        """
+        SELECT e.account_id, sum(e.amount_minor)::bigint AS minor FROM ledger_entries e
+        WHERE e.account_id = ANY(:ids) AND e.direction = 'credit' GROUP BY e.account_id
+        """
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Payee:
+    """Who is paid, and from what: a vendor for their store, or (no store) somebody out of their wallet."""
+
+    user_id: UUID
+    vendor_id: UUID | None
+
+    @property
+    def balance(self) -> Account:
+        """This function will name the account of the books that the payee is paid from."""
+        if self.vendor_id is None:
+            return accounts.wallet(self.user_id)
+        return accounts.vendor_payable(self.vendor_id)
+
+    @property
+    def debt(self) -> Account | None:
+        """This function will name the account of what a vendor owes us, which is taken before they are paid."""
+        return None if self.vendor_id is None else accounts.vendor_receivable(self.vendor_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody is to be paid: so much in kobo, or (none) all that there is; and to which bank account."""
+
+    payee: Payee
+    account_id: UUID
+    amount_minor: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What was claimed for somebody, as an intent; in kobo."""
+
+    intent_id: UUID
+    payee: Payee
+    amount_minor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What was claimed, why not for others (``below_minimum``, ``waiting``), and what of debts was collected."""
+
+    made: list[Claim]
+    left_out: dict[Payee, str]
+    collected_minor: dict[Payee, int]
+
+
+def claim(
+    session: Session,
+    *,
+    wishes: Sequence[Wish],
+    batch_id: UUID | None,
+    minimum_minor: int,
+    asked_for: bool = False,
+    now: datetime,
+) -> Claims:
+    """This function will claim what people are to be paid from their balances, one intent for each.
+
+    What a vendor owes us is taken first. Who has an intent that waits already gets none, and neither does who would
+    get less than the minimum.
+
+    :param wishes: at most one for each payee
+    :param batch_id: the batch that pays it; none: it waits for the next one
+    :param minimum_minor: kobo that are the least to be paid at once
+    :param asked_for: whether the payee asked for it
+    :param now: when
+    :raises InsufficientFundsError: a wish is for more than there is
+    """
+    if not wishes:
+        return Claims([], {}, {})
+    held = lock_balances(session, wanted=list(_accounts_of(wish.payee for wish in wishes)))
+    collected = {wish.payee: _to_collect(wish.payee, held) for wish in wishes}
+    amounts = {
+        wish: held[wish.payee.balance] - collected[wish.payee]
+        if wish.amount_minor is None
+        else wish.amount_minor
+        for wish in wishes
+    }
+    enough = [wish for wish in wishes if amounts[wish] >= max(minimum_minor, 1)]
+    made = _insert(session, enough, amounts, batch_id=batch_id, asked_for=asked_for, now=now)
+    claimed = {one.payee for one in made}
+    post_all(
+        session,
+        movements=[
+            *_collections(session, {payee: minor for payee, minor in collected.items() if minor}),
+            *(_moved(one, STAGED, "Payout", out=True) for one in made),
+        ],
+        now=now,
+    )
+    left_out = {
+        wish.payee: WAITING if wish in enough else BELOW_MINIMUM
+        for wish in wishes
+        if wish.payee not in claimed
+    }
+    return Claims(made, left_out, {payee: minor for payee, minor in collected.items() if minor})
+
+
+def cancel(session: Session, *, intents: Collection[dict[str, Any]], now: datetime) -> list[Claim]:
+    """This function will cancel intents that wait, and give their money back to the balances it came from.
+
+    :param intents: locked rows with id, user_id, vendor_id, amount_minor and status; those that do not wait stay
+    :param now: when
+    :return: what was given back
+    """
+    status = states.INTENT.target(states.PENDING, "cancel")
+    back = [
+        Claim(row["id"], Payee(row["user_id"], row["vendor_id"]), row["amount_minor"])
+        for row in intents
+        if row["status"] == states.PENDING
+    ]
+    _CANCEL.run(session, ids=[one.intent_id for one in back], status=status, now=now)
+    movements = [_moved(one, RETURNED_UNSENT, "Payout that was called off", out=False) for one in back]
+    post_all(session, movements=movements, now=now)
+    return back
+
+
+def source_of(intent_id: UUID) -> str:
+    """This function will name an intent as the cause of its transactions in the books."""
+    return f"payout:{intent_id}"
+
+
+def _accounts_of(payees: Any) -> Any:
+    for payee in payees:
+        yield payee.balance
+        if payee.debt is not None:
+            yield payee.debt
+
+
+def _to_collect(payee: Payee, held: dict[Account, int]) -> int:
+    return 0 if payee.debt is None else min(held[payee.balance], held[payee.debt])
+
+
+def _insert(
+    session: Session,
+    wishes: Sequence[Wish],
+    amounts: dict[Wish, int],
+    *,
+    batch_id: UUID | None,
+    asked_for: bool,
+    now: datetime,
+) -> list[Claim]:
+    rows = _INSERT.all(
+        session,
+        batch_id=batch_id,
+        status=states.INTENT.initial,
+        asked_for=asked_for,
+        users=[wish.payee.user_id for wish in wishes],
+        vendors=[wish.payee.vendor_id for wish in wishes],
+        accounts=[wish.account_id for wish in wishes],
+        amounts=[amounts[wish] for wish in wishes],
+        now=now,
+    )
+    return [Claim(row["id"], Payee(row["user_id"], row["vendor_id"]), row["amount_minor"]) for row in rows]
+
+
+def _collections(session: Session, collected: dict[Payee, int]) -> list[Movement]:
+    """Give the movements that take what vendors owe us from what we owe them."""
+    debts = {payee: payee.debt for payee in collected if payee.debt is not None}
+    if not debts:
+        return []
+    before = {
+        row["account_id"]: row["minor"]
+        for row in _COLLECTED.all(session, ids=[debt.id for debt in debts.values()])
+    }
+    return [
+        Movement(
+            COLLECTED,
+            f"clawback:{payee.vendor_id}:{before.get(debt.id, 0)}",
+            "Taken for an order that was refunded after its release",
+            [
+                Posting(payee.balance, "debit", collected[payee]),
+                Posting(debt, "credit", collected[payee]),
+            ],
+        )
+        for payee, debt in debts.items()
+    ]
+
+
+def _moved(one: Claim, kind: str, description: str, *, out: bool) -> Movement:
+    """Give the movement of a claim out of its payee's balance, or back into it."""
+    return Movement(
+        kind,
+        source_of(one.intent_id),
+        description,
+        [
+            Posting(one.payee.balance, "debit" if out else "credit", one.amount_minor),
+            Posting(accounts.PAYOUTS_IN_TRANSIT, "credit" if out else "debit", one.amount_minor),
+        ],
+    )

@@ -1,0 +1,337 @@
+"""Staging: who gets what, what is left out and why, and that the books know of it."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.kernel.errors import ForbiddenError, ValidationError
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import balance_of
+from marketplace.payouts import claims, staging
+from marketplace.payouts.claims import Wish
+from marketplace.payouts.content import content_hash
+from marketplace.payouts.staging import NothingToPayError
+from marketplace.platform.halts import halt_payouts
+from tests.support.finance import actor_of, audited, make_officer, told
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    intents_in,
+    intents_of,
+    make_account,
+    make_payee,
+    make_payees,
+    make_wallet_payee,
+    owe,
+    owed,
+    owes,
+    stage,
+    staged_batch,
+)
+from tests.support.purchases import (
+    NOW,
+    assert_books_are_whole,
+    later,
+    make_shop,
+    release,
+    row_of,
+    shipped_order,
+)
+
+MINIMUM_MINOR = 100_000
+
+
+def ask(session: Session, payee: Payee, amount_minor: int) -> UUID:
+    """Have somebody ask for a payment, which waits for the next batch."""
+    wish = Wish(claims.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
+    made = claims.claim(
+        session, wishes=[wish], batch_id=None, minimum_minor=MINIMUM_MINOR, asked_for=True, now=NOW
+    )
+    return made.made[0].intent_id
+
+
+def reasons(staged: staging.Staged) -> dict[UUID, str]:
+    return {one.vendor_id: one.reason for one in staged.left_out}
+
+
+def test_what_was_released_is_staged_and_claimed_in_the_books(session: Session) -> None:
+    shop = make_shop(session)
+    release(session, shop, shipped_order(session, shop))
+    payee = Payee(shop.vendor, shop.store_id, make_account(session, shop.vendor.id))
+    had = owed(session, payee)
+    in_transit = _in_transit(session)
+
+    batch_id = staged_batch(session, [payee])
+
+    batch = row_of(session, "payout_batches", id=batch_id)
+    assert (batch["status"], batch["staged_by"]) == ("staged", None)
+    assert batch["content_hash"] == content_hash(session, batch_id=batch_id)
+    [intent] = intents_in(session, batch_id)
+    assert (intent["amount_minor"], intent["status"], intent["account_id"]) == (
+        had,
+        "pending",
+        payee.account_id,
+    )
+    assert (intent["vendor_id"], intent["user_id"]) == (shop.store_id, shop.vendor.id)
+    assert intent["asked_for"] is False
+    assert owed(session, payee) == 0
+    assert _in_transit(session) == in_transit + had
+    source = f"payout:{intent['id']}"
+    assert row_of(session, "ledger_transactions", source=source)["kind"] == "payout_staged"
+    assert_books_are_whole(session)
+
+
+def _in_transit(session: Session) -> int:
+    found = session.execute(
+        text(
+            "SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)"
+            " FROM ledger_entries WHERE account_id = :id"
+        ),
+        {"id": accounts.PAYOUTS_IN_TRANSIT.id},
+    )
+    return int(found.scalar_one())
+
+
+def test_a_balance_is_claimed_once_however_often_it_is_staged(session: Session) -> None:
+    payees = make_payees(session, 3)
+    staged_batch(session, payees)
+
+    again = stage(session, payees)
+
+    assert again.batch_id is None
+    assert set(reasons(again).values()) == {"nothing_to_pay"}
+    assert [len(intents_of(session, payee)) for payee in payees] == [1, 1, 1]
+
+
+def test_who_waits_already_is_left_out_with_what_came_since(session: Session) -> None:
+    payee = make_payee(session)
+    staged_batch(session, [payee])
+    owe(session, payee, OWED_MINOR)
+
+    again = stage(session, [payee])
+
+    assert (again.batch_id, reasons(again)) == (None, {payee.store_id: "waiting"})
+    assert owed(session, payee) == OWED_MINOR
+
+
+@pytest.mark.parametrize(("owed_minor", "paid"), [(MINIMUM_MINOR, True), (MINIMUM_MINOR - 1, False)])
+def test_the_least_payout_is_paid_and_less_is_not(session: Session, owed_minor: int, paid: bool) -> None:
+    payee = make_payee(session, owed_minor=owed_minor)
+
+    staged = stage(session, [payee])
+
+    assert (staged.batch_id is not None) is paid
+    assert reasons(staged) == ({} if paid else {payee.store_id: "below_minimum"})
+
+
+def test_the_least_payout_is_a_setting(session: Session) -> None:
+    session.execute(text("UPDATE platform_settings SET value = '700000' WHERE key = 'minimum_payout_minor'"))
+    payee = make_payee(session)
+
+    assert stage(session, [payee]).batch_id is None
+
+
+@pytest.mark.parametrize(
+    ("account", "store", "person", "reason"),
+    [
+        ({"created_at": NOW - timedelta(hours=23)}, {}, {}, "bank_account_changed"),
+        ({}, {"status": "suspended"}, {}, "store_suspended"),
+        ({}, {}, {"account_status": "suspended"}, "account_suspended"),
+    ],
+)
+def test_who_is_on_hold_is_left_out_and_the_reason_told(
+    session: Session, account: dict[str, Any], store: dict[str, Any], person: dict[str, Any], reason: str
+) -> None:
+    held, free = make_payee(session, account=account, **store), make_payee(session)
+    for column, value in person.items():
+        session.execute(
+            text(f"UPDATE profiles SET {column} = :value WHERE id = :id"),  # noqa: S608 - our own text
+            {"value": value, "id": held.user.id},
+        )
+
+    staged = stage(session, [held, free])
+
+    assert reasons(staged) == {held.store_id: reason}
+    assert (staged.payments, staged.amount_minor) == (1, OWED_MINOR)
+    assert owed(session, held) == OWED_MINOR
+
+
+def test_an_account_is_paid_to_once_its_hold_is_over(session: Session) -> None:
+    payee = make_payee(session, account={"created_at": NOW})
+
+    early = stage(session, [payee], now=later(hours=23))
+
+    assert [(one.reason, one.until) for one in early.left_out] == [("bank_account_changed", later(hours=24))]
+    assert staged_batch(session, [payee], now=later(hours=24))
+
+
+def test_who_has_no_bank_account_is_left_out(session: Session) -> None:
+    payee = make_payee(session)
+    session.execute(text("DELETE FROM payout_accounts WHERE id = :id"), {"id": payee.account_id})
+
+    assert reasons(stage(session, [payee])) == {payee.store_id: "no_bank_account"}
+
+
+def test_what_a_vendor_owes_is_taken_first(session: Session) -> None:
+    payee = make_payee(session)
+    owes(session, payee, 120_000)
+
+    batch_id = staged_batch(session, [payee])
+
+    [intent] = intents_in(session, batch_id)
+    assert intent["amount_minor"] == OWED_MINOR - 120_000
+    assert payee.store_id is not None
+    assert balance_of(session, account=accounts.vendor_receivable(payee.store_id)) == 0
+    assert owed(session, payee) == 0
+
+
+def test_all_goes_to_the_debt_where_it_is_larger_and_the_next_time_the_rest(session: Session) -> None:
+    payee = make_payee(session)
+    owes(session, payee, OWED_MINOR + 30_000)
+
+    first = stage(session, [payee])
+    owe(session, payee, OWED_MINOR)
+    second = stage(session, [payee])
+
+    assert (first.batch_id, first.collected_minor) == (None, OWED_MINOR)
+    assert (second.payments, second.amount_minor, second.collected_minor) == (1, OWED_MINOR - 30_000, 30_000)
+    assert_books_are_whole(session)
+
+
+def test_what_was_asked_for_joins_the_next_batch_with_the_account_of_then(session: Session) -> None:
+    payee = make_payee(session)
+    intent_id = ask(session, payee, 200_000)
+    account_id = make_account(session, payee.user.id, created_at=NOW - timedelta(days=2))
+
+    batch_id = staged_batch(session, [payee])
+
+    [intent] = intents_in(session, batch_id)
+    assert (intent["id"], intent["amount_minor"], intent["account_id"]) == (intent_id, 200_000, account_id)
+    assert owed(session, payee) == OWED_MINOR - 200_000
+
+
+def test_what_was_asked_for_out_of_a_wallet_joins_when_all_are_staged(session: Session) -> None:
+    buyer = make_wallet_payee(session)
+    intent_id = ask(session, buyer, 150_000)
+    officer = make_officer(session)
+
+    staged = staging.stage_by_hand(session, officer=officer, actor=actor_of(officer), now=NOW)
+
+    assert staged.batch_id is not None
+    assert intent_id in {row["id"] for row in intents_in(session, staged.batch_id)}
+    assert owed(session, buyer) == OWED_MINOR - 150_000
+
+
+def test_what_was_asked_for_waits_while_its_payee_is_on_hold(session: Session) -> None:
+    payee = make_payee(session)
+    intent_id = ask(session, payee, OWED_MINOR)
+    make_account(session, payee.user.id, created_at=NOW)
+
+    assert stage(session, [payee]).batch_id is None
+    batch_id = staged_batch(session, [payee], now=later(hours=24))
+
+    assert [row["id"] for row in intents_in(session, batch_id)] == [intent_id]
+
+
+def test_nobody_stages_what_is_their_own(session: Session) -> None:
+    officer = make_officer(session)
+    own = Payee(officer, None, make_account(session, officer.id))
+    owe(session, own, OWED_MINOR)
+    intent_id = ask(session, own, OWED_MINOR)
+    payee = make_payee(session)
+    session.execute(
+        text("UPDATE vendor_profiles SET user_id = :user_id WHERE id = :id"),
+        {"user_id": officer.id, "id": payee.store_id},
+    )
+    make_payee(session)
+
+    with pytest.raises(ForbiddenError):
+        stage(session, [payee], officer=officer)
+    staged = staging.stage(session, officer=officer, actor=actor_of(officer), now=NOW)
+
+    assert staged.batch_id is not None
+    rows = intents_in(session, staged.batch_id)
+    assert intent_id not in {row["id"] for row in rows}
+    assert payee.store_id not in {row["vendor_id"] for row in rows}
+
+
+def test_staging_is_audited_and_the_other_officers_are_told(session: Session) -> None:
+    officer, other = make_officer(session), make_officer(session)
+
+    batch_id = staged_batch(session, make_payees(session, 2), officer=officer)
+
+    [(action, before, after)] = audited(session, batch_id)
+    assert (action, before) == ("payout_batch.stage", None)
+    assert after["status"] == "staged"
+    assert (after["payments"], after["amountMinor"]) == (2, 2 * OWED_MINOR)
+    assert told(session, other.id) == ["payout_batch_staged"]
+    assert told(session, officer.id) == []
+
+
+def test_the_schedule_stages_nothing_while_payouts_are_halted_and_an_officer_may(session: Session) -> None:
+    payee, officer = make_payee(session), make_officer(session)
+    halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
+
+    assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+    assert owed(session, payee) == OWED_MINOR
+
+    assert payee.store_id is not None
+    staged = staging.stage_by_hand(
+        session, officer=officer, actor=actor_of(officer), vendor_ids=[payee.store_id], now=NOW
+    )
+    assert staged.batch_id is not None
+
+
+def test_the_schedule_stages_all_who_can_be_paid(session: Session) -> None:
+    payees = [*make_payees(session, 3), make_payee(session, owed_minor=1)]
+
+    staged = staging.stage_by_schedule(session, now=NOW)
+
+    assert staged.batch_id is not None
+    stores = {row["vendor_id"] for row in intents_in(session, staged.batch_id)}
+    assert [payee.store_id in stores for payee in payees] == [True, True, True, False]
+
+
+def test_a_batch_is_bounded_and_the_rest_is_the_next_one(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "MOST_PAYEES", 2)
+    payees = make_payees(session, 3)
+
+    first, second = stage(session, payees), stage(session, payees)
+
+    assert (first.payments, second.payments) == (2, 1)
+
+
+def test_by_hand_it_is_told_that_there_is_nothing_to_pay(session: Session) -> None:
+    officer, payee = make_officer(session), make_payee(session, owed_minor=0)
+    assert payee.store_id is not None
+
+    with pytest.raises(NothingToPayError) as refusal:
+        staging.stage_by_hand(
+            session, officer=officer, actor=actor_of(officer), vendor_ids=[payee.store_id], now=NOW
+        )
+
+    assert refusal.value.extensions == {
+        "leftOut": [{"vendorId": str(payee.store_id), "reason": "nothing_to_pay", "until": None}]
+    }
+
+
+def test_a_vendor_that_there_is_not_is_named(session: Session) -> None:
+    payee = make_payee(session)
+    assert payee.store_id is not None
+
+    with pytest.raises(ValidationError) as refusal:
+        staging.stage(
+            session,
+            officer=None,
+            actor=staging.SCHEDULE,
+            vendor_ids=[payee.store_id, uuid4()],
+            now=NOW,
+        )
+
+    assert [fault.name for fault in refusal.value.invalid_params] == ["vendorIds[1]"]
