@@ -24,7 +24,7 @@ from bench.data import STORES, Sizes, row_id
 from bench.stand import INBOX_PATH, Stand
 from marketplace.infra.db import Database
 from marketplace.orders.pin import delivery_pin
-from marketplace.payments.books import verify
+from marketplace.payouts.books import verify
 from sandbox.ports import HOST
 from sandbox.process import ProcessFailedError
 

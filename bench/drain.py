@@ -23,7 +23,7 @@ from marketplace.infra import nudges
 from marketplace.infra.db import Database
 from marketplace.infra.settings import load_settings
 from marketplace.kernel import queues
-from marketplace.payments.books import verify
+from marketplace.payouts.books import verify
 from marketplace.services import Services
 from sandbox.process import wait_until
 from tasks.relay import Relay

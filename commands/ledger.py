@@ -5,7 +5,7 @@ import click
 from commands.database import services
 from commands.output import table
 from marketplace.ledger import queries
-from marketplace.payments import books
+from marketplace.payouts import books
 from marketplace.platform.halts import payouts_halted
 
 

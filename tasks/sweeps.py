@@ -12,10 +12,11 @@ from marketplace.infra import outbox
 from marketplace.infra.batches import in_batches
 from marketplace.kernel import queues
 from marketplace.orders.queries import shows_picture
-from marketplace.payments import alarms, books
+from marketplace.payments import alarms
 from marketplace.payments.debts import collect_debts
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.requery import requery_refunds
+from marketplace.payouts import books, staging
 from marketplace.services import Services
 from marketplace.webhooks import retention as webhooks
 from tasks.relay import Relay
@@ -56,6 +57,10 @@ def _relay_outbox(_services: Services, relay: Relay, now: datetime) -> Any:
 
 def _check_invariants(services: Services, _relay: Relay, now: datetime) -> Any:
     return len(books.check(services.database, now=now))
+
+
+def _stage_payouts(services: Services, _relay: Relay, now: datetime) -> Any:
+    return services.database.in_transaction(staging.stage_by_schedule, now=now).payments
 
 
 def _flag_stalled_intents(services: Services, _relay: Relay, now: datetime) -> Any:
@@ -150,6 +155,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         queues.ESCROW_RECONCILIATION,
         "*/5 * * * *",
         _collect_debts,
+    ),
+    PeriodicTask(
+        "stage-payouts",
+        "Stages what vendors can be paid, and what people have asked for, into a batch that two officers approve",
+        queues.ESCROW_RECONCILIATION,
+        "0 6 * * *",
+        _stage_payouts,
     ),
     PeriodicTask(
         "check-invariants",

@@ -199,7 +199,7 @@ _CHECKS = rules(
 
 
 def verify(session: Session) -> list[Violation]:
-    """This function will check that the ledger is whole in itself; ``payments.books`` checks all there is.
+    """This function will check that the ledger is whole in itself; ``payouts.books`` checks all there is.
 
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """

@@ -1,14 +1,10 @@
-"""Whether the books are whole: the rules of payments, and the check of all rules that there are."""
-
-from datetime import datetime
+"""What the books have to say of payments: rules, and the rows that break them."""
 
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Database
 from marketplace.ledger import queries as ledger
 from marketplace.ledger.queries import Violation, rules, violations_of
 from marketplace.orders import books as orders
-from marketplace.payments import alarms
 
 # What a transaction added to an account of a kind, on the credit side.
 _GAINED = """
@@ -173,16 +169,3 @@ def verify(session: Session) -> list[Violation]:
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """
     return [*ledger.verify(session), *orders.verify(session), *violations_of(session, _CHECKS)]
-
-
-def check(database: Database, *, now: datetime) -> list[Violation]:
-    """This function will check that the books are whole, and raise ESCROW_DRIFT for each rule that is broken.
-
-    What was raised of a rule that holds again is resolved.
-
-    :return: as ``verify`` gives it
-    """
-    with database.reading() as session:
-        violations = verify(session)
-    database.in_transaction(alarms.books_checked, violations, now=now)
-    return violations

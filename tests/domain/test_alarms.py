@@ -14,13 +14,14 @@ from marketplace.alerts.queries import open_subjects
 from marketplace.audit.operations import OPERATOR
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
-from marketplace.payments import alarms, books, cancelling, mending, operations, quarantine, sending, states
+from marketplace.payments import alarms, cancelling, mending, operations, quarantine, sending, states
 from marketplace.payments.charges import Outcome
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.operations import Intent
 from marketplace.payments.pages import open_page
 from marketplace.payments.requery import requery_refunds
 from marketplace.payments.sending import RefusedRefund
+from marketplace.payouts import books
 from marketplace.platform.halts import payouts_halted
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.webhooks import operations as webhooks

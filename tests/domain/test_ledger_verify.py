@@ -17,8 +17,8 @@ from marketplace.orders import books as order_books
 from marketplace.orders.wallet import WalletUse
 from marketplace.payments import alarms
 from marketplace.payments import books as payment_books
-from marketplace.payments.books import verify
 from marketplace.payments.charges import Outcome
+from marketplace.payouts.books import verify
 from marketplace.platform.halts import payouts_halted
 from tests.support.alerts import alerts_about
 from tests.support.finance import make_officer, refund
@@ -96,8 +96,8 @@ DAMAGE = {
     "every transaction has entries": "DELETE FROM ledger_entries WHERE transaction_id IN (OF_PAID)",
     "every kept balance equals the sum of its entries": """UPDATE ledger_accounts
         SET balance_minor = balance_minor + 5 WHERE owner_id = :buyer""",
-    "no account but gateway_clearing and own_funds is negative": """UPDATE ledger_entries SET amount_minor = amount_minor + 1
-        WHERE order_id = :paid AND direction = 'debit'""",
+    "no account but gateway_clearing and own_funds is negative": """UPDATE ledger_entries
+        SET amount_minor = amount_minor + 1 WHERE order_id = :paid AND direction = 'debit'""",
     "each order's escrow in the books is what its escrow record holds": """UPDATE escrows
         SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded""",
     "all money in escrow is of an order": "DELETE FROM escrows WHERE order_id = :paid",

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.kernel.errors import ForbiddenError, ValidationError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
-from marketplace.payouts import claims, staging
-from marketplace.payouts.claims import Wish
+from marketplace.payouts import staging
 from marketplace.payouts.content import content_hash
 from marketplace.payouts.staging import NothingToPayError
 from marketplace.platform.halts import halt_payouts
@@ -20,6 +19,7 @@ from tests.support.finance import actor_of, audited, make_officer, told
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
+    ask,
     intents_in,
     intents_of,
     make_account,
@@ -43,15 +43,6 @@ from tests.support.purchases import (
 )
 
 MINIMUM_MINOR = 100_000
-
-
-def ask(session: Session, payee: Payee, amount_minor: int) -> UUID:
-    """Have somebody ask for a payment, which waits for the next batch."""
-    wish = Wish(claims.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
-    made = claims.claim(
-        session, wishes=[wish], batch_id=None, minimum_minor=MINIMUM_MINOR, asked_for=True, now=NOW
-    )
-    return made.made[0].intent_id
 
 
 def reasons(staged: staging.Staged) -> dict[UUID, str]:

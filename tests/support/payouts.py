@@ -15,7 +15,8 @@ from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balance_of
-from marketplace.payouts import approval, staging
+from marketplace.payouts import approval, claims, staging
+from marketplace.payouts.claims import Wish
 from marketplace.payouts.models import PayoutAccount
 from marketplace.payouts.staging import SCHEDULE, Staged
 from tests.support.finance import actor_of, make_officer
@@ -156,6 +157,13 @@ def intents_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
 def stores_of(payees: Sequence[Payee]) -> list[UUID]:
     """Give the ids of the stores of payees, those who have one."""
     return [payee.store_id for payee in payees if payee.store_id is not None]
+
+
+def ask(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> UUID:
+    """Have somebody ask for a payment, which waits for the next batch, and give the intent."""
+    wish = Wish(claims.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
+    made = claims.claim(session, wishes=[wish], batch_id=None, minimum_minor=1, asked_for=True, now=now)
+    return made.made[0].intent_id
 
 
 def stage(

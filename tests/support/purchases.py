@@ -23,10 +23,10 @@ from marketplace.orders.placing import Delivery, Placement, place_order
 from marketplace.orders.wallet import NO_WALLET, WalletUse
 from marketplace.payments import checkout
 from marketplace.payments import operations as payments
-from marketplace.payments.books import verify
 from marketplace.payments.charges import Outcome, apply_charge
 from marketplace.payments.checkout import CheckedOut
 from marketplace.payments.operations import Intent, Target
+from marketplace.payouts.books import verify
 from marketplace.platform.models import Campus
 from marketplace.providers.gateway import Charge
 from marketplace.vendors.models import VendorProfile

@@ -1,0 +1,102 @@
+"""What the books have to say of payouts: rules, and the check of all rules that there are."""
+
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Database
+from marketplace.ledger.queries import Violation, rules, violations_of
+from marketplace.payments import alarms
+from marketplace.payments import books as payments
+
+_KINDS = "('payout_staged', 'payout_cancelled', 'payout', 'payout_returned', 'payout_reversed')"
+# What is taken out of payees' balances and has not arrived, and what is taken out of them for good or until then.
+_UNDER_WAY = "('pending', 'submitted', 'unknown')"
+_TAKEN = "('pending', 'submitted', 'unknown', 'success')"
+
+_CHECKS = rules(
+    {
+        "of each payout is in transit what is neither paid nor given back": f"""
+            SELECT i.id::text AS payout, booked.source, i.status, expected.minor AS expected_minor,
+                coalesce(booked.minor, 0) AS booked_minor
+            FROM payout_transfer_intents i FULL JOIN (
+                SELECT t.source, coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor
+                    ELSE -e.amount_minor END) FILTER (WHERE a.kind = 'payouts_in_transit'), 0)::bigint AS minor
+                FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
+                    JOIN ledger_accounts a ON a.id = e.account_id
+                WHERE t.kind IN {_KINDS} GROUP BY t.source
+            ) booked ON booked.source = 'payout:' || i.id
+            CROSS JOIN LATERAL (SELECT CASE WHEN i.status IN {_UNDER_WAY} THEN i.amount_minor ELSE 0 END AS minor
+            ) expected
+            WHERE i.id IS NULL OR booked.source IS NULL OR expected.minor <> booked.minor LIMIT 100
+            """,  # noqa: S608 - our own text
+        "payouts in transit in all are those that are under way": f"""
+            SELECT * FROM (SELECT (
+                SELECT coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END),
+                    0)::bigint
+                FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
+                WHERE a.kind = 'payouts_in_transit') AS booked_minor, (
+                SELECT coalesce(sum(amount_minor), 0)::bigint FROM payout_transfer_intents
+                WHERE status IN {_UNDER_WAY}) AS expected_minor) both_sides
+            WHERE booked_minor <> expected_minor
+            """,  # noqa: S608 - our own text
+        "each payout is out of its payee's own balance as long as it is under way or paid": f"""
+            SELECT i.id::text AS payout, i.status, expected.minor AS expected_minor,
+                coalesce(booked.minor, 0) AS booked_minor
+            FROM payout_transfer_intents i LEFT JOIN (
+                SELECT t.source, a.kind, a.owner_id, sum(CASE e.direction WHEN 'debit' THEN e.amount_minor
+                    ELSE -e.amount_minor END)::bigint AS minor
+                FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
+                    JOIN ledger_accounts a ON a.id = e.account_id
+                WHERE t.kind IN {_KINDS} AND a.owner_id IS NOT NULL GROUP BY t.source, a.kind, a.owner_id
+            ) booked ON booked.source = 'payout:' || i.id
+                AND booked.kind = CASE WHEN i.vendor_id IS NULL THEN 'wallet' ELSE 'vendor_payable' END
+                AND booked.owner_id = coalesce(i.vendor_id, i.user_id)
+            CROSS JOIN LATERAL (SELECT CASE WHEN i.status IN {_TAKEN} THEN i.amount_minor ELSE 0 END AS minor
+            ) expected
+            WHERE expected.minor <> coalesce(booked.minor, 0) LIMIT 100
+            """,  # noqa: S608 - our own text
+        "two officers have approved what is sent, none of whom is paid by it": """
+            SELECT b.id::text AS batch, b.status, officers.count AS officers
+            FROM payout_batches b CROSS JOIN LATERAL (
+                SELECT count(DISTINCT officer_id) AS count FROM (
+                    SELECT officer_id FROM payout_approvals
+                    WHERE batch_id = b.id AND content_hash = b.approved_hash
+                    UNION SELECT b.staged_by WHERE b.content_hash = b.approved_hash
+                ) agreed WHERE NOT EXISTS (SELECT FROM payout_transfer_intents i
+                    WHERE i.batch_id = b.id AND i.user_id = agreed.officer_id AND i.status <> 'cancelled')
+            ) officers
+            WHERE b.status NOT IN ('staged', 'rejected') AND officers.count < 2 LIMIT 100
+            """,
+        "nothing of a batch is on its way that was not sent, and nothing waits in one that is over": """
+            SELECT b.id::text AS batch, b.status, i.id::text AS payout, i.status AS payout_status
+            FROM payout_transfer_intents i JOIN payout_batches b ON b.id = i.batch_id
+            WHERE NOT CASE WHEN b.status IN ('staged', 'approved') THEN i.status IN ('pending', 'cancelled')
+                WHEN b.status = 'rejected' THEN i.status = 'cancelled'
+                WHEN b.status = 'dispatching' THEN true
+                ELSE i.status <> 'pending' END LIMIT 100
+            """,
+    }
+)
+
+
+def verify(session: Session) -> list[Violation]:
+    """This function will check that the books are whole: the ledger in itself, orders, payments and payouts.
+
+    :param session: one that reads
+    :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
+    """
+    return [*payments.verify(session), *violations_of(session, _CHECKS)]
+
+
+def check(database: Database, *, now: datetime) -> list[Violation]:
+    """This function will check that the books are whole, and raise ESCROW_DRIFT for each rule that is broken.
+
+    What was raised of a rule that holds again is resolved.
+
+    :return: as ``verify`` gives it
+    """
+    with database.reading() as session:
+        violations = verify(session)
+    database.in_transaction(alarms.books_checked, violations, now=now)
+    return violations

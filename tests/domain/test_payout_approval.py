@@ -1,0 +1,382 @@
+"""Approval by two officers, calling off, and the beginning of a dispatch: what is refused, and what the books say."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.payouts import calling_off, dispatching
+from marketplace.payouts.approval import ChangedError, SameOfficerError
+from marketplace.payouts.batches import EmptyBatchError
+from marketplace.payouts.content import content_hash
+from marketplace.payouts.dispatching import ChangedSinceApprovalError, OnHoldError
+from marketplace.platform.halts import PayoutsHaltedError, halt_payouts
+from tests.support.finance import actor_of, audited, make_officer, told
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    approve,
+    approved_batch,
+    ask,
+    intents_in,
+    intents_of,
+    make_account,
+    make_payee,
+    make_payees,
+    make_wallet_payee,
+    owe,
+    owed,
+    staged_batch,
+)
+from tests.support.purchases import NOW, assert_books_are_whole, later, row_of
+
+REASON = "The amounts are not what they were last week."
+
+
+def reject(session: Session, batch_id: UUID, officer: Caller, reason: str = REASON) -> None:
+    calling_off.reject(
+        session, batch_id=batch_id, officer=officer, actor=actor_of(officer), reason=reason, now=NOW
+    )
+
+
+def exclude(session: Session, batch_id: UUID, officer: Caller, *intent_ids: UUID) -> str:
+    return calling_off.exclude(
+        session,
+        batch_id=batch_id,
+        intent_ids=intent_ids,
+        officer=officer,
+        actor=actor_of(officer),
+        reason=REASON,
+        now=NOW,
+    )
+
+
+def begin(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW) -> int:
+    return dispatching.begin_dispatch(
+        session, batch_id=batch_id, officer=officer, actor=actor_of(officer), now=now
+    )
+
+
+def status(session: Session, batch_id: UUID) -> str:
+    found: str = row_of(session, "payout_batches", id=batch_id)["status"]
+    return found
+
+
+def change_account(session: Session, payee: Payee, *, at: datetime = NOW) -> UUID:
+    return make_account(session, payee.user.id, created_at=at)
+
+
+def test_a_scheduled_batch_takes_two_officers(session: Session) -> None:
+    batch_id = staged_batch(session, make_payees(session, 2))
+    first, second = make_officer(session), make_officer(session)
+
+    assert approve(session, batch_id, first, comment="As expected.") == "staged"
+    assert approve(session, batch_id, second) == "approved"
+
+    batch = row_of(session, "payout_batches", id=batch_id)
+    assert batch["approved_hash"] == content_hash(session, batch_id=batch_id) == batch["content_hash"]
+    assert batch["approved_at"] == NOW
+    assert (
+        row_of(session, "payout_approvals", batch_id=batch_id, officer_id=first.id)["comment"]
+        == "As expected."
+    )
+    assert [act for act, _, _ in audited(session, batch_id)] == [
+        "payout_batch.stage",
+        "payout_batch.approve",
+        "payout_batch.approve",
+    ]
+    assert_books_are_whole(session)
+
+
+def test_who_staged_it_is_the_first_of_the_two(session: Session) -> None:
+    stager, other = make_officer(session), make_officer(session)
+    batch_id = staged_batch(session, make_payees(session, 1), officer=stager)
+
+    with pytest.raises(SameOfficerError):
+        approve(session, batch_id, stager)
+    assert status(session, batch_id) == "staged"
+    assert approve(session, batch_id, other) == "approved"
+
+
+def test_the_same_officer_does_not_count_twice(session: Session) -> None:
+    batch_id = staged_batch(session, make_payees(session, 1))
+    officer = make_officer(session)
+    approve(session, batch_id, officer)
+
+    with pytest.raises(SameOfficerError):
+        approve(session, batch_id, officer)
+
+    assert status(session, batch_id) == "staged"
+
+
+def test_nobody_decides_on_a_batch_that_pays_them(session: Session) -> None:
+    officer, other = make_officer(session), make_officer(session)
+    own = Payee(officer, None, make_account(session, officer.id))
+    owe(session, own, OWED_MINOR)
+    intent_id = ask(session, own, OWED_MINOR)
+    batch_id = staged_batch(session, make_payees(session, 1), officer=other)
+    session.execute(
+        text("UPDATE payout_transfer_intents SET batch_id = :batch WHERE id = :id"),
+        {"batch": batch_id, "id": intent_id},
+    )
+
+    acts: list[Callable[[], Any]] = [
+        lambda: approve(session, batch_id, officer),
+        lambda: reject(session, batch_id, officer),
+        lambda: exclude(session, batch_id, officer, intent_id),
+        lambda: begin(session, batch_id, officer),
+    ]
+    for act in acts:
+        with pytest.raises(ForbiddenError):
+            act()
+
+
+def test_an_approved_batch_is_not_approved_again(session: Session) -> None:
+    batch_id = approved_batch(session, make_payees(session, 1))
+
+    with pytest.raises(IllegalTransitionError):
+        approve(session, batch_id, make_officer(session))
+
+
+def test_an_approval_of_what_was_not_read_is_refused(session: Session) -> None:
+    payee = make_payee(session)
+    batch_id = staged_batch(session, [payee])
+    read = content_hash(session, batch_id=batch_id)
+    change_account(session, payee)
+
+    with pytest.raises(ChangedError):
+        approve(session, batch_id, make_officer(session), seen_hash=read)
+    seen = content_hash(session, batch_id=batch_id)
+    assert seen != read
+    assert approve(session, batch_id, make_officer(session), seen_hash=seen) == "staged"
+
+
+def test_an_account_that_changed_takes_two_officers_anew(session: Session) -> None:
+    payee, stager, first, second = make_payee(session), *(make_officer(session) for _ in range(3))
+    batch_id = staged_batch(session, [payee], officer=stager)
+    account_id = change_account(session, payee)
+
+    assert approve(session, batch_id, first) == "staged"
+    assert approve(session, batch_id, stager) == "approved"
+
+    [intent] = intents_in(session, batch_id)
+    assert intent["account_id"] == account_id
+    with pytest.raises(IllegalTransitionError):
+        approve(session, batch_id, second)
+
+
+def test_an_account_that_changed_after_the_approval_is_approved_anew(session: Session) -> None:
+    payee = make_payee(session)
+    batch_id = approved_batch(session, [payee])
+    first = make_officer(session)
+    change_account(session, payee)
+
+    assert approve(session, batch_id, first) == "staged"
+    assert row_of(session, "payout_batches", id=batch_id)["approved_hash"] is None
+    with pytest.raises(SameOfficerError):
+        approve(session, batch_id, first)
+    assert approve(session, batch_id, make_officer(session)) == "approved"
+
+
+def test_a_batch_that_changed_after_its_approval_is_not_sent_and_is_staged_again(session: Session) -> None:
+    payees = make_payees(session, 2)
+    batch_id = approved_batch(session, payees)
+    change_account(session, payees[0], at=NOW - timedelta(days=2))
+
+    with pytest.raises(ChangedSinceApprovalError) as refusal:
+        begin(session, batch_id, make_officer(session))
+
+    assert refusal.value.keeps_changes
+    assert status(session, batch_id) == "staged"
+    assert [row["status"] for row in intents_in(session, batch_id)] == ["pending", "pending"]
+    assert audited(session, batch_id)[-1][0] == "payout_batch.reopen"
+
+
+_ONE = "(SELECT {column} FROM payout_transfer_intents WHERE batch_id = :id LIMIT 1)"
+_OF_ITS_ACCOUNT = f"UPDATE payout_accounts SET {{change}} WHERE id = {_ONE.format(column='account_id')}"
+_OF_IT = f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_ONE.format(column='id')}"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _OF_IT.format(change="amount_minor = amount_minor + 1"),
+        _OF_IT.format(change="status = 'cancelled'"),
+        _OF_ITS_ACCOUNT.format(change="account_number = '0000000001'"),
+        _OF_ITS_ACCOUNT.format(change="bank_code = '999'"),
+        _OF_ITS_ACCOUNT.format(change="recipient_code = 'RCP_other_' || id"),
+        _OF_ITS_ACCOUNT.format(change="replaced_at = now()"),
+    ],
+)
+def test_whatever_is_changed_of_what_it_pays_shows_in_its_hash(session: Session, change: str) -> None:
+    batch_id = staged_batch(session, make_payees(session, 2))
+    before = content_hash(session, batch_id=batch_id)
+
+    session.execute(text(change), {"id": batch_id})
+
+    assert content_hash(session, batch_id=batch_id) != before
+
+
+def test_a_rejected_batch_gives_all_its_money_back(session: Session) -> None:
+    payees = make_payees(session, 3)
+    asking = make_wallet_payee(session)
+    intent_id = ask(session, asking, 200_000)
+    batch_id = staged_batch(session, payees)
+    session.execute(
+        text("UPDATE payout_transfer_intents SET batch_id = :batch WHERE id = :id"),
+        {"batch": batch_id, "id": intent_id},
+    )
+
+    reject(session, batch_id, make_officer(session))
+
+    batch = row_of(session, "payout_batches", id=batch_id)
+    assert (batch["status"], batch["rejection_reason"], batch["rejected_at"]) == ("rejected", REASON, NOW)
+    assert {row["status"] for row in intents_in(session, batch_id)} == {"cancelled"}
+    assert [owed(session, payee) for payee in (*payees, asking)] == [OWED_MINOR] * 4
+    assert told(session, asking.user.id) == ["payout_called_off"]
+    assert [told(session, payee.user.id) for payee in payees] == [[], [], []]
+    assert audited(session, batch_id)[-1][2]["amountMinor"] == 3 * OWED_MINOR + 200_000
+    assert_books_are_whole(session)
+
+
+def test_what_a_rejected_batch_gave_back_is_staged_again(session: Session) -> None:
+    payee = make_payee(session)
+    reject(session, staged_batch(session, [payee]), make_officer(session))
+
+    batch_id = staged_batch(session, [payee])
+
+    assert [row["amount_minor"] for row in intents_in(session, batch_id)] == [OWED_MINOR]
+    assert [row["status"] for row in intents_of(session, payee)] == ["cancelled", "pending"]
+    assert_books_are_whole(session)
+
+
+def test_an_approved_batch_may_be_rejected_by_one_officer_and_then_not_be_sent(session: Session) -> None:
+    batch_id = approved_batch(session, make_payees(session, 1))
+
+    reject(session, batch_id, make_officer(session))
+
+    for act in (begin, reject):
+        with pytest.raises(IllegalTransitionError):
+            act(session, batch_id, make_officer(session))
+
+
+def test_a_payment_that_is_taken_out_goes_back_and_the_rest_takes_two_officers_anew(session: Session) -> None:
+    payees = make_payees(session, 2)
+    batch_id = approved_batch(session, payees)
+    [taken] = intents_of(session, payees[0])
+
+    assert exclude(session, batch_id, make_officer(session), taken["id"]) == "staged"
+
+    assert (owed(session, payees[0]), owed(session, payees[1])) == (OWED_MINOR, 0)
+    with pytest.raises(IllegalTransitionError):
+        begin(session, batch_id, make_officer(session))
+    assert approve(session, batch_id, make_officer(session)) == "staged"
+    assert approve(session, batch_id, make_officer(session)) == "approved"
+    assert begin(session, batch_id, make_officer(session)) == 1
+    assert_books_are_whole(session)
+
+
+def test_what_is_not_in_the_batch_can_not_be_taken_out(session: Session) -> None:
+    payees = make_payees(session, 3)
+    batch_id, other = staged_batch(session, payees[:2]), staged_batch(session, payees[2:])
+    [strange] = intents_in(session, other)
+    officer = make_officer(session)
+    [first] = intents_of(session, payees[0])
+    exclude(session, batch_id, officer, first["id"])
+
+    for intent_id in (uuid4(), strange["id"], first["id"]):
+        with pytest.raises(ValidationError) as refusal:
+            exclude(session, batch_id, officer, intent_id)
+        assert [fault.name for fault in refusal.value.invalid_params] == ["intentIds[0]"]
+
+
+def test_the_last_payment_is_not_taken_out(session: Session) -> None:
+    payee = make_payee(session)
+    batch_id = staged_batch(session, [payee])
+    [intent] = intents_of(session, payee)
+
+    with pytest.raises(EmptyBatchError):
+        exclude(session, batch_id, make_officer(session), intent["id"])
+
+
+def test_an_approved_batch_is_sent_once(session: Session) -> None:
+    batch_id = approved_batch(session, make_payees(session, 3))
+    officer = make_officer(session)
+
+    assert begin(session, batch_id, officer) == 3
+
+    batch = row_of(session, "payout_batches", id=batch_id)
+    assert (batch["status"], batch["dispatched_by"], batch["dispatched_at"]) == (
+        "dispatching",
+        officer.id,
+        NOW,
+    )
+    for act in (begin, approve, reject):
+        with pytest.raises(IllegalTransitionError):
+            act(session, batch_id, make_officer(session))
+
+
+def test_a_batch_that_one_officer_approved_is_not_sent(session: Session) -> None:
+    batch_id = staged_batch(session, make_payees(session, 1))
+    approve(session, batch_id, make_officer(session))
+
+    with pytest.raises(IllegalTransitionError, match="Two officers approve it first"):
+        begin(session, batch_id, make_officer(session))
+
+
+def test_nothing_is_sent_while_payouts_are_halted(session: Session) -> None:
+    batch_id = approved_batch(session, make_payees(session, 1))
+    halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
+
+    with pytest.raises(PayoutsHaltedError):
+        begin(session, batch_id, make_officer(session))
+
+    assert status(session, batch_id) == "approved"
+
+
+def test_a_new_account_holds_the_dispatch_until_its_time_is_over(session: Session) -> None:
+    payee = make_payee(session)
+    batch_id = staged_batch(session, [payee])
+    change_account(session, payee)
+    for _ in range(2):
+        approve(session, batch_id, make_officer(session))
+
+    with pytest.raises(OnHoldError, match="2026-11-21T09:30:00"):
+        begin(session, batch_id, make_officer(session), now=later(hours=23))
+    assert begin(session, batch_id, make_officer(session), now=later(hours=24)) == 1
+
+
+def test_a_store_that_was_suspended_since_holds_the_dispatch(session: Session) -> None:
+    payees = make_payees(session, 2)
+    batch_id = approved_batch(session, payees)
+    session.execute(
+        text("UPDATE vendor_profiles SET status = 'suspended' WHERE id = :id"), {"id": payees[0].store_id}
+    )
+
+    with pytest.raises(OnHoldError, match="1 of the payees"):
+        begin(session, batch_id, make_officer(session))
+
+
+def test_a_batch_that_there_is_not_is_told(session: Session) -> None:
+    officer = make_officer(session)
+
+    for act in (approve, reject, begin):
+        with pytest.raises(NotFoundError):
+            act(session, uuid4(), officer)
+
+
+def test_a_batch_whose_payments_were_all_called_off_is_not_approved(session: Session) -> None:
+    batch_id = staged_batch(session, make_payees(session, 1))
+    session.execute(
+        text("UPDATE payout_transfer_intents SET status = 'cancelled' WHERE batch_id = :id"), {"id": batch_id}
+    )
+
+    with pytest.raises(ConflictError, match="would pay nobody"):
+        approve(session, batch_id, make_officer(session))

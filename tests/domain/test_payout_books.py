@@ -1,0 +1,82 @@
+"""The books' rules of payouts: each is broken here once, behind the triggers' back, and found by its name."""
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.payouts import books
+from tests.support.payouts import approved_batch, intents_in, make_payees
+from tests.support.purchases import assert_books_are_whole
+
+IN_TRANSIT = "(SELECT id FROM ledger_accounts WHERE kind = 'payouts_in_transit')"
+OF_FIRST = "(SELECT id FROM ledger_transactions WHERE source = 'payout:' || :first)"
+DAMAGE = {
+    "of each payout is in transit what is neither paid nor given back": (
+        "UPDATE payout_transfer_intents SET amount_minor = amount_minor + 1 WHERE id = :first"
+    ),
+    "payouts in transit in all are those that are under way": f"""UPDATE ledger_entries
+        SET amount_minor = amount_minor + 1 WHERE transaction_id = {OF_FIRST} AND account_id = {IN_TRANSIT}""",  # noqa: S608 - our own text
+    "each payout is out of its payee's own balance as long as it is under way or paid": f"""UPDATE ledger_entries
+        SET account_id = (SELECT account_id FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
+            WHERE t.source = 'payout:' || :second AND e.direction = 'debit')
+        WHERE transaction_id = {OF_FIRST} AND direction = 'debit'""",  # noqa: S608 - our own text
+    "two officers have approved what is sent, none of whom is paid by it": """DELETE FROM payout_approvals
+        WHERE id = (SELECT id FROM payout_approvals WHERE batch_id = :batch_id LIMIT 1)""",
+    "nothing of a batch is on its way that was not sent, and nothing waits in one that is over": """
+        UPDATE payout_transfer_intents SET status = 'submitted' WHERE id = :first""",
+}
+
+
+def broken(session: Session) -> set[str]:
+    return {violation.rule for violation in books.verify(session)}
+
+
+@pytest.mark.parametrize("rule", DAMAGE)
+def test_damage_is_found_by_the_name_of_its_rule(session: Session, rule: str) -> None:
+    batch_id = approved_batch(session, make_payees(session, 2))
+    assert_books_are_whole(session)
+    first, second = (str(row["id"]) for row in intents_in(session, batch_id))
+    session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+    session.execute(text("SET LOCAL session_replication_role = replica"))
+    session.execute(
+        text(DAMAGE[rule].replace("id = :first", "id = CAST(:first AS uuid)")),
+        {
+            name: value
+            for name, value in {"first": first, "second": second, "batch_id": batch_id}.items()
+            if f":{name}" in DAMAGE[rule]
+        },
+    )
+    session.execute(text("SET LOCAL session_replication_role = origin"))
+
+    assert rule in broken(session)
+
+
+def test_every_rule_is_broken_here_once() -> None:
+    assert set(DAMAGE) == set(books._CHECKS)
+
+
+def test_an_approval_by_somebody_who_is_paid_is_found(session: Session) -> None:
+    batch_id = approved_batch(session, make_payees(session, 2))
+    session.execute(
+        text(
+            "UPDATE payout_approvals SET officer_id = (SELECT user_id FROM payout_transfer_intents"
+            " WHERE batch_id = :id LIMIT 1) WHERE id = (SELECT id FROM payout_approvals WHERE batch_id = :id LIMIT 1)"
+        ),
+        {"id": batch_id},
+    )
+
+    assert broken(session) == {"two officers have approved what is sent, none of whom is paid by it"}
+
+
+def test_a_payment_in_the_books_that_there_is_no_payout_for_is_found(session: Session) -> None:
+    batch_id = approved_batch(session, make_payees(session, 2))
+    session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+    session.execute(
+        text(
+            "DELETE FROM payout_transfer_intents WHERE id ="
+            " (SELECT id FROM payout_transfer_intents WHERE batch_id = :id LIMIT 1)"
+        ),
+        {"id": batch_id},
+    )
+
+    assert "of each payout is in transit what is neither paid nor given back" in broken(session)
