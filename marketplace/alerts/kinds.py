@@ -50,6 +50,12 @@ CHARGE_DISPUTED = "CHARGE_DISPUTED"
 CHARGE_DISPUTE_RESOLVED = "CHARGE_DISPUTE_RESOLVED"
 PAYOUT_EXCEPTION = "PAYOUT_EXCEPTION"
 TRANSFER_UNKNOWN = "TRANSFER_UNKNOWN"
+TRANSFER_DIFFERS = "TRANSFER_DIFFERS"
+TRANSFER_SENT_AFTER_ALL = "TRANSFER_SENT_AFTER_ALL"
+TRANSFER_UNSETTLED = "TRANSFER_UNSETTLED"
+TRANSFER_WANTS_OTP = "TRANSFER_WANTS_OTP"
+PAYOUT_FUNDS_SHORT = "PAYOUT_FUNDS_SHORT"
+PAYOUT_STALLED = "PAYOUT_STALLED"
 REFUND_REFUSED = "REFUND_REFUSED"
 REFUND_UNKNOWN = "REFUND_UNKNOWN"
 REFUND_AMOUNT_DIFFERS = "REFUND_AMOUNT_DIFFERS"
@@ -152,21 +158,78 @@ KINDS: dict[str, Kind] = {
         _OFFICER,
         FINANCE,
     ),
+    TRANSFER_DIFFERS: Kind(
+        "SEV-1",
+        "a payout",
+        "The gateway tells of another amount than the payout has. Nothing of what it says is booked.",
+        "Compare both at the gateway: the facts have the amounts. What really left is booked once that is clear;"
+        " approve and dispatch nothing until then.",
+        "when the payout is settled, or by an officer",
+        FINANCE,
+    ),
+    TRANSFER_SENT_AFTER_ALL: Kind(
+        "SEV-1",
+        "a payout",
+        "The gateway says that it sent a payout which it had said had failed, or had come back. The payee has the"
+        " amount in the books too by now. It is booked as sent, and what the payee owes for it is collected.",
+        "Ask the gateway why. The facts have the reference; the debt is in the payee's receivable account, and comes"
+        " off what they get next.",
+        _OFFICER,
+        FINANCE,
+    ),
     PAYOUT_EXCEPTION: Kind(
         "SEV-2",
         "a transfer",
-        "A transfer to a bank account failed, or came back after it had succeeded.",
-        "The row in `payout_exceptions` has the gateway's id: look there why it failed, and where the money is.",
-        _OFFICER,
+        "A transfer to a bank account failed, or came back after it had succeeded. The money is back in the payee's"
+        " balance, and they were told.",
+        "`GET /api/payouts/exceptions` has the gateway's id: look there why. Then"
+        " `POST /api/payouts/exceptions/:id/resolve`.",
+        "when the exception is resolved, or by an officer",
         FINANCE,
     ),
     TRANSFER_UNKNOWN: Kind(
         "SEV-2",
         "a transfer",
         "The gateway sent money to a bank account, and this service did not ask it to.",
-        "The row in `payout_exceptions` has the gateway's id: look there who made it. If nobody of yours did, change"
+        "`GET /api/payouts/exceptions` has the gateway's id: look there who made it. If nobody of yours did, change"
         " the secret key there and here.",
-        _OFFICER,
+        "when the exception is resolved, or by an officer",
+        FINANCE,
+    ),
+    TRANSFER_UNSETTLED: Kind(
+        "SEV-2",
+        "a payout",
+        "After five days the gateway still does not say what became of a payout, or does not know it.",
+        "Look the reference up at the gateway. Its event settles the payout still; or have it asked again:"
+        " `POST /api/payouts/:id/ask`. Nothing is sent again by itself.",
+        "when the payout is settled, or by an officer",
+        FINANCE,
+    ),
+    TRANSFER_WANTS_OTP: Kind(
+        "SEV-2",
+        "a batch of payouts",
+        "Transfers wait at the gateway for a one-time password, which this service does not have.",
+        "At the gateway, turn the confirmation of transfers by one-time password off, and confirm those that wait.",
+        "when the batch is settled, or by an officer",
+        FINANCE,
+    ),
+    PAYOUT_FUNDS_SHORT: Kind(
+        "SEV-2",
+        "a batch of payouts",
+        "The balance at the gateway does not suffice for the next payouts of a batch. They wait, and are tried again"
+        " every five minutes.",
+        "Compare the gateway's balance with the books (`gateway_clearing`). Has it settled to the bank too early, top"
+        " it up there; else look for drift (`POST /api/payouts/reconcile`).",
+        "when the gateway takes payouts of the batch again, or by an officer",
+        FINANCE,
+    ),
+    PAYOUT_STALLED: Kind(
+        "SEV-2",
+        "a batch of payouts, or those that wait for one",
+        "Payouts have waited for more than 48 hours: to be approved, to be sent, or for the gateway's word.",
+        "`GET /api/payouts/stalled` lists them. Approve and dispatch the batch, or reject it; of what was sent the"
+        " gateway knows more.",
+        "when none of them waits any more",
         FINANCE,
     ),
     REFUND_REFUSED: Kind(

@@ -1,14 +1,19 @@
-"""What the gateway tells of transfers that this service did not expect."""
+"""Transfers that failed, came back, or are none of ours: logged once each, raised, and resolved by finance."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
+from uuid import UUID
 
+from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import raise_alert
+from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.audit.operations import AuditActor, record
+from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.payouts.models import PayoutException
 from marketplace.providers.gateway_events import GatewayTransfer
 
@@ -18,6 +23,29 @@ _INSERT = Statement(
     .returning(PayoutException.id),
     columns=("gateway_transfer_id", "reference", "outcome", "amount_minor", "currency", "created_at"),
 )
+
+_LOCK = Statement(
+    text(
+        """
+        SELECT e.id, e.outcome, e.reference, e.resolved_at, i.user_id AS payee_id FROM payout_exceptions e
+            LEFT JOIN payout_transfers t ON t.reference = e.reference
+            LEFT JOIN payout_transfer_intents i ON i.id = t.intent_id
+        WHERE e.id = :exception_id FOR NO KEY UPDATE OF e
+        """
+    )
+)
+_RESOLVE = Statement(
+    text(
+        """
+        UPDATE payout_exceptions SET resolved_at = :now, resolved_by = :officer_id, resolution_note = :note
+        WHERE id = :exception_id
+        """
+    )
+)
+
+
+class AlreadyResolvedError(ConflictError):
+    """An officer has seen to it already."""
 
 
 def log_exception(
@@ -64,7 +92,7 @@ def _log(
         session,
         identifier=identifier,
         # Ours, not the gateway's number: an alert would take that for a number of somebody's.
-        subject=f"payout-exception:{row['id']}",
+        subject=_about(row["id"]),
         title=title,
         facts={
             "payoutExceptionId": row["id"],
@@ -75,3 +103,51 @@ def _log(
         },
         now=now,
     )
+
+
+def resolve(
+    session: Session, *, exception_id: UUID, note: str, officer: Caller, actor: AuditActor, now: datetime
+) -> dict[str, Any]:
+    """This function will note what an officer did about a transfer that went wrong.
+
+    It moves no money: that was booked when it went wrong.
+
+    :param note: what was done
+    :param officer: who; not its payee
+    :param actor: the same, for the audit
+    :param now: when
+    :return: its id, status and note
+    :raises NotFoundError: there is no such exception
+    :raises ForbiddenError: it was the officer's own payout
+    :raises AlreadyResolvedError: an officer has seen to it already
+    """
+    row = _LOCK.first(session, exception_id=exception_id)
+    if row is None:
+        raise NotFoundError("There is no such exception.")
+    if row["payee_id"] == officer.id:
+        raise ForbiddenError("It was your own payout: another officer has to see to it.")
+    if row["resolved_at"] is not None:
+        raise AlreadyResolvedError("The exception is resolved already.")
+    _RESOLVE.run(session, exception_id=exception_id, officer_id=officer.id, note=note, now=now)
+    resolve_alert(
+        session,
+        identifier=(kinds.PAYOUT_EXCEPTION, kinds.TRANSFER_UNKNOWN),
+        subject=_about(exception_id),
+        note="Finance has seen to it.",
+        now=now,
+    )
+    record(
+        session,
+        actor=actor,
+        action="payout_exception.resolve",
+        target_type="payout_exception",
+        target_id=str(exception_id),
+        before={"status": "open"},
+        after={"status": "resolved", "outcome": row["outcome"], "reference": row["reference"], "note": note},
+        now=now,
+    )
+    return {"id": exception_id, "status": "resolved", "resolutionNote": note, "resolvedAt": now}
+
+
+def _about(exception_id: UUID) -> str:
+    return f"payout-exception:{exception_id}"

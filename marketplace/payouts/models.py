@@ -106,9 +106,10 @@ class PayoutTransferIntent(Base):
         Index("ix_payout_transfer_intents_batch", "batch_id", "id"),
         Index("ix_payout_transfer_intents_vendor", "vendor_id", text("id DESC")),
         Index("ix_payout_transfer_intents_user", "user_id", text("id DESC")),
+        # Whether a batch has any left is asked each time that one of its own is settled.
         Index(
             "ix_payout_transfer_intents_open",
-            "status",
+            "batch_id",
             "id",
             postgresql_where=text("status IN ('pending', 'submitted', 'unknown')"),
         ),
@@ -154,6 +155,9 @@ class PayoutTransfer(Base):
     transfer_code: Mapped[str | None] = mapped_column(unique=True)
     fee_minor: Mapped[int] = mapped_column(server_default=text("0"))
     attempts: Mapped[int] = mapped_column(server_default=text("0"), comment="How often it was asked about")
+    times_returned: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="How often it came back, or was said not to have left"
+    )
     ask_at: Mapped[datetime | None] = mapped_column(comment="When the gateway is asked what became of it")
     sent_at: Mapped[datetime | None] = mapped_column(comment="When the call began that sends it")
     created_at: Mapped[CreatedAt]
@@ -181,3 +185,4 @@ class PayoutException(Base):
     created_at: Mapped[CreatedAt]
     resolved_at: Mapped[datetime | None]
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    resolution_note: Mapped[str | None]

@@ -43,5 +43,7 @@ INTENT = StateMachine(
         Transition("succeed", (PENDING, SUBMITTED, UNKNOWN), SUCCESS),
         Transition("fail", (PENDING, SUBMITTED, UNKNOWN), FAILED),
         Transition("reverse", (PENDING, SUBMITTED, UNKNOWN, SUCCESS), REVERSED),
+        # What the gateway had said was over left all the same: it says so when asked.
+        Transition("turn-out-sent", (FAILED, REVERSED), SUCCESS),
     ),
 )

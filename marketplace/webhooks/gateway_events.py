@@ -7,14 +7,14 @@ from sqlalchemy.orm import Session
 from marketplace.payments import refund_events
 from marketplace.payments.chargebacks import note_dispute
 from marketplace.payments.charges import apply_charge
-from marketplace.payouts.exceptions import log_exception, log_unexpected
+from marketplace.payouts import transfer_events
 from marketplace.providers.gateway import Charge, GatewayRefund
 from marketplace.providers.gateway_events import GatewayDispute, GatewayTransfer
 from marketplace.webhooks.events import Event, HopelessEventError
 
 _DISPUTE_RESOLVED = "charge.dispute.resolve"
 _DISPUTES = frozenset({"charge.dispute.create", "charge.dispute.remind", _DISPUTE_RESOLVED})
-_TRANSFERS = frozenset({"transfer.success", "transfer.failed", "transfer.reversed"})
+_TRANSFERS = {"transfer.success": "success", "transfer.failed": "failed", "transfer.reversed": "reversed"}
 
 
 def apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
@@ -36,7 +36,9 @@ def apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> 
         news = note_dispute(session, told=told, over=event.type == _DISPUTE_RESOLVED, now=now)
         return "processed" if news else "ignored"
     if event.type in _TRANSFERS:
-        return _note_transfer(session, event, now=now)
+        told_transfer = GatewayTransfer.from_wire(event.data)
+        transfer_events.hear(session, outcome=_TRANSFERS[event.type], told=told_transfer, now=now)
+        return "processed"
     return "ignored"
 
 
@@ -52,15 +54,3 @@ def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
     """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
     told = GatewayRefund.from_wire(event.data)
     return "processed" if refund_events.hear(session, told=told, now=now) else "ignored"
-
-
-def _note_transfer(session: Session, event: Event, *, now: datetime) -> str:
-    """Log what went wrong with a transfer; one that went well is none of ours, which sends none yet."""
-    told = GatewayTransfer.from_wire(event.data)
-    if event.type == "transfer.failed":
-        log_exception(session, told=told, outcome="failed", now=now)
-    elif event.type == "transfer.reversed":
-        log_exception(session, told=told, outcome="reversed", now=now)
-    else:
-        log_unexpected(session, told=told, now=now)
-    return "processed"

@@ -218,7 +218,7 @@ def _make_intents() -> None:
     op.create_index(
         f"ix_{name}_open",
         name,
-        ["status", "id"],
+        ["batch_id", "id"],
         postgresql_where=sa.text("status IN ('pending', 'submitted', 'unknown')"),
     )
 
@@ -244,6 +244,13 @@ def _make_transfers() -> None:
             server_default=sa.text("0"),
             nullable=False,
             comment="How often it was asked about",
+        ),
+        sa.Column(
+            "times_returned",
+            sa.BigInteger(),
+            server_default=sa.text("0"),
+            nullable=False,
+            comment="How often it came back, or was said not to have left",
         ),
         sa.Column("ask_at", _MOMENT, nullable=True, comment="When the gateway is asked what became of it"),
         sa.Column("sent_at", _MOMENT, nullable=True, comment="When the call began that sends it"),

@@ -20,6 +20,8 @@ DAMAGE = {
         SET account_id = (SELECT account_id FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
             WHERE t.source = 'payout:' || :second AND e.direction = 'debit')
         WHERE transaction_id = {OF_FIRST} AND direction = 'debit'""",  # noqa: S608 - our own text
+    "what left the gateway for a payout is its amount if it was paid, and what the gateway kept for it": """
+        UPDATE payout_transfer_intents SET status = 'success' WHERE id = :first""",
     "two officers have approved what is sent, none of whom is paid by it": """DELETE FROM payout_approvals
         WHERE id = (SELECT id FROM payout_approvals WHERE batch_id = :batch_id LIMIT 1)""",
     "nothing of a batch is on its way that was not sent, and nothing waits in one that is over": """

@@ -1,0 +1,64 @@
+"""What a payee is told of a payout that was sent, or went wrong: in plain words, each once."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from marketplace.kernel.money import naira_text
+from marketplace.notifications.operations import notify
+
+# What is shown of an account's number.
+_SHOWN_DIGITS = 4
+
+REFUSED = "The bank account could not be paid to: the bank does not know it."
+FAILED = "The bank did not take the transfer."
+REVERSED = "The bank sent the transfer back."
+
+
+def masked(account_number: str) -> str:
+    """This function will show the end of an account's number."""
+    return f"••••{account_number[-_SHOWN_DIGITS:]}"
+
+
+def sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
+    """This function will tell a payee that their money has left.
+
+    :param row: the payout with its payee, amount and account
+    """
+    notify(
+        session,
+        user_id=row["user_id"],
+        type="payout_sent",
+        title="Your payout was sent",
+        body=f"{naira_text(row['amount_minor'])} were sent to your bank account {masked(row['account_number'])}.",
+        link=_link(row),
+        cause=f"payout:{row['id']}:sent",
+        now=now,
+    )
+
+
+def came_back(session: Session, row: dict[str, Any], *, reason: str, number: int, now: datetime) -> None:
+    """This function will tell a payee that a payout did not reach them, why, and what to do.
+
+    :param row: the payout with its payee, amount and account
+    :param reason: one of this module's
+    :param number: how often it has come back by now
+    """
+    again = "" if number == 1 else f":{number}"
+    notify(
+        session,
+        user_id=row["user_id"],
+        type="payout_failed",
+        title="Your payout did not reach you",
+        body=f"{naira_text(row['amount_minor'])} to your bank account {masked(row['account_number'])}: {reason}"
+        f" The money is back in your {'wallet' if row['vendor_id'] is None else 'balance'}. Look whether your bank"
+        " account is right and can receive money, or give another one; then it is paid with the next payouts.",
+        link=_link(row),
+        cause=f"payout:{row['id']}:came_back{again}",
+        now=now,
+    )
+
+
+def _link(row: dict[str, Any]) -> str:
+    return "/wallet" if row["vendor_id"] is None else "/payouts"
