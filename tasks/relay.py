@@ -31,6 +31,7 @@ from tasks.activity import Activity
 from tasks.alerts import HANDLERS as ALERT_HANDLERS
 from tasks.catalog import HANDLERS as CATALOG_HANDLERS
 from tasks.payments import HANDLERS as PAYMENT_HANDLERS
+from tasks.payouts import HANDLERS as PAYOUT_HANDLERS
 from tasks.phases import Phased
 from tasks.promotions import HANDLERS as PROMOTION_HANDLERS
 from tasks.queues import make_queue
@@ -41,6 +42,7 @@ HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
     **CATALOG_HANDLERS,
     **PROMOTION_HANDLERS,
     **PAYMENT_HANDLERS,
+    **PAYOUT_HANDLERS,
     **ALERT_HANDLERS,
 }
 # What a sweep fills a queue up to. What is beyond stays in its rows until these are done.

@@ -16,7 +16,8 @@ from marketplace.payments import alarms
 from marketplace.payments.debts import collect_debts
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.requery import requery_refunds
-from marketplace.payouts import books, staging
+from marketplace.payouts import books, staging, stalled
+from marketplace.payouts.requery import requery_transfers
 from marketplace.services import Services
 from marketplace.webhooks import retention as webhooks
 from tasks.relay import Relay
@@ -33,6 +34,14 @@ class PeriodicTask(Declared):
     run: Callable[[Services, Relay, datetime], Any]
 
 
+@dataclass(frozen=True)
+class Stalled:
+    """How many payments it is unclear of whether they were made, and how many payouts were found to wait too long."""
+
+    payments: int
+    payouts_flagged: int
+
+
 def _expire_checkouts(services: Services, _relay: Relay, now: datetime) -> Any:
     return sweep_abandoned_checkouts(
         services.database, services.gateway, fee_bearer=services.settings.gateway_fee_bearer, now=now
@@ -41,6 +50,10 @@ def _expire_checkouts(services: Services, _relay: Relay, now: datetime) -> Any:
 
 def _requery_refunds(services: Services, _relay: Relay, now: datetime) -> Any:
     return requery_refunds(services.database, services.gateway, now=now)
+
+
+def _requery_transfers(services: Services, _relay: Relay, now: datetime) -> Any:
+    return requery_transfers(services.database, services.transfers, now=now)
 
 
 def _collect_debts(services: Services, _relay: Relay, now: datetime) -> Any:
@@ -64,7 +77,11 @@ def _stage_payouts(services: Services, _relay: Relay, now: datetime) -> Any:
 
 
 def _flag_stalled_intents(services: Services, _relay: Relay, now: datetime) -> Any:
-    return services.database.in_transaction(alarms.flag_stalled, now=now)
+    database = services.database
+    return Stalled(
+        payments=database.in_transaction(alarms.flag_stalled, now=now),
+        payouts_flagged=database.in_transaction(stalled.flag_stalled, now=now),
+    )
 
 
 def _purge_idempotency_keys(services: Services, _relay: Relay, now: datetime) -> Any:
@@ -137,7 +154,7 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
     ),
     PeriodicTask(
         "flag-stalled-intents",
-        "Raises an alert for payments of which it is unclear for hours whether they were made",
+        "Raises payments of which it is unclear for hours whether they were made, and payouts that wait for 48 hours",
         queues.ESCROW_RECONCILIATION,
         "*/5 * * * *",
         _flag_stalled_intents,
@@ -148,6 +165,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         queues.ESCROW_RECONCILIATION,
         "*/15 * * * *",
         _requery_refunds,
+    ),
+    PeriodicTask(
+        "requery-transfers",
+        "Asks the gateway about payouts that nothing was heard of, and has dispatched batches go on",
+        queues.ESCROW_RECONCILIATION,
+        "* * * * *",
+        _requery_transfers,
     ),
     PeriodicTask(
         "collect-debts",

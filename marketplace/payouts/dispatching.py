@@ -1,7 +1,7 @@
 """The beginning of a dispatch: what two officers have approved is sent as they approved it, or not at all."""
 
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 from sqlalchemy import text
@@ -12,7 +12,7 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
-from marketplace.payouts import states
+from marketplace.payouts import sending, states
 from marketplace.payouts.batches import lock_batch, move, record_act, refuse_payee, require_payments
 from marketplace.payouts.content import content_hash
 from marketplace.payouts.policy import holds_of, holds_of_people
@@ -37,6 +37,23 @@ _PAYEES = Statement(
 )
 
 
+# Each payment's reference is there before anything is sent, and is never another.
+_REFER = Statement(
+    text(
+        """
+        WITH referred AS (
+            INSERT INTO payout_transfers (intent_id, status, created_at, updated_at)
+            SELECT id, :status, :now, :now FROM payout_transfer_intents
+            WHERE batch_id = :batch_id AND status = 'pending' ORDER BY id
+            RETURNING intent_id
+        )
+        SELECT coalesce(sum(i.amount_minor), 0)::bigint AS amount_minor
+        FROM referred r JOIN payout_transfer_intents i ON i.id = r.intent_id
+        """
+    )
+)
+
+
 class ChangedSinceApprovalError(ConflictError):
     """The batch is not any more what was approved; it is staged again, and takes two approvals anew."""
 
@@ -45,6 +62,22 @@ class ChangedSinceApprovalError(ConflictError):
 
 class OnHoldError(ConflictError):
     """Nothing may be paid to a payee at the moment."""
+
+
+def dispatch(
+    session: Session, *, batch_id: UUID, officer: Caller, actor: AuditActor, now: datetime
+) -> dict[str, Any]:
+    """This function will let a batch go: each payment gets its reference, and a worker sends them.
+
+    :param officer: who sends it; not a payee
+    :param actor: the same, for the audit
+    :return: the batch's id and status, how many payments there are to send, and kobo in all
+    :raises ConflictError: as ``begin_dispatch``
+    """
+    payments = begin_dispatch(session, batch_id=batch_id, officer=officer, actor=actor, now=now)
+    total = _REFER.one(session, batch_id=batch_id, status=states.INTENT.initial, now=now)["amount_minor"]
+    sending.enqueue_sending(session, batch_id=batch_id, due_at=now)
+    return {"batchId": batch_id, "status": states.DISPATCHING, "payments": payments, "amountMinor": total}
 
 
 def begin_dispatch(

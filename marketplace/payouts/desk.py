@@ -1,0 +1,96 @@
+"""What finance sees of payouts that went wrong, or do not move, as tables."""
+
+from datetime import datetime
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.kernel.paging import TablePage, TableRequest
+
+EXCEPTION_SORTS = ("created_at", "resolved_at", "amount")
+STALLED_SORTS = ("created_at", "stalled_at", "amount")
+
+_EXCEPTIONS = """
+    SELECT e.id, e.outcome, e.reference, e.gateway_transfer_id AS "gatewayTransferId",
+        e.amount_minor AS "amountMinor", e.currency, i.id AS "payoutId", i.batch_id AS "batchId",
+        i.status AS "payoutStatus", i.failure_reason AS "reason", i.user_id AS "payeeId",
+        i.vendor_id AS "vendorId", coalesce(v.display_name, p.name) AS "payeeName",
+        CASE WHEN e.resolved_at IS NULL THEN 'open' ELSE 'resolved' END AS status,
+        e.created_at AS "createdAt", e.resolved_at AS "resolvedAt", e.resolved_by AS "resolvedBy",
+        e.resolution_note AS "resolutionNote"
+"""
+_EXCEPTIONS_FROM = """
+    FROM payout_exceptions e
+        LEFT JOIN payout_transfers t ON t.reference = e.reference
+        LEFT JOIN payout_transfer_intents i ON i.id = t.intent_id
+        LEFT JOIN vendor_profiles v ON v.id = i.vendor_id
+        LEFT JOIN profiles p ON p.id = i.user_id
+    WHERE (CAST(:status AS text) IS NULL OR (e.resolved_at IS NULL) = (:status = 'open'))
+        AND (CAST(:outcome AS text) IS NULL OR e.outcome = :outcome)
+"""
+_STALLED = """
+    SELECT i.id, i.batch_id AS "batchId", b.status AS "batchStatus", i.status, i.amount_minor AS "amountMinor",
+        i.user_id AS "payeeId", i.vendor_id AS "vendorId", coalesce(v.display_name, p.name) AS "payeeName",
+        t.reference, coalesce(t.attempts, 0) AS "timesAsked", t.ask_at AS "askedNextAt", t.sent_at AS "sentAt",
+        i.created_at AS "createdAt", i.stalled_at AS "stalledAt"
+"""
+_STALLED_FROM = """
+    FROM payout_transfer_intents i
+        JOIN profiles p ON p.id = i.user_id
+        LEFT JOIN vendor_profiles v ON v.id = i.vendor_id
+        LEFT JOIN payout_batches b ON b.id = i.batch_id
+        LEFT JOIN payout_transfers t ON t.intent_id = i.id
+    WHERE i.stalled_at IS NOT NULL AND i.status IN ('pending', 'submitted', 'unknown')
+"""
+
+
+def _pages(
+    columns: str, source: str, alias: str, sorts: tuple[str, ...]
+) -> dict[tuple[str, bool], Statement]:
+    """One statement for each way to sort; what is not resolved comes last either way."""
+    return {
+        (sort, descending): Statement(
+            text(
+                f"{columns} {source} ORDER BY {alias}.{sort + '_minor' if sort == 'amount' else sort}"
+                f" {'DESC' if descending else 'ASC'} NULLS LAST, {alias}.id {'DESC' if descending else 'ASC'}"
+                " LIMIT :most OFFSET :offset"
+            )
+        )
+        for sort in sorts
+        for descending in (True, False)
+    }
+
+
+_EXCEPTION_PAGES = _pages(_EXCEPTIONS, _EXCEPTIONS_FROM, "e", EXCEPTION_SORTS)
+_EXCEPTION_COUNT = Statement(text(f"SELECT count(*) AS total {_EXCEPTIONS_FROM}"))
+_STALLED_PAGES = _pages(_STALLED, _STALLED_FROM, "i", STALLED_SORTS)
+_STALLED_COUNT = Statement(text(f"SELECT count(*) AS total {_STALLED_FROM}"))
+
+
+def list_exceptions(
+    session: Session, *, status: str | None, outcome: str | None, page: TableRequest
+) -> TablePage:
+    """This function will list transfers that failed, came back or are none of ours, in two queries.
+
+    :param status: ``open`` or ``resolved``; none for both
+    :param outcome: ``failed``, ``reversed`` or ``unexpected``; none for any
+    :param page: which page, sorted by one of ``EXCEPTION_SORTS``
+    """
+    wanted = {"status": status, "outcome": outcome}
+    rows = _EXCEPTION_PAGES[page.sort, page.descending].all(
+        session, **wanted, most=page.limit, offset=page.offset
+    )
+    return TablePage(rows, page, _EXCEPTION_COUNT.one(session, **wanted)["total"])
+
+
+def list_stalled(session: Session, *, page: TableRequest, now: datetime) -> TablePage:
+    """This function will list payouts that were flagged as waiting for more than 48 hours, in two queries.
+
+    :param page: which page, sorted by one of ``STALLED_SORTS``
+    :param now: the time of the request
+    """
+    rows = _STALLED_PAGES[page.sort, page.descending].all(session, most=page.limit, offset=page.offset)
+    for row in rows:
+        row["ageSeconds"] = max(int((now - row["createdAt"]).total_seconds()), 0)
+    return TablePage(rows, page, _STALLED_COUNT.one(session)["total"])

@@ -1,0 +1,92 @@
+"""Payouts on their way for tests: dispatched, sent, and told of by the gateway."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.payouts import dispatching, settling, transfer_events
+from marketplace.providers.gateway_events import GatewayTransfer
+from tests.support.finance import actor_of, make_officer
+from tests.support.payouts import Payee, approved_batch
+from tests.support.purchases import NOW
+
+
+def dispatched_batch(session: Session, payees: Sequence[Payee]) -> UUID:
+    """Stage a batch, have two officers approve it and a third one dispatch it."""
+    batch_id = approved_batch(session, payees)
+    dispatch(session, batch_id)
+    return batch_id
+
+
+def dispatch(session: Session, batch_id: UUID, **values: Any) -> dict[str, Any]:
+    """Have an officer dispatch an approved batch."""
+    officer = values.pop("officer", None) or make_officer(session)
+    given = {"now": NOW} | values
+    return dispatching.dispatch(session, batch_id=batch_id, officer=officer, actor=actor_of(officer), **given)
+
+
+def transfers_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
+    """Give a batch's transfers with their payouts, in the order in which they are sent."""
+    rows = session.execute(
+        text(
+            """
+            SELECT t.*, i.status AS payout_status, i.amount_minor, i.failure_reason, i.user_id, i.stalled_at
+            FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
+            WHERE i.batch_id = :id ORDER BY i.id
+            """
+        ),
+        {"id": batch_id},
+    )
+    return [dict(row) for row in rows.mappings()]
+
+
+def statuses_in(session: Session, batch_id: UUID) -> list[tuple[str, str]]:
+    """Give the status of each payout of a batch, and of its transfer."""
+    return [(row["payout_status"], row["status"]) for row in transfers_in(session, batch_id)]
+
+
+def batch_status(session: Session, batch_id: UUID) -> str:
+    """Give a batch's status."""
+    row = session.execute(text("SELECT status FROM payout_batches WHERE id = :id"), {"id": batch_id}).one()
+    return str(row.status)
+
+
+def word(transfer: dict[str, Any], status: str, **values: Any) -> GatewayTransfer:
+    """Write what the gateway would say of a transfer."""
+    given: dict[str, Any] = {
+        "id": str(transfer["id"].int % 10**12),
+        "reference": transfer["reference"],
+        "amount_minor": transfer["amount_minor"],
+        "currency": "NGN",
+        "status": status,
+        "transfer_code": f"TRF_{transfer['id'].hex}",
+    }
+    return GatewayTransfer(**given | values)
+
+
+def hear(session: Session, transfer: dict[str, Any], outcome: str, **values: Any) -> None:
+    """Have an event of the gateway about a transfer."""
+    transfer_events.hear(session, outcome=outcome, told=word(transfer, outcome, **values), now=NOW)
+
+
+def answer(session: Session, transfer: dict[str, Any], status: str, **values: Any) -> str:
+    """Have the gateway answer, when asked, about a transfer."""
+    row = settling.lock(session, reference=transfer["reference"])
+    return settling.settle(session, row, word(transfer, status, **values), now=NOW)
+
+
+def exceptions_of(session: Session, reference: str) -> list[tuple[str, int]]:
+    """Give outcome and amount of the exceptions of a reference, the earliest first."""
+    rows = session.execute(
+        text("SELECT outcome, amount_minor FROM payout_exceptions WHERE reference = :reference ORDER BY id"),
+        {"reference": reference},
+    )
+    return [tuple(row) for row in rows]
+
+
+def a_number() -> str:
+    """Give a number that no other transfer of the gateway's has."""
+    return str(uuid4().int % 10**12)
