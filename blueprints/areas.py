@@ -25,6 +25,8 @@ from blueprints.payments.refunds import area as refunds
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
+from blueprints.platform.routes import area as platform
+from blueprints.platform.routes import status_area as platform_status
 from blueprints.users.routes import area as users
 from blueprints.webhooks.desk import area as webhook_desk
 from blueprints.webhooks.gateway import area as gateway_webhook
@@ -58,6 +60,8 @@ AREAS: tuple[Area, ...] = (
     messaging_webhook,
     alerts,
     background,
+    platform,
+    platform_status,
     health,
     functions,
 )

@@ -20,6 +20,7 @@ from marketplace.kernel.errors import CATALOG
 from marketplace.kernel.states import StateMachine
 from marketplace.orders import states as order_states
 from marketplace.payments import states as payment_states
+from marketplace.proposals import states as proposal_states
 from tasks.sweeps import PERIODIC_TASKS
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -133,6 +134,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "escrow-states": lambda: _diagram(order_states.ESCROW),
     "intent-states": lambda: _diagram(payment_states.INTENT),
     "refund-states": lambda: _diagram(payment_states.REFUND),
+    "proposal-states": lambda: _diagram(proposal_states.PROPOSAL),
     "outside-settings": lambda: _settings(lambda item: item.name.startswith(_OUTSIDE)),
     "required-settings": lambda: _settings(lambda item: item.metadata["required"]),
     "further-settings": lambda: _settings(lambda item: not item.metadata["required"]),

@@ -18,6 +18,8 @@ from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.requery import requery_refunds
 from marketplace.payouts import books, staging, stalled
 from marketplace.payouts.requery import requery_transfers
+from marketplace.payouts import books, staging
+from marketplace.proposals import operations as proposals
 from marketplace.services import Services
 from marketplace.webhooks import retention as webhooks
 from tasks.relay import Relay
@@ -82,6 +84,10 @@ def _flag_stalled_intents(services: Services, _relay: Relay, now: datetime) -> A
         payments=database.in_transaction(alarms.flag_stalled, now=now),
         payouts_flagged=database.in_transaction(stalled.flag_stalled, now=now),
     )
+
+
+def _apply_proposals(services: Services, _relay: Relay, now: datetime) -> Any:
+    return proposals.apply_due(services.database, now=now)
 
 
 def _purge_idempotency_keys(services: Services, _relay: Relay, now: datetime) -> Any:
@@ -193,6 +199,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         queues.ESCROW_RECONCILIATION,
         "7 * * * *",
         _check_invariants,
+    ),
+    PeriodicTask(
+        "apply-proposals",
+        "Puts approved changes of the platform into force when they are due, and ends those that nobody approved",
+        queues.ESCROW_RECONCILIATION,
+        "* * * * *",
+        _apply_proposals,
     ),
     PeriodicTask(
         "purge-idempotency-keys",

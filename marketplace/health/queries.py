@@ -27,7 +27,7 @@ class Readiness:
 
 def readiness(database: Database, cache: Cache) -> Readiness:
     """This function will read one row of the platform's settings and ping the cache."""
-    return Readiness(database=_database_answers(database), cache=_cache_answers(cache))
+    return Readiness(database=_database_answers(database), cache=cache_answers(cache))
 
 
 def _database_answers(database: Database) -> bool:
@@ -38,7 +38,8 @@ def _database_answers(database: Database) -> bool:
         return False
 
 
-def _cache_answers(cache: Cache) -> bool:
+def cache_answers(cache: Cache) -> bool:
+    """This function will tell whether the cache can be reached."""
     try:
         cache.ping()
     except CacheDownError:

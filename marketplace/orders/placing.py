@@ -23,6 +23,7 @@ from marketplace.orders import states, wallet
 from marketplace.orders.baskets import Parcel, Wish, pack
 from marketplace.orders.pricing import Fees
 from marketplace.orders.wallet import NO_WALLET, WalletUse
+from marketplace.platform import features
 from marketplace.platform import queries as platform_queries
 
 PAYABLE_FOR = timedelta(minutes=30)
@@ -144,6 +145,7 @@ def place_order(session: Session, *, asked: Placement, now: datetime) -> UUID:
     :raises OutOfStockError: there is less than wished for
     :raises PriceChangedError: the total differs from the expected one
     :raises InsufficientFundsError: the wallet holds less than it is to pay
+    :raises SwitchedOffError: nothing is placed for now: it is switched off, or there is maintenance
     """
     wishes = _lock_wishes(session, asked)
     planned = _plan(session, asked, wishes, one_vendor=True, now=now)
@@ -165,6 +167,7 @@ def place_checkout(session: Session, *, asked: Placement, now: datetime) -> Chec
     :raises OutOfStockError: there is less than wished for
     :raises PriceChangedError: the sum of the totals differs from the expected one
     :raises InsufficientFundsError: the wallet holds less than it is to pay
+    :raises SwitchedOffError: nothing is placed for now: it is switched off, or there is maintenance
     """
     wishes = _lock_wishes(session, asked)
     planned = _plan(session, asked, wishes, one_vendor=False, now=now)
@@ -201,7 +204,7 @@ def _plan(
         session,
         wishes,
         buyer=asked.buyer,
-        fees=_fees(session),
+        fees=_fees(session, now=now),
         delivered=asked.delivery.method == "delivery",
         one_vendor=one_vendor,
         now=now,
@@ -256,8 +259,10 @@ def _write(
     return order_ids
 
 
-def _fees(session: Session) -> Fees:
+def _fees(session: Session, *, now: datetime) -> Fees:
+    """Give what the platform takes; nothing is placed while that is switched off."""
     settings = platform_queries.platform_settings(session)
+    features.require_on(settings, features.CHECKOUT, now=now)
     return Fees(
         commission_bps=settings["commission_bps"],
         service_fee_minor=settings["service_fee_minor"],

@@ -10,9 +10,11 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
 from marketplace.infra import outbox
+from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
+from marketplace.platform import tags
 
 _log = structlog.get_logger(__name__)
 
@@ -43,7 +45,8 @@ _CURRENT = Statement(
 _RESUME = Statement(
     text(
         """
-        UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id WHERE resumed_at IS NULL
+        UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id
+        WHERE id = :halt_id AND resumed_at IS NULL
         RETURNING id, reason, halted_at
         """
     )
@@ -81,6 +84,7 @@ def halt_payouts(session: Session, reason: str, now: datetime, *, finding: str |
         after={"payouts": "halted", "reason": reason},
         now=now,
     )
+    drop_cached(session, tags.STATUS)
     outbox.after_commit(session, lambda: _log.error("payouts halted", haltId=str(row["id"]), reason=reason))
     return True
 
@@ -108,16 +112,18 @@ def require_running(session: Session) -> None:
         )
 
 
-def resume_payouts(session: Session, *, proposal_id: UUID, now: datetime) -> dict[str, Any]:
+def resume_payouts(session: Session, *, halt_id: UUID, proposal_id: UUID, now: datetime) -> dict[str, Any]:
     """This function will let payouts go on, for a proposal that two officers carried and nothing else.
 
+    :param halt_id: the halt that the officers decided on: a later one is another matter
     :param proposal_id: the proposal; the database holds that it resumes once
     :param now: when
     :return: the halt that is over
-    :raises PayoutsNotHaltedError: they do not stand still
+    :raises PayoutsNotHaltedError: they do not stand still, or for another reason
     """
-    row = _RESUME.first(session, proposal_id=proposal_id, now=now)
+    row = _RESUME.first(session, halt_id=halt_id, proposal_id=proposal_id, now=now)
     if row is None:
-        raise PayoutsNotHaltedError("Payouts are not halted: there is nothing to resume.")
+        raise PayoutsNotHaltedError("This halt of payouts is over: there is nothing to resume.")
+    drop_cached(session, tags.STATUS)
     outbox.after_commit(session, lambda: _log.warning("payouts resumed", haltId=str(row["id"])))
     return row

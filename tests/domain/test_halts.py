@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from marketplace.platform import halts
-from tests.support.halts import resume
+from tests.support.halts import carried, resume
 from tests.support.purchases import NOW, later
 
 REASON = "ESCROW_DRIFT: a rule"
@@ -40,10 +40,14 @@ def test_they_are_halted_once_for_however_many_reasons(session: Session) -> None
 
 def test_a_proposal_resumes_them(session: Session) -> None:
     halts.halt_payouts(session, REASON, NOW)
+    halt = halts.current_halt(session)
+    assert halt is not None
     resume(session)
     assert not halts.payouts_halted(session)
+    halts.halt_payouts(session, REASON, later(hours=2))
     with pytest.raises(halts.PayoutsNotHaltedError):
-        resume(session)
+        halts.resume_payouts(session, halt_id=halt["id"], proposal_id=carried(session), now=later(hours=3))
+    assert halts.payouts_halted(session)
 
 
 def test_what_officers_resumed_in_spite_of_does_not_halt_them_again_but_anything_else_does(

@@ -31,4 +31,6 @@ def carried(session: Session) -> UUID:
 
 def resume(session: Session) -> None:
     """Let payouts go on, as a proposal does."""
-    halts.resume_payouts(session, proposal_id=carried(session), now=later(hours=1))
+    halt = halts.current_halt(session)
+    assert halt is not None
+    halts.resume_payouts(session, halt_id=halt["id"], proposal_id=carried(session), now=later(hours=1))

@@ -1,0 +1,1 @@
+"""The platform over HTTP: proposals of its officers, and its status."""

@@ -1,0 +1,92 @@
+"""The platform: changes that two officers decide on, and how the service is."""
+
+from typing import Any
+from uuid import UUID
+
+from blueprints.http.contract import PUBLIC, Group, Shared, staff_with
+from blueprints.http.endpoint import Area, Context
+from blueprints.platform.schemas import (
+    Proposal,
+    ProposalQuery,
+    ProposalRow,
+    Propose,
+    RejectProposal,
+    Status,
+)
+from marketplace.health import status as health
+from marketplace.kernel.paging import TablePage
+from marketplace.platform import tags
+from marketplace.proposals import operations, queries
+from marketplace.proposals.operations import Wanted
+
+area = Area("platform", "/api/platform", "Changes of the platform, with four eyes")
+status_area = Area("status", "/api/status", "How the service is")
+
+_OFFICERS = staff_with(operations.PERMISSION)
+_OFFICERS_AAL2 = staff_with(operations.PERMISSION, aal2=True)
+
+
+@area.post("/proposals", auth=_OFFICERS, limit="10/minute", body=Propose, reply=Proposal, status=201)
+def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
+    wanted = Wanted(
+        kind=body["kind"],
+        payload=body["payload"],
+        reason=body["reason"],
+        effective_at=body.get("effective_at"),
+    )
+    proposal_id = operations.propose(
+        ctx.session, officer=ctx.user, actor=ctx.actor, wanted=wanted, now=ctx.now
+    )
+    return _shown(ctx, proposal_id)
+
+
+@area.get(
+    "/proposals", auth=_OFFICERS, limit=Shared.GLOBAL, query=ProposalQuery, reply=ProposalRow(many=True)
+)
+def list_proposals(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """This function will list proposals, with what each changes and what that does."""
+    return queries.list_proposals(ctx.session, filters=queries.ProposalFilters(**query), page=ctx.table)
+
+
+@area.get("/proposals/<uuid:proposal_id>", auth=_OFFICERS, limit=Shared.GLOBAL, reply=Proposal)
+def show_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
+    """This function will show a proposal; of an open one, what it does as of now."""
+    return _shown(ctx, proposal_id)
+
+
+@area.post("/proposals/<uuid:proposal_id>/approve", auth=_OFFICERS_AAL2, limit="5/minute", reply=Proposal)
+def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
+    """This function will approve another officer's proposal; it takes effect at once, or when it is due."""
+    operations.approve(ctx.session, proposal_id=proposal_id, officer=ctx.user, actor=ctx.actor, now=ctx.now)
+    return _shown(ctx, proposal_id)
+
+
+@area.post(
+    "/proposals/<uuid:proposal_id>/reject", auth=_OFFICERS, limit="10/minute", body=RejectProposal,
+    reply=Proposal,
+)  # fmt: skip
+def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will reject a proposal that did not take effect yet, or take the caller's own back."""
+    operations.reject(
+        ctx.session,
+        proposal_id=proposal_id,
+        officer=ctx.user,
+        actor=ctx.actor,
+        reason=body["reason"],
+        now=ctx.now,
+    )
+    return _shown(ctx, proposal_id)
+
+
+def _shown(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
+    return queries.proposal(ctx.session, proposal_id=proposal_id, caller=ctx.user, now=ctx.now)
+
+
+@status_area.get(
+    "", auth=PUBLIC, limit=Shared.GLOBAL, reply=Status, cache=30, tags=(tags.STATUS,), phased=True,
+    group=Group.API,
+)  # fmt: skip
+def show_status(ctx: Context) -> dict[str, Any]:
+    """This function will tell whether there is maintenance, and how each part of the service is."""
+    return health.status(ctx.services.database, ctx.services.cache, now=ctx.now)

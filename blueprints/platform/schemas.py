@@ -1,0 +1,154 @@
+"""What proposals are made of and look like, and the platform's status."""
+
+from typing import Any
+
+from marshmallow import ValidationError, fields, validates_schema
+
+from blueprints.http.fields import Choice, Flag, Line, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.paging import OffsetQuery
+from marketplace.health import status
+from marketplace.platform.fees import FEES
+from marketplace.proposals import queries, states
+from marketplace.proposals.changes import CHANGES
+
+_REASON = {"least": 3, "most": 500}
+_STATUSES = sorted(states.PROPOSAL.states)
+# By kind: what its payload must have, and what it may have beside.
+_PAYLOADS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "fee": (frozenset({"key", "value"}), frozenset()),
+    "category_commission": (frozenset({"category_id", "commission_bps"}), frozenset()),
+    "feature_flag": (frozenset({"key", "enabled"}), frozenset()),
+    "maintenance": (frozenset({"active"}), frozenset({"message", "until"})),
+    "payout_resume": (frozenset({"reason"}), frozenset()),
+}
+_SHOWN_STATE = {"description": "What it changes: as it was when it was proposed, and as it would be."}
+
+
+class Payload(Schema):
+    """What is proposed: fields by kind."""
+
+    key = Line(
+        most=64,
+        metadata={"description": f"fee: one of {', '.join(FEES)}; feature_flag: the name of the feature."},
+    )
+    value = Whole(low=0, metadata={"description": "fee: basis points or kobo."})
+    category_id = Uuid(metadata={"description": "category_commission."})
+    commission_bps = Whole(
+        low=0,
+        allow_none=True,
+        metadata={"description": "category_commission: basis points; null for the platform's own rate."},
+    )
+    enabled = Flag(metadata={"description": "feature_flag."})
+    active = Flag(metadata={"description": "maintenance."})
+    message = Line(most=300, allow_none=True, metadata={"description": "maintenance: what people are told."})
+    until = Moment(allow_none=True, metadata={"description": "maintenance: when it ends by itself."})
+    reason = Text(**_REASON, metadata={"description": "payout_resume: why it is safe to go on."})
+
+
+class Propose(Schema):
+    """A change of the platform, and why."""
+
+    kind = Choice(*CHANGES, required=True)
+    payload = fields.Nested(Payload, required=True)
+    reason = Text(**_REASON, required=True)
+    effective_at = Moment(
+        allow_none=True,
+        metadata={"description": "When it takes effect; without it, as soon as it is approved."},
+    )
+
+    @validates_schema
+    def check_payload(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will refuse a payload that is not of its kind."""
+        needed, allowed = _PAYLOADS[data["kind"]]
+        names = {name: field.data_key for name, field in Payload().fields.items()}
+        given = data["payload"].keys()
+        faults = {names[name]: ["Missing data for required field."] for name in needed - given}
+        faults |= {names[name]: [f"Is not of the kind {data['kind']}."] for name in given - needed - allowed}
+        if faults:
+            raise ValidationError({"payload": faults})
+
+
+class RejectProposal(Schema):
+    """Why a proposal is not carried."""
+
+    reason = Text(**_REASON, required=True)
+
+
+class ProposalQuery(OffsetQuery):
+    """Which proposals are listed."""
+
+    sort = Choice(*queries.SORTS, load_default="created_at")
+    status = Choice(*_STATUSES, load_default=None)
+    kind = Choice(*CHANGES, load_default=None)
+
+
+class Officer(Schema):
+    """An officer who had to do with it."""
+
+    id = Uuid(required=True)
+    name = fields.String(required=True, allow_none=True)
+
+
+class ProposalRow(Schema):
+    """A proposal: what it changes from what to what, what that does, and who decided on it."""
+
+    id = Uuid(required=True)
+    kind = Choice(*CHANGES, required=True)
+    status = Choice(*_STATUSES, required=True)
+    target = fields.String(required=True)
+    payload = fields.Dict(required=True)
+    reason = fields.String(required=True)
+    before = fields.Dict(required=True, metadata=_SHOWN_STATE)
+    after = fields.Dict(required=True, metadata=_SHOWN_STATE)
+    effect = fields.Dict(
+        required=True, metadata={"description": "Such as a sample order before the change and after it."}
+    )
+    effective_at = Moment(required=True, allow_none=True)
+    expires_at = Moment(required=True)
+    proposed_by = fields.Nested(Officer, required=True)
+    approved_by = fields.Nested(Officer, required=True, allow_none=True)
+    approved_at = Moment(required=True, allow_none=True)
+    activated_at = Moment(required=True, allow_none=True)
+    rejected_by = fields.Nested(Officer, required=True, allow_none=True)
+    rejected_at = Moment(required=True, allow_none=True)
+    rejection_reason = fields.String(required=True, allow_none=True)
+    expired_at = Moment(required=True, allow_none=True)
+    created_at = Moment(required=True)
+
+
+class Proposal(ProposalRow):
+    """A proposal with what it changes as of now, and what the caller may do with it."""
+
+    current = fields.Dict(
+        required=True,
+        allow_none=True,
+        metadata={"description": "What it changes, as it is now; null of one that is over."},
+    )
+    next_actions = fields.List(Choice(states.APPROVE, states.REJECT), required=True)
+
+
+class MaintenanceState(Schema):
+    """Whether the platform is being worked on."""
+
+    active = fields.Boolean(required=True)
+    message = fields.String(required=True, allow_none=True)
+    until = Moment(required=True, allow_none=True)
+
+
+class Component(Schema):
+    """A part of the service, and how it is."""
+
+    name = Choice(*status.COMPONENTS, required=True)
+    status = Choice(*status.STATES, required=True)
+
+
+class Status(Schema):
+    """How the service is, for everybody."""
+
+    status = Choice(*status.STATES, status.MAINTENANCE, required=True)
+    maintenance = fields.Nested(MaintenanceState, required=True)
+    components = fields.List(fields.Nested(Component), required=True)
+    features = fields.Dict(
+        keys=fields.String(), values=fields.Boolean(), required=True,
+        metadata={"description": "Which features are on."},
+    )  # fmt: skip

@@ -1,0 +1,302 @@
+"""What can be proposed: of each kind what is checked, what it changes, what that does, and how it is done."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds as alert_kinds
+from marketplace.alerts.queries import open_subjects
+from marketplace.infra.db import Statement
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import ValidationError
+from marketplace.platform import features, halts
+from marketplace.platform.fees import COMMISSION, FEES, Fee
+from marketplace.platform.operations import set_setting
+from marketplace.platform.queries import platform_settings
+from marketplace.proposals.samples import compared, sample_order
+
+Payload = dict[str, Any]
+
+_FLAG_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{1,63}")
+_MINIMUM_PAYOUT = "minimum_payout_minor"
+
+_CATEGORY = Statement(
+    text(
+        """
+        SELECT c.id, c.name, c.commission_bps,
+            (SELECT count(*) FROM products p WHERE p.category_id = c.id AND p.status = 'published') AS products
+        FROM categories c WHERE c.id = :category_id
+        """
+    )
+)
+_SET_COMMISSION = Statement(
+    text("UPDATE categories SET commission_bps = :commission_bps WHERE id = :category_id")
+)
+_PAYABLE_VENDORS = Statement(
+    text(
+        """
+        SELECT count(*) FILTER (WHERE balance_minor >= :before) AS before,
+            count(*) FILTER (WHERE balance_minor >= :after) AS after
+        FROM ledger_accounts WHERE kind = 'vendor_payable' AND balance_minor > 0
+        """
+    )
+)
+
+
+def _moment(moment: datetime | None) -> str | None:
+    """Write a time as answers do: without a fraction of a second that there is none of."""
+    return None if moment is None else iso(moment).replace(".000000Z", "Z")
+
+
+class Change(ABC):
+    """A kind of proposal. A payload is as it is kept: what JSON can say, named as on the wire.
+
+    ``absolute`` says that it is a switch: what it was before does not matter to those who approved it.
+    """
+
+    absolute: ClassVar[bool] = False
+
+    @abstractmethod
+    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
+        """This function will check what is proposed, and give it as it is kept.
+
+        :param given: as it was read; what a kind takes is there
+        :param now: when it would take effect
+        :raises ValidationError: it is out of range, or names something that there is none of
+        """
+
+    @abstractmethod
+    def target(self, payload: Payload) -> str:
+        """This function will name what is changed."""
+
+    @abstractmethod
+    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        """This function will give what is changed as it is now."""
+
+    @abstractmethod
+    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+        """This function will give what is changed as it would be."""
+
+    @abstractmethod
+    def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        """This function will show what the change does."""
+
+    @abstractmethod
+    def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        """This function will do it.
+
+        :raises ConflictError: there is nothing to do it to any more
+        """
+
+
+def _in_range(value: Any, fee: Fee, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not fee.low <= value <= fee.high:
+        raise ValidationError.of(name, f"Must be a whole number from {fee.low} to {fee.high}.")
+    return value
+
+
+class FeeChange(Change):
+    """A fee, or a limit, of the platform."""
+
+    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
+        fee = FEES.get(given["key"])
+        if fee is None:
+            raise ValidationError.of("payload.key", f"Must be one of: {', '.join(FEES)}.")
+        return {"key": given["key"], "value": _in_range(given["value"], fee, "payload.value")}
+
+    def target(self, payload: Payload) -> str:
+        return str(payload["key"])
+
+    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        return {"key": payload["key"], "value": platform_settings(session)[payload["key"]]}
+
+    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+        return dict(payload)
+
+    def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        settings = platform_settings(session)
+        changed = settings | {payload["key"]: payload["value"]}
+        if payload["key"] == _MINIMUM_PAYOUT:
+            counts = _PAYABLE_VENDORS.one(
+                session, before=settings[_MINIMUM_PAYOUT], after=changed[_MINIMUM_PAYOUT]
+            )
+            return {"vendorsWithAtLeast": counts}
+        return compared(sample_order(settings), sample_order(changed))
+
+    def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        key = payload["key"]
+        set_setting(session, key=key, value=payload["value"], description=FEES[key].meaning, now=now)
+
+
+class CategoryCommission(Change):
+    """A category's own commission; none of its own means the platform's."""
+
+    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
+        bps = given["commission_bps"]
+        if bps is not None:
+            _in_range(bps, COMMISSION, "payload.commissionBps")
+        if _CATEGORY.first(session, category_id=given["category_id"]) is None:
+            raise ValidationError.of("payload.categoryId", "There is no such category.")
+        return {"categoryId": str(given["category_id"]), "commissionBps": bps}
+
+    def target(self, payload: Payload) -> str:
+        return str(payload["categoryId"])
+
+    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        row = self._row(session, payload)
+        return self._shown(row, row["commission_bps"])
+
+    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+        return self._shown(self._row(session, payload), payload["commissionBps"])
+
+    def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        row, settings = self._row(session, payload), platform_settings(session)
+        before = sample_order(settings, commission_bps=row["commission_bps"])
+        after = sample_order(settings, commission_bps=payload["commissionBps"])
+        return compared(before, after) | {"publishedProducts": row["products"]}
+
+    def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        _SET_COMMISSION.run(
+            session, category_id=UUID(payload["categoryId"]), commission_bps=payload["commissionBps"]
+        )
+
+    def _row(self, session: Session, payload: Payload) -> dict[str, Any]:
+        # Categories are never deleted: one that was there when it was proposed is there.
+        return _CATEGORY.one(session, category_id=UUID(payload["categoryId"]))
+
+    def _shown(self, row: dict[str, Any], bps: int | None) -> dict[str, Any]:
+        return {"categoryId": str(row["id"]), "category": row["name"], "commissionBps": bps}
+
+
+class FeatureFlag(Change):
+    """A feature that is switched on or off."""
+
+    absolute = True
+
+    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
+        if not _FLAG_KEY.fullmatch(given["key"]):
+            raise ValidationError.of(
+                "payload.key",
+                "Must be 2 to 64 letters, digits, dots, hyphens or underscores, a letter first.",
+            )
+        return {"key": given["key"], "enabled": given["enabled"]}
+
+    def target(self, payload: Payload) -> str:
+        return str(payload["key"])
+
+    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        known = features.features_of(platform_settings(session))
+        return {"key": payload["key"], "enabled": known.get(payload["key"])}
+
+    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+        return dict(payload)
+
+    def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        feature = features.FEATURES.get(payload["key"])
+        what = (
+            feature.meaning
+            if feature
+            else "The service itself does nothing by it; applications are told of it."
+        )
+        return {"usedByService": feature is not None, "meaning": what}
+
+    def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        set_setting(
+            session,
+            key=features.flag_setting(payload["key"]),
+            value=payload["enabled"],
+            description=f"Whether the feature {payload['key']} is on",
+            now=now,
+        )
+
+
+class MaintenanceChange(Change):
+    """That the platform is being worked on, or no longer."""
+
+    absolute = True
+
+    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
+        until = given.get("until")
+        if until is not None and until <= now:
+            raise ValidationError.of("payload.until", "Must be after it takes effect.")
+        return {
+            "active": given["active"],
+            "message": given.get("message"),
+            "until": _moment(until),
+        }
+
+    def target(self, payload: Payload) -> str:
+        return features.MAINTENANCE
+
+    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        found = features.maintenance_of(platform_settings(session), now=now)
+        return {
+            "active": found.active,
+            "message": found.message,
+            "until": _moment(found.until),
+        }
+
+    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+        return dict(payload)
+
+    def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        off = [name for name, feature in features.FEATURES.items() if feature.off_in_maintenance]
+        return {"switchedOff": off if payload["active"] else []}
+
+    def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        set_setting(
+            session,
+            key=features.MAINTENANCE,
+            value=payload,
+            description="Whether the platform is being worked on",
+            now=now,
+        )
+
+
+class PayoutResume(Change):
+    """That payouts go on, which a drift had halted. It is for the halt that there was when it was proposed."""
+
+    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
+        halt = halts.current_halt(session)
+        return {"reason": given["reason"], "haltId": str(halt["id"]) if halt else None}
+
+    def target(self, payload: Payload) -> str:
+        return "payouts"
+
+    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        halt = halts.current_halt(session)
+        if halt is None:
+            return {"halted": False, "haltId": None, "haltReason": None, "haltedAt": None}
+        return {
+            "halted": True,
+            "haltId": str(halt["id"]),
+            "haltReason": halt["reason"],
+            "haltedAt": _moment(halt["haltedAt"]),
+        }
+
+    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+        return {"halted": False, "haltId": None, "haltReason": None, "haltedAt": None}
+
+    def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        drifts = sorted(open_subjects(session, identifier=alert_kinds.ESCROW_DRIFT))
+        return {"resumes": payload["haltId"] is not None, "openDrifts": drifts[:20]}
+
+    def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        # Filed while they went, and carried while they go, it has nothing to do.
+        if payload["haltId"] is not None:
+            halts.resume_payouts(session, halt_id=UUID(payload["haltId"]), proposal_id=proposal_id, now=now)
+
+
+CHANGES: dict[str, Change] = {
+    "fee": FeeChange(),
+    "category_commission": CategoryCommission(),
+    "payout_resume": PayoutResume(),
+    "feature_flag": FeatureFlag(),
+    "maintenance": MaintenanceChange(),
+}

@@ -1,0 +1,101 @@
+"""Proposals that several officers decide on at once: one decision wins, and nothing is overwritten unseen."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.infra.db import Database
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.platform.halts import halt_payouts
+from marketplace.proposals.operations import NoLongerFitsError, apply_due
+from tests.support.proposals import approve, proposal_row, propose, reject, setting
+from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later
+from tests.support.threads import at_once, unforeseen
+
+ROUNDS = 6
+KEY = "service_fee_minor"
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(database: Database) -> Iterator[None]:
+    yield
+    with database.transaction() as session:
+        session.execute(
+            text("UPDATE platform_settings SET value = to_jsonb(CAST(:fee AS bigint)) WHERE key = :key"),
+            {"fee": SERVICE_FEE_MINOR, "key": KEY},
+        )
+        session.execute(text("DELETE FROM payout_halts"))
+        session.execute(text("DELETE FROM platform_proposals"))
+
+
+def status(database: Database, proposal_id: UUID) -> str:
+    with database.reading() as session:
+        found: str = proposal_row(session, proposal_id)["status"]
+        return found
+
+
+def test_four_approvers_are_one(database: Database) -> None:
+    for _ in range(ROUNDS):
+        proposal_id = database.in_transaction(propose)
+        results = at_once(lambda _, it=proposal_id: database.in_transaction(approve, it), range(4))
+        assert unforeseen(results, IllegalTransitionError) == []
+        assert results.count(None) == 1
+        assert status(database, proposal_id) == "active"
+
+
+def test_of_approver_and_rejecter_one_wins(database: Database) -> None:
+    for _ in range(ROUNDS):
+        with database.reading() as session:
+            before = setting(session, KEY)
+        payload = {"key": KEY, "value": before + 1}
+        proposal_id = database.in_transaction(propose, "fee", payload)
+        results = at_once(
+            lambda decide, it=proposal_id: database.in_transaction(decide, it),
+            [approve, reject, approve, reject],
+        )
+        assert unforeseen(results, IllegalTransitionError) == []
+        assert results.count(None) == 1
+        with database.reading() as session:
+            carried = proposal_row(session, proposal_id)["status"] == "active"
+            assert setting(session, KEY) == before + carried
+
+
+def test_two_changes_of_one_fee_at_once_are_one(database: Database) -> None:
+    for round_number in range(ROUNDS):
+        made = [
+            database.in_transaction(propose, "fee", {"key": KEY, "value": 100 * round_number + number})
+            for number in range(3)
+        ]
+        results = at_once(lambda it: database.in_transaction(approve, it), made)
+        assert unforeseen(results, NoLongerFitsError) == []
+        assert results.count(None) == 1
+        with database.reading() as session:
+            assert setting(session, KEY) == 100 * round_number + results.index(None)
+
+
+def test_the_schedule_of_two_workers_applies_each_once(database: Database) -> None:
+    for round_number in range(ROUNDS):
+        payload = {"key": KEY, "value": 5_000 + round_number}
+
+        proposal_id = database.in_transaction(propose, "fee", payload, effective_at=later(hours=1))
+        database.in_transaction(approve, proposal_id)
+        results = at_once(lambda _: apply_due(database, now=later(hours=1)), range(3))
+        assert unforeseen(results) == []
+        assert sum(result.activated for result in results if not isinstance(result, Exception)) == 1
+        assert status(database, proposal_id) == "active"
+
+
+def test_many_halts_at_once_are_one(database: Database) -> None:
+    results = at_once(
+        lambda number: database.in_transaction(
+            halt_payouts, "ESCROW_DRIFT: a rule", NOW, finding=str(number % 2)
+        ),
+        range(6),
+    )
+    assert unforeseen(results) == []
+    assert results.count(True) == 1
+    with database.reading() as session:
+        [row] = session.execute(text("SELECT findings FROM payout_halts")).all()
+    assert sorted(row[0]) == ["0", "1"]

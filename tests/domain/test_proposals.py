@@ -1,0 +1,469 @@
+"""Changes of the platform: proposed by one officer, carried by another, in force when they are due."""
+
+import re
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Database
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.orders.pricing import Fees, Line, price_of
+from marketplace.platform import features, halts
+from marketplace.platform.queries import platform_settings
+from marketplace.proposals import operations, queries, states
+from marketplace.proposals.changes import CHANGES
+from marketplace.proposals.operations import Applied, NoLongerFitsError, ProposalExpiredError
+from tests.support.finance import audited, told
+from tests.support.proposals import (
+    FEE,
+    REASON,
+    approve,
+    make_admin,
+    proposal_row,
+    propose,
+    reject,
+    setting,
+)
+from tests.support.purchases import (
+    COMMISSION_BPS,
+    DELIVERY_FEE_MINOR,
+    NOW,
+    SERVICE_FEE_MINOR,
+    Shop,
+    later,
+    make_category,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+)
+
+KEY = "service_fee_minor"
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+def status(session: Session, proposal_id: UUID) -> str:
+    found: str = proposal_row(session, proposal_id)["status"]
+    return found
+
+
+class TestFiling:
+    def test_what_is_filed_shows_what_it_changes_and_what_that_does(self, session: Session) -> None:
+        proposal_id = propose(session)
+
+        row = proposal_row(session, proposal_id)
+        assert (row["status"], row["target"], row["reason"]) == ("pending", KEY, REASON)
+        assert row["before"] == {"key": KEY, "value": SERVICE_FEE_MINOR}
+        assert row["after"] == FEE
+        assert row["expires_at"] == NOW + timedelta(days=7)
+        assert setting(session, KEY) == SERVICE_FEE_MINOR
+
+        sample = row["effect"]["sampleOrder"]
+        fees = Fees(COMMISSION_BPS, SERVICE_FEE_MINOR, DELIVERY_FEE_MINOR)
+        price = price_of([Line(1_000_000, 1, COMMISSION_BPS)], fees=fees, delivered=True)
+        assert sample["before"]["totalMinor"] == price.total_minor
+        assert sample["before"]["commissionMinor"] == 50_000
+        assert sample["before"]["vendorMinor"] == 1_000_000 - 50_000 + DELIVERY_FEE_MINOR
+        rise = FEE["value"] - SERVICE_FEE_MINOR
+        assert sample["after"]["totalMinor"] == price.total_minor + rise
+        assert sample["after"]["platformMinor"] == sample["before"]["platformMinor"] + rise
+        assert sample["after"]["vendorMinor"] == sample["before"]["vendorMinor"]
+
+    @pytest.mark.parametrize(
+        ("kind", "payload", "name"),
+        [
+            ("fee", {"key": KEY, "value": -1}, "payload.value"),
+            ("fee", {"key": KEY, "value": 1_000_001}, "payload.value"),
+            ("fee", {"key": "commission_bps", "value": 5_001}, "payload.value"),
+            ("fee", {"key": "minimum_payout_minor", "value": 0}, "payload.value"),
+            ("fee", {"key": "maintenance", "value": 1}, "payload.key"),
+            ("fee", {"key": "feature:checkout", "value": 0}, "payload.key"),
+            ("category_commission", {"category_id": uuid4(), "commission_bps": 100}, "payload.categoryId"),
+            ("feature_flag", {"key": "no spaces", "enabled": True}, "payload.key"),
+            ("feature_flag", {"key": "x", "enabled": True}, "payload.key"),
+            ("maintenance", {"active": True, "until": NOW}, "payload.until"),
+        ],
+    )
+    def test_what_can_not_be_is_refused_before_it_is_filed(
+        self, session: Session, kind: str, payload: dict[str, Any], name: str
+    ) -> None:
+        with pytest.raises(ValidationError) as refused:
+            propose(session, kind, payload)
+        assert [param.name for param in refused.value.invalid_params] == [name]
+        assert session.execute(text("SELECT count(*) FROM platform_proposals")).scalar_one() == 0
+
+    def test_a_category_keeps_to_the_bounds_of_commissions(self, session: Session, shop: Shop) -> None:
+        for bps in (-1, 5_001):
+            with pytest.raises(ValidationError, match="commissionBps"):
+                propose(
+                    session,
+                    "category_commission",
+                    {"category_id": shop.category_id, "commission_bps": bps},
+                )
+
+    def test_each_bound_itself_can_be_proposed(self, session: Session, shop: Shop) -> None:
+        for value in (0, 1_000_000):
+            propose(session, "fee", {"key": KEY, "value": value})
+        for bps in (None, 0, 5_000):
+            propose(session, "category_commission", {"category_id": shop.category_id, "commission_bps": bps})
+
+    @pytest.mark.parametrize("days", [-1, 91])
+    def test_it_begins_neither_in_the_past_nor_in_a_far_future(self, session: Session, days: int) -> None:
+        with pytest.raises(ValidationError, match="effectiveAt"):
+            propose(session, effective_at=NOW + timedelta(days=days))
+
+    def test_maintenance_ends_after_it_begins(self, session: Session) -> None:
+        payload = {"active": True, "until": later(hours=1)}
+        with pytest.raises(ValidationError, match="until"):
+            propose(session, "maintenance", payload, effective_at=later(hours=2))
+
+    def test_the_other_officers_are_told(self, session: Session) -> None:
+        proposer, other = make_admin(session), make_admin(session)
+        propose(session, by=proposer)
+        assert told(session, other.id) == ["proposal_filed"]
+        assert told(session, proposer.id) == []
+
+
+class TestDeciding:
+    def test_another_officer_approves_it_and_it_is_in_force(self, session: Session) -> None:
+        proposer, other = make_admin(session), make_admin(session)
+        proposal_id = propose(session, by=proposer)
+
+        approve(session, proposal_id, by=other, now=later(hours=1))
+
+        row = proposal_row(session, proposal_id)
+        assert (row["status"], row["approved_by"]) == ("active", other.id)
+        assert row["approved_at"] == row["activated_at"] == later(hours=1)
+        assert setting(session, KEY) == FEE["value"]
+        assert told(session, proposer.id) == ["proposal_active"]
+
+    def test_every_step_is_audited_with_what_it_changed(self, session: Session) -> None:
+        proposal_id = propose(session)
+        approve(session, proposal_id)
+
+        steps = audited(session, proposal_id)
+        assert [action for action, _, _ in steps] == [
+            "proposal.file",
+            "proposal.approve",
+            "proposal.activate",
+        ]
+        _, before, after = steps[-1]
+        assert before == {"status": "approved", "change": {"key": KEY, "value": SERVICE_FEE_MINOR}}
+        assert after == {"status": "active", "change": FEE}
+
+    def test_the_proposer_does_not_approve(self, session: Session) -> None:
+        proposer = make_admin(session)
+        proposal_id = propose(session, by=proposer)
+        with pytest.raises(ForbiddenError):
+            approve(session, proposal_id, by=proposer)
+        assert status(session, proposal_id) == "pending"
+        assert setting(session, KEY) == SERVICE_FEE_MINOR
+
+    def test_the_database_holds_that_there_are_two(self, session: Session) -> None:
+        proposal_id = propose(session)
+        with pytest.raises(IntegrityError, match="four_eyes"), session.begin_nested():
+            session.execute(
+                text(
+                    "UPDATE platform_proposals SET status = 'approved', approved_at = now(),"
+                    " approved_by = proposed_by WHERE id = :id"
+                ),
+                {"id": proposal_id},
+            )
+
+    def test_what_is_decided_on_is_not_decided_on_again(self, session: Session) -> None:
+        approved, rejected = propose(session), propose(session, "fee", FEE | {"value": 1})
+        approve(session, approved)
+        reject(session, rejected)
+        for proposal_id in (approved, rejected):
+            for decide in (approve, reject):
+                with pytest.raises(IllegalTransitionError):
+                    decide(session, proposal_id)
+        assert setting(session, KEY) == FEE["value"]
+
+    def test_nothing_is_approved_that_there_is_none_of(self, session: Session) -> None:
+        for decide in (approve, reject):
+            with pytest.raises(NotFoundError):
+                decide(session, uuid4())
+
+    def test_a_rejected_one_changes_nothing(self, session: Session) -> None:
+        proposer = make_admin(session)
+        proposal_id = propose(session, by=proposer)
+        reject(session, proposal_id)
+
+        row = proposal_row(session, proposal_id)
+        assert (row["status"], row["rejection_reason"]) == ("rejected", "Not now.")
+        assert setting(session, KEY) == SERVICE_FEE_MINOR
+        assert told(session, proposer.id) == ["proposal_rejected"]
+        assert [action for action, _, _ in audited(session, proposal_id)][-1] == "proposal.reject"
+
+    def test_the_proposer_may_take_it_back(self, session: Session) -> None:
+        proposer = make_admin(session)
+        proposal_id = propose(session, by=proposer)
+        reject(session, proposal_id, by=proposer)
+        assert status(session, proposal_id) == "rejected"
+
+    def test_what_was_changed_since_is_not_approved(self, session: Session) -> None:
+        first, second = propose(session), propose(session, "fee", FEE | {"value": 30_000})
+        approve(session, first)
+        with pytest.raises(NoLongerFitsError):
+            approve(session, second)
+        assert setting(session, KEY) == FEE["value"]
+
+    def test_after_seven_days_it_expires_at_the_latest_when_somebody_would_approve_it(
+        self, session: Session
+    ) -> None:
+        in_time, too_late = propose(session), propose(session, "fee", FEE | {"key": "delivery_fee_minor"})
+        approve(session, in_time, now=NOW + timedelta(days=7) - timedelta(seconds=1))
+        with pytest.raises(ProposalExpiredError):
+            approve(session, too_late, now=NOW + timedelta(days=7))
+        assert status(session, in_time) == "active"
+        assert status(session, too_late) == "expired"
+        assert [action for action, _, _ in audited(session, too_late)][-1] == "proposal.expire"
+
+
+class TestKinds:
+    def test_there_is_a_change_of_each_kind_of_the_database(self, session: Session) -> None:
+        rule = session.execute(
+            text("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = :name"),
+            {"name": "ck_platform_proposals_kind"},
+        ).scalar_one()
+        assert set(re.findall(r"'(\w+)'", rule)) == set(CHANGES)
+
+    def test_a_fee_is_of_what_is_placed_from_then_on(self, session: Session, shop: Shop) -> None:
+        running = place(session, shop, make_product(session, shop))
+        approve(session, propose(session, "fee", {"key": "commission_bps", "value": 1_000}))
+        approve(session, propose(session))
+        new = place(session, shop, make_product(session, shop))
+
+        assert [row_of(session, "orders", id=order)["service_fee_minor"] for order in (running, new)] == [
+            SERVICE_FEE_MINOR,
+            FEE["value"],
+        ]
+        assert [
+            row_of(session, "order_items", order_id=order)["commission_bps"] for order in (running, new)
+        ] == [
+            COMMISSION_BPS,
+            1_000,
+        ]
+
+    def test_a_category_has_a_commission_of_its_own_and_loses_it_again(
+        self, session: Session, shop: Shop
+    ) -> None:
+        def change(bps: int | None) -> dict[str, Any]:
+            payload = {"category_id": shop.category_id, "commission_bps": bps}
+            proposal_id = propose(session, "category_commission", payload)
+            approve(session, proposal_id)
+            return proposal_row(session, proposal_id)
+
+        make_product(session, shop)
+        running = place(session, shop, make_product(session, shop))
+        raised = change(1_200)
+        ordered = place(session, shop, make_product(session, shop))
+        assert row_of(session, "order_items", order_id=running)["commission_bps"] == COMMISSION_BPS
+        assert row_of(session, "order_items", order_id=ordered)["commission_bps"] == 1_200
+        assert raised["before"]["commissionBps"] is None
+        assert raised["after"]["category"] == "Lamps"
+        assert raised["effect"]["publishedProducts"] == 2
+        sample = raised["effect"]["sampleOrder"]
+        assert [sample[when]["commissionMinor"] for when in ("before", "after")] == [50_000, 120_000]
+        assert sample["before"]["totalMinor"] == sample["after"]["totalMinor"]
+
+        dropped = change(None)
+        assert dropped["effect"]["sampleOrder"]["after"]["commissionMinor"] == 50_000
+        again = place(session, shop, make_product(session, shop))
+        assert row_of(session, "order_items", order_id=again)["commission_bps"] == COMMISSION_BPS
+
+    def test_other_categories_keep_theirs(self, session: Session, shop: Shop) -> None:
+        other = make_category(session, commission_bps=700)
+        payload = {"category_id": shop.category_id, "commission_bps": 100}
+        approve(session, propose(session, "category_commission", payload))
+        assert row_of(session, "categories", id=other)["commission_bps"] == 700
+
+    def test_the_least_payout_shows_how_many_vendors_it_concerns(self, session: Session) -> None:
+        proposal_id = propose(session, "fee", {"key": "minimum_payout_minor", "value": 200_000})
+        counts = proposal_row(session, proposal_id)["effect"]["vendorsWithAtLeast"]
+        assert counts["after"] <= counts["before"]
+        approve(session, proposal_id)
+        assert setting(session, "minimum_payout_minor") == 200_000
+
+    def test_a_feature_that_is_off_is_refused(self, session: Session, shop: Shop) -> None:
+        product = make_product(session, shop)
+        approve(session, propose(session, "feature_flag", {"key": "checkout", "enabled": False}))
+        with pytest.raises(features.SwitchedOffError):
+            place(session, shop, product)
+        approve(session, propose(session, "feature_flag", {"key": "checkout", "enabled": True}))
+        place(session, shop, product)
+
+    def test_a_feature_that_the_service_does_not_know_is_told_to_others(self, session: Session) -> None:
+        proposal_id = propose(session, "feature_flag", {"key": "new-look", "enabled": True})
+        approve(session, proposal_id)
+        row = proposal_row(session, proposal_id)
+        assert row["before"] == {"key": "new-look", "enabled": None}
+        assert row["effect"]["usedByService"] is False
+        assert features.features_of(platform_settings(session))["new-look"] is True
+
+    def test_during_maintenance_nothing_is_placed_and_it_ends_by_itself(
+        self, session: Session, shop: Shop
+    ) -> None:
+        product = make_product(session, shop)
+        payload = {"active": True, "message": "New shelves.", "until": later(hours=2)}
+        approve(session, propose(session, "maintenance", payload))
+
+        with pytest.raises(features.SwitchedOffError, match="New shelves") as refused:
+            place(session, shop, product)
+        assert refused.value.retry_after_seconds == 3600
+        place(session, shop, product, now=later(hours=2))
+
+    def test_switches_are_carried_whatever_was_before(self, session: Session) -> None:
+        on, off = (propose(session, "maintenance", {"active": active}) for active in (True, False))
+        approve(session, on)
+        approve(session, off)
+        assert setting(session, "maintenance")["active"] is False
+
+
+class TestResuming:
+    def test_two_officers_resume_payouts(self, session: Session) -> None:
+        halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
+        proposal_id = propose(session, "payout_resume", {"reason": "Mended."})
+        row = proposal_row(session, proposal_id)
+        assert (row["before"]["halted"], row["before"]["haltReason"]) == (True, "ESCROW_DRIFT: a rule")
+        assert row["effect"] == {"resumes": True, "openDrifts": []}
+        assert halts.payouts_halted(session)
+
+        approve(session, proposal_id, now=later(hours=1))
+
+        assert not halts.payouts_halted(session)
+        halt = row_of(session, "payout_halts", proposal_id=proposal_id)
+        assert halt["resumed_at"] == later(hours=1)
+
+    def test_a_halt_that_came_since_is_another_matter(self, session: Session) -> None:
+        before = propose(session, "payout_resume", {"reason": "In case."})
+        halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
+        during = propose(session, "payout_resume", {"reason": "Mended."})
+        approve(session, during)
+        halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1))
+        again = propose(session, "payout_resume", {"reason": "Mended."})
+
+        with pytest.raises(NoLongerFitsError):
+            approve(session, before)
+        assert halts.payouts_halted(session)
+        approve(session, again)
+        assert not halts.payouts_halted(session)
+
+    def test_while_they_go_there_is_nothing_to_resume(self, session: Session) -> None:
+        proposal_id = propose(session, "payout_resume", {"reason": "In case."})
+        assert proposal_row(session, proposal_id)["effect"]["resumes"] is False
+        approve(session, proposal_id)
+        assert status(session, proposal_id) == "active"
+        assert session.execute(text("SELECT count(*) FROM payout_halts")).scalar_one() == 0
+
+
+class TestReading:
+    def test_an_open_one_is_shown_as_of_now(self, session: Session) -> None:
+        proposer, other = make_admin(session), make_admin(session)
+        proposal_id = propose(session, by=proposer)
+        approve(session, propose(session, "fee", {"key": "delivery_fee_minor", "value": 60_000}))
+
+        shown = queries.proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
+        assert shown["current"] == {"key": KEY, "value": SERVICE_FEE_MINOR}
+        assert shown["effect"]["sampleOrder"]["after"]["deliveryFeeMinor"] == 60_000
+        assert shown["nextActions"] == ["approve", "reject"]
+        own = queries.proposal(session, proposal_id=proposal_id, caller=proposer, now=NOW)
+        assert own["nextActions"] == ["reject"]
+
+    def test_one_that_is_over_is_shown_as_it_was(self, session: Session) -> None:
+        proposal_id = propose(session)
+        approve(session, proposal_id)
+        shown = queries.proposal(session, proposal_id=proposal_id, caller=make_admin(session), now=NOW)
+        assert (shown["status"], shown["current"], shown["nextActions"]) == ("active", None, [])
+
+
+class TestSchedule:
+    @pytest.fixture
+    def database(self, committed_database: Database) -> Database:
+        return committed_database
+
+    @pytest.fixture(autouse=True)
+    def _as_it_was(self, database: Database) -> Any:
+        """What these tests commit is the whole platform's."""
+        with database.reading() as session:
+            fee = setting(session, KEY)
+        yield
+        with database.transaction() as session:
+            session.execute(text("DELETE FROM platform_proposals"))
+            session.execute(
+                text("UPDATE platform_settings SET value = to_jsonb(CAST(:fee AS bigint)) WHERE key = :key"),
+                {"fee": fee, "key": KEY},
+            )
+
+    def file(self, database: Database, value: int, hours: int) -> UUID:
+        """File a fee that another officer approves, and that takes effect so many hours later."""
+        payload = {"key": KEY, "value": value}
+
+        def work(session: Session) -> UUID:
+            proposal_id = propose(session, "fee", payload, effective_at=later(hours=hours))
+            approve(session, proposal_id)
+            return proposal_id
+
+        return database.in_transaction(work)
+
+    def test_an_approved_one_takes_effect_when_it_is_due(self, database: Database) -> None:
+        proposal_id = self.file(database, 15_000, hours=2)
+
+        assert operations.apply_due(database, now=later(hours=1)) == Applied(0, 0, 0)
+        with database.reading() as session:
+            assert (status(session, proposal_id), setting(session, KEY)) == ("approved", SERVICE_FEE_MINOR)
+        assert operations.apply_due(database, now=later(hours=2)) == Applied(1, 0, 0)
+        assert operations.apply_due(database, now=later(hours=3)) == Applied(0, 0, 0)
+        with database.reading() as session:
+            row = proposal_row(session, proposal_id)
+            assert (row["status"], row["activated_at"]) == ("active", later(hours=2))
+            assert setting(session, KEY) == 15_000
+            assert audited(session, proposal_id)[-1][0] == "proposal.activate"
+
+    def test_one_that_is_due_when_it_is_approved_takes_effect_at_once(self, database: Database) -> None:
+        with database.transaction() as session:
+            proposal_id = propose(session, effective_at=later(hours=1))
+            approve(session, proposal_id, now=later(hours=2))
+            assert status(session, proposal_id) == "active"
+
+    def test_one_that_no_longer_fits_is_rejected_and_both_officers_are_told(self, database: Database) -> None:
+        proposal_id = self.file(database, 15_000, hours=2)
+        with database.transaction() as session:
+            approve(session, propose(session, "fee", {"key": KEY, "value": 12_000}))
+
+        assert operations.apply_due(database, now=later(hours=2)) == Applied(0, 1, 0)
+        with database.reading() as session:
+            row = proposal_row(session, proposal_id)
+            assert (row["status"], row["rejected_by"]) == ("rejected", None)
+            assert setting(session, KEY) == 12_000
+            for officer_id in (row["proposed_by"], row["approved_by"]):
+                assert told(session, officer_id)[-1] == "proposal_rejected"
+
+    def test_one_that_is_approved_can_be_taken_back_before_it_is_due(self, database: Database) -> None:
+        proposal_id = self.file(database, 15_000, hours=2)
+        database.in_transaction(reject, proposal_id)
+        assert operations.apply_due(database, now=later(hours=2)) == Applied(0, 0, 0)
+        with database.reading() as session:
+            assert setting(session, KEY) == SERVICE_FEE_MINOR
+
+    def test_what_nobody_approved_expires_after_seven_days(self, database: Database) -> None:
+        proposal_id = database.in_transaction(propose)
+        just_before = NOW + timedelta(days=7) - timedelta(microseconds=1)
+
+        assert operations.apply_due(database, now=just_before) == Applied(0, 0, 0)
+        assert operations.apply_due(database, now=NOW + timedelta(days=7)) == Applied(0, 0, 1)
+        with database.reading() as session:
+            row = proposal_row(session, proposal_id)
+            assert (row["status"], iso(row["expired_at"])) == (states.EXPIRED, iso(NOW + timedelta(days=7)))

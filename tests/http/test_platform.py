@@ -1,0 +1,308 @@
+"""Proposals and the platform's status over HTTP."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from blueprints.platform.routes import status_area
+from marketplace.infra.cache import Cache
+from marketplace.infra.db import Database
+from marketplace.platform import halts
+from marketplace.services import Services
+from tests.support.desk import Desk
+from tests.support.gateway import MovableClock, TestGateway, clock, gateway, paying_app, paying_services
+from tests.support.market import Bearer
+from tests.support.probes import assert_problem, closed_port, faults, serve
+from tests.support.proposals import make_admin
+from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later, make_shop
+
+__all__ = ["clock", "gateway", "paying_app", "paying_services"]
+
+PATH = "/api/platform/proposals"
+REASON = "The rectorate asked for it."
+FEE = {"key": "service_fee_minor", "value": 20_000}
+Officer = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def desk(
+    paying_app: Flask, database: Database, bearer: Bearer, clock: MovableClock, gateway: TestGateway
+) -> Iterator[Desk]:
+    """A desk; what its officers change of the platform is taken back."""
+    assert clock.now == NOW
+    client = paying_app.test_client()
+    with database.reading() as session:
+        before = session.execute(text("SELECT key, value::text FROM platform_settings")).all()
+    yield Desk(database.in_transaction(make_shop), database, client, bearer)
+    with database.transaction() as session:
+        session.execute(text("DELETE FROM payout_halts"))
+        session.execute(text("DELETE FROM platform_settings"))
+        for key, value in before:
+            session.execute(
+                text(
+                    "INSERT INTO platform_settings (key, value, description) VALUES (:key, CAST(:value AS jsonb), '')"
+                ),
+                {"key": key, "value": value},
+            )
+
+
+@pytest.fixture
+def officer(database: Database, bearer: Bearer) -> Officer:
+    """Gives the header of an officer of the platform, with two factors unless told otherwise."""
+
+    def make(aal: str = "aal2") -> dict[str, str]:
+        return bearer(database.in_transaction(make_admin).id, aal=aal)
+
+    return make
+
+
+def iso(moment: datetime) -> str:
+    """Write a time as answers do."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def propose(desk: Desk, headers: dict[str, str], **body: Any) -> TestResponse:
+    given = {"kind": "fee", "payload": FEE, "reason": REASON} | body
+    return desk.post(PATH, headers, given)
+
+
+def filed(desk: Desk, headers: dict[str, str], **body: Any) -> dict[str, Any]:
+    answer = propose(desk, headers, **body)
+    assert answer.status_code == 201, answer.json
+    found: dict[str, Any] = answer.json["data"]
+    return found
+
+
+def carry(desk: Desk, officer: Officer, **body: Any) -> dict[str, Any]:
+    """Have one officer propose something and another approve it."""
+    made = filed(desk, officer(), **body)
+    answer = desk.post(f"{PATH}/{made['id']}/approve", officer())
+    assert answer.status_code == 200, answer.json
+    found: dict[str, Any] = answer.json["data"]
+    return found
+
+
+class TestProposals:
+    def test_one_officer_proposes_and_another_approves(self, desk: Desk, officer: Officer) -> None:
+        proposer, other = officer("aal1"), officer()
+        made = filed(desk, proposer)
+        assert (made["status"], made["before"]["value"], made["after"]["value"]) == (
+            "pending",
+            SERVICE_FEE_MINOR,
+            20_000,
+        )
+        assert made["nextActions"] == ["reject"]
+        assert made["expiresAt"] == iso(later(days=7))
+        sample = made["effect"]["sampleOrder"]
+        assert sample["after"]["totalMinor"] - sample["before"]["totalMinor"] == 20_000 - SERVICE_FEE_MINOR
+
+        seen = desk.get(f"{PATH}/{made['id']}", other).json["data"]
+        assert seen["nextActions"] == ["approve", "reject"]
+        approved = desk.post(f"{PATH}/{made['id']}/approve", other).json["data"]
+        assert approved["status"] == "active"
+        assert approved["approvedBy"]["id"] != approved["proposedBy"]["id"]
+
+        product = desk.product()
+        order = desk.post(
+            "/api/orders",
+            desk.buyer,
+            {"items": [{"productId": str(product), "quantity": 1}], "shippingAddress": {"hostel": "Moremi"}},
+        )
+        assert order.json["data"]["serviceFeeMinor"] == 20_000
+
+    def test_who_may_not(self, desk: Desk, officer: Officer) -> None:
+        proposer = officer()
+        made = filed(desk, proposer)
+        path = f"{PATH}/{made['id']}"
+        for headers in (desk.buyer, desk.vendor, desk.officer("finance"), desk.officer("support")):
+            assert_problem(propose(desk, headers), 403, "AUTH_FORBIDDEN")
+            assert_problem(desk.get(PATH, headers), 403, "AUTH_FORBIDDEN")
+            assert_problem(desk.get(path, headers), 403, "AUTH_FORBIDDEN")
+            assert_problem(desk.post(f"{path}/approve", headers), 403, "AUTH_FORBIDDEN")
+            assert_problem(desk.post(f"{path}/reject", headers, {"reason": REASON}), 403, "AUTH_FORBIDDEN")
+        assert_problem(propose(desk, {}), 401, "AUTH_UNAUTHORIZED")
+        assert_problem(desk.post(f"{path}/approve", officer("aal1")), 403, "AUTH_AAL2_REQUIRED")
+        assert_problem(desk.post(f"{path}/approve", proposer), 403, "AUTH_FORBIDDEN")
+        assert desk.get(path, proposer).json["data"]["status"] == "pending"
+
+    def test_a_proposal_that_there_is_none_of(self, desk: Desk, officer: Officer) -> None:
+        headers = officer()
+        for path in (f"{PATH}/{uuid4()}", f"{PATH}/no-id"):
+            assert_problem(desk.get(path, headers), 404, "RESOURCE_NOT_FOUND")
+            assert_problem(desk.post(f"{path}/approve", headers), 404, "RESOURCE_NOT_FOUND")
+            assert_problem(
+                desk.post(f"{path}/reject", headers, {"reason": REASON}), 404, "RESOURCE_NOT_FOUND"
+            )
+
+    @pytest.mark.parametrize(
+        ("body", "names"),
+        [
+            ({"kind": "colour"}, ["kind"]),
+            ({"reason": ""}, ["reason"]),
+            ({"payload": {}}, ["payload.key", "payload.value"]),
+            ({"payload": {"key": "service_fee_minor"}}, ["payload.value"]),
+            ({"payload": FEE | {"enabled": True}}, ["payload.enabled"]),
+            ({"payload": FEE | {"value": "20000"}}, ["payload.value"]),
+            ({"payload": FEE | {"value": 2.5}}, ["payload.value"]),
+            ({"payload": FEE | {"value": True}}, ["payload.value"]),
+            ({"payload": FEE | {"value": 10**9}}, ["payload.value"]),
+            ({"payload": FEE | {"key": "unknown_fee"}}, ["payload.key"]),
+            ({"payload": FEE | {"colour": "red"}}, ["payload.colour"]),
+            ({"payload": [FEE]}, ["payload"]),
+            (
+                {"kind": "category_commission", "payload": {"categoryId": str(uuid4()), "commissionBps": 5}},
+                ["payload.categoryId"],
+            ),
+            ({"kind": "category_commission", "payload": {"commissionBps": 5}}, ["payload.categoryId"]),
+            ({"kind": "feature_flag", "payload": {"key": "checkout"}}, ["payload.enabled"]),
+            ({"kind": "maintenance", "payload": {"active": "yes"}}, ["payload.active"]),
+            ({"kind": "payout_resume", "payload": {}}, ["payload.reason"]),
+            ({"effectiveAt": iso(later(hours=-1))}, ["effectiveAt"]),
+            ({"effectiveAt": "tomorrow"}, ["effectiveAt"]),
+            ({"effectiveAt": iso(later(days=91))}, ["effectiveAt"]),
+        ],
+    )
+    def test_what_is_refused_before_it_is_filed(
+        self, desk: Desk, officer: Officer, body: dict[str, Any], names: list[str]
+    ) -> None:
+        headers = officer()
+        assert sorted(faults(propose(desk, headers, **body))) == names
+
+    def test_each_kind_can_be_proposed(self, desk: Desk, officer: Officer) -> None:
+        headers = officer()
+        category = str(desk.shop.category_id)
+        kinds = {
+            "fee": FEE,
+            "category_commission": {"categoryId": category, "commissionBps": 250},
+            "feature_flag": {"key": "checkout", "enabled": False},
+            "maintenance": {"active": True, "message": "New shelves.", "until": iso(later(hours=1))},
+            "payout_resume": {"reason": "Mended."},
+        }
+        for kind, payload in kinds.items():
+            made = filed(desk, headers, kind=kind, payload=payload)
+            assert made["kind"] == kind
+            assert payload.items() <= made["payload"].items()
+
+    def test_rejecting(self, desk: Desk, officer: Officer) -> None:
+        made = filed(desk, officer())
+        path = f"{PATH}/{made['id']}"
+        assert faults(desk.post(f"{path}/reject", officer(), {})) == ["reason"]
+
+        answer = desk.post(f"{path}/reject", officer(), {"reason": "Not now."})
+
+        assert (answer.json["data"]["status"], answer.json["data"]["rejectionReason"]) == (
+            "rejected",
+            "Not now.",
+        )
+        assert_problem(desk.post(f"{path}/approve", officer()), 409, "CONCURRENCY_CONFLICT")
+        assert_problem(
+            desk.post(f"{path}/reject", officer(), {"reason": "Again."}), 409, "CONCURRENCY_CONFLICT"
+        )
+
+    def test_after_seven_days_it_is_told_that_it_expired(
+        self, desk: Desk, officer: Officer, clock: MovableClock
+    ) -> None:
+        made = filed(desk, officer())
+        clock.now = later(days=7)
+        path = f"{PATH}/{made['id']}"
+        problem = assert_problem(desk.post(f"{path}/approve", officer()), 409, "CONCURRENCY_CONFLICT")
+        assert "expired" in problem["detail"]
+        assert desk.get(path, officer()).json["data"]["status"] == "expired"
+
+    def test_one_for_later_waits(self, desk: Desk, officer: Officer) -> None:
+        approved = carry(desk, officer, effectiveAt=iso(later(hours=1)))
+        assert (approved["status"], approved["activatedAt"]) == ("approved", None)
+        assert approved["nextActions"] == ["reject"]
+
+    def test_the_table_is_narrowed_down_and_sorted(self, desk: Desk, officer: Officer) -> None:
+        headers = officer()
+        with desk.database.transaction() as session:
+            session.execute(text("DELETE FROM platform_proposals WHERE status <> 'active'"))
+        made = [filed(desk, headers, payload=FEE | {"value": value})["id"] for value in (1, 2, 3)]
+        desk.post(f"{PATH}/{made[1]}/reject", officer(), {"reason": "Not now."})
+
+        def ids(**query: Any) -> list[str]:
+            answer = desk.get(PATH, headers, **query)
+            assert answer.status_code == 200, answer.json
+            return [row["id"] for row in answer.json["data"]]
+
+        assert ids(status="pending") == [made[2], made[0]]
+        assert ids(status="pending", order="asc") == [made[0], made[2]]
+        assert ids(status="rejected", kind="fee") == [made[1]]
+        assert ids(status="pending", kind="maintenance") == []
+        page = desk.get(PATH, headers, status="pending", limit=1, page=2).json
+        assert [row["id"] for row in page["data"]] == [made[0]]
+        assert (page["meta"]["total"], page["meta"]["total_pages"]) == (2, 2)
+        assert faults(desk.get(PATH, headers, status="odd")) == ["status"]
+        assert faults(desk.get(PATH, headers, sort="reason")) == ["sort"]
+
+
+class TestStatus:
+    def status(self, desk: Desk) -> dict[str, Any]:
+        answer = desk.client.get("/api/status")
+        assert answer.status_code == 200
+        assert answer.headers["Cache-Control"] == "public, max-age=30"
+        found: dict[str, Any] = answer.json["data"]
+        return found
+
+    def test_all_is_well(self, desk: Desk) -> None:
+        with desk.database.reading() as session:
+            assert halts.current_halt(session) is None
+        found = self.status(desk)
+        assert found["maintenance"] == {"active": False, "message": None, "until": None}
+        assert {item["name"]: item["status"] for item in found["components"]}["database"] == "operational"
+        assert found["features"]["checkout"] is True
+
+    def test_maintenance_is_told_at_once_and_nothing_is_placed(self, desk: Desk, officer: Officer) -> None:
+        self.status(desk)
+        until = iso(later(minutes=10))
+        payload = {"active": True, "message": "New shelves.", "until": until}
+        carry(desk, officer, kind="maintenance", payload=payload)
+
+        found = self.status(desk)
+        assert (found["status"], found["maintenance"]) == ("maintenance", payload)
+        wanted = {
+            "items": [{"productId": str(desk.product()), "quantity": 1}],
+            "shippingAddress": {"hostel": "Moremi"},
+        }
+        for path in ("/api/orders", "/api/orders/checkout"):
+            answer = desk.post(path, desk.buyer, wanted, key=str(uuid4()))
+            assert_problem(answer, 503, "SERVICE_UNAVAILABLE")
+            assert answer.headers["Retry-After"] == "600"
+        assert desk.get("/api/orders", desk.buyer).status_code == 200
+
+        carry(desk, officer, kind="maintenance", payload={"active": False})
+        assert self.status(desk)["maintenance"]["active"] is False
+        assert desk.post("/api/orders", desk.buyer, wanted).status_code == 201
+
+    def test_a_halt_of_payouts_shows_until_it_is_resumed(self, desk: Desk, officer: Officer) -> None:
+        def payouts() -> str:
+            return {item["name"]: item["status"] for item in self.status(desk)["components"]}["payouts"]
+
+        # The service's own database drops what it makes stale.
+        database = desk.client.application.extensions["marketplace"].database
+        database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW)
+        assert payouts() == "degraded"
+        carried = carry(desk, officer, kind="payout_resume", payload={"reason": "Mended."})
+        assert carried["before"]["haltReason"] == "ESCROW_DRIFT: a rule"
+        assert payouts() == "operational"
+
+    def test_it_answers_without_database_and_cache(self, services: Services) -> None:
+        port = closed_port()
+        gone = Database(f"postgresql://nobody@127.0.0.1:{port}/none", pool_size=1, application_name="tests")
+        client = serve(services, status_area, database=gone, cache=Cache(f"redis://127.0.0.1:{port}/0"))
+        answer = client.get("/api/status")
+        assert answer.status_code == 200
+        assert answer.json["data"]["status"] == "down"
+        assert {item["name"]: item["status"] for item in answer.json["data"]["components"]} == {
+            "database": "down",
+            "cache": "degraded",
+            "payments": "down",
+            "payouts": "down",
+        }

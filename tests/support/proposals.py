@@ -1,0 +1,73 @@
+"""Proposals for tests: officers of the platform, and what they propose."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor
+from marketplace.identity.queries import Caller
+from marketplace.proposals import operations
+from marketplace.proposals.operations import Wanted
+from tests.support.purchases import NOW, make_person, row_of
+
+REASON = "The rectorate asked for it."
+FEE = {"key": "service_fee_minor", "value": 20_000}
+
+
+def make_admin(session: Session) -> Caller:
+    """Make an officer who may change the platform."""
+    return make_person(session, role="staff", staff_role="admin")
+
+
+def actor_of(officer: Caller) -> AuditActor:
+    """Name an officer as the audit does."""
+    return AuditActor("admin", id=officer.id, ip_address="127.0.0.1")
+
+
+def propose(
+    session: Session,
+    kind: str = "fee",
+    payload: dict[str, Any] | None = None,
+    *,
+    by: Caller | None = None,
+    effective_at: datetime | None = None,
+    now: datetime = NOW,
+) -> UUID:
+    """Have an officer propose something."""
+    officer = by or make_admin(session)
+    wanted = Wanted(kind, FEE if payload is None else payload, REASON, effective_at)
+    return operations.propose(session, officer=officer, actor=actor_of(officer), wanted=wanted, now=now)
+
+
+def approve(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:
+    """Have another officer approve it."""
+    officer = by or make_admin(session)
+    operations.approve(session, proposal_id=proposal_id, officer=officer, actor=actor_of(officer), now=now)
+
+
+def reject(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:
+    """Have an officer reject it."""
+    officer = by or make_admin(session)
+    operations.reject(
+        session,
+        proposal_id=proposal_id,
+        officer=officer,
+        actor=actor_of(officer),
+        reason="Not now.",
+        now=now,
+    )
+
+
+def proposal_row(session: Session, proposal_id: UUID) -> dict[str, Any]:
+    """Give a proposal's row."""
+    return row_of(session, "platform_proposals", id=proposal_id)
+
+
+def setting(session: Session, key: str) -> Any:
+    """Give a platform setting; none if it is not there."""
+    return session.execute(
+        text("SELECT value FROM platform_settings WHERE key = :key"), {"key": key}
+    ).scalar_one_or_none()
