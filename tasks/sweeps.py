@@ -18,7 +18,6 @@ from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.requery import requery_refunds
 from marketplace.payouts import books, staging, stalled
 from marketplace.payouts.requery import requery_transfers
-from marketplace.payouts import books, staging
 from marketplace.proposals import operations as proposals
 from marketplace.services import Services
 from marketplace.webhooks import retention as webhooks
