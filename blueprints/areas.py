@@ -25,6 +25,8 @@ from blueprints.payments.refunds import area as refunds
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
+from blueprints.payouts.cash_outs import area as cash_outs
+from blueprints.payouts.vendors import area as vendors
 from blueprints.platform.routes import area as platform
 from blueprints.platform.routes import status_area as platform_status
 from blueprints.users.routes import area as users
@@ -55,6 +57,8 @@ AREAS: tuple[Area, ...] = (
     refunds,
     transactions,
     wallet,
+    cash_outs,
+    vendors,
     users,
     webhook_desk,
     messaging_webhook,

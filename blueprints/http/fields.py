@@ -113,6 +113,22 @@ class Phone(fields.String):
         return number
 
 
+class AccountNumber(fields.String):
+    """The number of a bank account."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(validate=Matches("[0-9]{10}", error="Must be 10 digits."), **kwargs)
+
+
+class BankCode(fields.String):
+    """The code of a bank, as the list of banks has it."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            validate=Matches("[0-9A-Za-z]{3,12}", error="Must be a bank's code, such as 058."), **kwargs
+        )
+
+
 class Whole(fields.Integer):
     """A whole number in JSON: neither a string, nor a boolean, nor a decimal."""
 

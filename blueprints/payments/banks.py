@@ -7,7 +7,7 @@ from marshmallow import fields
 
 from blueprints.http.contract import AUTHENTICATED, Shared
 from blueprints.http.endpoint import Area, Context, LastPhase
-from blueprints.http.fields import Matches, Minor, Moment, Schema
+from blueprints.http.fields import AccountNumber, BankCode, Minor, Moment, Schema
 from blueprints.payments.routes import callback_url_of
 from blueprints.payments.schemas import MakeIntent
 from marketplace.payments import banks, transfers
@@ -15,9 +15,6 @@ from marketplace.payments.operations import Target
 from marketplace.providers.gateway import customer_email
 
 area = Area("banks", "/api/payments", "Banks, bank accounts, and paying by bank transfer")
-
-_ACCOUNT_NUMBER = Matches("[0-9]{10}", error="Must be 10 digits.")
-_BANK_CODE = Matches("[0-9A-Za-z]{3,12}", error="Must be a bank's code, such as 058.")
 
 
 class BankView(Schema):
@@ -30,8 +27,8 @@ class BankView(Schema):
 class ResolveAccount(Schema):
     """Which account is asked about."""
 
-    account_number = fields.String(required=True, validate=_ACCOUNT_NUMBER)
-    bank_code = fields.String(required=True, validate=_BANK_CODE)
+    account_number = AccountNumber(required=True)
+    bank_code = BankCode(required=True)
 
 
 class ResolvedAccount(Schema):

@@ -50,6 +50,22 @@ class Profile(Base):
     updated_at: Mapped[CreatedAt]
 
 
+class FormerContact(Base):
+    """Where somebody could be reached before: who took an account over could have changed that first."""
+
+    __tablename__ = "former_contacts"
+    __table_args__ = (
+        CheckConstraint("kind IN ('phone', 'email')", name="kind"),
+        Index("ix_former_contacts_user", "user_id", "replaced_at"),
+    )
+
+    id: Mapped[Id]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    kind: Mapped[str]
+    contact: Mapped[str]
+    replaced_at: Mapped[datetime]
+
+
 class Address(Base):
     """A saved delivery address."""
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -22,6 +22,16 @@ _CREATE = Statement(
 )
 _CAMPUS_OF_DOMAIN = Statement(
     select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == bindparam("domain"))
+)
+# The row is locked, so that of two changes at once both numbers that were replaced are kept.
+_KEEP_PHONE = Statement(
+    text(
+        """
+        WITH changed AS MATERIALIZED (SELECT id, phone FROM profiles WHERE id = :user_id FOR NO KEY UPDATE)
+        INSERT INTO former_contacts (user_id, kind, contact, replaced_at)
+        SELECT id, 'phone', phone, :now FROM changed WHERE phone IS DISTINCT FROM :phone AND phone IS NOT NULL
+        """
+    )
 )
 # Not FOR UPDATE: rows that refer to the profile can be written meanwhile.
 _LOCK_PROFILE = Statement(
@@ -73,6 +83,8 @@ def update_profile(
     campus_id = changes.get("campus_id")
     if campus_id is not None and session.get(Campus, campus_id) is None:
         raise ValidationError.of("campusId", "There is no such campus.")
+    if "phone" in changes:
+        _KEEP_PHONE.run(session, user_id=user_id, phone=changes["phone"], now=now)
     session.execute(update(Profile).where(Profile.id == user_id).values(**changes, updated_at=now))
     return queries.profile_of(session, user_id=user_id)
 

@@ -1,13 +1,14 @@
 """Who calls, and what people have saved."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import bindparam, func, literal_column, select
 from sqlalchemy.orm import Session
 
-from marketplace.identity.models import Address, AdminRole, Profile
+from marketplace.identity.models import Address, AdminRole, FormerContact, Profile
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
@@ -76,6 +77,13 @@ _PROFILE = Statement(
     .outerjoin(AdminRole, AdminRole.role == Profile.staff_role)
     .outerjoin(Campus, Campus.id == Profile.campus_id)
     .where(Profile.id == bindparam("user_id"))
+)
+
+_FORMER_CONTACTS = Statement(
+    select(FormerContact.id)
+    .where(FormerContact.user_id == bindparam("user_id"), FormerContact.replaced_at >= bindparam("since"))
+    .order_by(FormerContact.replaced_at.desc())
+    .limit(bindparam("most"))
 )
 
 _ADDRESS_COLUMNS = (
@@ -198,3 +206,12 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("latitude", "longitude"):
         row[name] = None if row[name] is None else float(row[name])
     return row
+
+
+def former_contacts_of(session: Session, *, user_id: UUID, since: datetime, most: int) -> list[UUID]:
+    """This function will list where somebody could be reached before, the latest first, by the rows' ids.
+
+    :param since: those that were replaced since then; what was given up long ago may be somebody else's by now
+    :param most: at most so many
+    """
+    return [row["id"] for row in _FORMER_CONTACTS.all(session, user_id=user_id, since=since, most=most)]

@@ -16,6 +16,11 @@ class Notification(Base):
     __table_args__ = (
         UniqueConstraint("user_id", "cause"),
         Index("ix_notifications_feed", "user_id", text("id DESC")),
+        Index(
+            "ix_notifications_former_contact",
+            "former_contact_id",
+            postgresql_where=text("former_contact_id IS NOT NULL"),
+        ),
     )
 
     id: Mapped[Id]
@@ -25,6 +30,9 @@ class Notification(Base):
     body: Mapped[str]
     link: Mapped[str | None]
     cause: Mapped[str] = mapped_column(comment="One cause notifies a person once")
+    former_contact_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("former_contacts.id"), comment="It goes there alone, and stands in nobody's feed"
+    )
     created_at: Mapped[CreatedAt]
     read_at: Mapped[datetime | None]
 

@@ -16,7 +16,7 @@ _INSERT = Statement(
     insert(Notification)
     .on_conflict_do_nothing(index_elements=("user_id", "cause"))
     .returning(Notification.id),
-    columns=("user_id", "type", "title", "body", "link", "cause", "created_at"),
+    columns=("user_id", "type", "title", "body", "link", "cause", "former_contact_id", "created_at"),
 )
 # In the order of their ids, so that two who tell the same people can't wait for each other.
 _INSERT_ALL = Statement(
@@ -74,6 +74,7 @@ def notify(
     link: str | None,
     cause: str,
     now: datetime,
+    former_contact_id: UUID | None = None,
 ) -> UUID | None:
     """This function will write a row of somebody's feed, in the transaction of what they are told of.
 
@@ -85,6 +86,7 @@ def notify(
     :param cause: names what happened, such as ``product.reject:<id>:<revision>``; a second telling of the
         same cause does nothing
     :param now: when
+    :param former_contact_id: for what goes to where this person could be reached before, and to no feed
     :return: the notification's id, or none if this person was told of this cause before
     """
     row = _INSERT.first(
@@ -95,6 +97,7 @@ def notify(
         body=body,
         link=link,
         cause=cause,
+        former_contact_id=former_contact_id,
         created_at=now,
     )
     return row["id"] if row else None

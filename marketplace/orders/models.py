@@ -43,6 +43,12 @@ class Order(Base):
         ),
         Index("ix_orders_buyer", "buyer_id", text("id DESC")),
         Index("ix_orders_vendor", "vendor_id", text("id DESC")),
+        # What a vendor has in escrow is asked for often, and is little beside what they ever sold.
+        Index(
+            "ix_orders_vendor_in_escrow",
+            "vendor_id",
+            postgresql_where=text("status IN ('paid_escrow', 'processing', 'shipped', 'disputed')"),
+        ),
         Index("ix_orders_unpaid", "expires_at", postgresql_where=text("status = 'pending_payment'")),
         Index("ix_orders_created", "created_at", "id"),
         Index("ix_orders_campus", "campus_id", text("id DESC")),

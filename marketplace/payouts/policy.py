@@ -1,6 +1,6 @@
 """Who may be paid: what holds somebody's payouts back, and until when."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +20,14 @@ ACCOUNT_RESTRICTED = "account_restricted"
 ACCOUNT_SUSPENDED = "account_suspended"
 STORE_SUSPENDED = "store_suspended"
 HOLD_REASONS = (NO_BANK_ACCOUNT, BANK_ACCOUNT_CHANGED, ACCOUNT_RESTRICTED, ACCOUNT_SUSPENDED, STORE_SUSPENDED)
+# What the payee can do about each, in their words.
+_WHAT_TO_DO = {
+    NO_BANK_ACCOUNT: "There is no bank account to pay to. Give one.",
+    BANK_ACCOUNT_CHANGED: "The bank account is new, so nothing is sent there for 24 hours. Wait until then.",
+    ACCOUNT_RESTRICTED: "Your account is restricted. Contact support.",
+    ACCOUNT_SUSPENDED: "Your account is suspended. Contact support.",
+    STORE_SUSPENDED: "Your store is suspended. Contact support.",
+}
 # Whoever leaves is paid first: their account is restricted meanwhile.
 _LEAVING = "deletion_pending"
 
@@ -76,6 +84,11 @@ def holds_of_people(
     """
     rows = _OF_PEOPLE.all(session, ids=list(user_ids))
     return {row["id"]: _holds_in(row, now=now) for row in rows}
+
+
+def shown(holds: Sequence[Hold]) -> list[dict[str, Any]]:
+    """This function will give holds as the payee is shown them, each with what can be done about it."""
+    return [{"reason": one.reason, "until": one.until, "detail": _WHAT_TO_DO[one.reason]} for one in holds]
 
 
 def account_held_until(since: datetime) -> datetime:

@@ -36,6 +36,9 @@ class VendorProfile(Base):
     on_vacation: Mapped[bool] = mapped_column(server_default=text("false"))
     vacation_until: Mapped[datetime | None]
     vacation_note: Mapped[str | None]
+    policies: Mapped[dict[str, Any]] = mapped_column(
+        server_default=text("'{}'"), comment="Any of returns, delivery, warranty: texts"
+    )
     rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
     rating_count: Mapped[int] = mapped_column(server_default=text("0"))
     completed_orders: Mapped[int] = mapped_column(server_default=text("0"))

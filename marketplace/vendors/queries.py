@@ -3,13 +3,19 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import and_, any_, bindparam, func, not_, select, true
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
+
+# What a store may state its terms of, by the names on the wire.
+POLICIES = ("returns", "delivery", "warranty")
 
 # The one meaning of an open store, for every statement that joins vendor_profiles; it takes the time as "now".
 # In both spellings, as a clause and as text for statements that name the table ``v``.
@@ -22,6 +28,30 @@ OPEN = and_(
             func.coalesce(VendorProfile.vacation_until > bindparam("now"), true()),
         )
     ),
+)
+
+
+_PROFILE = Statement(
+    select(
+        VendorProfile.id,
+        VendorProfile.user_id,
+        VendorProfile.campus_id,
+        VendorProfile.display_name,
+        VendorProfile.slug,
+        VendorProfile.description,
+        VendorProfile.policies,
+        VendorProfile.on_vacation,
+        VendorProfile.vacation_until,
+        VendorProfile.vacation_note,
+        VendorProfile.rating_sum,
+        VendorProfile.rating_count,
+        VendorProfile.completed_orders,
+        VendorProfile.verified,
+        VendorProfile.status,
+        VendorProfile.revision,
+        VendorProfile.created_at,
+        VendorProfile.updated_at,
+    ).where(VendorProfile.id == bindparam("vendor_id"))
 )
 
 
@@ -75,3 +105,41 @@ def find_store(session: Session, *, vendor_id: UUID) -> Store | None:
 def find_stores(session: Session, *, vendor_ids: Collection[UUID]) -> dict[UUID, Store]:
     """This function will find stores by their vendor profiles' ids, those that exist."""
     return {row["id"]: Store(**row) for row in _BY_IDS.all(session, vendor_ids=list(vendor_ids))}
+
+
+def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime) -> dict[str, Any]:
+    """This function will show a store's profile; who runs it is shown one that is suspended or closed too.
+
+    :param vendor_id: the store's
+    :param viewer_id: who looks at it, or none who is not signed in
+    :param now: the time of the request; a vacation ends by itself
+    :raises NotFoundError: there is no such store, or it is not open to the public
+    """
+    row = _PROFILE.first(session, vendor_id=vendor_id)
+    if row is None or (row["status"] != "active" and row["user_id"] != viewer_id):
+        raise NotFoundError("There is no such store.")
+    until = row["vacation_until"]
+    away = row["on_vacation"] and (until is None or until > now)
+    return {
+        "id": row["id"],
+        "displayName": row["display_name"],
+        "slug": row["slug"],
+        "campusId": row["campus_id"],
+        "description": row["description"],
+        "policies": {name: row["policies"].get(name) for name in POLICIES},
+        "vacationMode": {"until": until, "note": row["vacation_note"]} if away else None,
+        "rating": average_rating(row["rating_sum"], row["rating_count"]),
+        "ratingCount": row["rating_count"],
+        "completedOrders": row["completed_orders"],
+        "verified": row["verified"],
+        "status": row["status"],
+        "revision": row["revision"],
+        "memberSince": row["created_at"],
+        "updatedAt": row["updated_at"],
+    }
+
+
+def runs(session: Session, *, vendor_id: UUID, user_id: UUID) -> bool:
+    """This function will tell whether somebody runs a store."""
+    store = find_store(session, vendor_id=vendor_id)
+    return store is not None and store.user_id == user_id

@@ -167,8 +167,8 @@ USERS_AND_VENDORS = (
     Row("POST", "/api/vendors/applications", AUTHENTICATED, "5/hour", built=False),
     Row("POST", "/api/vendors/applications/student-id", AUTHENTICATED, waits=True, built=False),
     Row("GET", "/api/vendors/applications/me", AUTHENTICATED, built=False),
-    Row("GET", "/api/vendors/profile/:id", PUBLIC, built=False),
-    Row("PUT", "/api/vendors/profile/:id", VENDOR, "20/minute", built=False),
+    Row("GET", "/api/vendors/profile/:id", PUBLIC),
+    Row("PUT", "/api/vendors/profile/:id", VENDOR, "20/minute", waits=True),
     Row("GET", "/api/vendors/:id/analytics", VENDOR, "30/minute", built=False),
     Row("GET", "/api/vendors/slug/:slug/available", PUBLIC, "60/minute", built=False),
 )
@@ -271,6 +271,8 @@ ADDITIONS = (
         )
     ),
     Row("GET", "/api/wallet", AUTHENTICATED),
+    Row("GET", "/api/wallet/bank-account", AUTHENTICATED),
+    Row("PUT", "/api/wallet/bank-account", AUTHENTICATED, "10/minute", waits=True),
     Row("GET", "/api/admin/periodic", STAFF_AAL2),
     Row("GET", "/api/orders/:id/money", PARTIES),
     Row("GET", "/api/payments/refunds", FINANCE),

@@ -42,6 +42,7 @@ def test_a_row_of_the_feed_is_written(database: Database, person: UUID) -> None:
         "body": "Staff look at it.",
         "link": "/products/1",
         "cause": "once",
+        "former_contact_id": None,
         "created_at": NOW,
         "read_at": None,
     }

@@ -1,0 +1,1 @@
+"""Payouts: to vendors and out of wallets."""

@@ -1,0 +1,160 @@
+"""Stores are changed by who runs them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.kernel.contacts import contacts_in
+from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
+from marketplace.vendors.models import VendorProfile
+
+_SHOWN_ON_LISTINGS = frozenset({"display_name", "on_vacation", "vacation_until"})
+_NO_VACATION = {"on_vacation": False, "vacation_until": None, "vacation_note": None}
+_OWN = Statement(
+    select(VendorProfile.user_id, VendorProfile.revision).where(VendorProfile.id == bindparam("vendor_id"))
+)
+
+
+class StaleRevisionError(ConflictError):
+    """Somebody changed the store since the client read it."""
+
+
+@dataclass(frozen=True)
+class Vacation:
+    """That a store is away: until a time or (none) until it says otherwise, with a note for who looks at it."""
+
+    until: datetime | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileChanges:
+    """Changes to a store; none leaves a field as it is.
+
+    ``policies`` are any of returns, delivery and warranty; the others stay, and one that is none goes.
+    ``ends_vacation`` opens the store again.
+    """
+
+    display_name: str | None = None
+    description: str | None = None
+    policies: dict[str, str | None] | None = None
+    vacation: Vacation | None = None
+    ends_vacation: bool = False
+
+    def texts(self) -> dict[str, str]:
+        """This function will give what of it the public reads, by the field's name on the wire."""
+        texts = {
+            "displayName": self.display_name,
+            "description": self.description,
+            "vacationMode.note": self.vacation.note if self.vacation else None,
+            **{f"policies.{name}": value for name, value in (self.policies or {}).items()},
+        }
+        return {name: value for name, value in texts.items() if value}
+
+
+def check_own(session: Session, *, vendor_id: UUID, user_id: UUID, revision: int | None) -> None:
+    """This function will make sure that somebody may change a store, and knows it as it is.
+
+    :param revision: the one that the client read, or none not to compare
+    :raises NotFoundError: there is no such store, or it is somebody else's
+    :raises StaleRevisionError: the revision is not the current one
+    """
+    row = _OWN.first(session, vendor_id=vendor_id)
+    if row is None or row["user_id"] != user_id:
+        raise NotFoundError("There is no such store.")
+    _check_revision(row["revision"], revision)
+
+
+def update_profile(
+    session: Session,
+    *,
+    vendor_id: UUID,
+    user_id: UUID,
+    changes: ProfileChanges,
+    revision: int | None,
+    now: datetime,
+) -> bool:
+    """This function will change a store's profile.
+
+    :param vendor_id: the store's
+    :param user_id: who changes it
+    :param changes: what is to be otherwise
+    :param revision: the one that the client read, or none not to compare
+    :param now: the time of the request
+    :return: whether listings show something else by it
+    :raises ValidationError: a text holds contact details, or a vacation is over before it begins
+    :raises NotFoundError: there is no such store, or it is somebody else's
+    :raises StaleRevisionError: the revision is not the current one
+    """
+    _check_texts(changes)
+    if changes.vacation and changes.vacation.until and changes.vacation.until <= now:
+        raise ValidationError.of("vacationMode.until", "Is over already.")
+    store = session.get(VendorProfile, vendor_id, with_for_update={"key_share": True}, populate_existing=True)
+    if store is None or store.user_id != user_id:
+        raise NotFoundError("There is no such store.")
+    _check_revision(store.revision, revision)
+    columns = _columns(store, changes)
+    changed = {name for name, value in columns.items() if getattr(store, name) != value}
+    if not changed:
+        return False
+    for name in changed:
+        setattr(store, name, columns[name])
+    store.revision += 1
+    store.updated_at = now
+    session.flush()
+    return bool(changed & _SHOWN_ON_LISTINGS)
+
+
+def note_change(session: Session, *, vendor_id: UUID, now: datetime) -> None:
+    """This function will count a change to what belongs to a store but is kept elsewhere, such as its bank account."""
+    store = session.get_one(
+        VendorProfile, vendor_id, with_for_update={"key_share": True}, populate_existing=True
+    )
+    store.revision += 1
+    store.updated_at = now
+    session.flush()
+
+
+def _columns(store: VendorProfile, changes: ProfileChanges) -> dict[str, Any]:
+    """Give the columns that changes name, as they are to be."""
+    columns: dict[str, Any] = {}
+    if changes.display_name is not None:
+        columns["display_name"] = changes.display_name
+    if changes.description is not None:
+        columns["description"] = changes.description
+    if changes.policies is not None:
+        policies = store.policies | changes.policies
+        columns["policies"] = {name: value for name, value in policies.items() if value}
+    if changes.ends_vacation:
+        columns |= _NO_VACATION
+    if changes.vacation is not None:
+        columns |= {
+            "on_vacation": True,
+            "vacation_until": changes.vacation.until,
+            "vacation_note": changes.vacation.note,
+        }
+    return columns
+
+
+def _check_revision(current: int, revision: int | None) -> None:
+    if revision is not None and revision != current:
+        raise StaleRevisionError(
+            f"The store is at revision {current} by now, not {revision}: read it again.",
+            invalid_params=[InvalidParam("revision", f"The current one is {current}.")],
+        )
+
+
+def _check_texts(changes: ProfileChanges) -> None:
+    """Refuse contact details: whoever deals beside the platform deals without its escrow."""
+    faults = [
+        InvalidParam(name, f"Holds {' and '.join(sorted(kind.value for kind in kinds))}: buyers write to you here.")
+        for name, text in changes.texts().items()
+        if (kinds := contacts_in(text))
+    ]  # fmt: skip
+    if faults:
+        raise ValidationError("Contact details do not stand in a store's profile.", invalid_params=faults)
