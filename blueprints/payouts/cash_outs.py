@@ -1,12 +1,15 @@
-"""The bank account that payouts out of the caller's wallet go to."""
+"""Payouts out of the caller's wallet, and the bank account that they go to."""
 
 from functools import partial
 from typing import Any
 
-from blueprints.http.contract import AUTHENTICATED, Shared
+from blueprints.http.contract import AUTHENTICATED, Idempotency, Shared
 from blueprints.http.endpoint import Area, Context, LastPhase
+from blueprints.payouts.schemas_own import AskForPayout, CashOutQuery, PayoutView
 from blueprints.payouts.schemas_vendors import AccountView, GivenAccount
-from marketplace.payouts import accounts
+from marketplace.kernel.paging import TablePage
+from marketplace.payouts import accounts, asking, listing
+from marketplace.payouts.listing import Filters
 
 area = Area("cash-outs", "/api/wallet", "Payouts out of the caller's wallet")
 
@@ -28,4 +31,26 @@ def give_account(ctx: Context, body: dict[str, Any]) -> LastPhase:
     account = accounts.resolve(ctx.services.cache, ctx.services.gateway, ctx.services.transfers, **body)
     return LastPhase(
         partial(accounts.give, user_id=ctx.user.id, account=account, actor=ctx.actor, now=ctx.now)
+    )
+
+
+@area.get(
+    "/cash-outs", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=CashOutQuery, reply=PayoutView(many=True)
+)
+def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """This function will list the payouts out of the caller's wallet."""
+    filters = Filters(
+        user_id=ctx.user.id, status=query["status"], source="wallet", starts=query["from_"], ends=query["to"]
+    )
+    return listing.list_payouts(ctx.session, filters=filters, page=ctx.table)
+
+
+@area.post(
+    "/cash-outs", auth=AUTHENTICATED, limit="10/minute", body=AskForPayout, reply=PayoutView, status=201,
+    idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def ask_for_cash_out(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will have money of the caller's wallet, but no rewards, paid out with the next batch."""
+    return asking.ask_for_cash_out(
+        ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now
     )

@@ -85,7 +85,7 @@ class AccountView(Schema):
 class HoldView(Schema):
     """What holds payouts back, and until when if time ends it."""
 
-    reason = Choice(*policy.HOLD_REASONS, required=True)
+    reason = Choice(*policy.SHOWN_REASONS, required=True)
     until = Moment(required=True, allow_none=True)
     detail = fields.String(required=True)
 

@@ -67,6 +67,7 @@ QUARANTINE = Account("quarantine")
 REFUNDS_IN_TRANSIT = Account("refunds_in_transit")
 PAYOUTS_IN_TRANSIT = Account("payouts_in_transit")
 BANK = Account("bank")
+REWARDS = Account("rewards")
 # The company's own money at the gateway: from before the service's first day, or paid in, or taken out, by hand.
 OWN_FUNDS = Account("own_funds")
 

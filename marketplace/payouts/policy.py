@@ -20,6 +20,9 @@ ACCOUNT_RESTRICTED = "account_restricted"
 ACCOUNT_SUSPENDED = "account_suspended"
 STORE_SUSPENDED = "store_suspended"
 HOLD_REASONS = (NO_BANK_ACCOUNT, BANK_ACCOUNT_CHANGED, ACCOUNT_RESTRICTED, ACCOUNT_SUSPENDED, STORE_SUSPENDED)
+# Nobody's own, but shown beside them.
+PAYOUTS_HALTED = "payouts_halted"
+SHOWN_REASONS = (*HOLD_REASONS, PAYOUTS_HALTED)
 # What the payee can do about each, in their words.
 _WHAT_TO_DO = {
     NO_BANK_ACCOUNT: "There is no bank account to pay to. Give one.",
@@ -27,6 +30,7 @@ _WHAT_TO_DO = {
     ACCOUNT_RESTRICTED: "Your account is restricted. Contact support.",
     ACCOUNT_SUSPENDED: "Your account is suspended. Contact support.",
     STORE_SUSPENDED: "Your store is suspended. Contact support.",
+    PAYOUTS_HALTED: "All payouts are halted while we look into something. Your money is safe; wait.",
 }
 # Whoever leaves is paid first: their account is restricted meanwhile.
 _LEAVING = "deletion_pending"

@@ -120,7 +120,7 @@ NAMED_ALONGSIDE = (
     Row("POST", "/api/payments/intent", AUTHENTICATED, "15/minute", idempotency="required"),
     # An officer with two factors sends a batch, a vendor asks for an early withdrawal: the body decides.
     Row("POST", "/api/payouts/dispatch", VENDOR_OR_STAFF, "5/minute", idempotency="required", built=False),
-    Row("GET", "/api/payouts", VENDOR_OR_STAFF, built=False),
+    Row("GET", "/api/payouts", VENDOR_OR_STAFF),
     Row("GET", "/api/campus-orders", STAFF),
     Row("GET", "/api/flash-sales", PUBLIC),
     Row("GET", "/api/vendor-applications", staff_with("canManageVendors"), built=False),
@@ -271,6 +271,10 @@ ADDITIONS = (
         )
     ),
     Row("GET", "/api/wallet", AUTHENTICATED),
+    Row("GET", "/api/payouts/balance", VENDOR_OR_STAFF),
+    Row("POST", "/api/payouts/:id/cancel", AUTHENTICATED, "10/minute", idempotency="honoured"),
+    Row("GET", "/api/wallet/cash-outs", AUTHENTICATED),
+    Row("POST", "/api/wallet/cash-outs", AUTHENTICATED, "10/minute", idempotency="honoured"),
     Row("GET", "/api/wallet/bank-account", AUTHENTICATED),
     Row("PUT", "/api/wallet/bank-account", AUTHENTICATED, "10/minute", waits=True),
     Row("GET", "/api/admin/periodic", STAFF_AAL2),

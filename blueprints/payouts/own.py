@@ -1,0 +1,48 @@
+"""Payouts for those who are paid: their history, their balance, and calling off what they asked for."""
+
+from typing import Any
+from uuid import UUID
+
+from blueprints.http.contract import AUTHENTICATED, VENDOR_OR_STAFF, Idempotency, Shared
+from blueprints.http.endpoint import Area, Context
+from blueprints.payouts.schemas_own import BalanceView, PayoutQuery, PayoutView, StoreQuery
+from marketplace.kernel.paging import TablePage
+from marketplace.payouts import asking, balances, listing, whose
+from marketplace.payouts.listing import Filters
+
+area = Area("payouts", "/api/payouts", "Payouts, for those who are paid")
+
+
+@area.get(
+    "", auth=VENDOR_OR_STAFF, limit=Shared.GLOBAL, query=PayoutQuery, reply=PayoutView(many=True)
+)  # fmt: skip
+def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """This function will list payouts: a vendor's own, and all of them for finance."""
+    if ctx.user.is_staff:
+        whose.require_finance(ctx.user)
+    filters = Filters(
+        user_id=None if ctx.user.is_staff else ctx.user.id,
+        vendor_id=query["vendor_id"],
+        batch_id=query["batch_id"],
+        status=query["status"],
+        source=query["source"],
+        starts=query["from_"],
+        ends=query["to"],
+    )
+    return listing.list_payouts(ctx.session, filters=filters, page=ctx.table)
+
+
+@area.get("/balance", auth=VENDOR_OR_STAFF, limit=Shared.GLOBAL, query=StoreQuery, reply=BalanceView)
+def balance(ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
+    """This function will tell what a vendor has: to be paid, in escrow, on its way, held and why; finance names one."""
+    store = whose.store_of(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
+    return balances.balance_of_store(ctx.session, vendor_id=store.id, now=ctx.now)
+
+
+@area.post(
+    "/<uuid:payout_id>/cancel", auth=AUTHENTICATED, limit="10/minute", reply=PayoutView,
+    idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def cancel(ctx: Context, payout_id: UUID) -> dict[str, Any]:
+    """This function will call off a payout that the caller had asked for, as long as it is in no batch."""
+    return asking.take_back(ctx.session, payout_id=payout_id, caller=ctx.user, now=ctx.now)

@@ -1,0 +1,43 @@
+"""Whose store it is that payouts are asked about: a vendor's own, or any that finance names."""
+
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
+from marketplace.vendors.queries import Store, find_store, store_of_user
+
+FINANCE = "canManageFinances"
+
+
+def require_finance(caller: Caller) -> None:
+    """This function will refuse staff who have nothing to do with finances.
+
+    :raises ForbiddenError: the caller lacks the permission
+    """
+    if not caller.has_permission(FINANCE):
+        raise ForbiddenError(f"This takes the permission {FINANCE}.")
+
+
+def store_of(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
+    """This function will give the store that somebody asks about.
+
+    :param caller: a vendor, or staff
+    :param vendor_id: the store's; staff name one, a vendor needs none
+    :raises ForbiddenError: staff without the permission
+    :raises ValidationError: staff named no store
+    :raises NotFoundError: there is no such store, or it is not the vendor's
+    """
+    if caller.is_staff:
+        require_finance(caller)
+        if vendor_id is None:
+            raise ValidationError.of("vendorId", "Is needed: staff name the vendor.")
+        store = find_store(session, vendor_id=vendor_id)
+    else:
+        store = store_of_user(session, user_id=caller.id)
+        if store is not None and vendor_id not in (None, store.id):
+            store = None
+    if store is None:
+        raise NotFoundError("There is no such store.")
+    return store

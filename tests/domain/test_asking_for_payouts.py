@@ -1,0 +1,418 @@
+"""Payouts that people ask for: early withdrawals and cash-outs, what they are refused for, and calling them off."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.models import Profile
+from marketplace.kernel.errors import MarketplaceError, NotFoundError, ValidationError
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
+from marketplace.orders.escrowed import in_escrow_of
+from marketplace.payments.debts import claim as claim_debt
+from marketplace.payouts import asking, balances, policy, staging
+from marketplace.payouts.asking import (
+    EscrowLockedError,
+    PayoutInBatchError,
+    PayoutsHeldError,
+    PayoutWaitsError,
+    TooLittleError,
+)
+from marketplace.payouts.books import verify
+from marketplace.payouts.staging import SCHEDULE
+from marketplace.platform.halts import PayoutsHaltedError, halt_payouts
+from marketplace.vendors.models import VendorProfile
+from tests.support.finance import make_officer, refund
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    intents_of,
+    make_account,
+    make_payee,
+    make_wallet_payee,
+    owe,
+    owed,
+    owes,
+)
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    later,
+    make_person,
+    make_product,
+    make_shop,
+    paid_order,
+    place,
+    release,
+    shipped_order,
+)
+
+MINIMUM = 100_000
+# Of an order's 250,050 for the lamp, 50,000 for its delivery and 10,000 of ours: 5 % of the lamp are ours too.
+SHARE = 250_050 - 12_502 + 50_000
+
+
+def withdraw(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> dict[str, Any]:
+    return asking.ask_for_payout(session, caller=payee.user, amount_minor=amount_minor, now=now)
+
+
+def cash_out(session: Session, payee: Payee, amount_minor: int) -> dict[str, Any]:
+    return asking.ask_for_cash_out(session, caller=payee.user, amount_minor=amount_minor, now=NOW)
+
+
+def in_shop(session: Session) -> tuple[Shop, Payee]:
+    """Give a shop whose vendor can be paid."""
+    shop = make_shop(session)
+    return shop, Payee(shop.vendor, shop.store_id, make_account(session, shop.vendor.id))
+
+
+def freeze(session: Session, order_id: UUID) -> None:
+    session.execute(text("UPDATE escrows SET status = 'frozen' WHERE order_id = :id"), {"id": order_id})
+    session.execute(text("UPDATE orders SET status = 'disputed' WHERE id = :id"), {"id": order_id})
+
+
+def balance(session: Session, payee: Payee, *, now: datetime = NOW) -> dict[str, Any]:
+    assert payee.store_id is not None
+    return balances.balance_of_store(session, vendor_id=payee.store_id, now=now)
+
+
+class TestWithdrawal:
+    def test_it_is_claimed_at_once_and_waits_for_a_batch(self, session: Session) -> None:
+        payee = make_payee(session)
+        payout = withdraw(session, payee, 200_000)
+
+        assert owed(session, payee) == OWED_MINOR - 200_000
+        [intent] = intents_of(session, payee)
+        assert (intent["status"], intent["batch_id"], intent["asked_for"]) == ("pending", None, True)
+        assert payout["id"] == intent["id"]
+        assert (payout["status"], payout["source"], payout["amountMinor"]) == ("pending", "store", 200_000)
+        assert (payout["askedFor"], payout["batchId"], payout["reference"]) == (True, None, None)
+        assert payout["vendor"]["id"] == payee.store_id
+        assert payout["bankAccount"]["accountNumber"].startswith("******")
+        assert verify(session) == []
+
+    def test_it_joins_the_next_batch(self, session: Session) -> None:
+        payee = make_payee(session, owed_minor=200_000)
+        payout = withdraw(session, payee, 150_000)
+        staged = staging.stage(session, officer=None, actor=SCHEDULE, now=later(hours=1))
+
+        [intent] = intents_of(session, payee)
+        assert (intent["id"], intent["batch_id"]) == (payout["id"], staged.batch_id)
+        assert owed(session, payee) == 50_000
+
+    def test_what_is_owed_to_us_is_taken_first(self, session: Session) -> None:
+        payee = make_payee(session, owed_minor=300_000)
+        owes(session, payee, 120_000)
+        with pytest.raises(
+            TooLittleError, match=r"NGN 1,800\.00 can be paid out\. NGN 1,200\.00 are owed to us\."
+        ):
+            withdraw(session, payee, 180_001)
+
+        withdraw(session, payee, 180_000)
+        assert owed(session, payee) == 0
+        assert balance(session, payee)["owedMinor"] == 0
+
+    def test_what_is_in_escrow_is_locked(self, session: Session) -> None:
+        shop, payee = in_shop(session)
+        release(session, shop, shipped_order(session, shop))
+        paid_order(session, shop)
+
+        with pytest.raises(EscrowLockedError) as refused:
+            withdraw(session, payee, SHARE + 1)
+        error = refused.value
+        assert (error.status, error.code) == (423, "ESCROW_LOCKED")
+        assert [fault.name for fault in error.invalid_params] == ["amountMinor"]
+        assert error.extensions == {"availableMinor": SHARE, "inEscrowMinor": SHARE, "frozenMinor": 0}
+        withdraw(session, payee, SHARE)
+
+    def test_what_is_frozen_is_locked(self, session: Session) -> None:
+        shop, payee = in_shop(session)
+        freeze(session, paid_order(session, shop))
+
+        with pytest.raises(EscrowLockedError, match="frozen by disputes") as refused:
+            withdraw(session, payee, 1)
+        assert refused.value.extensions["frozenMinor"] == SHARE
+
+    def test_without_escrow_there_is_just_too_little(self, session: Session) -> None:
+        shop, payee = in_shop(session)
+        # Nobody has paid this one.
+        place(session, shop, make_product(session, shop))
+        with pytest.raises(TooLittleError) as refused:
+            withdraw(session, payee, MINIMUM)
+        assert (refused.value.status, refused.value.code) == (409, "CONCURRENCY_CONFLICT")
+        assert intents_of(session, payee) == []
+
+    def test_less_than_the_least_payout_is_refused(self, session: Session) -> None:
+        payee = make_payee(session)
+        with pytest.raises(ValidationError, match="least payout, 100000"):
+            withdraw(session, payee, MINIMUM - 1)
+        withdraw(session, payee, MINIMUM)
+
+    def test_the_least_payout_is_what_officers_set(self, session: Session) -> None:
+        payee = make_payee(session)
+        session.execute(
+            text("UPDATE platform_settings SET value = '300000' WHERE key = 'minimum_payout_minor'")
+        )
+        with pytest.raises(ValidationError, match="300000"):
+            withdraw(session, payee, 299_999)
+        assert balance(session, payee)["minimumPayoutMinor"] == 300_000
+
+    def test_one_waits_at_a_time(self, session: Session) -> None:
+        payee = make_payee(session)
+        withdraw(session, payee, MINIMUM)
+        with pytest.raises(PayoutWaitsError):
+            withdraw(session, payee, MINIMUM)
+        assert owed(session, payee) == OWED_MINOR - MINIMUM
+        assert len(intents_of(session, payee)) == 1
+
+    def test_a_new_account_holds_it(self, session: Session) -> None:
+        payee = make_payee(session)
+        make_account(session, payee.user.id, created_at=NOW - timedelta(hours=3))
+        with pytest.raises(PayoutsHeldError) as refused:
+            withdraw(session, payee, MINIMUM)
+        assert refused.value.extensions["holds"] == [
+            {"reason": "bank_account_changed", "until": "2026-11-21T06:30:00.000000Z"}
+        ]
+        withdraw(session, payee, MINIMUM, now=later(hours=21))
+
+    def test_without_an_account_nothing_can_be_asked_for(self, session: Session) -> None:
+        shop = make_shop(session)
+        payee = Payee(shop.vendor, shop.store_id, uuid4())
+        owe(session, payee, OWED_MINOR)
+        with pytest.raises(PayoutsHeldError, match="Give one"):
+            withdraw(session, payee, MINIMUM)
+
+    def test_while_payouts_are_halted_nothing_can_be_asked_for(self, session: Session) -> None:
+        payee = make_payee(session)
+        halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
+        with pytest.raises(PayoutsHaltedError):
+            withdraw(session, payee, MINIMUM)
+
+    def test_who_has_no_store_has_nothing_to_withdraw(self, session: Session) -> None:
+        with pytest.raises(NotFoundError):
+            asking.ask_for_payout(
+                session, caller=make_person(session, role="vendor"), amount_minor=MINIMUM, now=NOW
+            )
+
+
+class TestCashOut:
+    def test_the_wallet_pays_it(self, session: Session) -> None:
+        payee = make_wallet_payee(session)
+        payout = cash_out(session, payee, OWED_MINOR)
+
+        assert owed(session, payee) == 0
+        assert (payout["source"], payout["vendor"], payout["payee"]["id"]) == ("wallet", None, payee.user.id)
+        assert verify(session) == []
+
+    def test_a_vendors_wallet_and_store_are_paid_apart(self, session: Session) -> None:
+        payee = make_payee(session)
+        wallet = Payee(payee.user, None, payee.account_id)
+        owe(session, wallet, 150_000)
+        withdraw(session, payee, 200_000)
+        cash_out(session, wallet, 150_000)
+
+        assert [
+            row["amount_minor"] for row in (*intents_of(session, payee), *intents_of(session, wallet))
+        ] == [
+            200_000,
+            150_000,
+        ]
+
+    def test_rewards_are_not_paid_out(self, session: Session) -> None:
+        payee = make_wallet_payee(session, owed_minor=200_000)
+        reward(session, payee, 70_000)
+        with pytest.raises(TooLittleError, match=r"NGN 2,000\.00 can be paid out"):
+            cash_out(session, payee, 200_001)
+        cash_out(session, payee, 200_000)
+
+        shown = balances.balance_of_wallet(session, user_id=payee.user.id)
+        assert (shown["balanceMinor"], shown["cashableMinor"], shown["fromRewardsMinor"]) == (
+            70_000,
+            0,
+            70_000,
+        )
+        assert shown["inTransitMinor"] == 200_000
+
+    def test_a_debt_is_taken_first(self, session: Session) -> None:
+        payee = make_wallet_payee(session, owed_minor=0)
+        claim_debt(
+            session,
+            buyer_id=payee.user.id,
+            order_id=None,
+            amount_minor=60_000,
+            source=f"test:{uuid4()}",
+            description="Paid twice",
+            now=NOW,
+        )
+        owe(session, payee, 200_000)
+        shown = balances.balance_of_wallet(session, user_id=payee.user.id)
+        assert (shown["cashableMinor"], shown["owedMinor"]) == (140_000, 60_000)
+        cash_out(session, payee, 140_000)
+        assert owed(session, payee) == 0
+
+    def test_holds_are_the_persons(self, session: Session) -> None:
+        payee = make_wallet_payee(session)
+        session.get_one(Profile, payee.user.id).account_status = "suspended"
+        session.flush()
+        with pytest.raises(PayoutsHeldError):
+            cash_out(session, payee, MINIMUM)
+
+    def test_limits_are_the_same(self, session: Session) -> None:
+        payee = make_wallet_payee(session)
+        with pytest.raises(ValidationError):
+            cash_out(session, payee, MINIMUM - 1)
+        cash_out(session, payee, MINIMUM)
+        with pytest.raises(PayoutWaitsError):
+            cash_out(session, payee, MINIMUM)
+
+
+def reward(session: Session, payee: Payee, amount_minor: int) -> None:
+    post(
+        session,
+        kind="reward",
+        source=f"test:{uuid4()}",
+        description="Reward",
+        postings=[
+            Posting(accounts.REWARDS, "debit", amount_minor),
+            Posting(payee.balance, "credit", amount_minor),
+        ],
+        now=NOW,
+    )
+
+
+class TestCallingOff:
+    def test_the_money_goes_back(self, session: Session) -> None:
+        payee = make_payee(session)
+        payout = withdraw(session, payee, 200_000)
+        after = asking.take_back(session, payout_id=payout["id"], caller=payee.user, now=later(hours=1))
+
+        assert (after["status"], after["settledAt"]) == ("cancelled", later(hours=1))
+        assert owed(session, payee) == OWED_MINOR
+        assert verify(session) == []
+        withdraw(session, payee, 300_000)
+
+    def test_twice_or_in_a_batch_it_is_refused(self, session: Session) -> None:
+        payee = make_payee(session)
+        first = withdraw(session, payee, 200_000)
+        asking.take_back(session, payout_id=first["id"], caller=payee.user, now=NOW)
+        with pytest.raises(PayoutInBatchError, match="cancelled"):
+            asking.take_back(session, payout_id=first["id"], caller=payee.user, now=NOW)
+
+        second = withdraw(session, payee, 200_000)
+        staging.stage(session, officer=None, actor=SCHEDULE, now=NOW)
+        with pytest.raises(PayoutInBatchError, match="in a batch"):
+            asking.take_back(session, payout_id=second["id"], caller=payee.user, now=NOW)
+        assert owed(session, payee) == OWED_MINOR - 200_000
+
+    def test_somebody_elses_is_not_there(self, session: Session) -> None:
+        payout = withdraw(session, make_payee(session), 200_000)
+        with pytest.raises(NotFoundError):
+            asking.take_back(session, payout_id=payout["id"], caller=make_payee(session).user, now=NOW)
+
+
+class TestBalance:
+    def test_each_part_stands_by_itself(self, session: Session) -> None:
+        shop, payee = in_shop(session)
+        release(session, shop, shipped_order(session, shop))
+        paid_order(session, shop)
+        shipped_order(session, shop)
+        freeze(session, paid_order(session, shop))
+        place(session, shop, make_product(session, shop))
+        withdraw(session, payee, 150_000)
+
+        shown = balance(session, payee)
+        assert shown == {
+            "vendorId": shop.store_id,
+            "currency": "NGN",
+            "availableMinor": SHARE - 150_000,
+            "onHoldMinor": 0,
+            "holds": [],
+            "heldUntil": None,
+            "inEscrowMinor": 2 * SHARE,
+            "ordersInEscrow": 2,
+            "frozenMinor": SHARE,
+            "ordersFrozen": 1,
+            "inTransitMinor": 150_000,
+            "waitingMinor": 150_000,
+            "sentMinor": 0,
+            "payableMinor": SHARE - 150_000,
+            "owedMinor": 0,
+            "minimumPayoutMinor": MINIMUM,
+        }
+
+    def test_what_was_sent_is_told_from_what_waits(self, session: Session) -> None:
+        payee = make_payee(session)
+        withdraw(session, payee, 150_000)
+        staging.stage(session, officer=None, actor=SCHEDULE, now=NOW)
+        for status in ("submitted", "unknown"):
+            session.execute(
+                text("UPDATE payout_transfer_intents SET status = :status WHERE user_id = :id"),
+                {"status": status, "id": payee.user.id},
+            )
+            shown = balance(session, payee)
+            assert (shown["waitingMinor"], shown["sentMinor"], shown["inTransitMinor"]) == (
+                0,
+                150_000,
+                150_000,
+            )
+
+    def test_a_hold_shows_how_long_it_lasts(self, session: Session) -> None:
+        payee = make_payee(session)
+        make_account(session, payee.user.id, created_at=NOW)
+        shown = balance(session, payee)
+        assert (shown["availableMinor"], shown["onHoldMinor"]) == (0, OWED_MINOR)
+        assert shown["heldUntil"] == later(hours=24)
+        assert [hold["reason"] for hold in shown["holds"]] == [policy.BANK_ACCOUNT_CHANGED]
+
+        session.get_one(VendorProfile, payee.store_id).status = "suspended"
+        session.flush()
+        shown = balance(session, payee)
+        assert shown["heldUntil"] is None
+        assert [hold["reason"] for hold in shown["holds"]] == [
+            policy.BANK_ACCOUNT_CHANGED,
+            policy.STORE_SUSPENDED,
+        ]
+        assert balance(session, payee, now=later(hours=24))["onHoldMinor"] == OWED_MINOR
+
+    def test_a_halt_of_all_payouts_holds_it_too(self, session: Session) -> None:
+        payee = make_payee(session)
+        halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
+        shown = balance(session, payee)
+        assert (shown["availableMinor"], shown["onHoldMinor"]) == (0, OWED_MINOR)
+        assert [hold["reason"] for hold in shown["holds"]] == [policy.PAYOUTS_HALTED]
+
+    def test_debts_are_no_part_of_what_is_available(self, session: Session) -> None:
+        payee = make_payee(session)
+        owes(session, payee, OWED_MINOR + 1)
+        shown = balance(session, payee)
+        assert (shown["availableMinor"], shown["payableMinor"], shown["owedMinor"]) == (
+            0,
+            OWED_MINOR,
+            OWED_MINOR + 1,
+        )
+
+    def test_the_share_in_escrow_is_what_a_release_gives(self, session: Session) -> None:
+        shop, payee = in_shop(session)
+        odd, other = shipped_order(session, shop), shipped_order(session, shop)
+        refund(session, odd, make_officer(session), amount_minor=33_333)
+        expected = in_escrow_of(session, vendor_id=shop.store_id)
+        assert expected.held_minor < 2 * SHARE
+
+        release(session, shop, odd)
+        release(session, shop, other)
+        assert owed(session, payee) == expected.held_minor
+        assert in_escrow_of(session, vendor_id=shop.store_id).total_minor == 0
+
+    def test_refusals_are_errors_of_the_api(self) -> None:
+        for kind in (
+            EscrowLockedError,
+            PayoutsHeldError,
+            PayoutWaitsError,
+            TooLittleError,
+            PayoutInBatchError,
+        ):
+            assert issubclass(kind, MarketplaceError)
