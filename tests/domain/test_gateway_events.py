@@ -119,7 +119,7 @@ def about(session: Session, data: dict[str, Any]) -> str:
 EFFECTS = (
     {"charge.success": "processed"}
     | dict.fromkeys(events.REFUNDS, "ignored")
-    | {"transfer.success": "ignored", "transfer.failed": "processed", "transfer.reversed": "processed"}
+    | dict.fromkeys(events.TRANSFERS, "processed")
     | dict.fromkeys(events.DISPUTES, "processed")
     | dict.fromkeys(events.OTHERS, "ignored")
 )
