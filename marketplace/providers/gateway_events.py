@@ -9,7 +9,7 @@ from marketplace.providers.gateway import MalformedChargeError
 _MAX_WORD_LENGTH = 100
 _MAX_AMOUNT_MINOR = 10**15
 # The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
-_IN_OUR_FAVOUR = "declined"
+IN_OUR_FAVOUR = "declined"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class GatewayDispute:
     @property
     def in_our_favour(self) -> bool:
         """This function will tell whether it ended, and the money stays with us."""
-        return self.resolution == _IN_OUR_FAVOUR
+        return self.resolution == IN_OUR_FAVOUR
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayDispute":
