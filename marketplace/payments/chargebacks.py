@@ -17,14 +17,13 @@ from sqlalchemy.orm import Session
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments.charges import UnknownReferenceError
-from marketplace.providers.gateway_events import IN_OUR_FAVOUR, GatewayDispute
+from marketplace.providers.gateway_events import GatewayDispute
 
 _log = structlog.get_logger(__name__)
 
@@ -37,8 +36,14 @@ _FIND = Statement(
         """
     )
 )
+# Locked as whoever refunds of a charge does, so that a refund finds the dispute or is there before it.
 _CHARGES = Statement(
-    text("SELECT gateway_charge_id, outcome FROM gateway_charges WHERE intent_id = :intent_id ORDER BY id")
+    text(
+        """
+        SELECT gateway_charge_id, outcome FROM gateway_charges WHERE intent_id = :intent_id ORDER BY id
+        FOR NO KEY UPDATE
+        """
+    )
 )
 # An earlier word never undoes that it is over, in whatever order they come.
 _KEEP = Statement(
@@ -59,46 +64,13 @@ _KEEP = Statement(
         """
     )
 )
-# One that is open counts before one that was lost.
-_AGAINST_REFUND = Statement(
-    text(
-        """
-        SELECT d.status FROM payment_allocations a JOIN charge_disputes d ON d.intent_id = a.intent_id
-        WHERE a.order_id = :order_id AND (d.status = 'open' OR d.resolution IS DISTINCT FROM :in_our_favour)
-        ORDER BY d.status LIMIT 1
-        """
-    )
-)
-
-
-class DisputedAtBankError(ConflictError):
-    """The customer's bank gives the money back, or has done so: a refund would be the second one."""
-
-
-def refuse_disputed(session: Session, *, order: LockedOrder) -> None:
-    """This function will refuse to refund an order whose payment the buyer's bank disputes, or took back.
-
-    :param order: locked in this transaction, as a dispute locks it
-    :raises DisputedAtBankError: it would be paid back twice
-    """
-    found = _AGAINST_REFUND.first(session, order_id=order.id, in_our_favour=IN_OUR_FAVOUR)
-    if found is None:
-        return
-    if found["status"] == "open":
-        raise DisputedAtBankError(
-            "The buyer's bank disputes the payment, and gives it back if the dispute is lost: a refund would be the"
-            " second one. Answer the dispute at the gateway, and refund when it is won."
-        )
-    raise DisputedAtBankError(
-        "The dispute of the payment was lost: the buyer's bank gave the money back, so there is none to refund."
-    )
 
 
 def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: datetime) -> bool:
     """This function will keep what the gateway tells of a dispute, freeze what it is about, and raise an alert.
 
     It may come any number of times and in any order. Rows are locked in the order: orders by id with their escrow,
-    the dispute.
+    charges, the dispute.
 
     :param told: the gateway's word
     :param over: whether it tells of the end

@@ -20,7 +20,7 @@ from marketplace.orders import pieces, states
 from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import refunds
-from marketplace.payments.chargebacks import refuse_disputed
+from marketplace.payments.disputed import refuse_disputed_order
 from marketplace.payments.parties import refuse_party
 from marketplace.payments.refunds import Destination
 
@@ -97,7 +97,7 @@ def process_refund(
             " back from the vendor takes a clawback."
         )
     states.ORDER.target(order.status, states.REFUND)
-    refuse_disputed(session, order=order)
+    refuse_disputed_order(session, order_id=order.id)
     held_minor = order.held_minor
     lines = {row["product_id"]: row for row in _LINES.all(session, order_id=order.id)}
     amount_minor = _amount(order, lines, wanted)

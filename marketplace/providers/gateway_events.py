@@ -7,6 +7,7 @@ from typing import Any
 from marketplace.providers.gateway import MalformedChargeError
 
 _MAX_WORD_LENGTH = 100
+_MAX_NAME_LENGTH = 255
 _MAX_AMOUNT_MINOR = 10**15
 # The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
 IN_OUR_FAVOUR = "declined"
@@ -45,9 +46,9 @@ class GatewayDispute:
         """
         charge = _object(data, "transaction")
         return cls(
-            id=_needed(data, "id"),
-            reference=_word(charge.get("reference")) or _needed(data, "transaction_reference"),
-            charge_id=_word(charge.get("id")),
+            id=_named(data, "id"),
+            reference=_name(charge.get("reference")) or _named(data, "transaction_reference"),
+            charge_id=_name(charge.get("id")),
             status=_word(_object(data).get("status")),
             resolution=_word(_object(data).get("resolution")),
             category=_word(_object(data).get("category")),
@@ -79,8 +80,8 @@ class GatewayTransfer:
         if amount is None:
             raise MalformedChargeError("data.amount is no amount")
         return cls(
-            id=_needed(data, "id"),
-            reference=_needed(data, "reference"),
+            id=_named(data, "id"),
+            reference=_named(data, "reference"),
             amount_minor=amount,
             currency=_needed(data, "currency"),
         )
@@ -100,6 +101,21 @@ def _word(value: Any) -> str:
     """Give a word or a number as text, empty where it is neither."""
     wordy = isinstance(value, str | int) and not isinstance(value, bool)
     return str(value)[:_MAX_WORD_LENGTH] if wordy else ""
+
+
+def _name(value: Any) -> str:
+    """Give what names something, whole: cut short, it would name something else."""
+    name = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if len(name) > _MAX_NAME_LENGTH:
+        raise MalformedChargeError("an id or a reference is too long to be one")
+    return name
+
+
+def _named(data: Any, name: str) -> str:
+    found = _name(_object(data).get(name))
+    if not found:
+        raise MalformedChargeError(f"data.{name} is missing")
+    return found
 
 
 def _needed(data: Any, name: str) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
-from marketplace.payments.chargebacks import DisputedAtBankError
+from marketplace.payments.disputed import DisputedAtBankError
 from marketplace.payments.operations import Intent
 from marketplace.services import Services
 from marketplace.webhooks import operations, queries
@@ -254,12 +254,25 @@ class TestDisputesOfCharges:
             with database.transaction() as session:
                 refund(session, payment.order_id, make_officer(session), destination=destination)
 
-        with pytest.raises(DisputedAtBankError, match="refund when it is won"):
+        with pytest.raises(DisputedAtBankError, match="try again when it is won"):
             try_refund()
         deliver(database, RESOLVE, data | LOST)
         with pytest.raises(DisputedAtBankError, match="was lost"):
             try_refund()
         assert payment.state == ("disputed", "frozen")
+
+    def test_an_id_is_taken_whole_or_not_at_all(self, database: Database) -> None:
+        """Cut short, a dispute of one order would be taken for that of another."""
+        one, other = Payment(database), Payment(database)
+        one.pay()
+        other.pay()
+        long, longer = "d" * 200, "d" * 300
+        assert deliver(database, CREATE, one.data_of(CREATE) | {"id": long}) == "processed"
+
+        assert deliver(database, CREATE, other.data_of(CREATE) | {"id": longer}) == "dead"
+        assert deliver(database, CREATE, other.data_of(CREATE) | {"id": long + "e"}) == "processed"
+
+        assert (one.state, other.state) == (("disputed", "frozen"), ("disputed", "frozen"))
 
     def test_what_the_bank_left_with_us_can_be_refunded(self, database: Database) -> None:
         payment = Payment(database)
