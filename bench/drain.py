@@ -135,7 +135,7 @@ def drain(
     stand.migrate()
     data.load(
         stand.database,
-        data.Sizes(products=_PRODUCTS, buyers=max(events // 4, 100), shipped=0, payable=events),
+        data.Sizes(products=_PRODUCTS, buyers=max(events // 4, 100), shipped=0, payable=events, charged=0),
     )
     _run(stand, *_PREPARE, products=_PRODUCTS, again=again)
     tell("processing the first of them, and announcing the others to the queue")

@@ -1,5 +1,7 @@
 """Alerts, for the operator at night: what is open, what it means, what is done first, and that it is over."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -7,9 +9,11 @@ import click
 import orjson
 
 from commands.database import reading, services
+from commands.failures import CommandFailedError
 from commands.operators import operator
 from commands.output import facts, table
 from marketplace.alerts import kinds, operations, queries
+from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest
 from tasks.relay import Relay, connect_nudges
 
@@ -71,7 +75,7 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
 @click.argument("alert_id", metavar="ID", type=click.UUID)
 def show(alert_id: UUID) -> None:
     """This function will show an alert."""
-    with reading() as session:
+    with reading() as session, _explaining(alert_id):
         row = queries.show_alert(session, alert_id=alert_id)
     messages = row.pop("messages")
     meaning, first_step = row.pop("meaning"), row.pop("firstStep")
@@ -88,6 +92,8 @@ def show(alert_id: UUID) -> None:
 @alerts.command(
     help="""Resolve the alert ID, which was seen to. It is audited; should its cause come again, that is a new one.
 
+    The note is kept and audited as it is: write no names, numbers or secrets into it.
+
     \b
     Example:
       marketplace alerts resolve 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --note "Replayed, all went through."
@@ -102,10 +108,22 @@ def resolve(alert_id: UUID, note: str) -> None:
         raise click.UsageError(f"--note takes 3 to {operations.MAX_NOTE_LENGTH} characters.")
     current = services()
     connect_nudges(Relay(current))
-    current.database.in_transaction(
-        operations.resolve_by_hand, alert_id=alert_id, note=said, actor=operator(), now=current.clock()
-    )
+    with _explaining(alert_id):
+        current.database.in_transaction(
+            operations.resolve_by_hand, alert_id=alert_id, note=said, actor=operator(), now=current.clock()
+        )
     click.echo(f"Resolved {alert_id}.")
+
+
+@contextmanager
+def _explaining(alert_id: UUID) -> Iterator[None]:
+    """Say what to do where there is no such alert."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise CommandFailedError(
+            f"There is no such alert as {alert_id}; `marketplace alerts list --state all` shows those that there are."
+        ) from error
 
 
 def _words(name: str) -> str:

@@ -24,7 +24,7 @@ from commands.failures import CommandFailedError
 from commands.operators import operator
 from commands.output import facts, shown_value, table
 from marketplace.audit.operations import record
-from marketplace.background import schedule
+from marketplace.background import controls, schedule
 from marketplace.background.schedule import State
 from marketplace.kernel.clock import system_clock
 from marketplace.kernel.timetables import EXAMPLES, TimetableError, parse
@@ -165,7 +165,7 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
 def pause(name: str) -> None:
     """This function will pause a task."""
     changed = database().in_transaction(
-        schedule.pause, task=sweeps.task_named(name), actor=operator(), now=system_clock()
+        controls.pause, task=sweeps.task_named(name), actor=operator(), now=system_clock()
     )
     click.echo(
         f"{name} is paused. `{program()} periodic resume {name}` has it run again."
@@ -179,7 +179,7 @@ def pause(name: str) -> None:
 def resume(name: str) -> None:
     """This function will resume a task."""
     changed = database().in_transaction(
-        schedule.resume, task=sweeps.task_named(name), actor=operator(), now=system_clock()
+        controls.resume, task=sweeps.task_named(name), actor=operator(), now=system_clock()
     )
     if not changed:
         click.echo(f"{name} was not paused.")
@@ -216,7 +216,7 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
         except TimetableError as error:
             raise click.BadParameter(str(error).replace("`", ""), param_hint="WHEN") from error
     following = database().in_transaction(
-        schedule.reschedule,
+        controls.reschedule,
         task=task,
         timetable=wanted,
         actor=operator(),

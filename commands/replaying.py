@@ -19,6 +19,11 @@ from marketplace.webhooks.replay import replay as replay_event
 
 BUSY = "busy"
 _NEVER_TRIED = "not tried yet"
+_UNCHANGED = {
+    "processed": "nothing: it was processed already",
+    "ignored": "nothing: it was ignored already, as one that does nothing here",
+    "duplicate": "nothing: it came again, and what came first had its effect",
+}
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ def _one(services: Services, row: dict[str, Any], *, dry_run: bool, actor: Audit
 def told(result: Replay) -> list[str]:
     """This function will tell in lines what a replay changed, or why nothing."""
     if result.outcome == UNCHANGED:
-        return [f"nothing: it was {result.before} already"]
+        return [_UNCHANGED[result.before]]
     if result.error:
         return [result.error]
     changes = result.changes

@@ -168,8 +168,10 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
 
     Name them by --id, or take all dead ones that match --type, --since and the like, the earliest first, those
     of one cause after the other. A replay is one try: it works, or the event stays as it was. One that was
-    processed changes nothing. Every replay is audited. Ends with status 1 if one failed.
+was processed changes nothing. Every replay is audited. Ends with status 1 if one failed.
 
+    A dry run tries each by itself, as if the others had not been replayed: one that needs another to be replayed
+    before it fails there.
     \b
     Examples:
       marketplace webhooks replay --id 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --dry-run

@@ -135,6 +135,7 @@ class Relay:
         :param now: what was due some time before is taken up
         """
         done = Swept()
+        self._services.database.in_transaction(outbox.pull_in, now=now)
         for queue in queues.NAMES:
             self._sweep(done, queue, nudges.OUTBOX, partial(outbox.due_events, queue=queue), now)
         return done

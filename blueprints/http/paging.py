@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import marshmallow
 import orjson
 from flask import request
 from marshmallow import ValidationError as SchemaError
@@ -122,7 +123,7 @@ def _continuation(exchange: Exchange, position: list[Any] | None) -> dict[str, A
     return {"has_more": position is not None, "next_cursor": cursor}
 
 
-def meta_of(query: Schema | None) -> type[MetaSchema]:
+def meta_of(query: marshmallow.Schema | None) -> type[MetaSchema]:
     """This function will give what ``meta`` holds on a route whose parameters are these.
 
     :param query: the schema of the parameters, or none

@@ -1,4 +1,4 @@
-"""The schedule: which periodic task runs next, who runs it, what came of it, and what operators say to it.
+"""The schedule: which periodic task runs next, who runs it, and what came of it.
 
 Any number of workers look at it. A tick is claimed by one update of the task's row that names all it was seen
 to be, so the database's lock lets one worker have it. A run that goes on keeps the task from being started again.
@@ -17,7 +17,6 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import PERIODIC_TASK_FAILING
 from marketplace.alerts.operations import raise_alert, resolve_alert
-from marketplace.audit.operations import AuditActor, record
 from marketplace.infra.db import Statement
 from marketplace.kernel.timetables import Interval, Timetable, TimetableError, parse
 
@@ -127,13 +126,6 @@ _MOVE = Statement(
         """
     )
 )
-_PAUSE = Statement(text("UPDATE periodic_tasks SET paused_at = :now WHERE name = :name"))
-_RESUME = Statement(
-    text("UPDATE periodic_tasks SET paused_at = NULL, next_run_at = :next_run_at WHERE name = :name")
-)
-_RESCHEDULE = Statement(
-    text("UPDATE periodic_tasks SET timetable = :timetable, next_run_at = :next_run_at WHERE name = :name")
-)
 
 
 @dataclass(frozen=True)
@@ -226,7 +218,8 @@ def _state(row: dict[str, Any], declared: str) -> State:
     raise TimetableError(f"no timetable of {row['name']} is understood")
 
 
-def _locked(session: Session, task: Declared, now: datetime) -> State:
+def lock(session: Session, *, task: Declared, now: datetime) -> State:
+    """This function will lock a task's row, made if there is none, and give its state."""
     ensure(session, tasks=(task,), now=now)
     return _state(_LOCK.one(session, name=task.name), task.when)
 
@@ -348,7 +341,7 @@ def finish(
     :param result: what was done, in a few words without personal data
     :return: whether the run was still known; if not, it was taken for lost meanwhile
     """
-    state = _locked(session, task, now)
+    state = lock(session, task=task, now=now)
     if state.run_id != run_id:
         return False
     passed = state.next_run_at <= now
@@ -373,78 +366,3 @@ def finish(
             now=now,
         )
     return True
-
-
-def pause(session: Session, *, task: Declared, actor: AuditActor, now: datetime) -> bool:
-    """This function will have a task not run until it is resumed; a run that goes on ends in peace.
-
-    :return: whether it was not paused before
-    """
-    state = _locked(session, task, now)
-    if state.paused_at is not None:
-        return False
-    _PAUSE.run(session, name=task.name, now=now)
-    _record_pause(session, actor, task, now, paused=True)
-    return True
-
-
-def resume(session: Session, *, task: Declared, actor: AuditActor, now: datetime) -> bool:
-    """This function will have a paused task run again, from its next tick on.
-
-    :return: whether it was paused
-    """
-    state = _locked(session, task, now)
-    if state.paused_at is None:
-        return False
-    _RESUME.run(session, name=task.name, next_run_at=state.in_force.after(now))
-    _record_pause(session, actor, task, now, paused=False)
-    return True
-
-
-def reschedule(
-    session: Session,
-    *,
-    task: Declared,
-    timetable: Timetable | None,
-    actor: AuditActor,
-    now: datetime,
-) -> datetime:
-    """This function will give a task another timetable; workers go by it from their next look, within seconds.
-
-    :param timetable: the new one; none goes back to the declared one
-    :return: when it runs next
-    """
-    state = _locked(session, task, now)
-    following = (timetable or task.timetable).after(now)
-    _RESCHEDULE.run(
-        session,
-        name=task.name,
-        timetable=timetable.text if timetable else None,
-        next_run_at=following,
-    )
-    record(
-        session,
-        actor=actor,
-        action="periodic.schedule",
-        target_type="periodic_task",
-        target_id=task.name,
-        before={"timetable": state.in_force.text},
-        after={"timetable": (timetable or task.timetable).text},
-        now=now,
-    )
-    return following
-
-
-def _record_pause(
-    session: Session, actor: AuditActor, task: Declared, now: datetime, *, paused: bool
-) -> None:
-    record(
-        session,
-        actor=actor,
-        action="periodic.pause" if paused else "periodic.resume",
-        target_type="periodic_task",
-        target_id=task.name,
-        before={"paused": not paused},
-        after={"paused": paused},
-        now=now,
-    )

@@ -122,6 +122,25 @@ _DUE = Statement(
         """
     )
 )
+# No retry is further ahead than its delay, unless the clock went back meanwhile.
+_PULL_IN = Statement(
+    text(
+        """
+        UPDATE outbox_events SET due_at = :now + least(:longest, :first * power(2, attempts - 1))
+        WHERE done_at IS NULL AND failed_at IS NULL AND attempts > 0
+            AND due_at > :now + least(:longest, :first * power(2, attempts - 1))
+        """
+    )
+)
+
+
+def pull_in(session: Session, *, now: datetime) -> int:
+    """This function will put retries that a clock has set too far ahead to their delay from now.
+
+    :param now: the time; if the clock went back, what was set before would wait as much longer
+    :return: how many there were
+    """
+    return _PULL_IN.run(session, now=now, first=_FIRST_DELAY, longest=_LONGEST_DELAY)
 
 
 def due_events(session: Session, *, queue: str, now: datetime, most: int) -> list[UUID]:

@@ -36,8 +36,14 @@ _FIND = Statement(
         """
     )
 )
+# Locked as whoever refunds of a charge does, so that a refund finds the dispute or is there before it.
 _CHARGES = Statement(
-    text("SELECT gateway_charge_id, outcome FROM gateway_charges WHERE intent_id = :intent_id ORDER BY id")
+    text(
+        """
+        SELECT gateway_charge_id, outcome FROM gateway_charges WHERE intent_id = :intent_id ORDER BY id
+        FOR NO KEY UPDATE
+        """
+    )
 )
 # An earlier word never undoes that it is over, in whatever order they come.
 _KEEP = Statement(
@@ -64,7 +70,7 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
     """This function will keep what the gateway tells of a dispute, freeze what it is about, and raise an alert.
 
     It may come any number of times and in any order. Rows are locked in the order: orders by id with their escrow,
-    the dispute.
+    charges, the dispute.
 
     :param told: the gateway's word
     :param over: whether it tells of the end

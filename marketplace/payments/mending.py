@@ -17,6 +17,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.notifications.operations import notify
 from marketplace.payments import alarms, refunds, sending, states
+from marketplace.payments.disputed import refuse_disputed_charge
 from marketplace.payments.parties import refuse_party
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -127,9 +128,11 @@ def retry(
     :param now: when
     :return: the refund
     :raises NotFailedError: the gateway may still send it, or has
+    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
     :raises IllegalTransitionError: somebody else saw to it
     """
     row = _locked(session, stuck, told, now=now)
+    refuse_disputed_charge(session, charge_id=row["charge_id"])
     status = states.REFUND.target(row["status"], states.RETRY)
     _RETRY.run(session, refund_id=stuck.id, status=status, now=now)
     refunds.enqueue_sending(session, refund_id=stuck.id, now=now)
@@ -151,10 +154,12 @@ def credit(
     :param now: when
     :return: the refund
     :raises NotFailedError: the gateway may still send it, or has
+    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
     :raises UnclearError: the gateway had it, and does not tell of it
     :raises IllegalTransitionError: somebody else saw to it
     """
     row = _locked(session, stuck, told, now=now)
+    refuse_disputed_charge(session, charge_id=row["charge_id"])
     status = states.REFUND.target(row["status"], states.CREDIT)
     if told is None and row["status"] == states.NEEDS_ATTENTION:
         raise UnclearError(

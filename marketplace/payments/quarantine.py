@@ -21,6 +21,7 @@ from marketplace.orders import states as order_states
 from marketplace.orders.placing import PAYABLE_FOR
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import alarms, refunds, states
+from marketplace.payments.disputed import refuse_disputed_intent
 from marketplace.payments.held import Held, shares_of
 from marketplace.payments.parties import refuse_party
 
@@ -140,10 +141,12 @@ def resolve(
     :raises NotFoundError: there is no such row
     :raises ForbiddenError: the officer is a party to it
     :raises AlreadyResolvedError: it was decided on before
+    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
     :raises NothingToPayError: accepted, but no order waits for it; or accepted, or meant for the wallet, and there is
         no money in the books
     """
     held = _lock(session, held_id=held_id, officer=officer)
+    refuse_disputed_intent(session, intent_id=held.intent["id"])
     if action == "accept_rest":
         _accept(session, held, officer=officer, now=now)
     elif action == "wallet" and not held.minor:

@@ -20,6 +20,7 @@ from marketplace.orders import pieces, states
 from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import refunds
+from marketplace.payments.disputed import refuse_disputed_order
 from marketplace.payments.parties import refuse_party
 from marketplace.payments.refunds import Destination
 
@@ -84,6 +85,7 @@ def process_refund(
     :raises ForbiddenError: the officer is a party of it
     :raises AlreadyReleasedError: the vendor has the money: it takes a clawback
     :raises IllegalTransitionError: it is not paid, or over
+    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
     :raises ValidationError: an item is not of the order, or not so often, or costs another amount
     :raises EscrowDeficitError: escrow holds less
     """
@@ -95,6 +97,7 @@ def process_refund(
             " back from the vendor takes a clawback."
         )
     states.ORDER.target(order.status, states.REFUND)
+    refuse_disputed_order(session, order_id=order.id)
     held_minor = order.held_minor
     lines = {row["product_id"]: row for row in _LINES.all(session, order_id=order.id)}
     amount_minor = _amount(order, lines, wanted)

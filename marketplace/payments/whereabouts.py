@@ -15,6 +15,7 @@ from marketplace.kernel.money import CURRENCY, amount_text
 from marketplace.orders import queries as orders
 from marketplace.orders import states
 from marketplace.payments import states as payment_states
+from marketplace.payments import whereabouts_words as words
 from marketplace.payments.held import shares_of
 from marketplace.payments.refunds import refunds_of
 
@@ -51,101 +52,6 @@ _HELD_BACK = Statement(
         """
     )
 )
-
-# What a transaction was, to whom it concerns: from where, to where, and in plain words.
-_WORDS: dict[str, tuple[str, str, str]] = {
-    "payment": ("gateway", "escrow", "The buyer's payment came in and went into escrow."),
-    "wallet_payment": ("buyer", "escrow", "The buyer's wallet paid this into escrow."),
-    "wallet_return": (
-        "escrow",
-        "buyer",
-        "The order ended unpaid: the wallet's part went back to the wallet.",
-    ),
-    "release": ("escrow", "vendor", "The delivery was confirmed: escrow was released to the vendor."),
-    "refund": ("escrow", "on_the_way_back", "A refund was started: the gateway is to send it back."),
-    "refund_to_wallet": ("escrow", "buyer", "A refund went to the buyer's wallet."),
-    "return": ("gateway", "on_the_way_back", "A payment that was not needed is sent back."),
-    "held_return": ("held_back", "on_the_way_back", "What was held back is sent back."),
-    "held_payment": (
-        "held_back",
-        "escrow",
-        "The buyer's payment that was held back was kept for the order, and went into escrow.",
-    ),
-    "return_to_wallet": ("held_back", "buyer", "A payment that was not needed went to the buyer's wallet."),
-    "refund_sent": (
-        "on_the_way_back",
-        "buyer",
-        "The gateway sent the refund to where the payment came from.",
-    ),
-    "refund_sent_twice_returned": (
-        "gateway",
-        "buyer",
-        "What the gateway had sent once too often came back to it: the buyer's wallet has it again.",
-    ),
-    "refund_returned": (
-        "buyer",
-        "on_the_way_back",
-        "The refund did not arrive: it came back to the gateway.",
-    ),
-    "refund_credit": ("on_the_way_back", "buyer", "The refund went to the buyer's wallet instead."),
-    "refund_sent_twice": (
-        "gateway",
-        "buyer",
-        "The gateway sent a refund that the buyer had already got. The wallet gave it back, or the buyer owes it.",
-    ),
-    "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
-}
-_PAYMENTS = frozenset({"wallet_payment", "held_payment"})
-_OTHER = ("platform", "platform", "The books of this order were put right.")
-_FOR_VENDOR = {
-    "wallet_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
-    "held_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
-    "refund": ("escrow", "buyer", "This goes back to the buyer."),
-    "refund_to_wallet": ("escrow", "buyer", "This went back to the buyer."),
-}
-
-# Why escrow holds money in a state of the order, and what happens next.
-_IN_ESCROW = {
-    states.PENDING_PAYMENT: (
-        "A part is paid, and is kept for the order until the rest is paid.",
-        "The rest is paid, or the order ends and this goes back to where it came from.",
-    ),
-    states.PAID_ESCROW: (
-        "The order is paid, and waits for the vendor to accept it.",
-        "The vendor accepts it; until it is shipped it can be cancelled for a full refund.",
-    ),
-    states.PROCESSING: (
-        "The vendor is preparing the order.",
-        "The vendor ships it; until then it can be cancelled for a full refund.",
-    ),
-    states.SHIPPED: (
-        "The order is on its way. The money is released for the buyer's delivery PIN alone, or their confirmation.",
-        "The buyer gives the vendor the PIN on delivery. After 14 days without it, our staff decide.",
-    ),
-    states.DISPUTED: (
-        "There is a dispute: nothing moves until it is decided.",
-        "Our staff decide who gets the money.",
-    ),
-}
-_STILL_IN_ESCROW = ("It is kept for the order.", "Our finance officers look into it.")
-_ON_THE_WAY = {
-    payment_states.PENDING: (
-        "The refund is written, and the gateway is about to be asked to send it.",
-        "The gateway is asked.",
-    ),
-    payment_states.SUBMITTED: (
-        "The gateway has the refund and is sending it to where the payment came from.",
-        "The gateway tells us when it is sent; banks may take some days more.",
-    ),
-    payment_states.FAILED: (
-        "The gateway could not send the refund.",
-        "Our finance officers try again, or put it into the wallet.",
-    ),
-    payment_states.NEEDS_ATTENTION: (
-        "The gateway needs the buyer's bank details for the refund.",
-        "Our finance officers see to it, or put it into the wallet.",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -297,7 +203,7 @@ def _in_escrow(order: dict[str, Any], moves: list[_Move]) -> Iterator[dict[str, 
     minor = sum(move.net.get("escrow", 0) for move in moves)
     if not minor:
         return
-    why, then = _IN_ESCROW.get(order["status"], _STILL_IN_ESCROW)
+    why, then = words.IN_ESCROW.get(order["status"], words.STILL_IN_ESCROW)
     by = {
         states.PENDING_PAYMENT: order["expiresAt"],
         states.PAID_ESCROW: order["paidAt"] and order["paidAt"] + ACCEPTED_WITHIN,
@@ -309,8 +215,8 @@ def _in_escrow(order: dict[str, Any], moves: list[_Move]) -> Iterator[dict[str, 
 def _on_the_way(refunds: list[dict[str, Any]], moves: list[_Move]) -> Iterator[dict[str, Any]]:
     begun = {move.source: move.id for move in moves if move.kind == "refund"}
     for refund in refunds:
-        if refund["status"] in _ON_THE_WAY:
-            why, then = _ON_THE_WAY[refund["status"]]
+        if refund["status"] in words.ON_THE_WAY:
+            why, then = words.ON_THE_WAY[refund["status"]]
             since = begun.get(f"refund:{refund['id']}")
             yield _holder("on_the_way_back", refund["amountMinor"], why, then, since=since)
 
@@ -386,14 +292,14 @@ def _foreign_entries(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _entry(move: _Move, role: Role) -> dict[str, Any]:
-    words = _WORDS.get(move.meaning, _OTHER)
+    told = words.WORDS.get(move.meaning, words.OTHER)
     if role == "vendor":
-        words = _FOR_VENDOR.get(move.meaning, words)
-    source, target, what = words
+        told = words.FOR_VENDOR.get(move.meaning, told)
+    source, target, what = told
     return {
         "transactionId": move.id,
         # That a wallet paid, or what was held back, is the buyer's alone to know.
-        "kind": "payment" if role == "vendor" and move.kind in _PAYMENTS else move.kind,
+        "kind": "payment" if role == "vendor" and move.kind in words.PAYMENTS else move.kind,
         "amountMinor": move.minor,
         "at": move.at,
         "from": source,

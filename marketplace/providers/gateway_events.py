@@ -7,9 +7,10 @@ from typing import Any
 from marketplace.providers.gateway import MalformedChargeError
 
 _MAX_WORD_LENGTH = 100
+_MAX_NAME_LENGTH = 255
 _MAX_AMOUNT_MINOR = 10**15
 # The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
-_IN_OUR_FAVOUR = "declined"
+IN_OUR_FAVOUR = "declined"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class GatewayDispute:
     @property
     def in_our_favour(self) -> bool:
         """This function will tell whether it ended, and the money stays with us."""
-        return self.resolution == _IN_OUR_FAVOUR
+        return self.resolution == IN_OUR_FAVOUR
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayDispute":
@@ -45,9 +46,9 @@ class GatewayDispute:
         """
         charge = _object(data, "transaction")
         return cls(
-            id=_needed(data, "id"),
-            reference=_word(charge.get("reference")) or _needed(data, "transaction_reference"),
-            charge_id=_word(charge.get("id")),
+            id=_named(data, "id"),
+            reference=_name(charge.get("reference")) or _named(data, "transaction_reference"),
+            charge_id=_name(charge.get("id")),
             status=_word(_object(data).get("status")),
             resolution=_word(_object(data).get("resolution")),
             category=_word(_object(data).get("category")),
@@ -105,7 +106,7 @@ class GatewayTransfer:
         :param data: the ``data`` object of an event, or a transfer of an answer
         :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
         """
-        return cls._read(data, _needed(data, "id"))
+        return cls._read(data, _named(data, "id"))
 
     @classmethod
     def queued_from_wire(cls, data: Any) -> "GatewayTransfer":
@@ -113,7 +114,7 @@ class GatewayTransfer:
 
         :raises MalformedChargeError: another field is missing or of another type; amounts must be integers
         """
-        return cls._read(data, _word(_object(data).get("id")))
+        return cls._read(data, _name(_object(data).get("id")))
 
     @classmethod
     def _read(cls, data: Any, transfer_id: str) -> "GatewayTransfer":
@@ -122,11 +123,11 @@ class GatewayTransfer:
             raise MalformedChargeError("data.amount is no amount")
         return cls(
             id=transfer_id,
-            reference=_needed(data, "reference"),
+            reference=_named(data, "reference"),
             amount_minor=amount,
             currency=_needed(data, "currency"),
             status=_word(_object(data).get("status")),
-            transfer_code=_word(_object(data).get("transfer_code")),
+            transfer_code=_name(_object(data).get("transfer_code")),
             fee_minor=_amount(_object(data).get("fee_charged")) or 0,
             made_at=_moment(_object(data).get("createdAt")),
         )
@@ -146,6 +147,21 @@ def _word(value: Any) -> str:
     """Give a word or a number as text, empty where it is neither."""
     wordy = isinstance(value, str | int) and not isinstance(value, bool)
     return str(value)[:_MAX_WORD_LENGTH] if wordy else ""
+
+
+def _name(value: Any) -> str:
+    """Give what names something, whole: cut short, it would name something else."""
+    name = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if len(name) > _MAX_NAME_LENGTH:
+        raise MalformedChargeError("an id or a reference is too long to be one")
+    return name
+
+
+def _named(data: Any, name: str) -> str:
+    found = _name(_object(data).get(name))
+    if not found:
+        raise MalformedChargeError(f"data.{name} is missing")
+    return found
 
 
 def _needed(data: Any, name: str) -> str:

@@ -40,9 +40,10 @@ def _keep(session: Session, data: dict[str, Any], *, now: datetime) -> None:
             provider_message_id=message["id"],
             type=kind,
             text=_text_of(kind, content),
-            content=content if isinstance(content, dict) else None,
+            content=_content_of(kind, content),
             replies_to=_text(context, "id"),
-            sent_at=_moment(message.get("timestamp")) or now,
+            # A sender's clock, or its word, may be ahead; nothing was written after it came.
+            sent_at=min(_moment(message.get("timestamp")) or now, now),
         ),
         now=now,
     )
@@ -73,6 +74,13 @@ def _text_of(kind: str, content: Any) -> str | None:
     if kind == "interactive":
         return _text(_object(content, "button_reply") or _object(content, "list_reply"), "title")
     return _text(content, {"text": "body", "button": "text", "reaction": "emoji"}.get(kind, "caption"))
+
+
+def _content_of(kind: str, content: Any) -> dict[str, Any] | None:
+    if isinstance(content, list):
+        # Contacts that were shared, as the one type that comes as a list.
+        return {kind: content}
+    return content if isinstance(content, dict) else None
 
 
 def _object(holder: Any, name: str) -> Any:

@@ -209,13 +209,19 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
     :raises NotYetError: likewise, of something else that it is about
     """
     row = _TAKE.first(session, inbox_id=inbox_id, now=now)
-    return None if row is None else perform(session, row=row, fee_bearer=fee_bearer, now=now)
+    if row is None:
+        return None
+    last_try = row["attempts"] >= len(RETRY_DELAYS_SECONDS)
+    return perform(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
 
 
-def perform(session: Session, *, row: dict[str, Any], fee_bearer: str, now: datetime) -> Result:
+def perform(
+    session: Session, *, row: dict[str, Any], fee_bearer: str, last_try: bool, now: datetime
+) -> Result:
     """This function will have an event its effect, and mark its row done; errors are those of ``process_row``.
 
-    :param row: of the inbox: ``id``, ``provider``, ``body``, ``attempts``, ``received_at``; locked, and not done
+    :param row: of the inbox: ``id``, ``provider``, ``body``, ``received_at``; locked, and not done
+    :param last_try: whether what it is about stays unknown if it is so now
     """
     body = bytes(row["body"])
     if row["provider"] == MESSAGING:
@@ -237,7 +243,6 @@ def perform(session: Session, *, row: dict[str, Any], fee_bearer: str, now: date
     elif event.provider == GATEWAY:
         status = gateway_events.apply(session, event, fee_bearer=fee_bearer, now=now)
     else:
-        last_try = row["attempts"] >= len(RETRY_DELAYS_SECONDS)
         status = messages.apply(session, event, last_try=last_try, now=now)
     _FINISH.run(
         session, inbox_id=row["id"], status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now

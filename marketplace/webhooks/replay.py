@@ -120,7 +120,8 @@ def replay(
     row = _lock(session, inbox_id)
     result = _try(session, outside, row=row, fee_bearer=fee_bearer, now=now)
     if result.outcome == FAILED:
-        attempts, error = row["attempts"] + 1, result.error or ""
+        # What is not dead has its tries before it: an operator's are not counted among them.
+        attempts, error = row["attempts"] + (result.before == "dead"), result.error or ""
         _NOTE_FAILURE.run(session, inbox_id=inbox_id, attempts=attempts, error=error)
         dead_letters.note_failed_again(session, inbox_id=inbox_id, attempts=attempts, error=error)
     elif result.outcome != UNCHANGED:
@@ -162,7 +163,9 @@ def _try(
 
     def perform() -> Replay:
         watch = Watch(session, outside, body=bytes(row["body"]))
-        result = operations.perform(session, row=row, fee_bearer=fee_bearer, now=now)
+        # The worker's own tries are still to come, unless it is dead.
+        last_try = before == "dead"
+        result = operations.perform(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
         _SHOW_FAULTS_NOW.run(session)
         _SHOW_FAULTS_AT_COMMIT.run(session)
         outcome = PROCESSED if result.status == "processed" else IGNORED

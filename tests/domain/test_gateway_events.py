@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
+from marketplace.payments.disputed import DisputedAtBankError
 from marketplace.payments.operations import Intent
 from marketplace.services import Services
 from marketplace.webhooks import operations, queries
@@ -239,6 +240,51 @@ class TestDisputesOfCharges:
                 "gateway_status"
             ] == ("pending")
             assert [step[2] for step in trail_of(session, payment.order_id)].count("charge-dispute") == 1
+
+    @pytest.mark.parametrize("destination", ["gateway", "wallet"])
+    def test_what_the_bank_may_give_back_is_not_refunded_too(
+        self, database: Database, destination: str
+    ) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+
+        def try_refund() -> None:
+            with database.transaction() as session:
+                refund(session, payment.order_id, make_officer(session), destination=destination)
+
+        with pytest.raises(DisputedAtBankError, match="try again when it is won"):
+            try_refund()
+        deliver(database, RESOLVE, data | LOST)
+        with pytest.raises(DisputedAtBankError, match="was lost"):
+            try_refund()
+        assert payment.state == ("disputed", "frozen")
+
+    def test_an_id_is_taken_whole_or_not_at_all(self, database: Database) -> None:
+        """Cut short, a dispute of one order would be taken for that of another."""
+        one, other = Payment(database), Payment(database)
+        one.pay()
+        other.pay()
+        long, longer = "d" * 200, "d" * 300
+        assert deliver(database, CREATE, one.data_of(CREATE) | {"id": long}) == "processed"
+
+        assert deliver(database, CREATE, other.data_of(CREATE) | {"id": longer}) == "dead"
+        assert deliver(database, CREATE, other.data_of(CREATE) | {"id": long + "e"}) == "processed"
+
+        assert (one.state, other.state) == (("disputed", "frozen"), ("disputed", "frozen"))
+
+    def test_what_the_bank_left_with_us_can_be_refunded(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+        deliver(database, RESOLVE, data | WON)
+
+        with database.transaction() as session:
+            refund(session, payment.order_id, make_officer(session), destination="wallet")
+
+        assert payment.state == ("refunded", "refunded")
 
     @pytest.mark.parametrize(("end", "severity"), [(LOST, "SEV-2"), (WON, "SEV-3")])
     def test_its_end_leaves_the_order_frozen_for_a_ruling(

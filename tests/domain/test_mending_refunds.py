@@ -19,10 +19,20 @@ from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments import cancelling, desk, mending, sending, states
+from marketplace.payments.disputed import DisputedAtBankError
 from marketplace.payments.mending import NotFailedError, Stuck, UnclearError
 from marketplace.providers.gateway import GatewayRefund
 from tests.support.alerts import open_about
-from tests.support.finance import actor_of, audited, make_officer, refund, refunds_of, say, told
+from tests.support.finance import (
+    actor_of,
+    audited,
+    dispute_charge,
+    make_officer,
+    refund,
+    refunds_of,
+    say,
+    told,
+)
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,
@@ -76,6 +86,19 @@ def mend(
     stuck = find(session, refund_id, officer, trigger)
     work = mending.retry if trigger == states.RETRY else mending.credit
     return work(session, stuck=stuck, told=told, actor=actor_of(officer), now=NOW)
+
+
+@pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
+def test_what_the_bank_may_give_back_is_not_given_back_too(
+    session: Session, officer: Caller, refund_id: UUID, trigger: str
+) -> None:
+    charge_id = row_of(session, "refunds", id=refund_id)["charge_id"]
+    dispute_charge(session, row_of(session, "gateway_charges", id=charge_id)["gateway_charge_id"])
+
+    with pytest.raises(DisputedAtBankError, match="would be the second time"):
+        mend(session, refund_id, officer, trigger)
+
+    assert row_of(session, "refunds", id=refund_id)["status"] == "failed"
 
 
 class TestRetry:

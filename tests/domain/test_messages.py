@@ -210,6 +210,26 @@ def test_a_time_that_is_none_is_that_of_its_coming(database: Database, timestamp
     assert kept(database, sender)[0]["sent_at"] == NOW
 
 
+def test_nothing_was_written_after_it_came(database: Database) -> None:
+    """Else one message of a wrong clock would stay its contact's latest for good."""
+    sender = some_number()
+
+    assert take(database, envelope(message(sender=sender, timestamp="4102444800"))) == "processed"
+
+    assert kept(database, sender)[0]["sent_at"] == NOW
+    with database.reading() as session:
+        assert row_of(session, "support_contacts", sender=sender)["last_message_at"] == NOW
+
+
+def test_contacts_that_were_shared_are_kept(database: Database) -> None:
+    sender = some_number()
+    shared = [{"name": {"formatted_name": "Bola"}}]
+
+    assert take(database, envelope(message("contacts", sender=sender, contacts=shared))) == "processed"
+
+    assert kept(database, sender)[0]["content"] == {"contacts": shared}
+
+
 class TestEnvelopesOfMany:
     """Each of what an envelope holds becomes a delivery of its own."""
 

@@ -17,11 +17,21 @@ from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling, quarantine
 from marketplace.payments.charges import Outcome
 from marketplace.payments.checkout import CheckedOut
+from marketplace.payments.disputed import DisputedAtBankError
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.operations import Intent, NotPayableError, Target, ensure_intent, record_page
 from marketplace.payments.quarantine import AlreadyResolvedError, NothingToPayError
 from marketplace.providers.gateway import PaymentPage
-from tests.support.finance import actor_of, audited, make_officer, refunds_of, say, sums_of, told
+from tests.support.finance import (
+    actor_of,
+    audited,
+    dispute_charge,
+    make_officer,
+    refunds_of,
+    say,
+    sums_of,
+    told,
+)
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,
@@ -87,6 +97,19 @@ def resolve(
 @pytest.fixture
 def intent(session: Session, shop: Shop, order_id: UUID) -> Intent:
     return make_intent(session, shop, order_id)
+
+
+@pytest.mark.parametrize("action", ["accept_rest", "refund", "wallet"])
+def test_what_the_bank_may_give_back_is_not_decided_on(
+    session: Session, officer: Caller, intent: Intent, action: str
+) -> None:
+    held_id = hold_back(session, intent, 1_000)
+    dispute_charge(session, row_of(session, "quarantined_charges", id=held_id)["gateway_charge_id"])
+
+    with pytest.raises(DisputedAtBankError, match="try again when it is won"):
+        resolve(session, held_id, officer, action)
+
+    assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
 
 
 class TestAcceptingTheRest:

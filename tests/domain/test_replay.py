@@ -14,6 +14,7 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.payments import sending
 from marketplace.payments.operations import Intent
 from marketplace.webhooks import operations, queries
+from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS
 from marketplace.webhooks.queries import Filters
 from marketplace.webhooks.replay import BeingProcessedError, Replay, rehearse
 from marketplace.webhooks.replay import replay as replay_in
@@ -342,6 +343,36 @@ def test_a_replay_that_fails_leaves_the_event_dead(till: Till) -> None:
     assert after["replayed_at"] is None
     [(_, _, audit)] = audit_of(database, inbox_id)
     assert audit == {"status": "dead", "outcome": "failed", "error": "no payment has this reference"}
+
+
+def test_a_replay_too_many_takes_none_of_the_tries_that_are_left(till: Till) -> None:
+    database = till.database
+    till.unpaid_reference()
+    inbox_id = receive(database, till.charge())
+    operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    before = row(database, inbox_id)
+
+    results = [replay(database, inbox_id) for _ in range(6)]
+
+    assert results == [Replay("retrying", "retrying", "failed", "no payment has this reference")] * 6
+    after = row(database, inbox_id)
+    assert (after["status"], after["attempts"], after["due_at"]) == ("retrying", 1, before["due_at"])
+
+
+def test_a_replay_does_not_give_up_on_a_status_whose_message_may_still_come(database: Database) -> None:
+    inbox_id = receive(database, messages.envelope(messages.status(messages.some_id(), "sent")), "messaging")
+    now = NOW
+    for _ in RETRY_DELAYS_SECONDS:
+        result = operations.process(
+            database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
+        )
+        assert result is not None
+        assert result.due_at is not None
+        now = result.due_at
+
+    assert replay(database, inbox_id).outcome == "failed"
+
+    assert row(database, inbox_id)["status"] == "retrying"
 
 
 def test_a_failure_nobody_foresaw_leaves_nothing_either(till: Till) -> None:

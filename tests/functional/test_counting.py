@@ -1,6 +1,5 @@
 """Counts in real processes: web processes and a flush that are killed, a cache that is stopped."""
 
-from collections.abc import Iterator
 from uuid import UUID
 
 import psycopg2
@@ -10,24 +9,7 @@ import requests
 from marketplace.infra.db import Database
 from sandbox.process import Process
 from tests.support.market import Market
-from tests.support.site import Site, kill, running_site
-
-
-@pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("counting")
-    directory.chmod(0o711)
-    with running_site(directory) as site:
-        yield site
-
-
-@pytest.fixture
-def site(whole_site: Site) -> Iterator[Site]:
-    """The site, nothing of it stopped, no web and no workers."""
-    whole_site.restart_servers()
-    yield whole_site
-    whole_site.stop_processes()
-    whole_site.restart_servers()
+from tests.support.site import Site, kill
 
 
 @pytest.fixture

@@ -16,36 +16,13 @@ from tests.support.purchases import (
     assert_books_are_whole,
     make_intent,
     make_product,
-    make_shop,
     place,
     row_of,
     status_of,
 )
-from tests.support.site import Blocker, Site, kill, running_site
+from tests.support.site import Blocker, Site, kill
 
 NAME = "worker webhooks"
-
-
-@pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("site")
-    directory.chmod(0o711)
-    with running_site(directory) as site:
-        yield site
-
-
-@pytest.fixture
-def site(whole_site: Site) -> Iterator[Site]:
-    """The site, nothing of it stopped, no web and no workers."""
-    whole_site.restart_servers()
-    yield whole_site
-    whole_site.stop_processes()
-    whole_site.restart_servers()
-
-
-@pytest.fixture
-def shop(site: Site) -> Shop:
-    return site.database.in_transaction(make_shop)
 
 
 def unpaid(site: Site, shop: Shop) -> tuple[UUID, Intent]:

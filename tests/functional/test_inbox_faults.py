@@ -21,39 +21,16 @@ from tests.support.purchases import (
     assert_books_are_whole,
     make_intent,
     make_product,
-    make_shop,
     paid_order,
     place,
     with_buyer,
 )
-from tests.support.site import BOUND_SECONDS, Site, kill, running_site
+from tests.support.site import BOUND_SECONDS, Site, kill
 
 NAME = "worker webhooks"
 # A sweep that a killed worker was at is noticed after a while, and comes again.
 SWEPT_SECONDS = 90.0
 SENDERS = 4
-
-
-@pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("site")
-    directory.chmod(0o711)
-    with running_site(directory) as site:
-        yield site
-
-
-@pytest.fixture
-def site(whole_site: Site) -> Iterator[Site]:
-    """The site with empty queues, no web and no workers."""
-    whole_site.restart_servers()
-    yield whole_site
-    whole_site.stop_processes()
-    whole_site.restart_servers()
-
-
-@pytest.fixture
-def shop(site: Site) -> Shop:
-    return site.database.in_transaction(make_shop)
 
 
 def store(site: Site, body: bytes) -> None:

@@ -1,10 +1,8 @@
 """Refunds by real workers, a real web process and the sandbox's gateway: sent once, and settled by its events."""
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-import pytest
 import requests
 
 from marketplace.payments import cancelling, mending, states
@@ -19,31 +17,10 @@ from tests.support.purchases import (
     assert_books_are_whole,
     make_intent,
     make_product,
-    make_shop,
     place,
     row_of,
 )
-from tests.support.site import Site, kill, running_site
-
-
-@pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("site")
-    directory.chmod(0o711)
-    with running_site(directory) as site:
-        yield site
-
-
-@pytest.fixture
-def site(whole_site: Site) -> Iterator[Site]:
-    """The site, without web and workers before and after."""
-    yield whole_site
-    whole_site.stop_processes()
-
-
-@pytest.fixture
-def shop(site: Site) -> Shop:
-    return site.database.in_transaction(make_shop)
+from tests.support.site import Site, kill
 
 
 def workers(site: Site) -> Process:

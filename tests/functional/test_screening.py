@@ -1,7 +1,6 @@
 """The screening by real processes: how soon a listing is live, and workers that are killed between phases."""
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,7 +18,7 @@ from marketplace.services import Services
 from marketplace.vendors.models import VendorProfile
 from sandbox.personas import persona_named
 from tasks.relay import SWEEP_GRACE, Relay
-from tests.support.site import Site, kill, running_site
+from tests.support.site import Site, kill
 
 QUEUE = queues.AI_MODERATION
 NAME = f"worker {QUEUE}"
@@ -27,25 +26,19 @@ SECONDS_TO_LIVE = 10.0
 
 
 @pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("site")
-    directory.chmod(0o711)
-    with running_site(directory) as site:
-        site.environment |= {
-            "AI_URL": site.providers.ai_url,
-            "AI_TIMEOUT_SECONDS": "20",
-            "RATE_LIMIT_SCALE": "1000",
-        }
-        yield site
+def whole_site(whole_site: Site) -> Site:
+    whole_site.environment |= {
+        "AI_URL": whole_site.providers.ai_url,
+        "AI_TIMEOUT_SECONDS": "20",
+        "RATE_LIMIT_SCALE": "1000",
+    }
+    return whole_site
 
 
 @pytest.fixture
-def site(whole_site: Site) -> Iterator[Site]:
-    whole_site.restart_servers()
-    whole_site.providers.ai.forget()
-    yield whole_site
-    whole_site.stop_processes()
-    whole_site.restart_servers()
+def site(site: Site) -> Site:
+    site.providers.ai.forget()
+    return site
 
 
 class Vendor:

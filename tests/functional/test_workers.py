@@ -23,36 +23,27 @@ from marketplace.services import Services
 from sandbox.process import Process, wait_until
 from tasks.relay import Relay
 from tests.support.installation import marketplace
-from tests.support.purchases import Shop, make_product, make_shop
-from tests.support.site import Blocker, Site, kill, running_site
+from tests.support.purchases import Shop, make_product
+from tests.support.site import Blocker, Site, kill
 
 # What a killed worker was at is taken up again by then.
 TAKEN_UP_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("site")
-    directory.chmod(0o711)
-    with running_site(directory) as site:
-        site.environment |= {"AI_URL": site.providers.ai_url, "AI_TIMEOUT_SECONDS": "30"}
-        yield site
+def whole_site(whole_site: Site) -> Site:
+    whole_site.environment |= {"AI_URL": whole_site.providers.ai_url, "AI_TIMEOUT_SECONDS": "30"}
+    return whole_site
 
 
 @pytest.fixture
-def site(whole_site: Site) -> Iterator[Site]:
+def site(site: Site) -> Iterator[Site]:
     """The site, no worker running, and nothing scheduled or left to do."""
-    whole_site.restart_servers()
-    yield whole_site
-    whole_site.stop_processes()
-    whole_site.restart_servers()
-    whole_site.query("DELETE FROM periodic_tasks")
-    whole_site.query("UPDATE outbox_events SET done_at = now() WHERE done_at IS NULL")
-
-
-@pytest.fixture
-def shop(site: Site) -> Shop:
-    return site.database.in_transaction(make_shop)
+    yield site
+    site.stop_processes()
+    site.restart_servers()
+    site.query("DELETE FROM periodic_tasks")
+    site.query("UPDATE outbox_events SET done_at = now() WHERE done_at IS NULL")
 
 
 @pytest.fixture

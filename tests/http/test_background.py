@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from blueprints.background.routes import area
 from marketplace.audit.operations import OPERATOR
-from marketplace.background import schedule, workers
+from marketplace.background import controls, schedule, workers
 from marketplace.background.schedule import Declared
 from marketplace.background.workers import Worker
 from marketplace.infra import outbox
@@ -155,9 +155,9 @@ class TestPeriodic:
             now=NOW,
         )
         database.in_transaction(
-            schedule.reschedule, task=task, timetable=parse("every 1h"), actor=OPERATOR, now=NOW
+            controls.reschedule, task=task, timetable=parse("every 1h"), actor=OPERATOR, now=NOW
         )
-        database.in_transaction(schedule.pause, task=task, actor=OPERATOR, now=NOW)
+        database.in_transaction(controls.pause, task=task, actor=OPERATOR, now=NOW)
 
         told = shown()
         assert (told["lastOutcome"], told["lastError"], told["lastDurationMilliseconds"]) == (

@@ -9,8 +9,11 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import AuditActor
 from marketplace.identity.queries import Caller
 from marketplace.payments import sending
+from marketplace.payments.chargebacks import note_dispute
 from marketplace.payments.refunding import Wanted, process_refund
 from marketplace.providers.gateway import GatewayRefund
+from marketplace.providers.gateway_events import GatewayDispute
+from tests.support.events import dispute_data
 from tests.support.purchases import NOW, make_person
 
 REASON = "The lamp came broken."
@@ -37,6 +40,19 @@ def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> 
         wanted=Wanted(**given),
         now=NOW,
     )
+
+
+def dispute_charge(session: Session, gateway_charge_id: str) -> None:
+    """Have the buyer's bank dispute a charge."""
+    reference: str = session.execute(
+        text(
+            "SELECT i.reference FROM gateway_charges c JOIN payment_intents i ON i.id = c.intent_id"
+            " WHERE c.gateway_charge_id = :id"
+        ),
+        {"id": gateway_charge_id},
+    ).scalar_one()
+    told = GatewayDispute.from_wire(dispute_data(reference, int(gateway_charge_id)))
+    assert note_dispute(session, told=told, over=False, now=NOW)
 
 
 def refunds_of(session: Session, order_id: UUID) -> list[dict[str, Any]]:

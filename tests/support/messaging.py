@@ -45,7 +45,7 @@ def message(kind: str = "text", *, sender: str | None = None, **values: Any) -> 
         "id": some_id(),
         "timestamp": "1763631000",
         "type": kind,
-        kind: MESSAGES[kind],
+        kind: MESSAGES.get(kind),
     } | values
 
 

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.audit.operations import OPERATOR
-from marketplace.background import schedule
+from marketplace.background import controls, schedule
 from marketplace.background.schedule import State
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
@@ -389,12 +389,12 @@ class TestOperators:
         one = stage.scheduler()
         stage.look(one, FULL_HOUR)
 
-        assert stage.tell(schedule.pause, task)
-        assert not stage.tell(schedule.pause, task)
+        assert stage.tell(controls.pause, task)
+        assert not stage.tell(controls.pause, task)
         assert stage.look(one, FULL_HOUR + minutes(90)) == []
         stage.clock.now = FULL_HOUR + minutes(90) + seconds(10)
-        assert stage.tell(schedule.resume, task)
-        assert not stage.tell(schedule.resume, task)
+        assert stage.tell(controls.resume, task)
+        assert not stage.tell(controls.resume, task)
 
         # What it missed meanwhile was not wanted.
         assert stage.look(one, stage.clock.now) == []
@@ -411,7 +411,7 @@ class TestOperators:
         stage.let_go.clear()
         stage.look(one, FULL_HOUR + minutes(1))
 
-        stage.tell(schedule.pause, task)
+        stage.tell(controls.pause, task)
         stage.let_go.set()
         stage.settle()
 
@@ -423,18 +423,18 @@ class TestOperators:
         one = stage.scheduler()
         stage.look(one, FULL_HOUR + seconds(1))
 
-        following = stage.tell(schedule.reschedule, task, timetable=parse("every 10s"))
+        following = stage.tell(controls.reschedule, task, timetable=parse("every 10s"))
         assert following == FULL_HOUR + seconds(10)
         stage.let_go.clear()
         assert stage.look(one, FULL_HOUR + seconds(10)) == [task.name]
-        stage.tell(schedule.reschedule, task, timetable=parse("30 10 * * *"))
+        stage.tell(controls.reschedule, task, timetable=parse("30 10 * * *"))
         stage.let_go.set()
         stage.settle()
 
         assert stage.state(task).next_run_at == FULL_HOUR + minutes(30)
         assert stage.look(one, FULL_HOUR + seconds(20)) == []
         assert stage.look(one, FULL_HOUR + minutes(30)) == [task.name]
-        assert stage.tell(schedule.reschedule, task, timetable=None) == FULL_HOUR + timedelta(hours=1)
+        assert stage.tell(controls.reschedule, task, timetable=None) == FULL_HOUR + timedelta(hours=1)
         assert stage.state(task).timetable is None
         assert [after for _, _, after in audited(database, task)] == [
             {"timetable": "every 10s"},
@@ -453,11 +453,11 @@ class TestOperators:
                 schedule.claim, state=seen, by="worker-1", now=stage.clock.now
             )
 
-        stage.tell(schedule.pause, task)
+        stage.tell(controls.pause, task)
         assert claimed() is None
-        stage.tell(schedule.resume, task)
+        stage.tell(controls.resume, task)
         assert claimed() is None
-        stage.tell(schedule.reschedule, task, timetable=parse("every 1m"))
+        stage.tell(controls.reschedule, task, timetable=parse("every 1m"))
         assert claimed() is None
 
     def test_one_that_is_begun_by_hand_is_not_started_twice(self, stage: Stage) -> None:
@@ -492,7 +492,7 @@ class TestOperators:
     def test_what_no_code_knows_any_more_is_forgotten_in_time(self, stage: Stage) -> None:
         gone, kept, paused = (stage.task("* * * * *") for _ in range(3))
         stage.look(stage.scheduler(), FULL_HOUR)
-        stage.tell(schedule.pause, paused)
+        stage.tell(controls.pause, paused)
         stage.tasks = [kept]
         stage.look(stage.scheduler(), FULL_HOUR + timedelta(hours=23))
         assert stage.state(gone)

@@ -1,0 +1,31 @@
+"""A site of real servers and processes for each module that asks for one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.purchases import Shop, make_shop
+from tests.support.site import Site, running_site
+
+
+@pytest.fixture(scope="module")
+def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("site")
+    # The database's server runs as another user.
+    directory.chmod(0o711)
+    with running_site(directory) as site:
+        yield site
+
+
+@pytest.fixture
+def site(whole_site: Site) -> Iterator[Site]:
+    """The site with all its servers, no web and no workers, nothing in its queues."""
+    whole_site.restart_servers()
+    yield whole_site
+    whole_site.stop_processes()
+    whole_site.restart_servers()
+
+
+@pytest.fixture
+def shop(site: Site) -> Shop:
+    return site.database.in_transaction(make_shop)
