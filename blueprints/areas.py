@@ -26,6 +26,7 @@ from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
 from blueprints.payouts.cash_outs import area as cash_outs
+from blueprints.payouts.dispatch import area as payout_dispatch
 from blueprints.payouts.own import area as payouts
 from blueprints.payouts.vendors import area as vendors
 from blueprints.platform.routes import area as platform
@@ -59,6 +60,7 @@ AREAS: tuple[Area, ...] = (
     transactions,
     wallet,
     cash_outs,
+    payout_dispatch,
     payouts,
     vendors,
     users,

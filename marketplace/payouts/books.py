@@ -10,7 +10,8 @@ from marketplace.payments import alarms
 from marketplace.payments import books as payments
 
 # A payout's transactions name it as their cause; those of a second time name that besides.
-_KINDS = "('payout_staged', 'payout_cancelled', 'payout', 'payout_returned', 'payout_reversed', 'payout_sent_after_all')"
+_KINDS = """('payout_staged', 'payout_cancelled', 'payout', 'payout_returned', 'payout_reversed',
+    'payout_sent_after_all')"""
 _CAUSE = "'payout:' || split_part(t.source, ':', 2)"
 # What is taken out of payees' balances and has not arrived, and what is taken out of them for good or until then.
 _UNDER_WAY = "('pending', 'submitted', 'unknown')"

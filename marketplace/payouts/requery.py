@@ -38,10 +38,13 @@ ASKED_AFTER = (
 # What is behind its schedule, since nobody swept, is not asked about in quick succession.
 _LEAST_PAUSE = timedelta(minutes=5)
 _BATCH = 200
+# What tells that something happened to a payout.
+_MARKS = ("status", "attempts", "times_returned", "updated_at")
 _OPEN = (states.PENDING, states.SUBMITTED, states.UNKNOWN)
 
 _ROW = """
-    SELECT t.reference, t.updated_at, i.batch_id, i.amount_minor, i.account_id, a.recipient_code, a.account_name,
+    SELECT t.reference, t.attempts, t.times_returned, t.updated_at, i.status, i.batch_id, i.amount_minor,
+        i.account_id, a.recipient_code, a.account_name,
         a.account_number, a.bank_code
     FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
         JOIN payout_accounts a ON a.id = i.account_id
@@ -160,7 +163,7 @@ def note(session: Session, row: dict[str, Any], told: GatewayTransfer | None, *,
     :raises ChangedMeanwhileError: something happened to it since it was found
     """
     locked = settling.lock(session, reference=row["reference"])
-    if locked["updated_at"] != row["updated_at"]:
+    if any(locked[name] != row[name] for name in _MARKS):
         raise ChangedMeanwhileError("The payout changed while the gateway was asked about it.")
     status: str = locked["status"]
     if told is not None:
@@ -275,6 +278,6 @@ def _note_unreachable(
     if isinstance(error, KeyRefusedError):
         gateway_alarms.gateway_key_refused(session, status=error.refused_with, now=now)
     locked = settling.lock(session, reference=row["reference"])
-    if locked["status"] == states.PENDING and locked["updated_at"] == row["updated_at"]:
+    if locked["status"] == states.PENDING and all(locked[name] == row[name] for name in _MARKS):
         status = states.INTENT.target(locked["status"], "lose")
         _LOSE.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)

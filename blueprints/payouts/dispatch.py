@@ -1,0 +1,114 @@
+"""Payouts on their way: batches are sent, vendors ask for theirs early, and finance sees to what goes wrong."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from blueprints.http.contract import VENDOR_OR_STAFF, Access, Idempotency, Shared, Token, staff_with
+from blueprints.http.endpoint import Area, Context
+from blueprints.payouts.schemas_dispatch import (
+    AskedAnew,
+    Dispatch,
+    Dispatched,
+    ExceptionQuery,
+    ExceptionRow,
+    ResolvedException,
+    ResolveException,
+    StalledQuery,
+    StalledRow,
+)
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import ValidationError
+from marketplace.kernel.paging import TablePage
+from marketplace.payouts import asking, desk, dispatching, exceptions, requery
+
+area = Area("payout-dispatch", "/api/payouts", "Payouts on their way")
+
+_FINANCE = staff_with("canManageFinances")
+_FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
+
+
+@dataclass(frozen=True)
+class _OfficerOrVendor(Access):
+    """A vendor, or an officer of finance with two factors."""
+
+    def check(self, caller: Caller) -> None:
+        """This function will hold a caller against what their role takes.
+
+        :raises ForbiddenError: the account's status, its role or its permissions don't allow it
+        :raises StepUpRequiredError: an officer's assurance level is too low
+        """
+        super().check(caller)
+        if caller.is_staff:
+            _FINANCE_AAL2.check(caller)
+
+
+_OFFICER_OR_VENDOR = _OfficerOrVendor(
+    "Vendor, or Staff (canManageFinances, AAL2)", Token.REQUIRED, roles=VENDOR_OR_STAFF.roles
+)
+
+
+@area.post(
+    "/dispatch", auth=_OFFICER_OR_VENDOR, limit="5/minute", body=Dispatch, reply=Dispatched, status=202,
+    idempotent=Idempotency.REQUIRED,
+)  # fmt: skip
+def dispatch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will have an approved batch sent, for an officer, or ask for an early payout, for a vendor."""
+    if ctx.user.is_staff:
+        if "batch_id" not in body:
+            raise ValidationError.of("batchId", "An officer names the batch that is sent.")
+        sent = dispatching.dispatch(
+            ctx.session, batch_id=body["batch_id"], officer=ctx.user, actor=ctx.actor, now=ctx.now
+        )
+        return {"payoutId": None} | sent
+    if "amount_minor" not in body:
+        raise ValidationError.of("amountMinor", "A vendor names what they want to be paid.")
+    asked = asking.ask_for_payout(
+        ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now
+    )
+    return {
+        "batchId": None,
+        "payoutId": asked["id"],
+        "status": asked["status"],
+        "payments": 1,
+        "amountMinor": asked["amountMinor"],
+    }
+
+
+@area.get(
+    "/exceptions", auth=_FINANCE, limit=Shared.GLOBAL, query=ExceptionQuery, reply=ExceptionRow(many=True)
+)
+def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """This function will list the transfers that failed, came back, or are none of ours."""
+    return desk.list_exceptions(ctx.session, status=query["status"], outcome=query["outcome"], page=ctx.table)
+
+
+@area.post(
+    "/exceptions/<uuid:exception_id>/resolve", auth=_FINANCE, limit="30/minute", body=ResolveException,
+    reply=ResolvedException, idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will note what was done about a transfer that went wrong; it moves no money."""
+    return exceptions.resolve(
+        ctx.session,
+        exception_id=exception_id,
+        note=body["note"],
+        officer=ctx.user,
+        actor=ctx.actor,
+        now=ctx.now,
+    )
+
+
+@area.get("/stalled", auth=_FINANCE, limit=Shared.GLOBAL, query=StalledQuery, reply=StalledRow(many=True))
+def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """This function will list the payouts that have waited for more than 48 hours, and wait still."""
+    return desk.list_stalled(ctx.session, page=ctx.table, now=ctx.now)
+
+
+@area.post(
+    "/<uuid:payout_id>/ask", auth=_FINANCE, limit="30/minute", reply=AskedAnew, status=202,
+    idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def ask_about(ctx: Context, payout_id: UUID) -> dict[str, Any]:
+    """This function will have the gateway asked anew what became of a payout."""
+    return requery.ask_anew(ctx.session, payout_id=payout_id, now=ctx.now)
