@@ -1,0 +1,367 @@
+"""Payouts on their way over HTTP: who may send a batch, what they are answered, and finance's tables of trouble."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from marketplace.identity.queries import Caller
+from marketplace.payouts import stalled
+from marketplace.payouts.exceptions import log_unexpected
+from marketplace.platform.halts import halt_payouts
+from marketplace.providers.gateway_events import GatewayTransfer
+from tests.support.alerts import open_about
+from tests.support.counting import counted_statements
+from tests.support.desk import Desk, new_key
+from tests.support.finance import audited, make_officer
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    approved_batch,
+    intents_in,
+    make_account,
+    make_payee,
+    make_payees,
+    owed,
+    staged_batch,
+)
+from tests.support.purchases import NOW, later, row_of
+from tests.support.sending import a_number, dispatched_batch, hear, transfers_in
+
+PATH = "/api/payouts/dispatch"
+NOTE = "Called the bank: the account was closed."
+
+
+@pytest.fixture
+def officer(desk: Desk) -> dict[str, str]:
+    """The header of an officer of finance, signed in with two factors."""
+    return officer_of(desk)
+
+
+def officer_of(desk: Desk, aal: str = "aal2") -> dict[str, str]:
+    return desk.bearer(desk.database.in_transaction(make_officer).id, aal)
+
+
+def approved(desk: Desk, payees: Sequence[Payee] = ()) -> UUID:
+    with desk.database.transaction() as session:
+        return approved_batch(session, payees or make_payees(session, 2))
+
+
+def send(desk: Desk, headers: dict[str, str], batch_id: UUID, key: str | None = None) -> TestResponse:
+    return desk.post(PATH, headers, {"batchId": str(batch_id)}, key=key or new_key())
+
+
+def problem(answer: TestResponse) -> tuple[int, str]:
+    return answer.status_code, answer.json["code"]
+
+
+def status_of(desk: Desk, batch_id: UUID) -> str:
+    with desk.database.reading() as session:
+        status: str = row_of(session, "payout_batches", id=batch_id)["status"]
+        return status
+
+
+class TestDispatch:
+    def test_an_approved_batch_is_handed_to_the_workers_once(
+        self, desk: Desk, officer: dict[str, str]
+    ) -> None:
+        batch_id = approved(desk)
+        key = new_key()
+
+        first, replayed = (send(desk, officer, batch_id, key) for _ in range(2))
+        again = send(desk, officer, batch_id)
+
+        assert first.status_code == 202
+        assert first.json["data"] == {
+            "batchId": str(batch_id),
+            "payoutId": None,
+            "status": "dispatching",
+            "payments": 2,
+            "amountMinor": 2 * OWED_MINOR,
+        }
+        assert (replayed.status_code, replayed.data) == (202, first.data)
+        assert problem(again) == (409, "CONCURRENCY_CONFLICT")
+        with desk.database.reading() as session:
+            assert len(transfers_in(session, batch_id)) == 2
+            assert audited(session, batch_id)[-1][0] == "payout_batch.dispatch"
+
+    def test_two_at_once_send_it_once(self, desk: Desk) -> None:
+        batch_id = approved(desk)
+        headers = [officer_of(desk) for _ in range(2)]
+
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(
+                pool.map(
+                    lambda one: (
+                        desk.client.application.test_client()
+                        .post(
+                            PATH,
+                            json={"batchId": str(batch_id)},
+                            headers={**one, "Idempotency-Key": new_key()},
+                        )
+                        .status_code
+                    ),
+                    headers,
+                )
+            )
+
+        assert sorted(answers) == [202, 409]
+        with desk.database.reading() as session:
+            assert len(transfers_in(session, batch_id)) == 2
+
+    def test_it_takes_a_key_two_factors_and_finance(self, desk: Desk, officer: dict[str, str]) -> None:
+        batch_id = approved(desk)
+        body = {"batchId": str(batch_id)}
+
+        assert problem(desk.post(PATH, officer, body)) == (422, "VALIDATION_FAILED")
+        assert problem(send(desk, officer_of(desk, aal="aal1"), batch_id)) == (403, "AUTH_AAL2_REQUIRED")
+        assert problem(send(desk, desk.officer("orders"), batch_id)) == (403, "AUTH_FORBIDDEN")
+        assert problem(send(desk, desk.buyer, batch_id)) == (403, "AUTH_FORBIDDEN")
+        # Who may not is told so before what they sent is looked at.
+        assert problem(desk.post(PATH, desk.officer("orders"), {"x": 1}, key=new_key()))[0] == 403
+        assert problem(send(desk, desk.vendor, batch_id)) == (422, "VALIDATION_FAILED")
+        assert status_of(desk, batch_id) == "approved"
+
+    @pytest.mark.parametrize(
+        "body",
+        [{}, {"batchId": "x"}, {"batchId": str(uuid4()), "amountMinor": 100_000}, {"amountMinor": 500}],
+    )
+    def test_a_body_that_is_none_of_theirs_is_refused(
+        self, desk: Desk, officer: dict[str, str], body: dict[str, Any]
+    ) -> None:
+        answer = desk.post(PATH, officer, body, key=new_key())
+
+        assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert [fault["name"] for fault in answer.json["invalid_params"]] == ["batchId"]
+
+    def test_one_that_is_not_there_or_not_approved_is_not_sent(
+        self, desk: Desk, officer: dict[str, str]
+    ) -> None:
+        assert problem(send(desk, officer, uuid4())) == (404, "RESOURCE_NOT_FOUND")
+        with desk.database.transaction() as session:
+            batch_id = staged_batch(session, make_payees(session, 1))
+
+        answer = send(desk, officer, batch_id)
+
+        assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+        assert "staged" in answer.json["detail"]
+        assert status_of(desk, batch_id) == "staged"
+
+    def test_one_that_changed_since_it_was_approved_waits_for_approval_again(
+        self, desk: Desk, officer: dict[str, str]
+    ) -> None:
+        batch_id = approved(desk)
+        with desk.database.transaction() as session:
+            [first, _] = intents_in(session, batch_id)
+            make_account(session, first["user_id"])
+
+        answer = send(desk, officer, batch_id)
+
+        assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+        assert status_of(desk, batch_id) == "staged"
+        with desk.database.reading() as session:
+            assert transfers_in(session, batch_id) == []
+            assert row_of(session, "payout_batches", id=batch_id)["approved_hash"] is None
+
+    def test_nobody_sends_what_they_are_paid(self, desk: Desk) -> None:
+        with desk.database.transaction() as session:
+            payee = make_payee(session)
+            session.execute(
+                text("UPDATE profiles SET role = 'staff', staff_role = 'finance' WHERE id = :id"),
+                {"id": payee.user.id},
+            )
+        batch_id = approved(desk, [payee])
+
+        answer = send(desk, desk.bearer(payee.user.id, "aal2"), batch_id)
+
+        assert problem(answer) == (403, "AUTH_FORBIDDEN")
+        assert status_of(desk, batch_id) == "approved"
+
+    def test_nothing_is_sent_while_payouts_are_halted(self, desk: Desk, officer: dict[str, str]) -> None:
+        batch_id = approved(desk)
+        desk.database.in_transaction(halt_payouts, "ESCROW_DRIFT: of this test", NOW)
+        try:
+            answer = send(desk, officer, batch_id)
+        finally:
+            with desk.database.transaction() as session:
+                session.execute(text("DELETE FROM payout_halts"))
+
+        assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+        assert "ESCROW_DRIFT" in answer.json["detail"]
+        assert send(desk, officer, batch_id).status_code == 202
+
+    def test_a_vendor_asks_for_an_early_payout(self, desk: Desk) -> None:
+        with desk.database.transaction() as session:
+            payee = make_payee(session)
+        vendor = desk.bearer(payee.user.id)
+
+        answer = desk.post(PATH, vendor, {"amountMinor": 200_000}, key=new_key())
+
+        assert answer.status_code == 202
+        data = answer.json["data"]
+        assert data == {
+            "batchId": None,
+            "payoutId": data["payoutId"],
+            "status": "pending",
+            "payments": 1,
+            "amountMinor": 200_000,
+        }
+        with desk.database.reading() as session:
+            assert owed(session, payee) == OWED_MINOR - 200_000
+
+
+def gone_wrong(desk: Desk, outcome: str = "failed") -> tuple[UUID, dict[str, Any], Caller]:
+    """Make a payout that went wrong; give its exception, its transfer and its payee."""
+    with desk.database.transaction() as session:
+        payee = make_payee(session)
+        batch_id = dispatched_batch(session, [payee])
+        [transfer] = transfers_in(session, batch_id)
+        hear(session, transfer, outcome)
+        found: UUID = row_of(session, "payout_exceptions", reference=transfer["reference"])["id"]
+    return found, transfer, payee.user
+
+
+def of_row(
+    desk: Desk, headers: dict[str, str], path: str, row_id: UUID, **query: Any
+) -> list[dict[str, Any]]:
+    """Find a row in a table, whatever else is in it."""
+    answer = desk.get(path, headers, limit=100, **query)
+    assert answer.status_code == 200, answer.json
+    return [row for row in answer.json["data"] if row["id"] == str(row_id)]
+
+
+class TestExceptions:
+    PATH = "/api/payouts/exceptions"
+
+    def test_they_are_listed_with_their_payout(self, desk: Desk, officer: dict[str, str]) -> None:
+        exception_id, transfer, payee = gone_wrong(desk)
+
+        [row] = of_row(desk, officer, self.PATH, exception_id, status="open", outcome="failed")
+
+        assert row["payoutId"] == str(transfer["intent_id"])
+        assert (row["payeeId"], row["payeeName"]) == (str(payee.id), "Ngozi's Lamps")
+        assert (row["payoutStatus"], row["amountMinor"]) == ("failed", OWED_MINOR)
+        assert row["reason"] == "The bank did not take the transfer."
+        assert of_row(desk, officer, self.PATH, exception_id, outcome="reversed") == []
+        assert of_row(desk, officer, self.PATH, exception_id, status="resolved") == []
+
+    def test_one_that_is_none_of_ours_is_listed_without(self, desk: Desk, officer: dict[str, str]) -> None:
+        told = GatewayTransfer(a_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
+        with desk.database.transaction() as session:
+            log_unexpected(session, told=told, now=NOW)
+            found = row_of(session, "payout_exceptions", reference=told.reference)["id"]
+
+        [row] = of_row(desk, officer, self.PATH, found, outcome="unexpected")
+
+        assert (row["payoutId"], row["payeeName"], row["gatewayTransferId"]) == (None, None, told.id)
+
+    def test_they_take_two_queries_however_many(self, desk: Desk, officer: dict[str, str]) -> None:
+        gone_wrong(desk)
+        with counted_statements(desk.database) as few:
+            desk.get(self.PATH, officer)
+        for _ in range(3):
+            gone_wrong(desk)
+        with counted_statements(desk.database) as many:
+            desk.get(self.PATH, officer)
+
+        assert len(many) == len(few)
+
+    def test_an_officer_resolves_one_once(self, desk: Desk, officer: dict[str, str]) -> None:
+        exception_id, _, _ = gone_wrong(desk)
+        path = f"{self.PATH}/{exception_id}/resolve"
+
+        answer = desk.post(path, officer, {"note": NOTE})
+
+        assert answer.status_code == 200
+        assert answer.json["data"]["resolutionNote"] == NOTE
+        assert problem(desk.post(path, officer, {"note": NOTE})) == (409, "CONCURRENCY_CONFLICT")
+        [row] = of_row(desk, officer, self.PATH, exception_id, status="resolved")
+        assert (row["resolutionNote"], row["status"]) == (NOTE, "resolved")
+        with desk.database.reading() as session:
+            assert open_about(session, f"payout-exception:{exception_id}") == {}
+            [(action, _, after)] = audited(session, exception_id)
+        assert (action, after["note"]) == ("payout_exception.resolve", NOTE)
+
+    def test_not_everybody_may(self, desk: Desk, officer: dict[str, str]) -> None:
+        exception_id, _, payee = gone_wrong(desk)
+        path = f"{self.PATH}/{exception_id}/resolve"
+        with desk.database.transaction() as session:
+            session.execute(
+                text("UPDATE profiles SET role = 'staff', staff_role = 'finance' WHERE id = :id"),
+                {"id": payee.id},
+            )
+
+        assert problem(desk.post(path, desk.bearer(payee.id), {"note": NOTE}))[0] == 403
+        for headers in (desk.buyer, desk.vendor, desk.officer("support")):
+            assert problem(desk.post(path, headers, {"note": NOTE})) == (403, "AUTH_FORBIDDEN")
+            assert problem(desk.get(self.PATH, headers)) == (403, "AUTH_FORBIDDEN")
+        assert problem(desk.post(path, officer, {"note": "short"})) == (422, "VALIDATION_FAILED")
+        assert problem(desk.post(f"{self.PATH}/{uuid4()}/resolve", officer, {"note": NOTE}))[0] == 404
+
+
+class TestStalled:
+    PATH = "/api/payouts/stalled"
+
+    def test_what_waits_for_two_days_is_flagged_raised_and_listed(
+        self, desk: Desk, officer: dict[str, str]
+    ) -> None:
+        with desk.database.transaction() as session:
+            staged = staged_batch(session, make_payees(session, 2))
+            sent = dispatched_batch(session, make_payees(session, 1))
+            [waiting, _] = intents_in(session, staged)
+            [other] = intents_in(session, sent)
+        desk.database.in_transaction(stalled.flag_stalled, now=later(hours=47, minutes=59))
+        assert of_row(desk, officer, self.PATH, waiting["id"]) == []
+
+        assert desk.database.in_transaction(stalled.flag_stalled, now=later(hours=48)) >= 3
+
+        [row] = of_row(desk, officer, self.PATH, waiting["id"])
+        assert (row["status"], row["batchStatus"], row["reference"]) == ("pending", "staged", None)
+        [row] = of_row(desk, officer, self.PATH, other["id"])
+        assert row["reference"] is not None
+        with desk.database.reading() as session:
+            assert open_about(session, f"payout-batch:{staged}") == {"PAYOUT_STALLED": "SEV-2"}
+            [transfer] = transfers_in(session, sent)
+        # Once is enough, and settled it waits no more.
+        with desk.database.transaction() as session:
+            hear(session, transfer, "success")
+            stalled.flag_stalled(session, now=later(hours=49))
+        assert of_row(desk, officer, self.PATH, other["id"]) == []
+        with desk.database.reading() as session:
+            assert open_about(session, f"payout-batch:{sent}") == {}
+            alert = row_of(session, "alerts", subject=f"payout-batch:{staged}", identifier="PAYOUT_STALLED")
+        assert (alert["occurrences"], alert["facts"]["payments"]) == (1, 2)
+
+    def test_it_is_finances(self, desk: Desk) -> None:
+        for headers in (desk.buyer, desk.vendor, desk.officer("support")):
+            assert problem(desk.get(self.PATH, headers)) == (403, "AUTH_FORBIDDEN")
+
+
+class TestAskingAnew:
+    def test_an_officer_has_the_gateway_asked(self, desk: Desk, officer: dict[str, str]) -> None:
+        with desk.database.transaction() as session:
+            [transfer] = transfers_in(session, dispatched_batch(session, make_payees(session, 1)))
+        path = f"/api/payouts/{transfer['intent_id']}/ask"
+
+        # There is nothing to ask about before it was sent.
+        assert problem(desk.post(path, officer)) == (409, "CONCURRENCY_CONFLICT")
+        with desk.database.transaction() as session:
+            session.execute(
+                text("UPDATE payout_transfers SET sent_at = :now, attempts = 7 WHERE id = :id"),
+                {"now": NOW, "id": transfer["id"]},
+            )
+        answer = desk.post(path, officer)
+
+        assert answer.status_code == 202
+        assert answer.json["data"]["reference"] == transfer["reference"]
+        with desk.database.reading() as session:
+            row = row_of(session, "payout_transfers", id=transfer["id"])
+        assert (row["attempts"], row["ask_at"]) == (0, NOW)
+
+    def test_not_everybody_may_and_not_of_anything(self, desk: Desk, officer: dict[str, str]) -> None:
+        assert problem(desk.post(f"/api/payouts/{uuid4()}/ask", officer)) == (404, "RESOURCE_NOT_FOUND")
+        assert problem(desk.post(f"/api/payouts/{uuid4()}/ask", desk.vendor)) == (403, "AUTH_FORBIDDEN")
