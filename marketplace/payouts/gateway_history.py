@@ -1,0 +1,345 @@
+"""What the gateway has on record, taken over into tables page by page, so that the books are compared where they are.
+
+Its movements are kept: each is read once, and from the service's first day on. What the gateway held before that is one
+sum, the opening, and no matter of ours. The lists behind the movements are read again for each run, over its window.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Database, Statement
+from marketplace.kernel.clock import Clock
+from marketplace.ledger import accounts
+from marketplace.ledger.accounts import Account, Side
+from marketplace.ledger.operations import Posting, post
+from marketplace.payments import sending
+from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
+
+OPENING_ID = 0
+# What the gateway calls money that the company paid in itself.
+_TOP_UP = "Topup"
+_SETTLED = "success"
+_BATCH = 500
+# Charges come in while the movements are read: after so many looks the latest list is as good as the balance.
+_MOST_LOOKS = 5
+
+_CLEAR = tuple(
+    Statement(text(sql))
+    for sql in (
+        # Only one run goes on at a time, so what another one left is of no use to anybody.
+        "DELETE FROM gateway_movements WHERE read_by IS NOT NULL",
+        "DELETE FROM reconciliation_records",
+        "DELETE FROM reconciliation_differences",
+        "DELETE FROM reconciliation_exceptions WHERE run_id = :run_id",
+    )
+)
+_TOUCH = Statement(
+    text("UPDATE reconciliations SET worked_at = :now WHERE id = :run_id AND status = 'running'")
+)
+# Nothing of ours can be at the gateway before there was a payment to ask for.
+_FIRST_DAY = Statement(
+    text(
+        """
+        SELECT coalesce(least((SELECT min(created_at) FROM payment_intents),
+            (SELECT min(created_at) FROM payout_transfers)), :now) AS at
+        """
+    )
+)
+_KNOWN = Statement(
+    text(
+        """
+        SELECT greatest(max(id), max(CASE WHEN id = 0 THEN CAST(row_id AS bigint) END)) AS id,
+            coalesce(sum(difference_minor), 0)::bigint AS minor
+        FROM gateway_movements WHERE read_by IS NULL
+        """
+    )
+)
+_KEEP_MOVEMENTS = Statement(
+    text(
+        """
+        INSERT INTO gateway_movements (id, model, row_id, difference_minor, balance_minor, happened_at, read_by)
+        SELECT *, :run_id FROM unnest(CAST(:ids AS bigint[]), CAST(:models AS text[]), CAST(:row_ids AS text[]),
+            CAST(:differences AS bigint[]), CAST(:balances AS bigint[]), CAST(:moments AS timestamptz[]))
+        ON CONFLICT (id) DO NOTHING
+        """
+    )
+)
+_OLDEST_READ = Statement(
+    text(
+        "SELECT balance_minor - difference_minor AS minor FROM gateway_movements WHERE read_by = :run_id"
+        " ORDER BY id LIMIT 1"
+    )
+)
+_OPEN = Statement(
+    text(
+        """
+        INSERT INTO gateway_movements (id, model, row_id, difference_minor, balance_minor, happened_at)
+        VALUES (0, 'Opening', :last_before, :minor, :minor, :at)
+        """
+    )
+)
+_TAKE_OVER = Statement(text("UPDATE gateway_movements SET read_by = NULL WHERE read_by = :run_id"))
+_KEEP_RECORDS = Statement(
+    text(
+        """
+        INSERT INTO reconciliation_records (run_id, kind, gateway_id, reference, status, amount_minor, fee_minor,
+            currency, subject, charge_id, dispute_id, created_at, changed_at)
+        SELECT :run_id, :kind, * FROM unnest(CAST(:ids AS text[]), CAST(:references AS text[]),
+            CAST(:statuses AS text[]), CAST(:amounts AS bigint[]), CAST(:fees AS bigint[]),
+            CAST(:currencies AS text[]), CAST(:subjects AS uuid[]), CAST(:charge_ids AS text[]),
+            CAST(:dispute_ids AS text[]), CAST(:created AS timestamptz[]), CAST(:changed AS timestamptz[]))
+        ON CONFLICT (run_id, kind, gateway_id) DO NOTHING
+        """
+    )
+)
+# What a list tells of a movement is kept with it: a later run's window may be past it.
+_NAME = Statement(
+    text(
+        """
+        UPDATE gateway_movements m SET subject = named.subject
+        FROM (
+            SELECT 'Refund' AS model, rec.gateway_id, r.id AS subject FROM reconciliation_records rec
+                JOIN refunds r ON r.id = rec.subject WHERE rec.run_id = :run_id AND rec.kind = 'refund'
+            UNION ALL
+            SELECT 'Transfer', rec.gateway_id, t.intent_id FROM reconciliation_records rec
+                JOIN payout_transfers t ON t.reference = rec.reference
+            WHERE rec.run_id = :run_id AND rec.kind = 'transfer'
+        ) named
+        WHERE m.model = named.model AND m.row_id = named.gateway_id AND m.subject IS DISTINCT FROM named.subject
+        """
+    )
+)
+_UNBOOKED_SETTLEMENTS = Statement(
+    text(
+        """
+        SELECT rec.gateway_id AS id, rec.amount_minor AS minor FROM reconciliation_records rec
+        WHERE rec.run_id = :run_id AND rec.kind = 'settlement' AND rec.status = :settled AND rec.currency = 'NGN'
+            AND rec.amount_minor > 0
+            AND rec.created_at >= (SELECT happened_at FROM gateway_movements WHERE id = 0)
+            AND NOT EXISTS (SELECT FROM ledger_transactions t
+                WHERE t.kind = 'settlement' AND t.source = 'settlement:' || rec.gateway_id)
+        ORDER BY rec.gateway_id LIMIT :most
+        """
+    )
+)
+_UNBOOKED_OWN = Statement(
+    text(
+        """
+        SELECT m.id, m.model, m.difference_minor AS minor FROM gateway_movements m
+        WHERE m.read_by IS NULL AND ((m.id = 0 AND m.difference_minor <> 0)
+                OR (m.model = :top_up AND m.difference_minor > 0))
+            AND NOT EXISTS (SELECT FROM ledger_transactions t
+                WHERE t.kind = CASE m.id WHEN 0 THEN 'opening' ELSE 'top_up' END AND t.source = 'movement:' || m.id)
+        ORDER BY m.id LIMIT :most
+        """
+    )
+)
+
+
+def clear(session: Session, *, run_id: UUID) -> None:
+    """This function will throw away what a run that was broken off has read, so that it is begun anew."""
+    for statement in _CLEAR:
+        statement.run(session, run_id=run_id)
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """The service's first day, and the last movement before it, if there was one."""
+
+    first_day: datetime
+    before: Movement | None
+
+
+class History:
+    """The gateway's records, being read for a run."""
+
+    def __init__(
+        self, database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
+    ) -> None:
+        """This function will prepare to read; nothing is asked yet.
+
+        :param run_id: the run that it is for
+        :param now: its moment, for what is booked
+        :param clock: tells how it goes on
+        """
+        self._database = database
+        self._records = records
+        self._run_id = run_id
+        self._now = now
+        self._clock = clock
+
+    def read_movements(self) -> tuple[int, int]:
+        """This function will take over the movements since the last time, until they agree with the balance.
+
+        :return: what the gateway holds in kobo, and how many movements were new
+        :raises ProviderUnavailableError: no usable answer of the gateway
+        """
+        read = 0
+        for _ in range(_MOST_LOOKS):
+            new = self._read_new()
+            read += new
+            held = self._records.balance()
+            with self._database.reading() as session:
+                listed = _KNOWN.one(session)["minor"]
+            if held == listed or not new:
+                return held, read
+        # It is moved all the time: the list is at least of one moment.
+        return listed, read
+
+    def _read_new(self) -> int:
+        with self._database.reading() as session:
+            known = _KNOWN.one(session)["id"]
+            first_day: datetime = _FIRST_DAY.one(session, now=self._now)["at"]
+        read = 0
+        before: Movement | None = None
+        for page in self._records.movements():
+            new = [
+                one for one in page if (one.id > known if known is not None else one.happened_at >= first_day)
+            ]
+            read += self._database.in_transaction(self._keep_movements, new)
+            if len(new) < len(page):
+                before = max((one for one in page if one not in new), key=lambda one: one.id)
+                break
+        opening = _Opening(first_day, before) if known is None else None
+        self._database.in_transaction(self._take_over, opening)
+        return read
+
+    def _keep_movements(self, session: Session, page: Sequence[Movement]) -> int:
+        self._touch(session)
+        return _KEEP_MOVEMENTS.run(
+            session,
+            run_id=self._run_id,
+            ids=[one.id for one in page],
+            models=[one.model for one in page],
+            row_ids=[one.row_id for one in page],
+            differences=[one.difference_minor for one in page],
+            balances=[one.balance_minor for one in page],
+            moments=[one.happened_at for one in page],
+        )
+
+    def _take_over(self, session: Session, opening: "_Opening | None") -> None:
+        """Count what was read, there being no gap in it any more; the first time, with what was there before."""
+        if opening is not None:
+            before = opening.before
+            oldest = _OLDEST_READ.first(session, run_id=self._run_id)
+            reached = oldest["minor"] if oldest else 0
+            _OPEN.run(
+                session,
+                last_before=str(before.id if before else 0),
+                minor=before.balance_minor if before else reached,
+                at=opening.first_day,
+            )
+        _TAKE_OVER.run(session, run_id=self._run_id)
+
+    def read_records(self, kind: Kind, *, since: datetime, until: datetime) -> int:
+        """This function will take over what one of the gateway's lists has of a period.
+
+        :return: how many there were
+        :raises ProviderUnavailableError: no usable answer of the gateway
+        """
+        pages = self._records.records(kind, since=since, until=until)
+        return sum(self._database.in_transaction(self._keep_records, kind, page) for page in pages)
+
+    def _keep_records(self, session: Session, kind: Kind, page: Sequence[Record]) -> int:
+        self._touch(session)
+        noted = [sending.noted(one.note) if kind == "refund" else None for one in page]
+        return _KEEP_RECORDS.run(
+            session,
+            run_id=self._run_id,
+            kind=kind,
+            ids=[one.id for one in page],
+            references=[one.reference for one in page],
+            statuses=[one.status for one in page],
+            amounts=[one.amount_minor for one in page],
+            fees=[one.fee_minor for one in page],
+            currencies=[one.currency for one in page],
+            subjects=[named[0] if named else None for named in noted],
+            charge_ids=[one.charge_id for one in page],
+            dispute_ids=[one.dispute_id for one in page],
+            created=[one.created_at for one in page],
+            changed=[one.changed_at for one in page],
+        )
+
+    def name_movements(self) -> None:
+        """This function will note which refund or payout of ours each movement is of, as the lists tell."""
+        self._database.in_transaction(lambda session: _NAME.run(session, run_id=self._run_id))
+
+    def book(self) -> tuple[int, int]:
+        """This function will book what the gateway alone tells of: settlements to the bank, and money of our own.
+
+        :return: how many settlements were booked, and how many movements of own funds
+        """
+        settled = own = 0
+        while True:
+            done = self._database.in_transaction(self._book_settlements)
+            settled += done
+            if done < _BATCH:
+                break
+        while True:
+            done = self._database.in_transaction(self._book_own_funds)
+            own += done
+            if done < _BATCH:
+                return settled, own
+
+    def _book_settlements(self, session: Session) -> int:
+        rows = _UNBOOKED_SETTLEMENTS.all(session, run_id=self._run_id, settled=_SETTLED, most=_BATCH)
+        for row in rows:
+            self._post(session, "settlement", f"settlement:{row['id']}", -row["minor"], accounts.BANK)
+        return len(rows)
+
+    def _book_own_funds(self, session: Session) -> int:
+        rows = _UNBOOKED_OWN.all(session, top_up=_TOP_UP, most=_BATCH)
+        for row in rows:
+            kind = "opening" if row["id"] == OPENING_ID else "top_up"
+            self._post(session, kind, f"movement:{row['id']}", row["minor"], accounts.OWN_FUNDS)
+        return len(rows)
+
+    def _post(self, session: Session, kind: str, source: str, minor: int, other: Account) -> None:
+        move(
+            session,
+            kind=kind,
+            source=source,
+            description=_DESCRIPTIONS[kind],
+            minor=minor,
+            other=other,
+            now=self._now,
+        )
+
+    def _touch(self, session: Session) -> None:
+        _TOUCH.run(session, run_id=self._run_id, now=self._clock())
+
+
+_DESCRIPTIONS = {
+    "settlement": "Settlement of the gateway to the bank",
+    "opening": "What the gateway held on the first day",
+    "top_up": "Own money paid in at the gateway",
+}
+
+
+def move(
+    session: Session, *, kind: str, source: str, description: str, minor: int, other: Account, now: datetime
+) -> UUID:
+    """This function will book a movement of what the gateway holds against another account of ours.
+
+    :param minor: kobo; below zero for what the gateway holds less
+    :param other: where it came from, or went to
+    :return: the transaction's id
+    :raises AlreadyPostedError: it is booked
+    """
+    sides: tuple[Side, Side] = ("debit", "credit") if minor > 0 else ("credit", "debit")
+    return post(
+        session,
+        kind=kind,
+        source=source,
+        description=description,
+        postings=[
+            Posting(account, side, abs(minor))
+            for account, side in zip((accounts.GATEWAY_CLEARING, other), sides, strict=True)
+        ],
+        now=now,
+    )
