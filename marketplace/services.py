@@ -9,6 +9,7 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import Clock, system_clock
 from marketplace.providers.alerting import AlertChannel, alert_channels
 from marketplace.providers.gateway import HttpPaymentGateway, PaymentGateway
+from marketplace.providers.gateway_records import GatewayRecords, HttpGatewayRecords
 from marketplace.providers.identity import TokenVerifier
 from marketplace.providers.moderation import ContentModerator, content_moderator
 from marketplace.providers.storage import ObjectStorage, S3ObjectStorage
@@ -25,6 +26,7 @@ class Services:
     tokens: TokenVerifier
     gateway: PaymentGateway
     transfers: TransferGateway
+    gateway_records: GatewayRecords
     moderator: ContentModerator | None
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
@@ -50,6 +52,7 @@ class Services:
             tokens=TokenVerifier(settings),
             gateway=HttpPaymentGateway(settings),
             transfers=HttpTransferGateway(settings),
+            gateway_records=HttpGatewayRecords(settings),
             moderator=content_moderator(settings),
             storage=S3ObjectStorage(settings),
             alert_channels=alert_channels(settings),

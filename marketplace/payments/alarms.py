@@ -14,7 +14,7 @@ from marketplace.alerts.queries import open_subjects
 from marketplace.infra.db import Statement
 from marketplace.ledger.queries import Violation
 from marketplace.orders.transitions import LockedOrder
-from marketplace.payments.drift import raise_drift
+from marketplace.payments.drift import GATEWAY_BALANCE, raise_drift
 from marketplace.payments.settled import Settled
 from marketplace.providers.gateway import GatewayRefund
 
@@ -302,7 +302,7 @@ def books_checked(session: Session, violations: Sequence[Violation], *, now: dat
     resolve_others(
         session,
         identifier=kinds.ESCROW_DRIFT,
-        subjects=[violation.rule for violation in violations],
+        subjects=[*(violation.rule for violation in violations), GATEWAY_BALANCE],
         note="The rule holds.",
         now=now,
     )

@@ -13,6 +13,9 @@ from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.platform.halts import halt_payouts
 
+# What reconciliation finds: over when one matches, and not when all rules of the books hold.
+GATEWAY_BALANCE = "what the gateway holds is what the books say"
+
 
 def raise_drift(
     session: Session, *, subject: str, title: str, facts: Mapping[str, Any], found: Any, now: datetime

@@ -6,7 +6,7 @@ sum, the opening, and no matter of ours. The lists behind the movements are read
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy import text
@@ -25,21 +25,25 @@ OPENING_ID = 0
 _TOP_UP = "Topup"
 _SETTLED = "success"
 _BATCH = 500
+# Longer than any page takes: a claim that ran out was left by somebody who died.
+CLAIMED_FOR = timedelta(minutes=5)
+# Foreign ones are asked about in each run, so they are not asked about without end.
+_MOST_ASKED_ABOUT = 200
 # Charges come in while the movements are read: after so many looks the latest list is as good as the balance.
 _MOST_LOOKS = 5
 
-_CLEAR = tuple(
+# Only one run goes on at a time, so what another one left is of no use to anybody.
+_CLEAR_READ = tuple(
     Statement(text(sql))
-    for sql in (
-        # Only one run goes on at a time, so what another one left is of no use to anybody.
-        "DELETE FROM gateway_movements WHERE read_by IS NOT NULL",
-        "DELETE FROM reconciliation_records",
-        "DELETE FROM reconciliation_differences",
-        "DELETE FROM reconciliation_exceptions WHERE run_id = :run_id",
-    )
+    for sql in ("DELETE FROM reconciliation_records", "DELETE FROM reconciliation_differences")
 )
-_TOUCH = Statement(
-    text("UPDATE reconciliations SET worked_at = :now WHERE id = :run_id AND status = 'running'")
+_CLEAR = (
+    *_CLEAR_READ,
+    Statement(text("DELETE FROM gateway_movements WHERE read_by IS NOT NULL")),
+    Statement(text("DELETE FROM reconciliation_exceptions WHERE run_id = :run_id")),
+)
+_GO_ON = Statement(
+    text("UPDATE reconciliations SET claimed_until = :until WHERE id = :run_id AND status = 'running'")
 )
 # Nothing of ours can be at the gateway before there was a payment to ask for.
 _FIRST_DAY = Statement(
@@ -114,6 +118,28 @@ _NAME = Statement(
         """
     )
 )
+# What moved, is none of ours by its id, and was made before the lists begin.
+_UNLISTED = Statement(
+    text(
+        """
+        SELECT * FROM (
+            SELECT DISTINCT CASE m.model WHEN 'Transaction' THEN 'charge' WHEN 'Refund' THEN 'refund'
+                ELSE 'transfer' END AS kind, m.row_id AS id
+            FROM gateway_movements m
+            WHERE m.read_by IS NULL AND m.subject IS NULL AND (
+                (m.model = 'Transaction'
+                    AND NOT EXISTS (SELECT FROM gateway_charges c WHERE c.gateway_charge_id = m.row_id))
+                OR (m.model = 'Refund'
+                    AND NOT EXISTS (SELECT FROM refunds r WHERE r.gateway_refund_id = m.row_id))
+                OR (m.model = 'Transfer'
+                    AND NOT EXISTS (SELECT FROM payout_transfers t WHERE t.gateway_transfer_id = m.row_id)))
+        ) one
+        WHERE NOT EXISTS (SELECT FROM reconciliation_records rec
+            WHERE rec.run_id = :run_id AND rec.kind = one.kind AND rec.gateway_id = one.id)
+        ORDER BY length(id) DESC, id DESC LIMIT :most
+        """
+    )
+)
 _UNBOOKED_SETTLEMENTS = Statement(
     text(
         """
@@ -145,6 +171,18 @@ def clear(session: Session, *, run_id: UUID) -> None:
     """This function will throw away what a run that was broken off has read, so that it is begun anew."""
     for statement in _CLEAR:
         statement.run(session, run_id=run_id)
+
+
+def clear_read(session: Session) -> None:
+    """This function will throw away what a run read of the gateway's lists, and compared."""
+    for statement in _CLEAR_READ:
+        statement.run(session)
+
+
+def listed_minor(session: Session) -> int:
+    """This function will sum what the gateway's movements come to, in kobo."""
+    minor: int = _KNOWN.one(session)["minor"]
+    return minor
 
 
 @dataclass(frozen=True)
@@ -210,7 +248,7 @@ class History:
         return read
 
     def _keep_movements(self, session: Session, page: Sequence[Movement]) -> int:
-        self._touch(session)
+        self._go_on(session)
         return _KEEP_MOVEMENTS.run(
             session,
             run_id=self._run_id,
@@ -246,7 +284,7 @@ class History:
         return sum(self._database.in_transaction(self._keep_records, kind, page) for page in pages)
 
     def _keep_records(self, session: Session, kind: Kind, page: Sequence[Record]) -> int:
-        self._touch(session)
+        self._go_on(session)
         noted = [sending.noted(one.note) if kind == "refund" else None for one in page]
         return _KEEP_RECORDS.run(
             session,
@@ -266,7 +304,18 @@ class History:
         )
 
     def name_movements(self) -> None:
-        """This function will note which refund or payout of ours each movement is of, as the lists tell."""
+        """This function will note which refund or payout of ours each movement is of, as the lists tell.
+
+        What moved and was made before the lists begin, such as a page that is paid days later, is asked about singly.
+
+        :raises ProviderUnavailableError: no usable answer of the gateway
+        """
+        with self._database.reading() as session:
+            unlisted = _UNLISTED.all(session, run_id=self._run_id, most=_MOST_ASKED_ABOUT)
+        for row in unlisted:
+            found = self._records.record(row["kind"], row["id"])
+            if found is not None:
+                self._database.in_transaction(self._keep_records, row["kind"], [found])
         self._database.in_transaction(lambda session: _NAME.run(session, run_id=self._run_id))
 
     def book(self) -> tuple[int, int]:
@@ -310,8 +359,8 @@ class History:
             now=self._now,
         )
 
-    def _touch(self, session: Session) -> None:
-        _TOUCH.run(session, run_id=self._run_id, now=self._clock())
+    def _go_on(self, session: Session) -> None:
+        _GO_ON.run(session, run_id=self._run_id, until=self._clock() + CLAIMED_FOR)
 
 
 _DESCRIPTIONS = {

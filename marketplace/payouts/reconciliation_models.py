@@ -40,7 +40,9 @@ class Reconciliation(Base):
     officer_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
     starts: Mapped[datetime] = mapped_column(comment="The gateway's lists are looked through from here on")
     ends: Mapped[datetime]
-    worked_at: Mapped[datetime] = mapped_column(comment="When its worker last went on")
+    claimed_until: Mapped[datetime | None] = mapped_column(
+        comment="A worker is at it; nobody else is until then"
+    )
     gateway_minor: Mapped[int | None]
     books_minor: Mapped[int | None]
     in_flight_minor: Mapped[int | None]

@@ -135,6 +135,10 @@ class GatewayRecords(Protocol):
         """This function will list what was made in a period in pages, the latest first."""
         ...
 
+    def record(self, kind: Kind, gateway_id: str) -> Record | None:
+        """This function will ask about one of them by the gateway's id; none if it does not know it."""
+        ...
+
 
 class HttpGatewayRecords:
     """The gateway's HTTP API of lists. A page at a time is held, however many there are."""
@@ -183,13 +187,31 @@ class HttpGatewayRecords:
         """
 
         def read(item: dict[str, Any]) -> Record | None:
-            if kind == "charge" and item.get("status") not in ("success", "reversed"):
-                return None
-            found = Record.from_wire(kind, item)
+            found = _paid(kind, item)
             # A gateway that takes no notice of the period lists all that there is.
-            return found if since <= found.created_at <= until else None
+            return found if found and since <= found.created_at <= until else None
 
         return self._pages(_PATHS[kind], {"from": iso(since), "to": iso(until)}, read)
+
+    def record(self, kind: Kind, gateway_id: str) -> Record | None:
+        """This function will ask about a charge, a transfer or a refund by the gateway's id.
+
+        :return: none if the gateway does not know it, or it is a charge that was never paid
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        try:
+            answer = self._client.get(f"{_PATHS[kind]}/{gateway_id}")
+        except ProviderRefusedError as error:
+            if error.status in (400, 404):
+                return None
+            raise ProviderUnavailableError(_REFUSED) from error
+        data = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(data, dict):
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+        try:
+            return _paid(kind, data)
+        except MalformedRecordError as error:
+            raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
 
     def _pages(
         self, path: str, params: dict[str, str], read: Callable[[dict[str, Any]], _Item | None]
@@ -214,6 +236,13 @@ class HttpGatewayRecords:
         if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
             raise ProviderUnavailableError(_NOT_UNDERSTOOD)
         return data
+
+
+def _paid(kind: Kind, data: dict[str, Any]) -> Record | None:
+    """Read a record; a charge that was never paid is none."""
+    if kind == "charge" and data.get("status") not in ("success", "reversed"):
+        return None
+    return Record.from_wire(kind, data)
 
 
 def _whole(value: Any, name: str) -> int:

@@ -69,7 +69,9 @@ def _make_runs() -> None:
             "starts", _MOMENT, nullable=False, comment="The gateway's lists are looked through from here on"
         ),
         sa.Column("ends", _MOMENT, nullable=False),
-        sa.Column("worked_at", _MOMENT, nullable=False, comment="When its worker last went on"),
+        sa.Column(
+            "claimed_until", _MOMENT, nullable=True, comment="A worker is at it; nobody else is until then"
+        ),
         sa.Column("gateway_minor", sa.BigInteger(), nullable=True),
         sa.Column("books_minor", sa.BigInteger(), nullable=True),
         sa.Column("in_flight_minor", sa.BigInteger(), nullable=True),

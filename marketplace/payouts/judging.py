@@ -1,0 +1,182 @@
+"""Judging differences: which are only on their way, what is wrong with the others, and what is to be done about it."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+MISSING_HERE = "missing_here"
+MISSING_THERE = "missing_there"
+AMOUNTS_DIFFER = "amounts_differ"
+STATUS_DIFFERS = "status_differs"
+PROBLEMS = (MISSING_HERE, MISSING_THERE, AMOUNTS_DIFFER, STATUS_DIFFERS)
+
+# Longer than the sweeps take to ask the gateway about what its events left open.
+UNDER_WAY_FOR = timedelta(hours=2)
+# What was moved for something that the gateway itself calls unfinished may be so for days.
+SETTLING_FOR = timedelta(days=3)
+
+_OPEN_REFUND = ("pending", "submitted", "needs_attention")
+_OPEN_PAYOUT = ("pending", "submitted", "unknown")
+_OVER = ("success", "processed", "failed", "reversed", "blocked", "rejected", "abandoned")
+
+# What an officer is told to do, by what is suggested.
+SUGGESTIONS = {
+    "apply_charge": "The buyer paid, and we do not have it. Resolve it with `ask`: the gateway is asked, and the charge"
+    " applied as its event would have been. See why the event did not come (`marketplace webhooks list`).",
+    "look_up_charge": "No payment of ours has this reference. Look the charge up at the gateway: refund it there, or"
+    " resolve it with `own_funds` if the money is the company's.",
+    "look_up_refund": "It was made by hand at the gateway, not by this service, which may refund the same again. See"
+    " the order's refunds first; then resolve it with `own_funds`, or have the gateway take it back.",
+    "look_up_transfer": "This service did not send it. Find out at the gateway who did; if nobody of yours, change the"
+    " secret key there and here. Then resolve it with `own_funds`.",
+    "look_up_movement": "It comes of no charge, refund, transfer or settlement. Ask the gateway what it is; resolve it"
+    " with `own_funds` if it is the company's own money, or `gateway_cost` if it is a charge of the gateway's.",
+    "look_up_settlement": "The gateway moved it to the bank, and its list does not say that it arrived. Compare it with"
+    " the bank's statement; the next run books it once the gateway calls it a success.",
+    "look_up_booking": "The books have it, and the gateway never moved it. `marketplace ledger verify`, and who posted"
+    " it; a correction is a new transaction: resolve it with `own_funds` once that is clear.",
+    "look_up_balance": "The gateway's balance is not the sum of its own movements. Ask the gateway.",
+    "compare_amounts": "Compare both at the gateway. What is the gateway's to correct, it corrects; else resolve it"
+    " with `own_funds` or `gateway_cost`.",
+    "ask_about_refund": "Resolve it with `ask`: the gateway is asked about the refund, and its word taken.",
+    "ask_about_payout": "Resolve it with `ask`: the gateway is asked about the payout by its reference, and its word"
+    " taken. Never send it once more by hand.",
+}
+ACTIONS = tuple(SUGGESTIONS)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong with an item, and what is suggested."""
+
+    problem: str
+    action: str
+
+
+def judge(row: dict[str, Any], *, now: datetime) -> Verdict | None:
+    """This function will judge an item that is otherwise there than here.
+
+    What both sides know, and one of them has heard of later, is on its way as long as that may take: neither drift nor
+    worth anybody's time. What one side does not know at all is told at once.
+
+    :param row: as ``matching.pages`` gives it
+    :param now: the moment of the run
+    :return: none if it is on its way, or was when the gateway was read
+    """
+    differs = row["here_minor"] != row["there_minor"]
+    if differs and row["here_now_minor"] == row["there_minor"]:
+        return None
+    return _JUDGES.get(row["kind"], _judge_booking)(row, differs, now)
+
+
+def _judge_charge(row: dict[str, Any], differs: bool, now: datetime) -> Verdict | None:
+    if not row["charge_known"]:
+        if not row["payment_known"]:
+            return Verdict(MISSING_HERE, "look_up_charge")
+        return None if _is_young(row, now) else Verdict(MISSING_HERE, "apply_charge")
+    if differs and not row["there_minor"]:
+        return Verdict(MISSING_THERE, "look_up_booking")
+    return Verdict(AMOUNTS_DIFFER, "compare_amounts")
+
+
+def _judge_refund(row: dict[str, Any], differs: bool, now: datetime) -> Verdict | None:
+    if row["refund_id"] is None:
+        return Verdict(MISSING_THERE, "look_up_booking")
+    if _amounts_differ(row):
+        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
+    return _judge_ours(row, differs, now, still_open=_OPEN_REFUND, action="ask_about_refund")
+
+
+def _judge_payout(row: dict[str, Any], differs: bool, now: datetime) -> Verdict | None:
+    if row["intent_id"] is None:
+        return Verdict(MISSING_THERE, "look_up_booking")
+    if _amounts_differ(row):
+        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
+    return _judge_ours(row, differs, now, still_open=_OPEN_PAYOUT, action="ask_about_payout")
+
+
+def _judge_ours(
+    row: dict[str, Any], differs: bool, now: datetime, *, still_open: tuple[str, ...], action: str
+) -> Verdict | None:
+    """Judge what this service sent: the gateway takes the money at once, and the books go by the result."""
+    if row["gateway_id"] is None:
+        # The books say that it left, or that the gateway took it, and there it is unknown.
+        return None if _is_young(row, now) and not differs else Verdict(MISSING_THERE, action)
+    under_way = row["here_status"] in still_open and row["there_status"] not in _OVER
+    if differs and under_way and row["there_minor"] < row["here_minor"]:
+        return None
+    if _is_young(row, now):
+        return None
+    if differs and row["there_minor"] and row["here_minor"]:
+        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
+    return Verdict(STATUS_DIFFERS, action)
+
+
+def _judge_settlement(row: dict[str, Any], _differs: bool, now: datetime) -> Verdict | None:
+    if not row["there_minor"]:
+        return Verdict(MISSING_THERE, "look_up_settlement")
+    if row["here_minor"]:
+        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
+    waits = row["there_status"] is None or row["there_status"] not in _OVER
+    since = row["moved_at"]
+    if waits and since is not None and now - since < SETTLING_FOR:
+        return None
+    return Verdict(MISSING_HERE, "look_up_settlement")
+
+
+def _judge_foreign_refund(_row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
+    return Verdict(MISSING_HERE, "look_up_refund")
+
+
+def _judge_foreign_transfer(_row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
+    return Verdict(MISSING_HERE, "look_up_transfer")
+
+
+def _judge_movement(row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
+    if not row["there_minor"]:
+        return Verdict(MISSING_THERE, "look_up_booking")
+    return Verdict(MISSING_HERE, "look_up_movement")
+
+
+def _judge_balance(_row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
+    return Verdict(AMOUNTS_DIFFER, "look_up_balance")
+
+
+def _judge_booking(_row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
+    return Verdict(MISSING_THERE, "look_up_booking")
+
+
+_JUDGES = {
+    "charge": _judge_charge,
+    "refund": _judge_refund,
+    "payout": _judge_payout,
+    "settlement": _judge_settlement,
+    "gateway-refund": _judge_foreign_refund,
+    "gateway-transfer": _judge_foreign_transfer,
+    "movement": _judge_movement,
+    "balance": _judge_balance,
+}
+KINDS = {
+    "charge": "charge",
+    "refund": "refund",
+    "gateway-refund": "refund",
+    "payout": "transfer",
+    "gateway-transfer": "transfer",
+    "settlement": "settlement",
+    "movement": "movement",
+    "balance": "balance",
+}
+BOOKING = "booking"
+
+
+def _amounts_differ(row: dict[str, Any]) -> bool:
+    there = row["there_amount_minor"]
+    return there is not None and there != row["here_amount_minor"]
+
+
+def _is_young(row: dict[str, Any], now: datetime) -> bool:
+    """Tell whether the latest that either side did with it is so young that the other may not have heard of it."""
+    latest = max(
+        (row[name] for name in ("moved_at", "changed_at", "booked_at") if row[name] is not None), default=None
+    )
+    return latest is not None and now - latest < UNDER_WAY_FOR

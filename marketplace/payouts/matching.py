@@ -1,0 +1,203 @@
+"""Matching: what the gateway moved and what the books moved, item by item; what differs is found here, and told apart.
+
+An item is what moves money at the gateway: ``charge:<id>``, ``refund:<ours>``, ``payout:<ours>``, ``settlement:<id>``,
+``movement:<id>`` for what comes of none of them, ``gateway-refund:<id>`` and ``gateway-transfer:<id>`` for those that
+are none of ours. Both sides name it alike, so their sums can be compared all at once. The books are taken as of a
+moment before the gateway was asked: what they hold of that moment the gateway had moved before, so a difference is
+never ours to be ahead.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Database, Statement
+from marketplace.ledger import accounts
+
+# What finance accepts is booked under the item that it explains, and a number of its own.
+ACCEPTED = "accepted_difference"
+_PAGE = 500
+
+_THERE = """
+    SELECT CASE m.model
+            WHEN 'Transaction' THEN 'charge:' || m.row_id
+            WHEN 'Refund' THEN coalesce('refund:' || coalesce(m.subject, r.id), 'gateway-refund:' || m.row_id)
+            WHEN 'Transfer'
+                THEN coalesce('payout:' || coalesce(m.subject, t.intent_id), 'gateway-transfer:' || m.row_id)
+            WHEN 'Settlement' THEN 'settlement:' || m.row_id
+            ELSE 'movement:' || m.id END AS item,
+        sum(m.difference_minor)::bigint AS minor, max(m.happened_at) AS moved_at, max(m.row_id) AS gateway_id
+    FROM gateway_movements m
+        LEFT JOIN refunds r ON m.model = 'Refund' AND r.gateway_refund_id = m.row_id
+        LEFT JOIN payout_transfers t ON m.model = 'Transfer' AND t.gateway_transfer_id = m.row_id
+    WHERE m.read_by IS NULL GROUP BY 1
+"""
+_SIGNED = "CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END"
+# A charge that goes back at once is booked by its refund: what that debits is the charge.
+_HERE = f"""
+    SELECT CASE
+            WHEN t.kind = '{ACCEPTED}' THEN split_part(t.source, ' #', 1)
+            WHEN coalesce(c.id, back.id) IS NOT NULL
+                THEN 'charge:' || coalesce(c.gateway_charge_id, back.gateway_charge_id)
+            WHEN t.source LIKE 'refund:%' THEN 'refund:' || split_part(t.source, ':', 2)
+            WHEN t.source LIKE 'payout:%' THEN 'payout:' || split_part(t.source, ':', 2)
+            ELSE t.source END AS item,
+        coalesce(sum({_SIGNED}) FILTER (WHERE e.created_at <= :as_of), 0)::bigint AS minor,
+        sum({_SIGNED})::bigint AS now_minor, max(e.created_at) AS booked_at
+    FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
+        LEFT JOIN gateway_charges c ON c.ledger_transaction_id = t.id
+        LEFT JOIN refunds r ON t.kind = 'refund' AND t.source = 'refund:' || r.id
+        LEFT JOIN gateway_charges back ON back.id = r.charge_id
+    WHERE e.account_id = :clearing_id GROUP BY 1
+"""  # noqa: S608 - our own text
+_FIND_DIFFERENCES = Statement(
+    text(
+        f"""
+        INSERT INTO reconciliation_differences
+            (run_id, item, here_minor, here_now_minor, there_minor, gateway_id, moved_at, booked_at)
+        SELECT :run_id, item, coalesce(here.minor, 0), coalesce(here.now_minor, 0), coalesce(there.minor, 0),
+            there.gateway_id, there.moved_at, here.booked_at
+        FROM ({_HERE}) here FULL JOIN ({_THERE}) there USING (item)
+        WHERE coalesce(here.minor, 0) <> coalesce(there.minor, 0)
+        """  # noqa: S608 - our own text
+    )
+)
+_SUM = Statement(
+    text(
+        """
+        SELECT coalesce(sum(there_minor - here_minor), 0)::bigint AS minor FROM reconciliation_differences
+        WHERE run_id = :run_id
+        """
+    )
+)
+_ADD = """
+    INSERT INTO reconciliation_differences
+        (run_id, item, here_minor, here_now_minor, there_minor, gateway_id, moved_at, booked_at)
+"""
+# Whose money agrees, and yet one side says otherwise of it than the other.
+_FIND_UNLIKE = tuple(
+    Statement(text(f"{_ADD} {sql} ON CONFLICT (run_id, item) DO NOTHING"))
+    for sql in (
+        """
+        SELECT rec.run_id, 'charge:' || rec.gateway_id, 0, 0, 0, rec.gateway_id, rec.changed_at, c.created_at
+        FROM reconciliation_records rec LEFT JOIN gateway_charges c ON c.gateway_charge_id = rec.gateway_id
+        WHERE rec.run_id = :run_id AND rec.kind = 'charge' AND rec.created_at BETWEEN :since AND :until AND (
+            (c.id IS NULL AND rec.currency <> 'NGN')
+            OR c.amount_minor <> rec.amount_minor OR c.fees_minor <> rec.fee_minor OR c.currency <> rec.currency)
+        """,
+        """
+        SELECT rec.run_id, 'refund:' || r.id, 0, 0, 0, rec.gateway_id, rec.changed_at, r.updated_at
+        FROM reconciliation_records rec JOIN refunds r ON r.id = rec.subject
+        WHERE rec.run_id = :run_id AND rec.kind = 'refund' AND rec.created_at <= :until
+            AND coalesce(r.gateway_refund_id, rec.gateway_id) = rec.gateway_id
+            AND (rec.amount_minor <> r.amount_minor
+                OR (rec.status = 'failed' AND r.status IN ('submitted', 'needs_attention', 'processed'))
+                OR (rec.status <> 'processed' AND r.status = 'processed'))
+        """,
+        """
+        SELECT rec.run_id, 'payout:' || i.id, 0, 0, 0, rec.gateway_id, rec.changed_at, i.updated_at
+        FROM reconciliation_records rec JOIN payout_transfers t ON t.reference = rec.reference
+            JOIN payout_transfer_intents i ON i.id = t.intent_id
+        WHERE rec.run_id = :run_id AND rec.kind = 'transfer' AND rec.created_at <= :until
+            AND (rec.amount_minor <> i.amount_minor
+            OR (rec.status IN ('failed', 'blocked', 'rejected', 'abandoned', 'reversed')
+                AND i.status IN ('pending', 'submitted', 'unknown', 'success'))
+            OR (rec.status = 'success' AND i.status <> 'success')
+            OR (rec.status NOT IN ('success', 'failed', 'blocked', 'rejected', 'abandoned', 'reversed')
+                AND i.status IN ('success', 'failed', 'reversed', 'cancelled')))
+        """,
+        # What was sent, and the gateway has neither listed nor moved.
+        """
+        SELECT CAST(:run_id AS uuid), 'payout:' || i.id, 0, 0, 0, NULL, t.sent_at, t.sent_at
+        FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
+        WHERE t.sent_at >= :since AND t.sent_at <= :until AND i.status IN ('submitted', 'unknown', 'success')
+            AND NOT EXISTS (SELECT FROM reconciliation_records rec
+                WHERE rec.run_id = :run_id AND rec.kind = 'transfer' AND rec.reference = t.reference)
+            AND NOT EXISTS (SELECT FROM gateway_movements m
+                WHERE m.model = 'Transfer' AND m.row_id = t.gateway_transfer_id)
+        """,
+        """
+        SELECT CAST(:run_id AS uuid), 'refund:' || r.id, 0, 0, 0, NULL, r.asked_at, r.asked_at
+        FROM refunds r
+        WHERE r.asked_at >= :since AND r.asked_at <= :until AND r.status IN ('submitted', 'needs_attention')
+            AND NOT EXISTS (SELECT FROM reconciliation_records rec
+                WHERE rec.run_id = :run_id AND rec.kind = 'refund' AND rec.subject = r.id)
+            AND NOT EXISTS (SELECT FROM gateway_movements m
+                WHERE m.model = 'Refund' AND m.row_id = r.gateway_refund_id)
+        """,
+    )
+)
+_PAGE_OF = Statement(
+    text(
+        """
+        SELECT d.item, split_part(d.item, ':', 1) AS kind, d.here_minor, d.here_now_minor, d.there_minor,
+            d.moved_at, d.booked_at, coalesce(rec.gateway_id, d.gateway_id) AS gateway_id,
+            coalesce(rec.reference, i.reference, t.reference) AS reference,
+            rec.status AS there_status, rec.amount_minor AS there_amount_minor, rec.changed_at,
+            coalesce(c.outcome, r.status, p.status) AS here_status,
+            coalesce(c.amount_minor, r.amount_minor, p.amount_minor) AS here_amount_minor,
+            i.id IS NOT NULL AS payment_known, c.id IS NOT NULL AS charge_known,
+            coalesce(r.order_id, o.order_id) AS order_id, r.id AS refund_id, p.id AS intent_id
+        FROM reconciliation_differences d
+            CROSS JOIN LATERAL (SELECT split_part(d.item, ':', 1) AS kind,
+                substr(d.item, length(split_part(d.item, ':', 1)) + 2) AS name) about
+            CROSS JOIN LATERAL (SELECT CASE WHEN about.name ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                THEN CAST(about.name AS uuid) END AS id) ours
+            LEFT JOIN refunds r ON about.kind = 'refund' AND r.id = ours.id
+            LEFT JOIN payout_transfer_intents p ON about.kind = 'payout' AND p.id = ours.id
+            LEFT JOIN payout_transfers t ON t.intent_id = p.id
+            LEFT JOIN LATERAL (
+                SELECT * FROM reconciliation_records WHERE run_id = d.run_id AND gateway_id = about.name
+                    AND kind = CASE about.kind WHEN 'gateway-refund' THEN 'refund'
+                        WHEN 'gateway-transfer' THEN 'transfer' ELSE about.kind END
+                UNION ALL SELECT * FROM reconciliation_records
+                    WHERE run_id = d.run_id AND kind = 'refund' AND subject = r.id
+                UNION ALL SELECT * FROM reconciliation_records
+                    WHERE run_id = d.run_id AND kind = 'transfer' AND reference = t.reference
+                ORDER BY created_at DESC LIMIT 1
+            ) rec ON true
+            LEFT JOIN gateway_charges c ON c.gateway_charge_id = CASE about.kind WHEN 'charge' THEN about.name
+                WHEN 'gateway-refund' THEN rec.charge_id END
+            LEFT JOIN payment_intents i ON i.id = coalesce(c.intent_id, (SELECT paid.id FROM payment_intents paid
+                WHERE about.kind = 'charge' AND paid.reference = rec.reference))
+            LEFT JOIN LATERAL (SELECT a.order_id FROM payment_allocations a WHERE a.intent_id = i.id
+                ORDER BY a.order_id LIMIT 1) o ON true
+        WHERE d.run_id = :run_id AND (CAST(:after AS text) IS NULL OR d.item > :after)
+        ORDER BY d.item LIMIT :most
+        """
+    )
+)
+
+
+def find(session: Session, *, run_id: UUID, since: datetime, until: datetime, as_of: datetime) -> int:
+    """This function will write down each item that is otherwise there than here.
+
+    :param session: in a transaction
+    :param run_id: the run, whose lists and movements are read
+    :param since: the beginning of its window, for what is alike in money and otherwise is not
+    :param until: its end
+    :param as_of: the moment that the books are compared as of: before the gateway was asked
+    :return: by how many kobo the gateway moved more than the books
+    """
+    _FIND_DIFFERENCES.run(session, run_id=run_id, as_of=as_of, clearing_id=accounts.GATEWAY_CLEARING.id)
+    for statement in _FIND_UNLIKE:
+        statement.run(session, run_id=run_id, since=since, until=until)
+    minor: int = _SUM.one(session, run_id=run_id)["minor"]
+    return minor
+
+
+def pages(database: Database, *, run_id: UUID) -> Iterator[list[dict[str, Any]]]:
+    """This function will give what was written down, with what is known of it, 500 at a time."""
+    after: str | None = None
+    while True:
+        with database.reading() as session:
+            rows = _PAGE_OF.all(session, run_id=run_id, after=after, most=_PAGE)
+        if rows:
+            yield rows
+        if len(rows) < _PAGE:
+            return
+        after = rows[-1]["item"]
