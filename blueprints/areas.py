@@ -28,6 +28,7 @@ from blueprints.payments.wallet import area as wallet
 from blueprints.payouts.cash_outs import area as cash_outs
 from blueprints.payouts.dispatch import area as payout_dispatch
 from blueprints.payouts.own import area as payouts
+from blueprints.payouts.reconciliation import area as reconciliation
 from blueprints.payouts.vendors import area as vendors
 from blueprints.platform.routes import area as platform
 from blueprints.platform.routes import status_area as platform_status
@@ -63,6 +64,7 @@ AREAS: tuple[Area, ...] = (
     payout_dispatch,
     payouts,
     vendors,
+    reconciliation,
     users,
     webhook_desk,
     messaging_webhook,

@@ -28,6 +28,7 @@ ENTRIES = {
     "alerts": Entry(
         "commands.alerts", "alerts", "List and explain alerts, and resolve one that was seen to."
     ),
+    "payouts": Entry("commands.payouts", "payouts", "Reconcile the gateway with the books."),
     "ledger": Entry("commands.ledger", "ledger", "Check that the books are whole."),
     "audit": Entry("commands.audit", "audit", "Check that the audit trail is as it was written."),
     "periodic": Entry("commands.periodic", "periodic", "List, run, pause and re-schedule periodic tasks."),

@@ -35,6 +35,7 @@ from tasks.payouts import HANDLERS as PAYOUT_HANDLERS
 from tasks.phases import Phased
 from tasks.promotions import HANDLERS as PROMOTION_HANDLERS
 from tasks.queues import make_queue
+from tasks.reconciliation import HANDLERS as RECONCILIATION_HANDLERS
 
 _log = structlog.get_logger(__name__)
 
@@ -43,6 +44,7 @@ HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
     **PROMOTION_HANDLERS,
     **PAYMENT_HANDLERS,
     **PAYOUT_HANDLERS,
+    **RECONCILIATION_HANDLERS,
     **ALERT_HANDLERS,
 }
 # What a sweep fills a queue up to. What is beyond stays in its rows until these are done.

@@ -21,6 +21,7 @@ from marketplace.payouts.requery import requery_transfers
 from marketplace.proposals import operations as proposals
 from marketplace.services import Services
 from marketplace.webhooks import retention as webhooks
+from tasks.reconciliation import reconcile
 from tasks.relay import Relay
 
 
@@ -87,6 +88,10 @@ def _flag_stalled_intents(services: Services, _relay: Relay, now: datetime) -> A
 
 def _apply_proposals(services: Services, _relay: Relay, now: datetime) -> Any:
     return proposals.apply_due(services.database, now=now)
+
+
+def _reconcile_escrow(services: Services, _relay: Relay, now: datetime) -> Any:
+    return reconcile(services, now)
 
 
 def _purge_idempotency_keys(services: Services, _relay: Relay, now: datetime) -> Any:
@@ -205,6 +210,13 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         queues.ESCROW_RECONCILIATION,
         "* * * * *",
         _apply_proposals,
+    ),
+    PeriodicTask(
+        "reconcile-escrow",
+        "Compares what the gateway holds with the books, and books its settlements",
+        queues.ESCROW_RECONCILIATION,
+        "22 * * * *",
+        _reconcile_escrow,
     ),
     PeriodicTask(
         "purge-idempotency-keys",

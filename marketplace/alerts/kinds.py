@@ -67,12 +67,13 @@ PAYMENT_STALLED = "PAYMENT_STALLED"
 KINDS: dict[str, Kind] = {
     ESCROW_DRIFT: Kind(
         "SEV-1",
-        "a rule of the books",
-        "A rule of the books does not hold: money is missing, or stands where it does not belong. Payouts stand still"
-        " from now on.",
-        "Stop moving money: approve no refund and no ruling. `marketplace ledger verify` names the rows; a correction"
-        " is a new transaction, never an edit. Then two officers resume payouts: a proposal `payout_resume`.",
-        "by the next check of the books that finds the rule to hold",
+        "a rule of the books, or the gateway's balance",
+        "A rule of the books does not hold, or the gateway does not hold what the books say: money is missing, or"
+        " stands where it does not belong. Payouts stand still from now on.",
+        "Stop moving money: approve no refund and no ruling. `marketplace ledger verify` names the rows, `marketplace"
+        " payouts reconcile` what differs at the gateway; a correction is a new transaction, never an edit. Then two"
+        " officers resume payouts: a proposal `payout_resume`.",
+        "by the next check of the books that finds the rule to hold, or reconciliation that matches",
         FINANCE,
     ),
     REFUND_SENT_TWICE: Kind(

@@ -4,7 +4,7 @@ It reads and compares; all that it books is what the gateway alone knows: settle
 own money there. What differs by more than what is on its way halts payouts.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from marketplace.infra.db import Database, Json, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock, iso
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ValidationError
+from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments.drift import GATEWAY_BALANCE, raise_drift
 from marketplace.payouts import gateway_history, judging, matching
 from marketplace.payouts.gateway_history import CLAIMED_FOR, History
@@ -160,6 +161,7 @@ class _Figures:
     own_funds_booked: int = 0
     in_flight: int = 0
     exceptions: int = 0
+    balances: dict[str, int] = field(default_factory=dict)
 
 
 def start(
@@ -324,6 +326,7 @@ class _Run:
     def _find(self, session: Session, starts: datetime, ends: datetime, held_minor: int) -> int:
         listed_minor = gateway_history.listed_minor(session)
         found = matching.find(session, run_id=self._run_id, since=starts, until=ends, as_of=self._now)
+        self._figures.balances = balances_by_kind(session)
         if held_minor == listed_minor:
             return found
         _ADD_DIFFERENCE.run(session, run_id=self._run_id, minor=held_minor - listed_minor)

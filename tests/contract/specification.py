@@ -147,8 +147,8 @@ PAYMENTS_AND_PAYOUTS = (
         "POST", "/api/payouts/batches/:id/approve", FINANCE_AAL2, "5/minute",
         idempotency="honoured", built=False,
     ),
-    Row("POST", "/api/payouts/reconcile", FINANCE_AAL2, "5/minute", built=False),
-    Row("GET", "/api/payouts/reconciliations/:id", FINANCE, built=False),
+    Row("POST", "/api/payouts/reconcile", FINANCE_AAL2, "5/minute"),
+    Row("GET", "/api/payouts/reconciliations/:id", FINANCE),
 )  # fmt: skip
 
 USERS_AND_VENDORS = (
@@ -305,6 +305,15 @@ ADDITIONS = (
     Row("POST", "/api/payouts/exceptions/:id/resolve", FINANCE, "30/minute", idempotency="honoured"),
     Row("GET", "/api/payouts/stalled", FINANCE),
     Row("POST", "/api/payouts/:id/ask", FINANCE, "30/minute", idempotency="honoured"),
+    Row("GET", "/api/payouts/reconciliations", FINANCE),
+    Row("GET", "/api/payouts/reconciliations/:id/exceptions", FINANCE),
+    Row(
+        "POST",
+        "/api/payouts/reconciliations/:id/exceptions/:exceptionId/resolve",
+        FINANCE_AAL2,
+        "10/minute",
+        idempotency="honoured",
+    ),
     Row("GET", "/api/admin/alerts", STAFF),
     Row("POST", "/api/admin/alerts/:id/resolve", STAFF, idempotency="honoured"),
     Row("GET", "/api/admin/webhooks", FINANCE),

@@ -25,6 +25,7 @@ from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.catalog.models import Product
 from marketplace.infra.settings import Settings
+from marketplace.payouts.reconciliation_models import Reconciliation, ReconciliationException
 from marketplace.services import Services
 from marketplace.webhooks.operations import receive
 from tests.support.gateway import TestGateway
@@ -178,6 +179,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
             services.database.in_transaction(receive, provider="gateway", body=b"{}", now=datetime.now(UTC))
         ),
         "alert_id": str(raised(services)),
+        **reconciled(services),
         "address_id": address.get_json()["data"]["id"],
         "category_id": str(market.category_id),
         "campus_id": str(market.campus_id),
@@ -198,6 +200,25 @@ def raised(services: Services) -> UUID:
         facts={},
         now=datetime.now(UTC),
     )
+
+
+def reconciled(services: Services) -> dict[str, str]:
+    """Leave a reconciliation that found something, and give the ids of both."""
+    now = datetime.now(UTC)
+    with services.database.transaction() as session:
+        run = Reconciliation(
+            status="failed", failure="Of a test.", started_by="schedule", starts=now - timedelta(1), ends=now
+        )
+        run.finished_at = now
+        session.add(run)
+        session.flush()
+        found = ReconciliationException(
+            run_id=run.id, item="charge:1", kind="charge", problem="missing_here", action="look_up_charge"
+        )
+        found.here_minor, found.there_minor = 0, 100
+        session.add(found)
+        session.flush()
+        return {"run_id": str(run.id), "exception_id": str(found.id)}
 
 
 def promoted(client: FlaskClient, headers: dict[str, str], product_id: str) -> dict[str, str]:

@@ -1,0 +1,86 @@
+"""Reconciliation, for finance: starting one, their history, what they found, and what is done about it."""
+
+from typing import Any
+from uuid import UUID
+
+from blueprints.http.contract import Idempotency, Shared, staff_with
+from blueprints.http.endpoint import Area, Context
+from blueprints.payouts.schemas_reconciliation import (
+    ExceptionQuery,
+    ExceptionView,
+    ReconciliationDetail,
+    ReconciliationQuery,
+    ReconciliationView,
+    ResolvedException,
+    ResolveException,
+    StartedReconciliation,
+    StartReconciliation,
+)
+from marketplace.kernel.paging import TablePage
+from marketplace.payouts import reconciliation
+from marketplace.payouts import reconciliation_desk as desk
+from marketplace.payouts import reconciliation_queries as queries
+
+area = Area("reconciliation", "/api/payouts", "What the gateway holds, compared with the books")
+
+_FINANCE = staff_with("canManageFinances")
+_FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
+
+
+@area.post(
+    "/reconcile", auth=_FINANCE_AAL2, limit="5/minute", body=StartReconciliation, reply=StartedReconciliation,
+    status=202,
+)  # fmt: skip
+def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will start a reconciliation of what the gateway holds with the books; a worker performs it."""
+    run_id = reconciliation.start(
+        ctx.session,
+        started_by=reconciliation.OFFICER,
+        actor=ctx.actor,
+        since=body.get("from_"),
+        until=body.get("to"),
+        now=ctx.now,
+    )
+    return {"runId": run_id, "status": reconciliation.RUNNING}
+
+
+@area.get(
+    "/reconciliations", auth=_FINANCE, limit=Shared.GLOBAL, query=ReconciliationQuery,
+    reply=ReconciliationView(many=True),
+)  # fmt: skip
+def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """This function will list reconciliations, the latest first."""
+    return queries.list_runs(ctx.session, status=query["status"], page=ctx.table)
+
+
+@area.get("/reconciliations/<uuid:run_id>", auth=_FINANCE, limit=Shared.GLOBAL, reply=ReconciliationDetail)
+def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
+    """This function will show a reconciliation: its figures, and what it found with what is suggested."""
+    return queries.show_run(ctx.session, run_id=run_id)
+
+
+@area.get(
+    "/reconciliations/<uuid:run_id>/exceptions", auth=_FINANCE, limit=Shared.GLOBAL, query=ExceptionQuery,
+    reply=ExceptionView(many=True),
+)  # fmt: skip
+def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
+    """This function will list what a reconciliation found."""
+    filters = queries.ExceptionFilters(**query)
+    return queries.list_exceptions(ctx.session, run_id=run_id, filters=filters, page=ctx.table)
+
+
+@area.post(
+    "/reconciliations/<uuid:run_id>/exceptions/<uuid:exception_id>/resolve", auth=_FINANCE_AAL2,
+    limit="10/minute", body=ResolveException, reply=ResolvedException, idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will resolve what the latest reconciliation found: ask the gateway, or book what it is."""
+    return desk.resolve(
+        ctx.session,
+        run_id=run_id,
+        exception_id=exception_id,
+        decision=desk.Decision(body["resolution"], body["note"]),
+        officer=ctx.user,
+        actor=ctx.actor,
+        now=ctx.now,
+    )

@@ -1,0 +1,89 @@
+"""Reconciliation at the command line: performed here and now, its result printed."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import click
+
+from commands.database import services
+from commands.operators import operator
+from commands.output import facts, table
+from marketplace.kernel.money import naira_text
+from marketplace.payouts import reconciliation
+from marketplace.payouts import reconciliation_queries as queries
+from marketplace.services import Services
+from tasks.reconciliation import perform
+from tasks.relay import Relay, connect_nudges
+
+_MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ"])
+
+
+@click.command(
+    help="""Compare what the payment gateway holds with the books, here and now.
+
+    Its movements, charges, transfers, refunds and settlements are read page by page. Settlements to the bank are
+    booked. What is on its way is no drift; what else differs is listed with what to do about it, raises ESCROW_DRIFT
+    and halts payouts.
+
+    Ends with status 1 where there is drift, and with 2 where the gateway does not answer.
+
+    \b
+    Examples:
+      marketplace payouts reconcile
+      marketplace payouts reconcile --from 2026-03-01 --to 2026-03-31"""
+)
+@click.option(
+    "--from", "since", type=_MOMENT, help="Compare the gateway's lists from then on, in UTC.", metavar="TIME"
+)
+@click.option("--to", "until", type=_MOMENT, help="Up to then; now unless given.", metavar="TIME")
+@click.pass_context
+def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None) -> None:
+    """This function will reconcile."""
+    current = services()
+    connect_nudges(Relay(current))
+    now = current.clock()
+    run_id = current.database.in_transaction(
+        reconciliation.start,
+        started_by=reconciliation.OPERATOR,
+        actor=operator(),
+        since=_in_utc(since),
+        until=_in_utc(until),
+        now=now,
+    )
+    outcome = perform(current, run_id, now=now)
+    if outcome is None or outcome.status == reconciliation.FAILED:
+        click.secho(
+            f"The payment gateway did not answer as it should: run {run_id} failed.", err=True, fg="red"
+        )
+        ctx.exit(2)
+    facts(
+        [
+            ("Run", run_id),
+            ("Status", outcome.status),
+            ("Gateway holds", naira_text(outcome.gateway_minor)),
+            ("Books say", naira_text(outcome.books_minor)),
+            ("On its way", naira_text(outcome.in_flight_minor)),
+            ("Drift", naira_text(outcome.drift_minor)),
+        ]
+    )
+    if outcome.exceptions:
+        _list(current, run_id)
+    if outcome.status == reconciliation.DRIFT:
+        click.secho("\nPayouts are halted: they go on by a proposal of two officers.", err=True, fg="red")
+        ctx.exit(1)
+
+
+def _list(current: Services, run_id: UUID) -> None:
+    with current.database.reading() as session:
+        shown = queries.show_run(session, run_id=run_id)["exceptions"]
+    columns = ("kind", "problem", "differenceMinor", "reference", "gatewayId", "orderNumber", "suggestion")
+    click.echo()
+    table(
+        ("Kind", "Problem", "Kobo", "Reference", "Gateway's id", "Order", "What to do"),
+        [[row[name] for name in columns] for row in shown],
+        wide=("What to do",),
+    )
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    return moment.replace(tzinfo=UTC) if moment else None
