@@ -19,6 +19,7 @@ from blueprints.payments.schemas_refunds import (
 )
 from marketplace.kernel.paging import TablePage
 from marketplace.payments import desk, mending, quarantine, states
+from marketplace.payments.clawbacks import claw_back
 from marketplace.payments.refunding import Pieces, Wanted, process_refund
 
 area = Area("refunds", "/api/payments", "Refunds and held charges, for finance")
@@ -32,16 +33,18 @@ _FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
     reply=ProcessedRefund, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will refund an order out of its escrow, wholly or in part; a worker has the gateway send it."""
+    """This function will refund an order, out of its escrow or, after the release, by a clawback.
+
+    Wholly or in part; a worker has the gateway send it.
+    """
     wanted = Wanted(
         destination=body["destination"],
         reason=body["reason"],
         amount_minor=body.get("amount_minor"),
         items=[Pieces(**item) for item in body.get("items", ())],
     )
-    return process_refund(
-        ctx.session, order_id=order_id, officer=ctx.user, actor=ctx.actor, wanted=wanted, now=ctx.now
-    )
+    work = claw_back if body["clawback"] else process_refund
+    return work(ctx.session, order_id=order_id, officer=ctx.user, actor=ctx.actor, wanted=wanted, now=ctx.now)
 
 
 @area.get("/refunds", auth=_FINANCE, limit=Shared.GLOBAL, query=RefundQuery, reply=RefundRow(many=True))

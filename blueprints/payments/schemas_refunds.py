@@ -4,7 +4,18 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from blueprints.http.fields import Choice, Line, Minor, Moment, Schema, Text, Uuid, Whole, WholeParameter
+from blueprints.http.fields import (
+    Choice,
+    Flag,
+    Line,
+    Minor,
+    Moment,
+    Schema,
+    Text,
+    Uuid,
+    Whole,
+    WholeParameter,
+)
 from blueprints.http.paging import OffsetQuery
 from marketplace.payments import desk, states
 
@@ -32,6 +43,12 @@ class ProcessRefund(Schema):
         **_REASON, required=True, metadata={"description": "Both parties can read it in the trail."}
     )
     items = fields.List(fields.Nested(RefundedPieces), validate=validate.Length(min=1, max=50))
+    clawback = Flag(
+        load_default=False,
+        metadata={
+            "description": "The money was released: take it back from the vendor, who owes it from then on."
+        },
+    )
 
     @validates_schema
     def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -54,6 +71,14 @@ class ProcessedPart(Schema):
     settled_at = Moment(required=True, allow_none=True)
 
 
+class Clawback(Schema):
+    """Who bears what went back after the release, and what the vendor owes in all by now."""
+
+    vendor_minor = Minor(required=True)
+    platform_minor = Minor(required=True)
+    vendor_owes_minor = Minor(required=True)
+
+
 class ProcessedRefund(Schema):
     """What came of a refund: the order, what escrow still holds of it, and the refunds that it takes."""
 
@@ -63,6 +88,7 @@ class ProcessedRefund(Schema):
     amount_minor = Minor(required=True)
     held_minor = Minor(required=True)
     refunds = fields.List(fields.Nested(ProcessedPart), required=True)
+    clawback = fields.Nested(Clawback, required=True, allow_none=True)
 
 
 class RefundQuery(OffsetQuery):
@@ -76,7 +102,7 @@ class RefundQuery(OffsetQuery):
         load_default=None,
         metadata={
             "description": "order: it was cancelled, refunded by an officer, or ended unpaid; unneeded_charge: a charge"
-            " came late or once more; held_charge: it was held back, and decided on."
+            " came late or once more; held_charge: it was held back, and decided on; clawback: after the release."
         },
     )
     older_than_hours = WholeParameter(low=0, high=24 * 366, load_default=None)

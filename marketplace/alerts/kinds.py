@@ -154,8 +154,9 @@ KINDS: dict[str, Kind] = {
         "SEV-2",
         "a dispute of the gateway's",
         "A customer's bank has decided on a disputed charge: in our favour (SEV-3), or the money was taken from us.",
-        "Its orders stay frozen until staff rule on them. Where the money was taken, the buyer has it: do not refund"
-        " the order as well, and compare the gateway's balance with the books (`gateway_clearing`).",
+        "Orders whose money escrow held stay frozen until staff rule on them: where the money was taken, the buyer has"
+        " it, so do not refund the order as well. What was out of escrow is booked: the vendor owes it, or the buyer"
+        " whom it reached twice (`booked` in the facts).",
         _OFFICER,
         FINANCE,
     ),

@@ -167,6 +167,7 @@ class Escrow(Base):
             "released_minor >= 0 AND refunded_minor >= 0 AND released_minor + refunded_minor <= amount_minor",
             name="within_amount",
         ),
+        CheckConstraint("clawed_back_minor BETWEEN 0 AND released_minor", name="clawed_back"),
         Index("ix_escrows_status", "status"),
     )
 
@@ -175,5 +176,8 @@ class Escrow(Base):
     amount_minor: Mapped[int]
     released_minor: Mapped[int] = mapped_column(server_default=text("0"))
     refunded_minor: Mapped[int] = mapped_column(server_default=text("0"))
+    clawed_back_minor: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="What of the released went back to the buyer after all"
+    )
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]

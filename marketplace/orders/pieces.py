@@ -71,10 +71,18 @@ def refund(
     :param reason: for the trail
     """
     note_refund(session, order=order, amount_minor=amount_minor, actor=actor, note=reason, now=now)
-    for product_id, quantity in quantities.items():
-        _REFUND_PIECES.run(session, order_id=order.id, product_id=product_id, quantity=quantity)
+    note_refunded(session, order=order, quantities=quantities)
     if quantities and order.shipped_at is None:
         _put_back(session, quantities)
+
+
+def note_refunded(session: Session, *, order: LockedOrder, quantities: Mapping[UUID, int]) -> None:
+    """This function will note that pieces of a locked order are refunded.
+
+    :param quantities: by product; at most what is left of each, which the caller has seen to
+    """
+    for product_id, quantity in quantities.items():
+        _REFUND_PIECES.run(session, order_id=order.id, product_id=product_id, quantity=quantity)
 
 
 def _put_back(session: Session, quantities: Mapping[UUID, int]) -> None:

@@ -111,3 +111,17 @@ def fill(amount_minor: int, capacities_minor: Sequence[int]) -> list[int]:
         parts.append(min(left, capacity))
         left -= parts[-1]
     return parts
+
+
+def fill_on(amount_minor: int, capacities_minor: Sequence[int], *, before_minor: int) -> list[int]:
+    """This function will pour an amount into what holds some already, filled as ``fill`` does.
+
+    :param amount_minor: kobo, not negative
+    :param capacities_minor: what each takes in all, in kobo
+    :param before_minor: kobo that were poured in before
+    :return: kobo that each gets of the amount
+    :raises ValueError: there is no room for it
+    """
+    before = fill(before_minor, capacities_minor)
+    after = fill(before_minor + amount_minor, capacities_minor)
+    return [last - first for first, last in zip(before, after, strict=True)]

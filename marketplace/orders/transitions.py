@@ -20,6 +20,7 @@ _LOCK = """
         o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.accepted_minor, o.checkout_id,
         o.payment_status, o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at,
         s.status AS escrow_status, s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor,
+        s.clawed_back_minor,
         (SELECT coalesce(sum(i.line_total_minor * i.commission_bps / 10000), 0)::bigint
             FROM order_items i WHERE i.order_id = o.id) AS commission_minor
     FROM orders o JOIN escrows s ON s.order_id = o.id
@@ -72,6 +73,7 @@ class LockedOrder:
     escrow_minor: int
     released_minor: int
     refunded_minor: int
+    clawed_back_minor: int
     commission_minor: int
 
     @property
@@ -85,6 +87,11 @@ class LockedOrder:
         if self.escrow_status not in states.ESCROW_HOLDS:
             return 0
         return self.escrow_minor - self.released_minor - self.refunded_minor
+
+    @property
+    def left_with_vendor_minor(self) -> int:
+        """This function will give what was released, to the vendor and to us, and did not go back since."""
+        return self.released_minor - self.clawed_back_minor
 
     @property
     def price(self) -> Price:
@@ -109,6 +116,7 @@ class EscrowMove:
     trigger: str | None
     released_minor: int = 0
     refunded_minor: int = 0
+    clawed_back_minor: int = 0
 
 
 SYSTEM = Actor("system")
@@ -220,6 +228,28 @@ def note_refund(
     )
 
 
+def note_clawback(
+    session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
+) -> None:
+    """This function will note that released money of a locked order goes back; the order stays where it is.
+
+    :param amount_minor: kobo; at most what was released and did not go back before
+    :param actor: whose doing it is
+    :param note: why, for the trail
+    """
+    _write(
+        session,
+        order,
+        target=order.status,
+        trigger="clawback",
+        actor=actor,
+        now=now,
+        note=note,
+        escrow=EscrowMove(None, clawed_back_minor=amount_minor),
+        columns={},
+    )
+
+
 def _write(
     session: Session,
     order: LockedOrder,
@@ -241,6 +271,7 @@ def _write(
         )
         values["released"] = escrow.released_minor
         values["refunded"] = escrow.refunded_minor
+        values["clawed_back"] = escrow.clawed_back_minor
     completes = target == states.DELIVERED != order.status
     if completes:
         values["vendor_id"] = order.vendor_id
@@ -263,7 +294,8 @@ def _statement(columns: tuple[str, ...], with_escrow: bool, completes: bool) -> 
     assignments = "".join(f", {name} = :{name}" for name in columns)
     escrow = (
         """, held AS (UPDATE escrows SET status = :escrow_status, released_minor = released_minor + :released,
-            refunded_minor = refunded_minor + :refunded, updated_at = :now WHERE order_id = :order_id)"""
+            refunded_minor = refunded_minor + :refunded, clawed_back_minor = clawed_back_minor + :clawed_back,
+            updated_at = :now WHERE order_id = :order_id)"""
         if with_escrow
         else ""
     )

@@ -20,6 +20,13 @@ _IN_ALL = """
 _UNDER_WAY = "CASE WHEN r.destination = 'gateway' AND r.status NOT IN ('processed', 'credited') THEN r.amount_minor ELSE 0 END"  # noqa: E501
 _HELD_BACK = """CASE WHEN q.status = 'open' AND q.ledger_transaction_id IS NOT NULL THEN c.principal_minor ELSE 0 END"""
 
+# What vendors and the platform bear of what went back after the release.
+_BORNE = """
+    FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
+    WHERE a.kind IN ('vendor_receivable', 'platform_revenue') AND e.direction = 'debit'
+        AND e.kind IN ('refund', 'chargeback')
+"""
+
 _CHECKS = rules(
     {
         "every paid order has its charge, or the wallet paid it whole": """
@@ -157,6 +164,40 @@ _CHECKS = rules(
             ) back ON back.order_id = o.id
             WHERE coalesce(back.minor, 0) <>
                 CASE WHEN o.paid_at IS NULL AND o.status <> 'pending_payment' THEN o.accepted_minor ELSE 0 END LIMIT 100
+            """,
+        "what went back of each order after its release is what its escrow says": f"""
+            SELECT o.number, s.clawed_back_minor, coalesce(borne.minor, 0) AS booked_minor
+            FROM escrows s JOIN orders o ON o.id = s.order_id LEFT JOIN (
+                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_BORNE} GROUP BY 1
+            ) borne ON borne.order_id = s.order_id
+            WHERE s.clawed_back_minor <> coalesce(borne.minor, 0) LIMIT 100
+            """,  # noqa: S608 - our own text
+        "what was refunded of each order after its release is borne by those who had it": f"""
+            SELECT o.number, coalesce(back.minor, 0) AS refunds_minor, coalesce(borne.minor, 0) AS booked_minor
+            FROM (
+                SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
+                WHERE cause LIKE 'clawback:%' GROUP BY 1
+            ) back FULL JOIN (
+                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_BORNE} AND e.kind = 'refund' GROUP BY 1
+            ) borne ON borne.order_id = back.order_id JOIN orders o ON o.id = coalesce(back.order_id, borne.order_id)
+            WHERE coalesce(back.minor, 0) <> coalesce(borne.minor, 0) LIMIT 100
+            """,  # noqa: S608 - our own text
+        "no vendor bears more of an order than they had of it": f"""
+            SELECT o.number, borne.minor AS borne_minor, coalesce(had.minor, 0) AS had_minor
+            FROM (
+                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_BORNE} AND a.kind = 'vendor_receivable'
+                GROUP BY 1
+            ) borne JOIN orders o ON o.id = borne.order_id LEFT JOIN LATERAL (
+                SELECT sum(e.amount_minor)::bigint AS minor
+                FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'vendor_payable'
+                WHERE e.order_id = o.id AND e.kind = 'release' AND e.direction = 'credit'
+            ) had ON true
+            WHERE borne.minor > coalesce(had.minor, 0) LIMIT 100
+            """,  # noqa: S608 - our own text
+        "what banks took back is of disputes that were lost": """
+            SELECT t.source FROM ledger_transactions t WHERE t.kind = 'chargeback' AND NOT EXISTS (
+                SELECT FROM charge_disputes d WHERE d.id::text = split_part(t.source, ':', 2)
+                    AND d.resolution = 'merchant-accepted') LIMIT 100
             """,
     }
 )

@@ -1,8 +1,8 @@
 """Disputes of charges: a customer's bank asks for the money back, so nothing of its orders moves any more.
 
 What the gateway tells is kept, and freezes the escrow of the orders that the charge paid. How a dispute is answered,
-and what becomes of the money and of the frozen orders, is for staff to decide: an order leaves ``disputed`` by a
-ruling alone, also where the bank decided for us.
+and what becomes of frozen orders, is for staff to decide: an order leaves ``disputed`` by a ruling alone, also where
+the bank decided for us. What a lost one takes of orders whose money is out of escrow is booked at once.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from marketplace.orders import states
 from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments.charges import UnknownReferenceError
+from marketplace.payments.lost_disputes import Loss, book_loss
 from marketplace.providers.gateway_events import GatewayDispute
 
 _log = structlog.get_logger(__name__)
@@ -70,7 +71,7 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
     """This function will keep what the gateway tells of a dispute, freeze what it is about, and raise an alert.
 
     It may come any number of times and in any order. Rows are locked in the order: orders by id with their escrow,
-    charges, the dispute.
+    charges, the dispute, balances.
 
     :param told: the gateway's word
     :param over: whether it tells of the end
@@ -101,7 +102,19 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
     frozen = _freeze(session, locked, told, now=now) if applied and not told.in_our_favour else []
     for order in frozen:
         _tell(session, order, now=now)
-    _alert(session, kept["id"], told, over=over, locked=locked, frozen=frozen, now=now)
+    losses: list[Loss] = []
+    if over and told.lost and applied:
+        # Those that were just frozen are for staff to rule on.
+        losses = book_loss(
+            session,
+            dispute_id=kept["id"],
+            intent_id=found["intent_id"],
+            charge_id=told.charge_id,
+            amount_minor=told.amount_minor,
+            locked=locked,
+            now=now,
+        )
+    _alert(session, kept["id"], told, over=over, locked=locked, frozen=frozen, losses=losses, now=now)
     return True
 
 
@@ -158,6 +171,7 @@ def _alert(
     over: bool,
     locked: Sequence[LockedOrder],
     frozen: Sequence[LockedOrder],
+    losses: Sequence[Loss],
     now: datetime,
 ) -> None:
     newly = {order.id for order in frozen}
@@ -182,7 +196,20 @@ def _alert(
             severity="SEV-3" if told.in_our_favour else "SEV-2",
             subject=subject,
             title="A disputed charge was decided on",
-            facts=facts | {"resolution": told.resolution, "inOurFavour": told.in_our_favour},
+            facts=facts
+            | {
+                "resolution": told.resolution,
+                "inOurFavour": told.in_our_favour,
+                "booked": [
+                    {
+                        "orderId": loss.order_id,
+                        "vendorMinor": loss.vendor_minor,
+                        "platformMinor": loss.platform_minor,
+                        "buyerMinor": loss.buyer_minor,
+                    }
+                    for loss in losses
+                ],
+            },
             now=now,
         )
         resolve_alert(

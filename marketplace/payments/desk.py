@@ -18,6 +18,7 @@ CAUSES = {
     "order": ("order", "accepted"),
     "unneeded_charge": ("charge",),
     "held_charge": ("quarantine",),
+    "clawback": ("clawback",),
 }
 OPEN = "open"
 PAID_TWICE = "paid_twice"

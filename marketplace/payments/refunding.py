@@ -24,7 +24,7 @@ from marketplace.payments.disputed import refuse_disputed_order
 from marketplace.payments.parties import refuse_party
 from marketplace.payments.refunds import Destination
 
-_LINES = Statement(
+LINES = Statement(
     text(
         """
         SELECT product_id, title, unit_price_minor, quantity, refunded_quantity FROM order_items
@@ -32,7 +32,7 @@ _LINES = Statement(
         """
     )
 )
-_RELEASED = frozenset({"released", "partially_refunded"})
+RELEASED = frozenset({"released", "partially_refunded"})
 
 
 class EscrowDeficitError(MarketplaceError):
@@ -80,7 +80,7 @@ def process_refund(
     :param actor: the officer as the audit names one
     :param wanted: how much, whereto and why
     :param now: when
-    :return: the order's and its escrow's states, what escrow still holds, and the refunds that were made
+    :return: the order's and its escrow's states, what escrow still holds, and the refunds that were made; no clawback
     :raises NotFoundError: there is no such order
     :raises ForbiddenError: the officer is a party of it
     :raises AlreadyReleasedError: the vendor has the money: it takes a clawback
@@ -91,16 +91,16 @@ def process_refund(
     """
     order = lock_order(session, order_id=order_id)
     refuse_party(session, officer=officer, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id])
-    if order.escrow_status in _RELEASED:
+    if order.escrow_status in RELEASED:
         raise AlreadyReleasedError(
             f"The order is {order.status} and its escrow {order.escrow_status}: the vendor has the money. Getting it"
-            " back from the vendor takes a clawback."
+            " back from the vendor takes a clawback: send clawback: true."
         )
     states.ORDER.target(order.status, states.REFUND)
     refuse_disputed_order(session, order_id=order.id)
     held_minor = order.held_minor
-    lines = {row["product_id"]: row for row in _LINES.all(session, order_id=order.id)}
-    amount_minor = _amount(order, lines, wanted)
+    lines = {row["product_id"]: row for row in LINES.all(session, order_id=order.id)}
+    amount_minor = amount_of(wanted, lines, held_minor=held_minor, whose="Escrow holds")
     refunds.lock_charges(session, order=order)
     _take(session, order, wanted, amount_minor, Actor("staff", officer.id), now=now)
     made = refunds.refund_order(
@@ -115,7 +115,7 @@ def process_refund(
         now=now,
     )
     after = lock_order(session, order_id=order_id)
-    given = _given(wanted, amount_minor) | {"refundIds": [str(refund_id) for refund_id in made]}
+    refunded = given(wanted, amount_minor) | {"refundIds": [str(refund_id) for refund_id in made]}
     record(
         session,
         actor=actor,
@@ -123,7 +123,7 @@ def process_refund(
         target_type="order",
         target_id=str(order.id),
         before=_state(order),
-        after=_state(after) | given,
+        after=_state(after) | refunded,
         now=now,
     )
     _tell(session, order, wanted, amount_minor, lines, whole=amount_minor == held_minor, now=now)
@@ -133,12 +133,21 @@ def process_refund(
         "escrowStatus": after.escrow_status,
         "amountMinor": amount_minor,
         "heldMinor": after.held_minor,
-        "refunds": [
-            {name: row[name] for name in refunds.SHOWN}
-            for row in refunds.refunds_of(session, order_ids=[order.id])
-            if row["id"] in made
-        ],
+        "refunds": shown(session, order.id, made),
+        "clawback": None,
     }
+
+
+def shown(session: Session, order_id: UUID, made: Sequence[UUID]) -> list[dict[str, Any]]:
+    """This function will give refunds of an order as all see them.
+
+    :param made: their ids
+    """
+    return [
+        {name: row[name] for name in refunds.SHOWN}
+        for row in refunds.refunds_of(session, order_ids=[order_id])
+        if row["id"] in made
+    ]
 
 
 def _take(
@@ -159,19 +168,26 @@ def _take(
     )
 
 
-def _amount(order: LockedOrder, lines: Mapping[UUID, dict[str, Any]], wanted: Wanted) -> int:
-    """Give what is to be refunded, in kobo: named, or of the items, or all that is held."""
+def amount_of(wanted: Wanted, lines: Mapping[UUID, dict[str, Any]], *, held_minor: int, whose: str) -> int:
+    """This function will give what is to be refunded, in kobo: named, or of the items, or all that there is.
+
+    :param lines: of the order, by product
+    :param held_minor: kobo that there are
+    :param whose: begins the sentence that tells how much there is
+    :raises ValidationError: an item is not of the order, or not so often, or costs another amount
+    :raises EscrowDeficitError: there is less
+    """
     of_items = _price_of(lines, wanted.items) if wanted.items else None
     if of_items is not None and wanted.amount_minor not in (None, of_items):
         raise ValidationError(
             "The items cost another amount. Leave it out; or name no items, and it is for no piece of the order.",
             invalid_params=[InvalidParam("amountMinor", f"The items cost {of_items}.")],
         )
-    amount = wanted.amount_minor or of_items or order.held_minor
-    if amount > order.held_minor:
+    amount = wanted.amount_minor or of_items or held_minor
+    if amount > held_minor:
         raise EscrowDeficitError(
-            f"Escrow holds {order.held_minor} kobo of the order, not {amount}.",
-            invalid_params=[InvalidParam("amountMinor", f"Escrow holds {order.held_minor}.")],
+            f"{whose} {held_minor} kobo of the order, not {amount}.",
+            invalid_params=[InvalidParam("amountMinor", f"{whose} {held_minor}.")],
         )
     return amount
 
@@ -205,7 +221,8 @@ def _state(order: LockedOrder) -> dict[str, Any]:
     }
 
 
-def _given(wanted: Wanted, amount_minor: int) -> dict[str, Any]:
+def given(wanted: Wanted, amount_minor: int) -> dict[str, Any]:
+    """This function will write what an officer refunded, for the audit."""
     return {
         "amountMinor": amount_minor,
         "destination": wanted.destination,

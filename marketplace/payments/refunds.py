@@ -1,4 +1,5 @@
-"""Refunds: money that goes back to its buyer, out of escrow or straight from a charge that nothing took.
+"""Refunds: money that goes back to its buyer, out of escrow, straight from a charge that nothing took, or, after its
+release, from those who had it.
 
 A refund is written, with its ledger transaction, in the transaction of its cause. What the gateway is to send
 back waits in ``refunds_in_transit`` until the gateway tells that it did; ``sending`` sees to that. The wallet is
@@ -20,6 +21,7 @@ from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
+from marketplace.orders.pricing import fill_on
 from marketplace.orders.transitions import LockedOrder
 from marketplace.payments import states
 from marketplace.payments.models import Refund
@@ -30,6 +32,8 @@ SEND_TOPIC = "refund.send"
 SHOWN = ("id", "destination", "amountMinor", "status", "createdAt", "settledAt")
 
 Destination = Literal["gateway", "wallet"]
+# An account that money is taken from, and how much, in kobo.
+Source = tuple[accounts.Account, int]
 
 # Which charge paid an order, and how much of it, stands in the books.
 _PAID_BY = """
@@ -73,7 +77,8 @@ _OF_ORDERS = Prepared(
         """
         SELECT r.id, r.order_id AS "orderId", r.destination, r.amount_minor AS "amountMinor", r.status, r.reason,
             r.cause, r.created_at AS "createdAt", r.settled_at AS "settledAt",
-            r.cause LIKE 'order:%' AS "fromEscrow", r.cause LIKE 'charge:%' AS "fromCharge",
+            (r.cause LIKE 'order:%' OR r.cause LIKE 'clawback:%') AS "fromOrder",
+            r.cause LIKE 'charge:%' AS "fromCharge",
             CASE WHEN o.paid_at IS NULL THEN o.total_minor - o.wallet_minor ELSE o.total_minor END AS "wholeMinor"
         FROM refunds r JOIN orders o ON o.id = r.order_id WHERE r.order_id = ANY(:order_ids) ORDER BY r.id
         """
@@ -130,14 +135,34 @@ def refund_order(
     """
     if not 0 < amount_minor <= order.held_minor:
         raise ValueError(f"{amount_minor} is not within what escrow holds of the order, {order.held_minor}")
-    return _out_of_escrow(
+    return _of_order(
         session,
         order=order,
-        amount_minor=amount_minor,
+        sources=[(accounts.ESCROW, amount_minor)],
         destination=destination,
         request=request,
         now=now,
     )
+
+
+def refund_released(
+    session: Session,
+    *,
+    order: LockedOrder,
+    sources: Sequence[Source],
+    destination: Destination,
+    request: Request,
+    now: datetime,
+) -> list[UUID]:
+    """This function will refund money of a locked order that was released; the caller moves the escrow's own record.
+
+    :param order: locked in this transaction
+    :param sources: who bears how much of it
+    :param destination: where the gateway's part goes; what the wallet paid goes back to the wallet
+    :param request: what for
+    :return: the refunds' ids
+    """
+    return _of_order(session, order=order, sources=sources, destination=destination, request=request, now=now)
 
 
 def return_accepted(session: Session, *, order: LockedOrder, reason: str, now: datetime) -> list[UUID]:
@@ -151,27 +176,27 @@ def return_accepted(session: Session, *, order: LockedOrder, reason: str, now: d
     """
     if not order.accepted_minor:
         return []
-    return _out_of_escrow(
+    return _of_order(
         session,
         order=order,
-        amount_minor=order.accepted_minor,
+        sources=[(accounts.ESCROW, order.accepted_minor)],
         destination="gateway",
         request=Request(f"accepted:{order.id}", reason),
         now=now,
     )
 
 
-def _out_of_escrow(
+def _of_order(
     session: Session,
     *,
     order: LockedOrder,
-    amount_minor: int,
+    sources: Sequence[Source],
     destination: Destination,
     request: Request,
     now: datetime,
 ) -> list[UUID]:
     parts: list[tuple[UUID | None, int]] = []
-    left = amount_minor
+    left = sum(minor for _, minor in sources)
     if destination == "gateway":
         lock_charges(session, order=order)
         for charge in _CHARGES_OF_ORDER.all(session, order_id=order.id, escrow_id=accounts.ESCROW.id):
@@ -187,14 +212,19 @@ def _out_of_escrow(
             buyer_id=order.buyer_id,
             order_id=order.id,
             charge_id=charge_id,
-            amount_minor=part,
             request=request.part(number),
-            source=accounts.ESCROW,
+            sources=_share_of(sources, part, before_minor=sum(minor for _, minor in parts[:number])),
             description=f"Refund of order {order.number}",
             now=now,
         )
         for number, (charge_id, part) in enumerate(parts)
     ]
+
+
+def _share_of(sources: Sequence[Source], part_minor: int, *, before_minor: int) -> list[Source]:
+    """Give what a part takes of each source: the first is emptied before the next gives anything."""
+    taken = fill_on(part_minor, [minor for _, minor in sources], before_minor=before_minor)
+    return [(account, minor) for (account, _), minor in zip(sources, taken, strict=True)]
 
 
 def return_charge(
@@ -223,9 +253,8 @@ def return_charge(
         buyer_id=buyer_id,
         order_id=order_id,
         charge_id=charge_id,
-        amount_minor=amount_minor,
         request=request,
-        source=source,
+        sources=[(source, amount_minor)],
         description=description,
         now=now,
     )
@@ -255,9 +284,8 @@ def credit_charge(
         buyer_id=buyer_id,
         order_id=order_id,
         charge_id=None,
-        amount_minor=amount_minor,
         request=request,
-        source=source,
+        sources=[(source, amount_minor)],
         description=description,
         now=now,
     )
@@ -269,14 +297,14 @@ def _write(
     buyer_id: UUID,
     order_id: UUID | None,
     charge_id: UUID | None,
-    amount_minor: int,
     request: Request,
-    source: accounts.Account,
+    sources: Sequence[Source],
     description: str,
     now: datetime,
 ) -> UUID:
     """Write a refund with its ledger transaction: by the gateway if it is of a charge, else into the wallet."""
     sends = charge_id is not None
+    amount_minor = sum(minor for _, minor in sources)
     refund_id: UUID = _INSERT.one(
         session,
         order_id=order_id,
@@ -295,7 +323,7 @@ def _write(
     # Through the buyer's own account, so that their statement shows it; on from there by the gateway.
     wallet = accounts.wallet(buyer_id)
     postings = [
-        Posting(source, "debit", amount_minor, order_id),
+        *(Posting(account, "debit", minor, order_id) for account, minor in sources if minor),
         Posting(wallet, "credit", amount_minor, order_id),
     ]
     if sends:

@@ -42,7 +42,7 @@ def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[st
 def _status(order: dict[str, Any], of_order: list[dict[str, Any]]) -> str:
     paid = order["paidAt"] is not None
     # What goes back of an order that still waits was an earlier payment.
-    counted = [row for row in of_order if row["fromEscrow"] or (not paid and order["status"] in _OVER)]
+    counted = [row for row in of_order if row["fromOrder"] or (not paid and order["status"] in _OVER)]
     # The wallet part of one that ended unpaid went back when it ended.
     whole = bool(counted) and sum(row["amountMinor"] for row in counted) >= counted[0]["wholeMinor"]
     if not counted or not (paid or whole or any(not row["fromCharge"] for row in counted)):

@@ -53,6 +53,16 @@ _HELD_BACK = Statement(
     )
 )
 
+# Refunds by where they were taken from, and what vendor and platform bear of one after the release.
+_REFUND_OF = {
+    "escrow": "refund",
+    "quarantine": "held_return",
+    "vendor_receivable": "clawback",
+    "platform_revenue": "clawback",
+}
+_SEEN_BY_VENDOR = frozenset({"escrow", "vendor_payable", "vendor_receivable"})
+_BEAR = ("vendor_receivable", "platform_revenue")
+
 
 @dataclass(frozen=True)
 class _Move:
@@ -71,7 +81,7 @@ class _Move:
             return "held_payment"
         if self.kind != "refund":
             return self.kind
-        of = "refund" if "escrow" in self.net else "held_return" if "quarantine" in self.net else "return"
+        of = next((word for account, word in _REFUND_OF.items() if account in self.net), "return")
         return of if "refunds_in_transit" in self.net else f"{of.removeprefix('held_')}_to_wallet"
 
     @property
@@ -79,6 +89,9 @@ class _Move:
         # What was paid twice may come out of the wallet in part only.
         if self.kind == "refund_sent_twice":
             return abs(self.net["gateway_clearing"])
+        # Beyond what they bear, it reached the buyer twice.
+        if self.kind == "chargeback":
+            return sum(abs(self.net.get(account, 0)) for account in _BEAR)
         for account in ("escrow", "refunds_in_transit", "wallet"):
             if self.net.get(account):
                 return abs(self.net[account])
@@ -222,8 +235,10 @@ def _on_the_way(refunds: list[dict[str, Any]], moves: list[_Move]) -> Iterator[d
 
 
 def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
+    # What vendors owe of it is on the other side of the books.
     vendor, platform = (
-        sum(move.net.get(account, 0) for move in moves) for account in ("vendor_payable", "platform_revenue")
+        sum(move.net.get(account, 0) - move.net.get(owed, 0) for move in moves)
+        for account, owed in (("vendor_payable", "vendor_receivable"), ("platform_revenue", ""))
     )
     if role == "buyer":
         # What we keep of it is between the vendor and us.
@@ -231,7 +246,7 @@ def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
     if vendor:
         why = "The delivery was confirmed, and the money is in the vendor's balance"
         why += ", less our fees." if role == "buyer" else "."
-        since = _last(moves, "vendor_payable")
+        since = _last(moves, "vendor_payable", "vendor_receivable")
         yield _holder("vendor", vendor, why, "It is part of the vendor's next payout.", since=since)
     if platform:
         since = _last(moves, "platform_revenue")
@@ -240,8 +255,18 @@ def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
         )
 
 
-_BACK = frozenset({"refund_sent", "refund_credit", "refund_to_wallet", "return_to_wallet", "wallet_return"})
-_BACK_FOR_VENDOR = frozenset({"refund", "refund_to_wallet"})
+_BACK = frozenset(
+    {
+        "refund_sent",
+        "refund_credit",
+        "refund_to_wallet",
+        "return_to_wallet",
+        "wallet_return",
+        "clawback_to_wallet",
+        "chargeback",
+    }
+)
+_BACK_FOR_VENDOR = frozenset({"refund", "refund_to_wallet", "clawback", "clawback_to_wallet", "chargeback"})
 
 
 def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iterator[dict[str, Any]]:
@@ -253,7 +278,7 @@ def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iter
             for row in refunds
             if row["status"] in (payment_states.PROCESSED, payment_states.CREDITED)
         )
-        minor += sum(move.minor for move in moves if move.kind == "wallet_return")
+        minor += sum(move.minor for move in moves if move.kind in ("wallet_return", "chargeback"))
     if minor:
         why = (
             "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer."
@@ -267,8 +292,7 @@ def _timeline(moves: list[_Move], held_back: list[dict[str, Any]], role: Role) -
     shown = [
         move
         for move in moves
-        if role != "vendor"
-        or (move.net.keys() & {"escrow", "vendor_payable"} and move.kind != "wallet_return")
+        if role != "vendor" or (move.net.keys() & _SEEN_BY_VENDOR and move.kind != "wallet_return")
     ]
     shown += [
         _Move(row["id"], "quarantine", "", row["at"], {"quarantine": row["minor"]})

@@ -44,15 +44,31 @@ WORDS: dict[str, tuple[str, str, str]] = {
         "buyer",
         "The gateway sent a refund that the buyer had already got. The wallet gave it back, or the buyer owes it.",
     ),
+    "clawback": (
+        "vendor",
+        "on_the_way_back",
+        "A refund was started after the release: the gateway is to send it back.",
+    ),
+    "clawback_to_wallet": (
+        "vendor",
+        "buyer",
+        "A refund went to the buyer's wallet after the release.",
+    ),
+    "chargeback": ("vendor", "buyer", "The buyer's bank took the payment back after the release."),
     "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
 }
 PAYMENTS = frozenset({"wallet_payment", "held_payment"})
 OTHER = ("platform", "platform", "The books of this order were put right.")
+_CLAWED_BACK = (
+    "This went back to the buyer after the release: your part of it is taken from your next payouts."
+)
 FOR_VENDOR = {
     "wallet_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
     "held_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
     "refund": ("escrow", "buyer", "This goes back to the buyer."),
     "refund_to_wallet": ("escrow", "buyer", "This went back to the buyer."),
+    "clawback": ("vendor", "buyer", _CLAWED_BACK),
+    "clawback_to_wallet": ("vendor", "buyer", _CLAWED_BACK),
 }
 
 # Why escrow holds money in a state of the order, and what happens next.

@@ -11,6 +11,7 @@ _MAX_NAME_LENGTH = 255
 _MAX_AMOUNT_MINOR = 10**15
 # The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
 IN_OUR_FAVOUR = "declined"
+_LOST = "merchant-accepted"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class GatewayDispute:
     def in_our_favour(self) -> bool:
         """This function will tell whether it ended, and the money stays with us."""
         return self.resolution == IN_OUR_FAVOUR
+
+    @property
+    def lost(self) -> bool:
+        """This function will tell whether it ended, and the money was taken from us."""
+        return self.resolution == _LOST
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayDispute":

@@ -1,4 +1,4 @@
-"""Proposals that two officers decide on, and halts of payouts that only such a proposal ends."""
+"""Proposals that two officers decide on, halts of payouts that only such a proposal ends, and clawbacks."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -35,6 +35,19 @@ def upgrade() -> None:
     """This function will make the tables, and the settings of payouts that officers change."""
     _make_proposals()
     _make_halts()
+    op.add_column(
+        "escrows",
+        sa.Column(
+            "clawed_back_minor",
+            sa.BigInteger(),
+            server_default=sa.text("0"),
+            nullable=False,
+            comment="What of the released went back to the buyer after all",
+        ),
+    )
+    op.create_check_constraint(
+        op.f("ck_escrows_clawed_back"), "escrows", "clawed_back_minor BETWEEN 0 AND released_minor"
+    )
     op.bulk_insert(
         _settings,
         [{"key": key, "value": value, "description": doc} for key, (value, doc) in _SETTINGS.items()],
@@ -48,6 +61,8 @@ def downgrade() -> None:
             _settings.c.key.in_([*_SETTINGS, "maintenance"]) | _settings.c.key.like("feature:%")
         )
     )
+    op.drop_constraint(op.f("ck_escrows_clawed_back"), "escrows")
+    op.drop_column("escrows", "clawed_back_minor")
     op.drop_table("payout_halts")
     op.drop_table(_PROPOSALS)
 

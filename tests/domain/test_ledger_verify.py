@@ -21,7 +21,7 @@ from marketplace.payments.charges import Outcome
 from marketplace.payouts.books import verify
 from marketplace.platform.halts import payouts_halted
 from tests.support.alerts import alerts_about
-from tests.support.finance import make_officer, refund
+from tests.support.finance import claw_back, lose_dispute, make_officer, refund
 from tests.support.halts import resume
 from tests.support.purchases import (
     NOW,
@@ -68,6 +68,7 @@ class Books:
     paid: UUID
     unpaid: UUID
     refunded: UUID
+    clawed_back: UUID
     buyer: UUID
 
 
@@ -84,8 +85,12 @@ def books(session: Session) -> Books:
     reference = row_of(session, "orders", id=paid)["payment_reference"]
     again = replace(intent, reference=reference)
     assert apply(session, make_charge(again, amount_minor=900)) is Outcome.RETURNED
+    clawed_back = shipped_order(session, shop)
+    release(session, shop, clawed_back)
+    claw_back(session, clawed_back, make_officer(session), amount_minor=1_000)
+    lose_dispute(session, clawed_back, amount_minor=2_000)
     assert_books_are_whole(session)
-    return Books(paid, unpaid, refunded, shop.buyer.id)
+    return Books(paid, unpaid, refunded, clawed_back, shop.buyer.id)
 
 
 OF_PAID = "SELECT transaction_id FROM ledger_entries WHERE order_id = :paid"
@@ -97,7 +102,7 @@ DAMAGE = {
     "every kept balance equals the sum of its entries": """UPDATE ledger_accounts
         SET balance_minor = balance_minor + 5 WHERE owner_id = :buyer""",
     "no account but gateway_clearing and own_funds is negative": """UPDATE ledger_entries
-        SET amount_minor = amount_minor + 1 WHERE order_id = :paid AND direction = 'debit'""",
+        SET amount_minor = amount_minor + 10000 WHERE order_id = :paid AND direction = 'debit'""",
     "each order's escrow in the books is what its escrow record holds": """UPDATE escrows
         SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded""",
     "all money in escrow is of an order": "DELETE FROM escrows WHERE order_id = :paid",
@@ -135,6 +140,14 @@ DAMAGE = {
         WHERE order_id = :refunded""",
     "what was refunded of each order is what its escrow says, and no more than was paid": """UPDATE refunds
         SET amount_minor = amount_minor + 1 WHERE order_id = :refunded""",
+    "what went back of each order after its release is what its escrow says": """UPDATE escrows
+        SET clawed_back_minor = clawed_back_minor - 1 WHERE order_id = :clawed_back""",
+    "what was refunded of each order after its release is borne by those who had it": """DELETE FROM refunds
+        WHERE order_id = :clawed_back""",
+    "no vendor bears more of an order than they had of it": """UPDATE ledger_entries SET kind = 'other'
+        WHERE order_id = :clawed_back AND kind = 'release'""",
+    "what banks took back is of disputes that were lost": """UPDATE charge_disputes SET resolution = 'declined'
+        WHERE amount_minor = 2000""",
     "what was accepted of held charges for each order is in the books": """UPDATE orders
         SET accepted_minor = accepted_minor + 1 WHERE id = :unpaid""",
     "what was accepted for an order that ended unpaid goes back, once": """UPDATE orders

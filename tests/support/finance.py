@@ -1,14 +1,14 @@
 """Finance's desk for tests: officers, refunds in whatever state, and what is read of them."""
 
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor
 from marketplace.identity.queries import Caller
-from marketplace.payments import sending
+from marketplace.payments import clawbacks, sending
 from marketplace.payments.chargebacks import note_dispute
 from marketplace.payments.refunding import Wanted, process_refund
 from marketplace.providers.gateway import GatewayRefund
@@ -53,6 +53,49 @@ def dispute_charge(session: Session, gateway_charge_id: str) -> None:
     ).scalar_one()
     told = GatewayDispute.from_wire(dispute_data(reference, int(gateway_charge_id)))
     assert note_dispute(session, told=told, over=False, now=NOW)
+
+
+def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> dict[str, Any]:
+    """Have an officer refund an order whose money was released."""
+    given = {"destination": "wallet", "reason": REASON} | wanted
+    return clawbacks.claw_back(
+        session,
+        order_id=order_id,
+        officer=officer,
+        actor=actor_of(officer),
+        wanted=Wanted(**given),
+        now=NOW,
+    )
+
+
+def lose_dispute(
+    session: Session, order_id: UUID, *, amount_minor: int | None, resolution: str = "merchant-accepted"
+) -> UUID:
+    """Have the gateway tell that a dispute of what paid an order is over, lost unless told otherwise."""
+    row = session.execute(
+        text(
+            "SELECT i.reference, c.gateway_charge_id FROM gateway_charges c"
+            " JOIN payment_intents i ON i.id = c.intent_id"
+            " JOIN payment_allocations a ON a.intent_id = i.id"
+            " WHERE a.order_id = :id AND c.outcome = 'applied'"
+        ),
+        {"id": order_id},
+    ).one()
+    told = GatewayDispute(
+        id=f"dispute-{uuid4().hex}",
+        reference=row.reference,
+        charge_id=row.gateway_charge_id,
+        status="resolved",
+        resolution=resolution,
+        category="chargeback",
+        amount_minor=amount_minor,
+        due_at=None,
+    )
+    assert note_dispute(session, told=told, over=True, now=NOW)
+    found: UUID = session.execute(
+        text("SELECT id FROM charge_disputes WHERE gateway_dispute_id = :id"), {"id": told.id}
+    ).scalar_one()
+    return found
 
 
 def refunds_of(session: Session, order_id: UUID) -> list[dict[str, Any]]:

@@ -325,6 +325,40 @@ class TestProcessRefund:
         assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
         assert "clawback" in answer.json["detail"]
 
+    def test_a_clawback_takes_it_back_from_who_had_it(self, desk: Desk, officer: dict[str, str]) -> None:
+        order_id = desk.shipped()
+        assert desk.post(f"/api/orders/{order_id}/confirm", desk.buyer).status_code == 200
+
+        answer = process(desk, order_id, officer, clawback=True, amountMinor=100_000, destination="wallet")
+
+        assert answer.status_code == 200, answer.json
+        assert answer.json["data"]["status"] == "delivered"
+        assert answer.json["data"]["clawback"] == {
+            "vendorMinor": 100_000,
+            "platformMinor": 0,
+            "vendorOwesMinor": 100_000,
+        }
+        shown = order_of(desk, order_id)
+        assert (shown["payment"]["status"], len(shown["refunds"])) == ("partially_refunded", 1)
+        assert process(desk, order_id, officer, clawback=True).status_code == 200
+        assert order_of(desk, order_id)["payment"]["status"] == "refund_pending"
+        assert problem(process(desk, order_id, officer, clawback=True, amountMinor=1)) == (
+            409,
+            "ESCROW_BALANCE_DEFICIT",
+        )
+        entries = desk.get("/api/transactions", desk.vendor).json["data"]
+        owed = [row for row in entries if row["account"].startswith("vendor_receivable:")]
+        assert {row["direction"] for row in owed} == {"debit"}
+        assert owed[-1]["balanceAfterMinor"] == 100_000
+
+    def test_a_clawback_twice_with_one_key_is_one(self, desk: Desk, officer: dict[str, str]) -> None:
+        order_id = desk.shipped()
+        assert desk.post(f"/api/orders/{order_id}/confirm", desk.buyer).status_code == 200
+        key = new_key()
+        answers = [process(desk, order_id, officer, clawback=True, amountMinor=5, key=key) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert len(refund_ids(desk, order_id)) == 1
+
     def test_an_unknown_order_is_not_found(self, desk: Desk, officer: dict[str, str]) -> None:
         assert problem(process(desk, uuid4(), officer)) == (404, "RESOURCE_NOT_FOUND")
 
@@ -344,6 +378,7 @@ class TestProcessRefund:
             ({"items": [{"productId": "x", "quantity": 1}]}, "items[0].productId"),
             ({"items": [{"productId": str(uuid4()), "quantity": 1}]}, "items[0].productId"),
             ({"clawback": True}, "clawback"),
+            ({"clawback": "yes"}, "clawback"),
         ],
     )
     def test_wrong_input_is_named(

@@ -1,0 +1,197 @@
+"""Clawbacks: money that goes back to its buyer after its release, by an officer, or because a bank took it.
+
+The vendor bears it up to what they had of the order, the platform what is beyond that. The vendor's balance of what
+they are owed stays as it is: what they owe has an account of its own, which is taken from their next payouts first.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import ValidationError
+from marketplace.kernel.money import naira_text
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import balance_of
+from marketplace.notifications.operations import News, notify_all
+from marketplace.orders import pieces, states
+from marketplace.orders.news import vendor_user_of
+from marketplace.orders.pricing import fill_on, release_of
+from marketplace.orders.transitions import Actor, LockedOrder, lock_order, note_clawback
+from marketplace.payments import refunds
+from marketplace.payments.disputed import refuse_disputed_order
+from marketplace.payments.parties import refuse_party
+from marketplace.payments.refunding import LINES, RELEASED, Wanted, amount_of, given, shown
+
+
+def claw_back(
+    session: Session, *, order_id: UUID, officer: Caller, actor: AuditActor, wanted: Wanted, now: datetime
+) -> dict[str, Any]:
+    """This function will refund an order whose money was released, for an officer.
+
+    The order stays delivered. Rows are locked in the order: the order with its escrow, charges, balances.
+
+    :param order_id: an order whose escrow is released
+    :param officer: who decides
+    :param actor: the officer as the audit names one
+    :param wanted: how much, whereto and why; without amount and items, all that did not go back before
+    :param now: when
+    :return: the order's and its escrow's states, the refunds that were made, and who bears how much of them
+    :raises NotFoundError: there is no such order
+    :raises ForbiddenError: the officer is a party of it
+    :raises ValidationError: escrow still holds the money; or an item is not of the order, or not so often
+    :raises IllegalTransitionError: the order is not paid, or was cancelled or refunded
+    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
+    :raises EscrowDeficitError: it is more than was released and did not go back before
+    """
+    order = lock_order(session, order_id=order_id)
+    refuse_party(session, officer=officer, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id])
+    if order.escrow_status not in RELEASED:
+        states.ORDER.target(order.status, states.REFUND)
+        raise ValidationError.of(
+            "clawback", "Escrow still holds the money: it is refunded out of it. Leave this out."
+        )
+    refuse_disputed_order(session, order_id=order.id)
+    lines = {row["product_id"]: row for row in LINES.all(session, order_id=order.id)}
+    amount_minor = amount_of(
+        wanted, lines, held_minor=order.left_with_vendor_minor, whose="Vendor and platform have"
+    )
+    borne = bear(order, amount_minor)
+    note_clawback(
+        session,
+        order=order,
+        amount_minor=amount_minor,
+        actor=Actor("staff", officer.id),
+        note=wanted.reason,
+        now=now,
+    )
+    pieces.note_refunded(
+        session, order=order, quantities={item.product_id: item.quantity for item in wanted.items}
+    )
+    made = refunds.refund_released(
+        session,
+        order=order,
+        sources=borne,
+        destination=wanted.destination,
+        # What was clawed back before only grows, so it tells one clawback of an order from the next.
+        request=refunds.Request(
+            f"clawback:{order.id}:{order.clawed_back_minor}", wanted.reason, requested_by=officer.id
+        ),
+        now=now,
+    )
+    vendor_minor, platform_minor = (minor for _, minor in borne)
+    owes_minor = balance_of(session, account=accounts.vendor_receivable(order.vendor_id))
+    record(
+        session,
+        actor=actor,
+        action="order.clawback",
+        target_type="order",
+        target_id=str(order.id),
+        before={"clawedBackMinor": order.clawed_back_minor, "releasedMinor": order.released_minor},
+        after={
+            "clawedBackMinor": order.clawed_back_minor + amount_minor,
+            "vendorMinor": vendor_minor,
+            "platformMinor": platform_minor,
+        }
+        | given(wanted, amount_minor)
+        | {"refundIds": [str(refund_id) for refund_id in made]},
+        now=now,
+    )
+    _tell_of_refund(
+        session, order, wanted, amount_minor, vendor_minor=vendor_minor, owes_minor=owes_minor, now=now
+    )
+    return {
+        "orderId": order.id,
+        "status": order.status,
+        "escrowStatus": order.escrow_status,
+        "amountMinor": amount_minor,
+        "heldMinor": order.held_minor,
+        "refunds": shown(session, order.id, made),
+        "clawback": {
+            "vendorMinor": vendor_minor,
+            "platformMinor": platform_minor,
+            "vendorOwesMinor": owes_minor,
+        },
+    }
+
+
+def bear(order: LockedOrder, amount_minor: int) -> Sequence[refunds.Source]:
+    """This function will tell who bears what goes back of a released order: the vendor, then the platform.
+
+    :param order: locked, its escrow released
+    :param amount_minor: kobo; at most what did not go back before
+    :return: the vendor's account and the platform's, each with its part; one of them may be 0
+    """
+    had = release_of(order.price, commission_minor=order.commission_minor).of_held(order.released_minor)
+    vendor, platform = fill_on(
+        amount_minor, (had.vendor_minor, had.platform_minor), before_minor=order.clawed_back_minor
+    )
+    return [(accounts.vendor_receivable(order.vendor_id), vendor), (accounts.PLATFORM_REVENUE, platform)]
+
+
+def _tell_of_refund(
+    session: Session,
+    order: LockedOrder,
+    wanted: Wanted,
+    amount_minor: int,
+    *,
+    vendor_minor: int,
+    owes_minor: int,
+    now: datetime,
+) -> None:
+    where = "to your wallet" if wanted.destination == "wallet" else "to where you paid from"
+    amount = naira_text(amount_minor)
+    tell(
+        session,
+        order,
+        {
+            order.buyer_id: f"{amount} of order {order.number} go back {where}.",
+            vendor_user_of(session, order=order): f"{amount} of order {order.number} went back to its buyer."
+            f" {owing(vendor_minor, owes_minor)}",
+        },
+        cause=f"order:{order.id}:clawback:{order.clawed_back_minor}",
+        now=now,
+    )
+
+
+def owing(vendor_minor: int, owes_minor: int) -> str:
+    """This function will tell a vendor what they bear of a clawback, and what they owe in all by now.
+
+    :param vendor_minor: kobo of this one
+    :param owes_minor: kobo in all
+    """
+    if not vendor_minor:
+        return "You had given back all that you had of it: this part is ours."
+    return (
+        f"{naira_text(vendor_minor)} of it are yours to bear. In all you owe {naira_text(owes_minor)}, which is"
+        " taken from your next payouts."
+    )
+
+
+def tell(
+    session: Session, order: LockedOrder, bodies: Mapping[UUID, str], *, cause: str, now: datetime
+) -> None:
+    """This function will tell the parties of an order that money of it went back after its release.
+
+    :param bodies: what each is told
+    :param cause: names it once and for all
+    """
+    notify_all(
+        session,
+        news=[
+            News(
+                user_id=user_id,
+                type="order_clawed_back",
+                title="A delivered order was refunded",
+                body=body,
+                link=f"/orders/{order.id}",
+                cause=cause,
+            )
+            for user_id, body in bodies.items()
+        ],
+        now=now,
+    )

@@ -1,0 +1,372 @@
+"""Money that goes back after its release: vendor and platform bear it, the buyer has it, nothing is borne twice."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
+from marketplace.kernel.paging import TableRequest
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import balance_of
+from marketplace.orders import operations as orders
+from marketplace.orders.wallet import WalletUse
+from marketplace.payments import cancelling
+from marketplace.payments.desk import RefundFilters, list_refunds
+from marketplace.payments.disputed import DisputedAtBankError
+from marketplace.payments.refunding import EscrowDeficitError, Pieces
+from marketplace.payments.whereabouts import whereabouts
+from tests.support.alerts import alerts_about
+from tests.support.finance import (
+    audited,
+    claw_back,
+    lose_dispute,
+    make_officer,
+    refund,
+    refunds_of,
+    say,
+    sums_of,
+    told,
+)
+from tests.support.purchases import (
+    COMMISSION_BPS,
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    assert_books_are_whole,
+    balances_of_order,
+    fill_wallet,
+    make_product,
+    make_shop,
+    paid_order,
+    pay,
+    place,
+    release,
+    row_of,
+    shipped_order,
+    status_of,
+    trail_of,
+    wallet_of,
+)
+
+TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+COMMISSION = PRICE_MINOR * COMMISSION_BPS // 10_000
+VENDORS = PRICE_MINOR - COMMISSION + DELIVERY_FEE_MINOR
+PLATFORMS = TOTAL - VENDORS
+# What came by the gateway was no order's then; it is the order's that it left by it, and that the wallet paid.
+BOTH_HAD = {"vendor_payable": VENDORS, "vendor_receivable": VENDORS}
+GONE = {"gateway_clearing": -TOTAL, "wallet": -TOTAL}
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+@pytest.fixture
+def officer(session: Session) -> Caller:
+    return make_officer(session)
+
+
+@pytest.fixture
+def delivered(session: Session, shop: Shop) -> UUID:
+    """An order whose money was released."""
+    order_id = paid_order(session, shop)
+    deliver(session, shop, order_id)
+    return order_id
+
+
+@pytest.fixture(autouse=True)
+def _books_stay_whole(session: Session) -> Any:
+    yield
+    assert_books_are_whole(session)
+
+
+def deliver(session: Session, shop: Shop, order_id: UUID) -> None:
+    """Have a paid order accepted, shipped and released."""
+    orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+    orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+    release(session, shop, order_id)
+
+
+def owed(session: Session, shop: Shop) -> int:
+    return balance_of(session, account=accounts.vendor_receivable(shop.store_id))
+
+
+def payable(session: Session, shop: Shop) -> int:
+    return balance_of(session, account=accounts.vendor_payable(shop.store_id))
+
+
+class TestByAnOfficer:
+    def test_a_part_is_the_vendors_to_bear(
+        self, session: Session, shop: Shop, officer: Caller, delivered: UUID
+    ) -> None:
+        done = claw_back(session, delivered, officer, amount_minor=100_000)
+
+        assert done["clawback"] == {"vendorMinor": 100_000, "platformMinor": 0, "vendorOwesMinor": 100_000}
+        assert (done["status"], done["escrowStatus"], done["heldMinor"]) == ("delivered", "released", 0)
+        assert (owed(session, shop), payable(session, shop)) == (100_000, VENDORS)
+        assert wallet_of(session, shop.buyer.id) == 100_000
+        assert sums_of(session, delivered) == [("wallet", "processed", 100_000)]
+        assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == 100_000
+        assert trail_of(session, delivered)[-1] == ("delivered", "delivered", "clawback", "staff")
+
+    def test_all_of_it_is_borne_by_each_with_what_they_had(
+        self, session: Session, shop: Shop, officer: Caller, delivered: UUID
+    ) -> None:
+        done = claw_back(session, delivered, officer)
+
+        assert done["amountMinor"] == TOTAL
+        assert done["clawback"] == {
+            "vendorMinor": VENDORS,
+            "platformMinor": PLATFORMS,
+            "vendorOwesMinor": VENDORS,
+        }
+        assert balances_of_order(session, delivered) == BOTH_HAD
+        assert wallet_of(session, shop.buyer.id) == TOTAL
+
+    def test_one_after_the_other_they_come_to_no_more_than_was_released(
+        self, session: Session, shop: Shop, officer: Caller, delivered: UUID
+    ) -> None:
+        first = claw_back(session, delivered, officer, amount_minor=VENDORS - 10)
+        second = claw_back(session, delivered, officer, amount_minor=30)
+        with pytest.raises(EscrowDeficitError) as refused:
+            claw_back(session, delivered, officer, amount_minor=TOTAL)
+        rest = claw_back(session, delivered, officer)
+
+        assert first["clawback"]["platformMinor"] == 0
+        assert second["clawback"] == {
+            "vendorMinor": 10,
+            "platformMinor": 20,
+            "vendorOwesMinor": VENDORS,
+        }
+        assert [param.name for param in refused.value.invalid_params] == ["amountMinor"]
+        assert rest["clawback"]["vendorMinor"] == 0
+        assert rest["amountMinor"] == PLATFORMS - 20
+        assert wallet_of(session, shop.buyer.id) == TOTAL
+        with pytest.raises(EscrowDeficitError):
+            claw_back(session, delivered, officer, amount_minor=1)
+
+    def test_by_the_gateway_it_goes_where_it_came_from(
+        self, session: Session, shop: Shop, officer: Caller, delivered: UUID
+    ) -> None:
+        claw_back(session, delivered, officer, destination="gateway")
+        assert sums_of(session, delivered) == [("gateway", "pending", TOTAL)]
+        [row] = refunds_of(session, delivered)
+        say(session, row["id"], "processed")
+
+        assert balances_of_order(session, delivered) == BOTH_HAD | GONE
+        assert row_of(session, "gateway_charges", id=row["charge_id"])["refunded_minor"] == TOTAL
+
+    def test_what_the_wallet_had_paid_goes_back_to_the_wallet(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 60_000)
+        order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(60_000))
+        pay(session, shop, order_id)
+        deliver(session, shop, order_id)
+
+        claw_back(session, order_id, officer, destination="gateway")
+
+        assert sums_of(session, order_id) == [
+            ("gateway", "pending", TOTAL - 60_000),
+            ("wallet", "processed", 60_000),
+        ]
+        assert owed(session, shop) == VENDORS
+
+    def test_of_an_order_refunded_in_part_before_what_was_released_can_go_back(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        order_id = shipped_order(session, shop)
+        refund(session, order_id, officer, amount_minor=100_000)
+        release(session, shop, order_id)
+        had = payable(session, shop)
+
+        done = claw_back(session, order_id, officer, destination="gateway")
+
+        assert done["amountMinor"] == TOTAL - 100_000
+        assert done["clawback"]["vendorMinor"] == had
+        assert sum(row["amount_minor"] for row in refunds_of(session, order_id)) == TOTAL
+
+    def test_for_pieces_each_goes_back_once(
+        self, session: Session, shop: Shop, officer: Caller, delivered: UUID
+    ) -> None:
+        product_id = row_of(session, "order_items", order_id=delivered)["product_id"]
+        stock = row_of(session, "products", id=product_id)["quantity"]
+        done = claw_back(session, delivered, officer, items=[Pieces(product_id, 1)])
+
+        assert done["amountMinor"] == PRICE_MINOR
+        assert row_of(session, "order_items", order_id=delivered)["refunded_quantity"] == 1
+        assert row_of(session, "products", id=product_id)["quantity"] == stock
+        with pytest.raises(ValidationError, match="Not all of it is left"):
+            claw_back(session, delivered, officer, items=[Pieces(product_id, 1)])
+
+    def test_both_are_told_and_it_is_audited(
+        self, session: Session, shop: Shop, officer: Caller, delivered: UUID
+    ) -> None:
+        done = claw_back(session, delivered, officer, amount_minor=100_000)
+
+        for person in (shop.buyer, shop.vendor):
+            assert told(session, person.id)[-1] == "order_clawed_back"
+        body = row_of(session, "notifications", user_id=shop.vendor.id, type="order_clawed_back")["body"]
+        assert "NGN 1,000.00" in body
+        assert "next payouts" in body
+        action, before, after = audited(session, delivered)[-1]
+        assert action == "order.clawback"
+        assert before == {"clawedBackMinor": 0, "releasedMinor": TOTAL}
+        assert (after["clawedBackMinor"], after["vendorMinor"], after["platformMinor"]) == (
+            100_000,
+            100_000,
+            0,
+        )
+        assert after["refundIds"] == [str(done["refunds"][0]["id"])]
+
+    def test_while_escrow_holds_the_money_there_is_nothing_to_claw_back(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        for order_id in (paid_order(session, shop), shipped_order(session, shop)):
+            with pytest.raises(ValidationError, match="clawback"):
+                claw_back(session, order_id, officer)
+
+    def test_what_is_not_paid_or_over_is_refused(self, session: Session, shop: Shop, officer: Caller) -> None:
+        unpaid = place(session, shop, make_product(session, shop))
+        cancelled, refunded = paid_order(session, shop), paid_order(session, shop)
+        cancelling.cancel(session, order_id=cancelled, caller=shop.buyer, reason=None, now=NOW)
+        refund(session, refunded, officer)
+        for order_id in (unpaid, cancelled, refunded):
+            with pytest.raises(IllegalTransitionError):
+                claw_back(session, order_id, officer)
+        with pytest.raises(NotFoundError):
+            claw_back(session, uuid4(), officer)
+
+    def test_nobody_claws_back_for_themselves(self, session: Session, shop: Shop, delivered: UUID) -> None:
+        for party in (shop.buyer, shop.vendor):
+            with pytest.raises(ForbiddenError):
+                claw_back(session, delivered, party)
+
+    def test_the_database_holds_the_bound(self, session: Session, delivered: UUID) -> None:
+        with pytest.raises(IntegrityError, match="clawed_back"), session.begin_nested():
+            session.execute(
+                text("UPDATE escrows SET clawed_back_minor = released_minor + 1 WHERE order_id = :id"),
+                {"id": delivered},
+            )
+
+    def test_finance_finds_it_by_its_cause(self, session: Session, officer: Caller, delivered: UUID) -> None:
+        claw_back(session, delivered, officer, amount_minor=5)
+        page = TableRequest(number=1, limit=100, sort="created_at", descending=True)
+        found = list_refunds(session, filters=RefundFilters(cause="clawback"), page=page, now=NOW)
+        assert [row["orderId"] for row in found.items] == [delivered]
+
+
+class TestShown:
+    @pytest.mark.parametrize("destination", ["wallet", "gateway"])
+    def test_each_is_told_where_the_money_is(
+        self, session: Session, shop: Shop, officer: Caller, delivered: UUID, destination: str
+    ) -> None:
+        claw_back(session, delivered, officer, amount_minor=100_000, destination=destination)
+
+        def seen(caller: Caller) -> tuple[dict[str, int], dict[str, Any]]:
+            found = whereabouts(session, order_id=delivered, caller=caller)
+            held = {holder["holder"]: holder["amountMinor"] for holder in found["holders"]}
+            return held, found["entries"][-1]
+
+        held, last = seen(shop.buyer)
+        back = "buyer" if destination == "wallet" else "on_the_way_back"
+        assert held == {"vendor": TOTAL - 100_000, back: 100_000}
+        assert (last["from"], last["to"], last["amountMinor"]) == ("vendor", back, 100_000)
+        held, last = seen(shop.vendor)
+        assert held == {"vendor": VENDORS - 100_000, "platform": PLATFORMS, "buyer": 100_000}
+        assert (last["from"], last["to"], last["amountMinor"]) == ("vendor", "buyer", 100_000)
+        assert "next payouts" in last["what"]
+
+
+class TestByABank:
+    def test_a_lost_dispute_after_the_release_is_borne_like_a_clawback(
+        self, session: Session, shop: Shop, delivered: UUID
+    ) -> None:
+        dispute_id = lose_dispute(session, delivered, amount_minor=TOTAL)
+
+        assert status_of(session, delivered) == "delivered"
+        assert balances_of_order(session, delivered) == BOTH_HAD | GONE
+        assert owed(session, shop) == VENDORS
+        assert trail_of(session, delivered)[-1] == ("delivered", "delivered", "clawback", "gateway")
+        assert told(session, shop.vendor.id)[-1] == "order_clawed_back"
+        [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
+        assert alert["facts"]["booked"] == [
+            {
+                "orderId": str(delivered),
+                "vendorMinor": VENDORS,
+                "platformMinor": PLATFORMS,
+                "buyerMinor": 0,
+            }
+        ]
+        held = whereabouts(session, order_id=delivered, caller=shop.buyer)["holders"]
+        assert [(one["holder"], one["amountMinor"]) for one in held] == [("buyer", TOTAL)]
+
+    @pytest.mark.parametrize("resolution", ["declined", "", "odd"])
+    def test_what_was_not_lost_is_not_borne(
+        self, session: Session, shop: Shop, delivered: UUID, resolution: str
+    ) -> None:
+        lose_dispute(session, delivered, amount_minor=TOTAL, resolution=resolution)
+        assert owed(session, shop) == 0
+
+    def test_without_an_amount_it_is_all_that_the_charge_brought(
+        self, session: Session, shop: Shop, delivered: UUID
+    ) -> None:
+        lose_dispute(session, delivered, amount_minor=None)
+        assert owed(session, shop) == VENDORS
+
+    def test_more_than_the_charge_brought_is_not_booked(
+        self, session: Session, shop: Shop, delivered: UUID
+    ) -> None:
+        lose_dispute(session, delivered, amount_minor=TOTAL * 2)
+        assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == TOTAL
+
+    def test_what_was_clawed_back_before_reached_the_buyer_twice(
+        self, session: Session, shop: Shop, officer: Caller, delivered: UUID
+    ) -> None:
+        claw_back(session, delivered, officer, amount_minor=100_000)
+        lose_dispute(session, delivered, amount_minor=TOTAL)
+
+        assert owed(session, shop) == VENDORS
+        debt = balance_of(session, account=accounts.buyer_receivable(shop.buyer.id))
+        assert debt == wallet_of(session, shop.buyer.id) == 100_000
+
+    def test_what_was_refunded_whole_before_is_the_buyers_to_give_back(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        order_id = paid_order(session, shop)
+        refund(session, order_id, officer)
+        lose_dispute(session, order_id, amount_minor=TOTAL)
+
+        assert owed(session, shop) == 0
+        assert balance_of(session, account=accounts.buyer_receivable(shop.buyer.id)) == TOTAL
+
+    def test_what_escrow_holds_waits_for_a_ruling(self, session: Session, shop: Shop) -> None:
+        order_id = paid_order(session, shop)
+        lose_dispute(session, order_id, amount_minor=TOTAL)
+
+        assert status_of(session, order_id) == "disputed"
+        assert balances_of_order(session, order_id) == {"escrow": TOTAL, "wallet": -TOTAL}
+        assert owed(session, shop) == 0
+
+    def test_what_a_bank_took_is_not_clawed_back_as_well(
+        self, session: Session, officer: Caller, delivered: UUID
+    ) -> None:
+        lose_dispute(session, delivered, amount_minor=1_000)
+        with pytest.raises(DisputedAtBankError):
+            claw_back(session, delivered, officer)
+
+    def test_two_lost_disputes_of_one_charge_are_two_losses(
+        self, session: Session, shop: Shop, delivered: UUID
+    ) -> None:
+        lose_dispute(session, delivered, amount_minor=1_000)
+        lose_dispute(session, delivered, amount_minor=2_000)
+        assert owed(session, shop) == 3_000
