@@ -6,13 +6,13 @@ from uuid import UUID
 from blueprints.http.contract import Idempotency, Shared, staff_with
 from blueprints.http.endpoint import Area, Context
 from blueprints.payouts.schemas_reconciliation import (
-    ExceptionQuery,
-    ExceptionView,
+    FindingQuery,
+    FindingView,
     ReconciliationDetail,
     ReconciliationQuery,
     ReconciliationView,
-    ResolvedException,
-    ResolveException,
+    ResolvedFinding,
+    ResolveFinding,
     StartedReconciliation,
     StartReconciliation,
 )
@@ -60,8 +60,8 @@ def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
 
 
 @area.get(
-    "/reconciliations/<uuid:run_id>/exceptions", auth=_FINANCE, limit=Shared.GLOBAL, query=ExceptionQuery,
-    reply=ExceptionView(many=True),
+    "/reconciliations/<uuid:run_id>/exceptions", auth=_FINANCE, limit=Shared.GLOBAL, query=FindingQuery,
+    reply=FindingView(many=True),
 )  # fmt: skip
 def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
     """This function will list what a reconciliation found."""
@@ -71,7 +71,7 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
 
 @area.post(
     "/reconciliations/<uuid:run_id>/exceptions/<uuid:exception_id>/resolve", auth=_FINANCE_AAL2,
-    limit="10/minute", body=ResolveException, reply=ResolvedException, idempotent=Idempotency.OPTIONAL,
+    limit="10/minute", body=ResolveFinding, reply=ResolvedFinding, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """This function will resolve what the latest reconciliation found: ask the gateway, or book what it is."""

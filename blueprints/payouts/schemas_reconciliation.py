@@ -83,7 +83,7 @@ class ReconciliationView(StartedReconciliation):
     finished_at = Moment(required=True, allow_none=True)
 
 
-class ExceptionView(Schema):
+class FindingView(Schema):
     """Something that is otherwise at the gateway (there) than in the books (here), and what is suggested."""
 
     id = Uuid(required=True)
@@ -116,7 +116,7 @@ class ExceptionView(Schema):
 class ReconciliationDetail(ReconciliationView):
     """A reconciliation with what it found, the largest differences first, at most 100."""
 
-    exceptions = fields.List(fields.Nested(ExceptionView), required=True)
+    exceptions = fields.List(fields.Nested(FindingView), required=True)
 
 
 class ReconciliationQuery(OffsetQuery):
@@ -126,7 +126,7 @@ class ReconciliationQuery(OffsetQuery):
     status = Choice(*reconciliation.STATUSES, load_default=None)
 
 
-class ExceptionQuery(OffsetQuery):
+class FindingQuery(OffsetQuery):
     """Which of a reconciliation's exceptions are listed; ``open`` are those that nobody resolved."""
 
     sort = Choice(*queries.EXCEPTION_SORTS, load_default="difference")
@@ -135,7 +135,7 @@ class ExceptionQuery(OffsetQuery):
     open = FlagParameter(load_default=None)
 
 
-class ResolveException(Schema):
+class ResolveFinding(Schema):
     """How an exception is resolved, and why."""
 
     resolution = Choice(
@@ -149,7 +149,7 @@ class ResolveException(Schema):
     note = Text(**_NOTE, required=True, metadata={"description": "Why, for the audit."})
 
 
-class ResolvedException(Schema):
+class ResolvedFinding(Schema):
     """What came of it: by how many kobo ``gateway_clearing`` moved."""
 
     exception_id = Uuid(required=True)
