@@ -35,13 +35,13 @@ def largest_child_mebibytes(process_id: int) -> float:
 
     :param process_id: the parent's
     """
-    rollups = [
-        Path(f"/proc/{child}/smaps_rollup").read_text(encoding="utf-8") for child in _children(process_id)
-    ]
-    sizes = [
-        int(line.split()[1]) for text in rollups for line in text.splitlines() if line.startswith("Rss:")
-    ]
-    return max(sizes, default=0) / 1024
+    return max((resident_mebibytes(int(child)) for child in _children(process_id)), default=0.0)
+
+
+def resident_mebibytes(process_id: int) -> float:
+    """This function will give the resident memory of a process, in MiB."""
+    rollup = Path(f"/proc/{process_id}/smaps_rollup").read_text(encoding="utf-8")
+    return sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Rss:")) / 1024
 
 
 def children_of(process_id: int) -> int:

@@ -129,17 +129,25 @@ class Stand:
         """This function will start the application's gevent worker and the gateway that it waits for, and another
         one for a gateway that is slow.
         """
-        data = self._directory / "providers"
-        data.mkdir(exist_ok=True)
-        port = str(self.ports["providers"])
-        self._launch(
-            "providers", "-m", "sandbox.providers", "--host", HOST, "--port", port, "--data", str(data)
-        )
+        self.start_providers()
         # As it is deployed: one process, with connections for the many requests that it has under way.
         gevent = {"WORKER_CLASS": "gevent", "WEB_CONCURRENCY": "1", "DATABASE_POOL_SIZE": "10"}
         self._serve("waiting", "gunicorn.conf.py", "wsgi:app", **gevent)
         slow = f"http://{HOST}:{self.ports['slow-gateway']}/gateway"
         self._serve("slow", "gunicorn.conf.py", "wsgi:app", **gevent, GATEWAY_URL=slow)
+
+    def start_providers(self, **more: str) -> None:
+        """This function will start the gateway.
+
+        :param more: variables of its environment
+        """
+        data = self._directory / "providers"
+        data.mkdir(exist_ok=True)
+        port = str(self.ports["providers"])
+        self._launch(
+            *("providers", "-m", "sandbox.providers", "--host", HOST, "--port", port, "--data", str(data)),
+            **more,
+        )
 
     def start_charging(self, *, workers: int | None = None) -> None:
         """This function will start the application with what applies charges.
