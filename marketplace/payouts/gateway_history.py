@@ -113,6 +113,10 @@ _NAME = Statement(
             SELECT 'Transfer', rec.gateway_id, t.intent_id FROM reconciliation_records rec
                 JOIN payout_transfers t ON t.reference = rec.reference
             WHERE rec.run_id = :run_id AND rec.kind = 'transfer'
+            UNION ALL
+            SELECT 'Refund', rec.gateway_id, d.id FROM reconciliation_records rec
+                JOIN charge_disputes d ON d.gateway_dispute_id = rec.dispute_id
+            WHERE rec.run_id = :run_id AND rec.kind = 'refund'
         ) named
         WHERE m.model = named.model AND m.row_id = named.gateway_id AND m.subject IS DISTINCT FROM named.subject
         """

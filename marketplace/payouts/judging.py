@@ -124,7 +124,21 @@ def _judge_settlement(row: dict[str, Any], _differs: bool, now: datetime) -> Ver
     return Verdict(MISSING_HERE, "look_up_settlement")
 
 
-def _judge_foreign_refund(_row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
+def _judge_dispute(row: dict[str, Any], _differs: bool, now: datetime) -> Verdict | None:
+    """Judge a dispute that was lost: what escrow holds of its orders is booked by a ruling, whenever that comes."""
+    if row["there_minor"] < row["here_minor"]:
+        return None
+    if now - max(row[name] for name in ("moved_at", "booked_at") if row[name]) < SETTLING_FOR:
+        return None
+    if row["there_minor"]:
+        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
+    return Verdict(MISSING_THERE, "look_up_booking")
+
+
+def _judge_foreign_refund(row: dict[str, Any], _differs: bool, now: datetime) -> Verdict | None:
+    # A bank took it: the event of the dispute tells us.
+    if row["dispute_id"] and _is_young(row, now):
+        return None
     return Verdict(MISSING_HERE, "look_up_refund")
 
 
@@ -151,6 +165,7 @@ _JUDGES = {
     "refund": _judge_refund,
     "payout": _judge_payout,
     "settlement": _judge_settlement,
+    "dispute": _judge_dispute,
     "gateway-refund": _judge_foreign_refund,
     "gateway-transfer": _judge_foreign_transfer,
     "movement": _judge_movement,
@@ -163,6 +178,7 @@ KINDS = {
     "payout": "transfer",
     "gateway-transfer": "transfer",
     "settlement": "settlement",
+    "dispute": "dispute",
     "movement": "movement",
     "balance": "balance",
 }

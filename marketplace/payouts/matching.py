@@ -1,10 +1,10 @@
 """Matching: what the gateway moved and what the books moved, item by item; what differs is found here, and told apart.
 
 An item is what moves money at the gateway: ``charge:<id>``, ``refund:<ours>``, ``payout:<ours>``, ``settlement:<id>``,
-``movement:<id>`` for what comes of none of them, ``gateway-refund:<id>`` and ``gateway-transfer:<id>`` for those that
-are none of ours. Both sides name it alike, so their sums can be compared all at once. The books are taken as of a
-moment before the gateway was asked: what they hold of that moment the gateway had moved before, so a difference is
-never ours to be ahead.
+``dispute:<ours>``, ``movement:<id>`` for what comes of none of them, ``gateway-refund:<id>`` and
+``gateway-transfer:<id>`` for those that are none of ours. Both sides name it alike, so their sums can be compared all
+at once. The books are taken as of a moment before the gateway was asked: what they hold of that moment the gateway had
+moved before, so the books are never ahead by themselves.
 """
 
 from collections.abc import Iterator
@@ -25,15 +25,18 @@ _PAGE = 500
 _THERE = """
     SELECT CASE m.model
             WHEN 'Transaction' THEN 'charge:' || m.row_id
-            WHEN 'Refund' THEN coalesce('refund:' || coalesce(m.subject, r.id), 'gateway-refund:' || m.row_id)
+            WHEN 'Refund' THEN coalesce('dispute:' || d.id, 'refund:' || coalesce(m.subject, r.id),
+                'gateway-refund:' || m.row_id)
             WHEN 'Transfer'
                 THEN coalesce('payout:' || coalesce(m.subject, t.intent_id), 'gateway-transfer:' || m.row_id)
             WHEN 'Settlement' THEN 'settlement:' || m.row_id
-            ELSE 'movement:' || m.id END AS item,
+            ELSE coalesce('dispute:' || lost.id, 'movement:' || m.id) END AS item,
         sum(m.difference_minor)::bigint AS minor, max(m.happened_at) AS moved_at, max(m.row_id) AS gateway_id
     FROM gateway_movements m
         LEFT JOIN refunds r ON m.model = 'Refund' AND r.gateway_refund_id = m.row_id
         LEFT JOIN payout_transfers t ON m.model = 'Transfer' AND t.gateway_transfer_id = m.row_id
+        LEFT JOIN charge_disputes d ON m.model = 'Refund' AND d.id = m.subject
+        LEFT JOIN charge_disputes lost ON m.model = 'Dispute' AND lost.gateway_dispute_id = m.row_id
     WHERE m.read_by IS NULL GROUP BY 1
 """
 _SIGNED = "CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END"
@@ -45,6 +48,7 @@ _HERE = f"""
                 THEN 'charge:' || coalesce(c.gateway_charge_id, back.gateway_charge_id)
             WHEN t.source LIKE 'refund:%' THEN 'refund:' || split_part(t.source, ':', 2)
             WHEN t.source LIKE 'payout:%' THEN 'payout:' || split_part(t.source, ':', 2)
+            WHEN t.source LIKE 'charge-dispute:%' THEN 'dispute:' || split_part(t.source, ':', 2)
             ELSE t.source END AS item,
         coalesce(sum({_SIGNED}) FILTER (WHERE e.created_at <= :as_of), 0)::bigint AS minor,
         sum({_SIGNED})::bigint AS now_minor, max(e.created_at) AS booked_at
@@ -137,8 +141,8 @@ _PAGE_OF = Statement(
         SELECT d.item, split_part(d.item, ':', 1) AS kind, d.here_minor, d.here_now_minor, d.there_minor,
             d.moved_at, d.booked_at, coalesce(rec.gateway_id, d.gateway_id) AS gateway_id,
             coalesce(rec.reference, i.reference, t.reference) AS reference,
-            rec.status AS there_status, rec.amount_minor AS there_amount_minor, rec.changed_at,
-            coalesce(c.outcome, r.status, p.status) AS here_status,
+            rec.dispute_id, rec.status AS there_status, rec.amount_minor AS there_amount_minor, rec.changed_at,
+            coalesce(c.outcome, r.status, p.status, cd.status) AS here_status,
             coalesce(c.amount_minor, r.amount_minor, p.amount_minor) AS here_amount_minor,
             i.id IS NOT NULL AS payment_known, c.id IS NOT NULL AS charge_known,
             coalesce(r.order_id, o.order_id) AS order_id, r.id AS refund_id, p.id AS intent_id
@@ -150,6 +154,7 @@ _PAGE_OF = Statement(
             LEFT JOIN refunds r ON about.kind = 'refund' AND r.id = ours.id
             LEFT JOIN payout_transfer_intents p ON about.kind = 'payout' AND p.id = ours.id
             LEFT JOIN payout_transfers t ON t.intent_id = p.id
+            LEFT JOIN charge_disputes cd ON about.kind = 'dispute' AND cd.id = ours.id
             LEFT JOIN LATERAL (
                 SELECT * FROM reconciliation_records WHERE run_id = d.run_id AND gateway_id = about.name
                     AND kind = CASE about.kind WHEN 'gateway-refund' THEN 'refund'
@@ -162,7 +167,8 @@ _PAGE_OF = Statement(
             ) rec ON true
             LEFT JOIN gateway_charges c ON c.gateway_charge_id = CASE about.kind WHEN 'charge' THEN about.name
                 WHEN 'gateway-refund' THEN rec.charge_id END
-            LEFT JOIN payment_intents i ON i.id = coalesce(c.intent_id, (SELECT paid.id FROM payment_intents paid
+            LEFT JOIN payment_intents i ON i.id = coalesce(c.intent_id, cd.intent_id, (
+                SELECT paid.id FROM payment_intents paid
                 WHERE about.kind = 'charge' AND paid.reference = rec.reference))
             LEFT JOIN LATERAL (SELECT a.order_id FROM payment_allocations a WHERE a.intent_id = i.id
                 ORDER BY a.order_id LIMIT 1) o ON true

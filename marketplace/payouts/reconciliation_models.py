@@ -113,7 +113,7 @@ class GatewayMovement(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     model: Mapped[str]
     row_id: Mapped[str]
-    subject: Mapped[UUID | None] = mapped_column(comment="Our refund, or payout, that it is of")
+    subject: Mapped[UUID | None] = mapped_column(comment="Our refund, payout or dispute that it is of")
     difference_minor: Mapped[int]
     balance_minor: Mapped[int]
     happened_at: Mapped[datetime]

@@ -15,7 +15,7 @@ from marketplace.payouts.judging import SUGGESTIONS
 
 RUN_SORTS = ("created_at",)
 EXCEPTION_SORTS = ("created_at", "difference")
-EXCEPTION_KINDS = ("charge", "transfer", "refund", "settlement", "movement", "balance", "booking")
+EXCEPTION_KINDS = ("charge", "transfer", "refund", "settlement", "dispute", "movement", "balance", "booking")
 # What a run's detail shows of what it found; the rest is listed by a route of its own.
 SHOWN = 100
 

@@ -182,7 +182,7 @@ def _make_movements() -> None:
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("row_id", sa.Text(), nullable=False),
-        sa.Column("subject", sa.Uuid(), nullable=True, comment="Our refund, or payout, that it is of"),
+        sa.Column("subject", sa.Uuid(), nullable=True, comment="Our refund, payout or dispute that it is of"),
         sa.Column("difference_minor", sa.BigInteger(), nullable=False),
         sa.Column("balance_minor", sa.BigInteger(), nullable=False),
         sa.Column("happened_at", _MOMENT, nullable=False),

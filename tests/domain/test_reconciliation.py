@@ -232,3 +232,18 @@ def test_what_is_found_is_told_of_orders_that_no_list_reaches(service: Service) 
     outcome = service.reconcile()
     assert (outcome.status, outcome.in_flight_minor) == ("matched", amount - charge.fees_minor)
     assert service.run()["figures"]["charges"] == 0
+
+
+def test_a_bank_that_took_a_charge_back_is_matched_with_the_dispute(service: Service) -> None:
+    order_id, charge = service.paid_order()
+    service.bank_takes(charge, dispute_id="77123", minor=60_000)
+    # Its event is on its way; nobody else knows of the dispute yet.
+    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert service.reconcile(ahead=LATER).drift_minor == -60_000
+    assert service.told() == [("refund", "missing_here", "look_up_refund", -60_000)]
+    # Once the dispute is known, what escrow holds of the order waits for a ruling, however long that takes.
+    service.hear_of_dispute(charge, dispute_id="77123")
+    outcome = service.reconcile(ahead=timedelta(days=9))
+    assert (outcome.status, outcome.in_flight_minor) == ("matched", -60_000)
+    service.book_chargeback(60_000, order_id)
+    assert service.reconcile().in_flight_minor == 0

@@ -11,6 +11,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.identity.queries import Caller
+from marketplace.infra import nudges
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.ledger import accounts
@@ -19,12 +21,15 @@ from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments import cancelling, sending
 from marketplace.payouts import reconciliation
+from marketplace.payouts.gateway_history import move
+from marketplace.payouts.matching import ACCEPTED
 from marketplace.payouts.models import PayoutBatch, PayoutTransfer, PayoutTransferIntent
 from marketplace.payouts.reconciliation import Outcome
 from marketplace.providers.gateway import Charge
 from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
 from marketplace.services import Services
 from sandbox.process import wait_until
+from tasks.relay import Relay
 from tests.support.finance import make_officer, refund
 from tests.support.gateway import TestGateway
 from tests.support.payouts import Payee, make_payee
@@ -63,6 +68,30 @@ class Forgetful(Double):
         return iter(())
 
 
+class Disputed(Double):
+    """Lists what a bank took back of a charge, as a refund that comes of a dispute."""
+
+    def __init__(self, records: GatewayRecords, taken: Record) -> None:
+        super().__init__(records)
+        self._taken = taken
+
+    def balance(self) -> int:
+        """Give what is left."""
+        return super().balance() - self._taken.amount_minor
+
+    def movements(self) -> Iterator[list[Movement]]:
+        """Give that movement before all others."""
+        minor, at = self._taken.amount_minor, self._taken.created_at
+        yield [Movement(10**15, "Refund", self._taken.id, -minor, self.balance(), at)]
+        yield from super().movements()
+
+    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+        """Give the refund among the others."""
+        if kind == "refund":
+            yield [self._taken]
+        yield from super().records(kind, since=since, until=until)
+
+
 class Service:
     """A database and a gateway that nothing else touches, so that all of both can be compared."""
 
@@ -95,6 +124,35 @@ class Service:
         )
         assert outcome is not None
         return outcome
+
+    def caller(self, user_id: UUID) -> Caller:
+        """Give somebody as a caller."""
+        return replace(self.officer, id=user_id)
+
+    def work_off_outbox(self) -> None:
+        """Do the work that was handed on, as the workers would."""
+        relay = Relay(self.services)
+        for row in self.rows(
+            "SELECT id, queue FROM outbox_events WHERE done_at IS NULL AND topic NOT LIKE 'alert.%'"
+        ):
+            relay.run_row(row["queue"], nudges.OUTBOX, str(row["id"]))
+
+    def resolve_all_by_hand(self) -> None:
+        """Book the opposite of what was booked by hand under the same name, as if it never had been."""
+        with self.database.transaction() as session:
+            for row in session.execute(
+                text("SELECT id, item, here_minor FROM reconciliation_exceptions WHERE run_id = :id"),
+                {"id": self.run_id},
+            ).mappings():
+                move(
+                    session,
+                    kind=ACCEPTED,
+                    source=f"{row['item']} #{row['id']}",
+                    description="Of a test",
+                    minor=-row["here_minor"],
+                    other=accounts.OWN_FUNDS,
+                    now=datetime.now(UTC),
+                )
 
     def found(self) -> list[dict[str, Any]]:
         """Give what the latest run found."""
@@ -152,6 +210,38 @@ class Service:
             [row] = session.execute(text("SELECT buyer_id FROM orders WHERE id = :id"), {"id": order_id})
             buyer = replace(self.shop.buyer, id=row[0])
             cancelling.cancel(session, order_id=order_id, caller=buyer, reason=None, now=datetime.now(UTC))
+
+    def bank_takes(self, charge: Charge, *, dispute_id: str, minor: int) -> None:
+        """Have a bank take money of a charge back."""
+        now = datetime.now(UTC)
+        taken = Record(
+            "refund", "880000001", "", "processed", minor, 0, "NGN", "", charge.id, dispute_id, now, now
+        )
+        self.records = Disputed(self.services.gateway_records, taken)
+
+    def hear_of_dispute(self, charge: Charge, *, dispute_id: str) -> None:
+        """Hear that the dispute over a charge was lost."""
+        with self.database.transaction() as session:
+            session.execute(
+                text(
+                    "INSERT INTO charge_disputes (gateway_dispute_id, intent_id, status, resolved_at)"
+                    " SELECT :dispute_id, id, 'resolved', now() FROM payment_intents WHERE reference = :reference"
+                ),
+                {"dispute_id": dispute_id, "reference": charge.reference},
+            )
+
+    def book_chargeback(self, minor: int, order_id: UUID) -> None:
+        """Book what was lost."""
+        [dispute] = self.rows("SELECT id FROM charge_disputes")
+        with self.database.transaction() as session:
+            self._move(
+                session,
+                f"charge-dispute:{dispute['id']}:{order_id}",
+                accounts.ESCROW,
+                accounts.GATEWAY_CLEARING,
+                minor,
+                kind="chargeback",
+            )
 
     def lists_nothing(self) -> None:
         """Have the gateway's lists reach back to nothing, as those of a short window do."""
@@ -284,7 +374,9 @@ class Service:
         post(
             session,
             kind=kind,
-            source=source if source.startswith(("payout:", "by-hand")) else f"{source}:{uuid4()}",
+            source=source
+            if source.startswith(("payout:", "by-hand", "charge-dispute:"))
+            else f"{source}:{uuid4()}",
             description="Of a test",
             postings=[Posting(debited, "debit", minor), Posting(credited, "credit", minor)],
             now=datetime.now(UTC),

@@ -1,0 +1,352 @@
+"""Runs of reconciliation: one at a time, broken off and gone over anew, halting payouts, and what officers resolve."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from marketplace.audit.operations import AuditActor
+from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import (
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    ProviderUnavailableError,
+    ValidationError,
+)
+from marketplace.payouts import books, reconciliation, reconciliation_desk
+from marketplace.payouts.reconciliation import BeingReconciledError, ReconciliationRunningError
+from marketplace.payouts.reconciliation_desk import (
+    AlreadyResolvedError,
+    Decision,
+    OutdatedError,
+    UnfittingError,
+)
+from marketplace.platform.halts import payouts_halted
+from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
+from tasks.relay import Relay
+from tasks.sweeps import task_named
+from tests.support.purchases import assert_books_are_whole
+from tests.support.reconciling import Double, Service, service
+
+__all__ = ["service"]
+
+LATER = timedelta(hours=3)
+NOTE = "Seen in the gateway's dashboard."
+
+
+class _KilledError(BaseException):
+    """Stands for a worker that is killed: nothing catches it."""
+
+
+class Mortal(Double):
+    """The gateway's records, in a process that dies after so many pages."""
+
+    def __init__(self, records: GatewayRecords, pages: int) -> None:
+        super().__init__(records)
+        self._left = pages
+
+    def _counted(self, pages: Iterator[Any]) -> Iterator[Any]:
+        for page in pages:
+            if not self._left:
+                raise _KilledError
+            self._left -= 1
+            yield page
+
+    def movements(self) -> Iterator[list[Movement]]:
+        return self._counted(super().movements())
+
+    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+        return self._counted(super().records(kind, since=since, until=until))
+
+
+class Restless(Double):
+    """The gateway's records, while customers pay."""
+
+    def __init__(self, records: GatewayRecords, happens: Callable[[], None]) -> None:
+        super().__init__(records)
+        self._happens = happens
+
+    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+        self._happens()
+        return super().records(kind, since=since, until=until)
+
+
+class Miscounting(Double):
+    """A gateway whose balance is not the sum of its own movements."""
+
+    def balance(self) -> int:
+        return super().balance() + 7
+
+
+def start(service: Service, *, now: datetime | None = None, **values: Any) -> UUID:
+    with service.database.transaction() as session:
+        return reconciliation.start(
+            session, started_by=reconciliation.OPERATOR, now=now or datetime.now(UTC), **values
+        )
+
+
+def perform(service: Service, run_id: UUID, *, ahead: timedelta = timedelta(0)) -> Any:
+    now = datetime.now(UTC) + ahead
+    return reconciliation.perform(
+        service.database, service.records, run_id=run_id, now=now, clock=lambda: now
+    )
+
+
+def halted(service: Service) -> bool:
+    with service.database.reading() as session:
+        return payouts_halted(session)
+
+
+def drifts(service: Service) -> list[tuple[str, bool]]:
+    rows = service.rows(
+        "SELECT subject, resolved_at FROM alerts WHERE identifier = 'ESCROW_DRIFT' ORDER BY id"
+    )
+    return [(row["subject"], row["resolved_at"] is not None) for row in rows]
+
+
+def test_drift_is_raised_and_halts_payouts_until_officers_resume_them(service: Service) -> None:
+    service.paid_order()
+    assert service.reconcile().status == "matched"
+    assert (halted(service), drifts(service)) == (False, [])
+    service.book(1, "by-hand:1")
+    assert service.reconcile().drift_minor == -1
+    assert (halted(service), len(drifts(service))) == (True, 1)
+    assert drifts(service)[0][1] is False
+    # The rules of the books hold: that says nothing of the gateway's balance.
+    books.check(service.database, now=datetime.now(UTC))
+    assert drifts(service)[0][1] is False
+    service.book(-1, "by-hand:2")
+    service.resolve_all_by_hand()
+    assert service.reconcile().status == "matched"
+    assert (halted(service), drifts(service)[0][1]) == (True, True)
+
+
+def test_one_reconciliation_runs_at_a_time(service: Service) -> None:
+    first = start(service)
+    with pytest.raises(ReconciliationRunningError, match=str(first)):
+        start(service)
+    later = datetime.now(UTC) + timedelta(minutes=31)
+    assert start(service, now=later) != first
+    [lost] = service.rows("SELECT status, failure FROM reconciliations WHERE id = :id", id=first)
+    assert lost == {"status": "failed", "failure": "Its worker was lost."}
+    assert perform(service, first) is None
+
+
+def test_another_worker_leaves_a_run_to_the_one_that_is_at_it(service: Service) -> None:
+    service.paid_order()
+    run_id = start(service)
+    service.records = Mortal(service.services.gateway_records, 1)
+    with pytest.raises(_KilledError):
+        perform(service, run_id)
+    service.records = service.services.gateway_records
+    with pytest.raises(BeingReconciledError):
+        perform(service, run_id)
+    assert perform(service, run_id, ahead=timedelta(minutes=6)).status == "matched"
+    assert perform(service, run_id, ahead=timedelta(minutes=6)) is None
+
+
+@pytest.mark.parametrize("pages", range(7))
+def test_a_run_that_was_killed_is_gone_over_anew(service: Service, pages: int) -> None:
+    """There are three pages of movements, and one or two of each list."""
+    service.paid_order()
+    for _ in range(210):
+        service.gateway.fill(100)
+    service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 1_000})
+    run_id = start(service)
+    service.records = Mortal(service.services.gateway_records, pages)
+    with pytest.raises(_KilledError):
+        perform(service, run_id)
+    service.records = service.services.gateway_records
+    outcome = perform(service, run_id, ahead=timedelta(minutes=6))
+    assert (outcome.status, outcome.in_flight_minor) == ("matched", 0)
+    assert (service.balances()["own_funds"], service.balances()["bank"]) == (21_000, 1_000)
+    assert service.balances()["gateway_clearing"] == service.held()
+    assert service.rows("SELECT * FROM reconciliation_records") == []
+    assert service.rows("SELECT * FROM reconciliation_differences") == []
+    with service.database.transaction() as session:
+        assert_books_are_whole(session)
+
+
+def test_pages_are_read_once_and_afterwards_what_is_new(service: Service) -> None:
+    service.order()
+    for _ in range(230):
+        service.gateway.fill(100)
+    service.reconcile()
+    assert service.run()["figures"]["movements"] == 230
+    service.gateway.line.calls.clear()
+    service.gateway.fill(100)
+    service.reconcile()
+    assert service.run()["figures"]["movements"] == 1
+    assert len([call for call in service.gateway.line.calls if "/balance/ledger" in call]) == 1
+
+
+def test_charges_that_come_while_it_reads_are_no_drift(service: Service) -> None:
+    """Some are booked before the books are looked at, and some after, or not yet."""
+    for _ in range(2):
+        service.paid_order()
+    waiting = [service.order() for _ in range(4)]
+
+    def happens() -> None:
+        service.apply(service.gateway.charge_of_paid(waiting.pop()[1]))
+
+    service.records = Restless(service.services.gateway_records, happens)
+    outcome = service.reconcile()
+    assert waiting == []
+    assert (outcome.status, service.told()) == ("matched", [])
+    service.records = service.services.gateway_records
+    assert service.reconcile().in_flight_minor == 0
+
+
+def test_a_gateway_that_does_not_answer_makes_the_run_fail(service: Service) -> None:
+    service.paid_order()
+    service.gateway.line.fault = "refuse"
+    run_id = start(service)
+    assert perform(service, run_id).status == "failed"
+    [row] = service.rows("SELECT status, failure, finished_at FROM reconciliations")
+    assert row["status"] == "failed"
+    assert row["failure"].startswith("The payment gateway")
+    assert (halted(service), drifts(service)) == (False, [])
+    with pytest.raises(ProviderUnavailableError):
+        task_named("reconcile-escrow").run(service.services, Relay(service.services), datetime.now(UTC))
+    service.gateway.line.fault = None
+    assert service.reconcile().status == "matched"
+
+
+def test_the_schedule_reconciles_and_leaves_one_that_runs_alone(service: Service) -> None:
+    service.paid_order()
+    relay = Relay(service.services)
+    outcome = task_named("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
+    assert outcome.status == "matched"
+    start(service)
+    told = task_named("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
+    assert told == "one is running already"
+    assert [
+        row["started_by"] for row in service.rows("SELECT started_by FROM reconciliations ORDER BY id")
+    ] == [
+        "schedule",
+        "operator",
+    ]
+
+
+def test_a_balance_that_is_not_the_sum_of_its_movements_is_told(service: Service) -> None:
+    service.paid_order()
+    service.records = Miscounting(service.services.gateway_records)
+    outcome = service.reconcile()
+    assert outcome.gateway_minor == service.held() + 7
+    assert service.told() == [("balance", "amounts_differ", "look_up_balance", 7)]
+
+
+def test_windows_are_in_order_and_past_and_not_endless(service: Service) -> None:
+    now = datetime.now(UTC)
+    for since, until, name in (
+        (now, now - timedelta(days=1), "from"),
+        (None, now + timedelta(days=1), "to"),
+        (now - timedelta(days=400), None, "from"),
+    ):
+        with pytest.raises(ValidationError) as refused:
+            start(service, now=now, since=since, until=until)
+        assert [param.name for param in refused.value.invalid_params] == [name]
+    service.reconcile(since=now - timedelta(days=300), until=now)
+    assert (service.run()["starts"], service.run()["ends"]) == (now - timedelta(days=300), now)
+
+
+def test_the_window_begins_where_both_last_agreed(service: Service) -> None:
+    service.reconcile()
+    agreed = service.run()["ends"]
+    service.reconcile(ahead=timedelta(days=5))
+    assert service.run()["starts"] == agreed
+    service.book(5, "by-hand:3")
+    for days in (9, 99):
+        service.reconcile(ahead=timedelta(days=days))
+        assert service.run()["status"] == "drift"
+    assert service.run()["starts"] == service.run()["ends"] - timedelta(days=31)
+
+
+def resolve(service: Service, resolution: str, *, officer: Caller | None = None, **values: Any) -> Any:
+    given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
+    who = officer or service.officer
+    with service.database.transaction() as session:
+        return reconciliation_desk.resolve(
+            session,
+            **given,
+            decision=Decision(resolution, NOTE),
+            officer=who,
+            actor=AuditActor("finance", id=who.id),
+            now=datetime.now(UTC),
+        )
+
+
+def test_a_difference_that_an_officer_explained_is_booked_and_told_no_more(service: Service) -> None:
+    service.paid_order()
+    service.transfer("somebody-elses-3", 120_000)
+    assert service.reconcile().status == "drift"
+    assert resolve(service, "own_funds")["bookedMinor"] == -120_000
+    assert service.balances()["own_funds"] == -120_000
+    with pytest.raises(AlreadyResolvedError):
+        resolve(service, "own_funds")
+    [audited] = service.rows("SELECT * FROM audit_logs WHERE action = 'reconciliation.resolve'")
+    assert (audited["actor_id"], audited["after"]["note"]) == (service.officer.id, NOTE)
+    outcome = service.reconcile()
+    assert (outcome.status, outcome.drift_minor, service.told()) == ("matched", 0, [])
+    with service.database.transaction() as session:
+        assert_books_are_whole(session)
+
+
+def test_what_the_gateway_charged_is_a_cost(service: Service) -> None:
+    service.paid_order()
+    fees = service.balances()["gateway_fees"]
+    service.transfer("a-charge-of-the-gateway", 5_000)
+    service.reconcile()
+    resolve(service, "gateway_cost")
+    assert service.balances()["gateway_fees"] == fees + 5_000
+    assert service.reconcile().status == "matched"
+
+
+def test_a_charge_whose_event_never_came_is_asked_about_and_applied(service: Service) -> None:
+    order_id, reference, _ = service.order()
+    service.gateway.pay(reference)
+    service.reconcile(ahead=LATER)
+    with pytest.raises(UnfittingError):
+        resolve(service, "own_funds")
+    resolve(service, "ask")
+    service.work_off_outbox()
+    assert service.rows("SELECT status FROM orders WHERE id = :id", id=order_id) == [
+        {"status": "paid_escrow"}
+    ]
+    outcome = service.reconcile(ahead=LATER)
+    assert (outcome.status, outcome.in_flight_minor) == ("matched", 0)
+
+
+def test_a_refund_whose_event_never_came_is_asked_about(service: Service) -> None:
+    order_id, charge = service.paid_order()
+    service.plan("refunds", "success")
+    service.refunded(order_id)
+    service.wait_for_refund(charge.reference, "processed")
+    service.reconcile(ahead=LATER)
+    resolve(service, "ask")
+    service.work_off_outbox()
+    assert service.rows("SELECT status FROM refunds") == [{"status": "processed"}]
+    assert service.reconcile(ahead=LATER).status == "matched"
+
+
+def test_only_what_the_latest_run_found_is_resolved_by_who_is_no_party(service: Service) -> None:
+    _, charge = service.paid_order()
+    service.gateway.call("POST", "/refund", json={"transaction": charge.reference, "amount": 70_000})
+    service.reconcile()
+    earlier = (service.run_id, service.found()[0]["id"])
+    service.reconcile()
+    [order] = service.rows("SELECT buyer_id FROM orders")
+    with pytest.raises(OutdatedError):
+        resolve(service, "own_funds", run_id=earlier[0], exception_id=earlier[1])
+    with pytest.raises(NotFoundError):
+        resolve(service, "own_funds", exception_id=uuid4())
+    with pytest.raises(NotFoundError):
+        resolve(service, "own_funds", run_id=earlier[0])
+    with pytest.raises(ForbiddenError):
+        resolve(service, "own_funds", officer=service.caller(order["buyer_id"]))
+    with pytest.raises(ConflictError):
+        resolve(service, "ask")
+    assert service.balances()["own_funds"] == 0
