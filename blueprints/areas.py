@@ -28,6 +28,7 @@ from blueprints.payments.wallet import area as wallet
 from blueprints.payouts.cash_outs import area as cash_outs
 from blueprints.payouts.dispatch import area as payout_dispatch
 from blueprints.payouts.own import area as payouts
+from blueprints.payouts.receivables import area as receivables
 from blueprints.payouts.reconciliation import area as reconciliation
 from blueprints.payouts.vendors import area as vendors
 from blueprints.platform.routes import area as platform
@@ -62,6 +63,7 @@ AREAS: tuple[Area, ...] = (
     wallet,
     cash_outs,
     payout_dispatch,
+    receivables,
     payouts,
     vendors,
     reconciliation,

@@ -184,7 +184,7 @@ def amount_of(wanted: Wanted, lines: Mapping[UUID, dict[str, Any]], *, held_mino
             invalid_params=[InvalidParam("amountMinor", f"The items cost {of_items}.")],
         )
     amount = wanted.amount_minor or of_items or held_minor
-    if amount > held_minor:
+    if not 0 < amount <= held_minor:
         raise EscrowDeficitError(
             f"{whose} {held_minor} kobo of the order, not {amount}.",
             invalid_params=[InvalidParam("amountMinor", f"{whose} {held_minor}.")],

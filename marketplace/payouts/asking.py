@@ -31,7 +31,9 @@ from marketplace.payouts.balances import minimum_payout
 from marketplace.payouts.cashable import rewards_in
 from marketplace.payouts.claims import Payee, Wish
 from marketplace.payouts.policy import Hold, holds_of, holds_of_people, shown
+from marketplace.platform import features
 from marketplace.platform.halts import require_running
+from marketplace.platform.queries import platform_settings
 from marketplace.vendors.queries import store_of_user
 
 _LOCK = Statement(
@@ -76,6 +78,7 @@ def ask_for_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     :param now: the time of the request
     :return: the payout, as it is listed
     :raises NotFoundError: the caller has no store
+    :raises SwitchedOffError: early withdrawals are switched off, or there is maintenance
     :raises EscrowLockedError: it takes money that is in escrow or frozen
     :raises PayoutsHeldError: something holds the vendor's payouts back
     :raises PayoutsHaltedError: all payouts are halted
@@ -86,6 +89,7 @@ def ask_for_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     store = store_of_user(session, user_id=caller.id)
     if store is None:
         raise NotFoundError("You have no store.")
+    features.require_on(platform_settings(session), features.EARLY_WITHDRAWALS, now=now)
     payee = Payee(caller.id, store.id)
     payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
     held = lock_balances(session, wanted=[payable, debt])
@@ -107,12 +111,14 @@ def ask_for_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     :param amount_minor: kobo
     :param now: the time of the request
     :return: the payout, as it is listed
+    :raises SwitchedOffError: cash-outs are switched off, or there is maintenance
     :raises PayoutsHeldError: something holds the person's payouts back
     :raises PayoutsHaltedError: all payouts are halted
     :raises TooLittleError: less can be paid out
     :raises ValidationError: it is less than the least payout
     :raises PayoutWaitsError: one waits already
     """
+    features.require_on(platform_settings(session), features.WALLET_CASH_OUTS, now=now)
     debts.collect(session, buyer_id=caller.id, now=now)
     wallet, debt = accounts.wallet(caller.id), accounts.buyer_receivable(caller.id)
     held = lock_balances(session, wanted=[wallet, debt])

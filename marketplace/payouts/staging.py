@@ -20,6 +20,7 @@ from marketplace.payouts import claims, states
 from marketplace.payouts.claims import Claims, Payee, Wish
 from marketplace.payouts.content import content_hash
 from marketplace.payouts.policy import HOLD_REASONS, Hold, holds_of, holds_of_people
+from marketplace.platform import features
 from marketplace.platform.halts import payouts_halted
 from marketplace.platform.queries import platform_settings
 
@@ -217,8 +218,9 @@ def stage_by_hand(
 
 
 def stage_by_schedule(session: Session, *, now: datetime) -> Staged:
-    """This function will stage all that can be paid, unless payouts are halted."""
-    if payouts_halted(session):
+    """This function will stage all that can be paid, unless payouts are halted, or the schedule is switched off."""
+    scheduled = features.is_on(platform_settings(session), features.SCHEDULED_PAYOUTS, now=now)
+    if payouts_halted(session) or not scheduled:
         return Staged(None)
     return stage(session, officer=None, actor=SCHEDULE, now=now)
 

@@ -301,6 +301,7 @@ ADDITIONS = (
     Row("GET", "/api/platform/proposals", staff_with("canManagePlatform")),
     Row("GET", "/api/platform/proposals/:id", staff_with("canManagePlatform")),
     Row("POST", "/api/platform/proposals/:id/reject", staff_with("canManagePlatform"), "10/minute"),
+    Row("GET", "/api/payouts/receivables", FINANCE),
     Row("GET", "/api/payouts/exceptions", FINANCE),
     Row("POST", "/api/payouts/exceptions/:id/resolve", FINANCE, "30/minute", idempotency="honoured"),
     Row("GET", "/api/payouts/stalled", FINANCE),

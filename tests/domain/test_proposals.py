@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import func, select, text
+from sqlalchemy import table as table_of
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -15,12 +16,15 @@ from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders.pricing import Fees, Line, price_of
+from marketplace.payouts import staging
+from marketplace.payouts.asking import ask_for_cash_out, ask_for_payout
 from marketplace.platform import features, halts
 from marketplace.platform.queries import platform_settings
 from marketplace.proposals import operations, queries, states
 from marketplace.proposals.changes import CHANGES
 from marketplace.proposals.operations import Applied, NoLongerFitsError, ProposalExpiredError
 from tests.support.finance import audited, told
+from tests.support.payouts import intents_of, make_payee, make_wallet_payee
 from tests.support.proposals import (
     FEE,
     REASON,
@@ -55,6 +59,11 @@ def shop(session: Session) -> Shop:
 
 def status(session: Session, proposal_id: UUID) -> str:
     found: str = proposal_row(session, proposal_id)["status"]
+    return found
+
+
+def count(session: Session, table: str) -> int:
+    found: int = session.execute(select(func.count()).select_from(table_of(table))).scalar_one()
     return found
 
 
@@ -98,10 +107,11 @@ class TestFiling:
     def test_what_can_not_be_is_refused_before_it_is_filed(
         self, session: Session, kind: str, payload: dict[str, Any], name: str
     ) -> None:
+        before = count(session, "platform_proposals")
         with pytest.raises(ValidationError) as refused:
             propose(session, kind, payload)
         assert [param.name for param in refused.value.invalid_params] == [name]
-        assert session.execute(text("SELECT count(*) FROM platform_proposals")).scalar_one() == 0
+        assert count(session, "platform_proposals") == before
 
     def test_a_category_keeps_to_the_bounds_of_commissions(self, session: Session, shop: Shop) -> None:
         for bps in (-1, 5_001):
@@ -362,11 +372,46 @@ class TestResuming:
         assert not halts.payouts_halted(session)
 
     def test_while_they_go_there_is_nothing_to_resume(self, session: Session) -> None:
+        before = count(session, "payout_halts")
         proposal_id = propose(session, "payout_resume", {"reason": "In case."})
         assert proposal_row(session, proposal_id)["effect"]["resumes"] is False
         approve(session, proposal_id)
         assert status(session, proposal_id) == "active"
-        assert session.execute(text("SELECT count(*) FROM payout_halts")).scalar_one() == 0
+        assert count(session, "payout_halts") == before
+
+    def test_until_then_the_schedule_stages_nothing(self, session: Session) -> None:
+        payee = make_payee(session)
+        halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
+        assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+
+        approve(session, propose(session, "payout_resume", {"reason": "Mended."}))
+
+        assert staging.stage_by_schedule(session, now=NOW).batch_id is not None
+        assert [intent["status"] for intent in intents_of(session, payee)] == ["pending"]
+
+
+class TestPayoutsSwitched:
+    def test_the_schedule_stages_nothing_while_it_is_off(self, session: Session) -> None:
+        make_payee(session)
+        approve(session, propose(session, "feature_flag", {"key": "scheduled_payouts", "enabled": False}))
+        assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+        approve(session, propose(session, "feature_flag", {"key": "scheduled_payouts", "enabled": True}))
+        assert staging.stage_by_schedule(session, now=NOW).batch_id is not None
+
+    @pytest.mark.parametrize("by", ["flag", "maintenance"])
+    def test_nobody_asks_for_a_payout_while_that_is_off(self, session: Session, by: str) -> None:
+        vendor, somebody = make_payee(session), make_wallet_payee(session)
+        if by == "maintenance":
+            approve(session, propose(session, "maintenance", {"active": True}))
+        else:
+            for key in ("early_withdrawals", "wallet_cash_outs"):
+                approve(session, propose(session, "feature_flag", {"key": key, "enabled": False}))
+
+        with pytest.raises(features.SwitchedOffError):
+            ask_for_payout(session, caller=vendor.user, amount_minor=200_000, now=NOW)
+        with pytest.raises(features.SwitchedOffError):
+            ask_for_cash_out(session, caller=somebody.user, amount_minor=200_000, now=NOW)
+        assert intents_of(session, vendor) == intents_of(session, somebody) == []
 
 
 class TestReading:

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, ProviderUnavailableError
@@ -35,6 +36,7 @@ from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import Charge, PaymentPage
 from marketplace.webhooks import operations as webhooks
 from tests.support.events import dispute_data
+from tests.support.finance import claw_back, make_officer
 from tests.support.gateway import event_of
 from tests.support.purchases import (
     NOW,
@@ -129,6 +131,7 @@ class LifeOfOrders(RuleBasedStateMachine):
             shop = make_shop(session)
             self.buyers = [with_buyer(session, shop) for _ in range(3)]
             self.products = [make_product(session, shop, quantity=STOCK) for _ in range(2)]
+            self.officer = make_officer(session)
             self.clearing_before = self.clearing(session)
 
     @staticmethod
@@ -136,6 +139,18 @@ class LifeOfOrders(RuleBasedStateMachine):
         """Give what the gateway holds for us, and what it kept."""
         balances = balances_by_kind(session)
         return balances["gateway_clearing"] + balances["gateway_fees"]
+
+    def taken_by_banks(self, session: Any) -> int:
+        """Give what banks took back of this life's orders."""
+        minor: int = session.execute(
+            text(
+                "SELECT coalesce(sum(e.amount_minor), 0)::bigint FROM ledger_entries e"
+                " JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'gateway_clearing'"
+                " WHERE e.kind = 'chargeback' AND e.order_id = ANY(:ids)"
+            ),
+            {"ids": [order_id for _, order_id in self.placed]},
+        ).scalar_one()
+        return minor
 
     def status(self, order_id: UUID) -> str:
         """Give an order's status."""
@@ -293,6 +308,28 @@ class LifeOfOrders(RuleBasedStateMachine):
             self.database, inbox_id=inbox_id, fee_bearer="platform", now=self.now, random=lambda: 0.5
         )
 
+    # What finance does
+
+    @precondition(lambda self: self.placed)
+    @rule(pick=PICK, amount=st.sampled_from([None, 1, 100_000, 10**9]))
+    def claw_back(self, pick: int, amount: int | None) -> None:
+        """Refund what was released: to the wallet, by no more than was, and never what a bank gives back."""
+        _, order_id = self.some_order(pick)
+        with self.database.reading() as session:
+            escrow = row_of(session, "escrows", order_id=order_id)
+            disputed = session.execute(
+                text(
+                    "SELECT count(*) FROM charge_disputes d JOIN payment_allocations a ON a.intent_id = d.intent_id"
+                    " WHERE a.order_id = :id AND (d.status = 'open' OR d.resolution <> 'declined')"
+                ),
+                {"id": order_id},
+            ).scalar_one()
+        left = escrow["released_minor"] - escrow["clawed_back_minor"]
+
+        refused = self.attempt(claw_back, order_id=order_id, officer=self.officer, amount_minor=amount)
+
+        assert (refused is None) == (0 < (amount or left) <= left and not disputed)
+
     # What time and the tasks do
 
     @rule(minutes=st.sampled_from([1, 1, 5, 10, 20]))
@@ -390,7 +427,11 @@ class LifeOfOrders(RuleBasedStateMachine):
                 reached = None
                 for source, target, trigger, _ in trail_of(session, order_id):
                     assert source == reached
-                    assert target == (ORDER.initial if source is None else ORDER.target(source, trigger))
+                    # What goes back of a delivered order leaves it where it is.
+                    if source != target:
+                        assert target == (ORDER.initial if source is None else ORDER.target(source, trigger))
+                    else:
+                        assert (source, trigger) == ("delivered", "clawback")
                     reached = target
                 assert reached == status_of(session, order_id)
 
@@ -415,7 +456,7 @@ class LifeOfOrders(RuleBasedStateMachine):
         self.books_are_whole()
         with self.database.reading() as session:
             paid = sum(data["amount"] for data, _ in self.events)
-            assert self.clearing(session) - self.clearing_before == paid
+            assert self.clearing(session) - self.clearing_before == paid - self.taken_by_banks(session)
             sold = sum(STOCK - stock_of(session, product_id)[0] for product_id in self.products)
             bought = 0
             for _, order_id in self.placed:

@@ -27,7 +27,7 @@ from marketplace.payments.requery import requery_refunds
 from marketplace.webhooks import operations as webhooks
 from tests.simulation.crashes import DiedError, MortalDatabase
 from tests.simulation.till import Till
-from tests.support.finance import actor_of, make_officer, refund
+from tests.support.finance import actor_of, claw_back, make_officer, refund
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -91,7 +91,8 @@ class Life:
         acts: dict[Callable[[], None], int] = {
             self.place: 4, self.check_out: 3, self.open: 6, self.pay: 7, self.deliver: 9, self.ask: 2,
             self.cancel: 4, self.advance: 9, self.pin: 4, self.confirm: 2, self.freeze: 1, self.refund: 4,
-            self.send: 7, self.decide: 9, self.look_into: 3, self.mend: 4, self.resolve: 2, self.sweep: 2, self.wait: 2,
+            self.claw_back: 2, self.send: 7, self.decide: 9, self.look_into: 3, self.mend: 4,
+            self.resolve: 2, self.sweep: 2, self.wait: 2,
         }  # fmt: skip
         # Most lives get as far as money; what is drawn then comes upon that.
         begun = (self.draw.choice([self.place, self.check_out]), self.open, self.pay, self.deliver)
@@ -383,6 +384,16 @@ class Life:
                 "amount_minor": self.draw.choice([None, 1, 40_000]),
             }
             self.attempt("refund", refund, order_id=found[1]["id"], officer=self.officer, **given)
+
+    def claw_back(self) -> None:
+        """Refund an order after its release: a part, or all that was released."""
+        found = self.one_of("status = 'delivered'")
+        if found is not None:
+            given = {
+                "destination": self.draw.choice(["gateway", "wallet"]),
+                "amount_minor": self.draw.choice([None, 1, 40_000]),
+            }
+            self.attempt("claw back", claw_back, order_id=found[1]["id"], officer=self.officer, **given)
 
     def mend(self) -> None:
         """Try a failed refund again, or give its money to the wallet."""

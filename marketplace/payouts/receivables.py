@@ -1,0 +1,63 @@
+"""What vendors owe us, of orders that were refunded after their release, and what of it was collected."""
+
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.kernel.paging import TablePage, TableRequest
+
+SORTS = ("owed", "last_claimed_at")
+_SORTED = {"owed": "owed_minor", "last_claimed_at": "last_claimed_at"}
+
+# Who owes something is few among all vendors: what each was claimed is summed for all of those.
+_OWING = """
+    FROM ledger_accounts a JOIN vendor_profiles v ON v.id = a.owner_id
+    WHERE a.kind = 'vendor_receivable' AND a.balance_minor > 0
+        AND (CAST(:vendor_id AS uuid) IS NULL OR a.owner_id = :vendor_id)
+"""
+_ROWS = f"""
+    SELECT v.id, v.display_name, a.balance_minor AS owed_minor, coalesce(p.balance_minor, 0) AS payable_minor,
+        sums.*
+    FROM (SELECT a.id, a.owner_id, a.balance_minor {_OWING}) a
+        JOIN vendor_profiles v ON v.id = a.owner_id
+        LEFT JOIN ledger_accounts p ON p.kind = 'vendor_payable' AND p.owner_id = a.owner_id
+        CROSS JOIN LATERAL (
+            SELECT coalesce(sum(e.amount_minor) FILTER (WHERE e.direction = 'debit'), 0)::bigint AS claimed_minor,
+                coalesce(sum(e.amount_minor) FILTER (WHERE e.direction = 'credit'), 0)::bigint AS collected_minor,
+                max(e.created_at) FILTER (WHERE e.direction = 'debit') AS last_claimed_at
+            FROM ledger_entries e WHERE e.account_id = a.id
+        ) sums
+"""  # noqa: S608 - our own words
+_PAGES = {
+    (sort, descending): Statement(
+        text(
+            f"""
+            SELECT id AS "vendorId", display_name AS "vendorName", owed_minor AS "owedMinor",
+                payable_minor AS "payableMinor", claimed_minor AS "claimedMinor",
+                collected_minor AS "collectedMinor", last_claimed_at AS "lastClaimedAt"
+            FROM ({_ROWS}) owing
+            ORDER BY {_SORTED[sort]} {"DESC" if descending else "ASC"}, id LIMIT :most OFFSET :offset
+            """  # noqa: S608 - our own words
+        )
+    )
+    for sort in SORTS
+    for descending in (True, False)
+}
+_TOTALS = Statement(
+    text(f"SELECT count(*) AS total, coalesce(sum(a.balance_minor), 0)::bigint AS owed_minor {_OWING}")
+)
+
+
+def list_receivables(session: Session, *, vendor_id: UUID | None, page: TableRequest) -> TablePage:
+    """This function will list the vendors who owe us something, in two queries; all that is owed stands beside them.
+
+    :param vendor_id: of one alone; none for all
+    :param page: which page, sorted by one of ``SORTS``
+    """
+    rows = _PAGES[page.sort, page.descending].all(
+        session, vendor_id=vendor_id, most=page.limit, offset=page.offset
+    )
+    totals = _TOTALS.one(session, vendor_id=vendor_id)
+    return TablePage(rows, page, totals["total"], extra_meta={"owedMinor": totals["owed_minor"]})
