@@ -149,6 +149,7 @@ class Contract:
     autocommit: bool
     enveloped: bool
     csv: bool
+    pdf: bool
     plain: bool
     group: Group
 

@@ -227,6 +227,7 @@ class Area(Blueprint):  # type: ignore[misc]
         autocommit: bool = False,
         enveloped: bool = True,
         csv: bool = False,
+        pdf: bool = False,
         plain: bool = False,
         group: Group | None = None,
     ) -> Callable[[View], View]:
@@ -249,6 +250,7 @@ class Area(Blueprint):  # type: ignore[misc]
         :param autocommit: the view runs one statement, which commits by itself
         :param enveloped: whether success is wrapped in the envelope
         :param csv: whether it answers ``text/csv`` too, for those who ask for it
+        :param pdf: likewise ``application/pdf``
         :param plain: whether it answers plain text instead of JSON
         :param group: which processes serve it; phased routes wait for a provider, unless this says otherwise
         """
@@ -275,6 +277,7 @@ class Area(Blueprint):  # type: ignore[misc]
                 autocommit=autocommit,
                 enveloped=enveloped,
                 csv=csv,
+                pdf=pdf,
                 plain=plain,
                 group=group or (Group.WAITING if phased else Group.API),
             )
@@ -316,6 +319,13 @@ class Area(Blueprint):  # type: ignore[misc]
         if contract.csv:
             described = self.alt_response(
                 contract.status, schema={"type": "string"}, content_type="text/csv", success=True
+            )(described)
+        if contract.pdf:
+            described = self.alt_response(
+                contract.status,
+                schema={"type": "string", "format": "binary"},
+                content_type="application/pdf",
+                success=True,
             )(described)
         return described
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +26,18 @@ def wants_csv(chosen: str | None) -> bool:
     if chosen is not None:
         return chosen == "csv"
     return request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv"
+
+
+def format_of(chosen: str | None, offered: Mapping[str, str]) -> str:
+    """This function will tell in which format a client wants an answer: by ``format``, or else by the Accept header.
+
+    :param chosen: the parameter's value, one of the offered formats, or none
+    :param offered: content types by format; the first is for those who want none of them
+    """
+    if chosen is not None:
+        return chosen
+    wanted = request.accept_mimetypes.best_match(offered.values())
+    return next((name for name, kind in offered.items() if kind == wanted), next(iter(offered)))
 
 
 def csv_file(

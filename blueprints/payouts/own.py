@@ -3,12 +3,25 @@
 from typing import Any
 from uuid import UUID
 
+from flask import Response
+
 from blueprints.http.contract import AUTHENTICATED, VENDOR_OR_STAFF, Idempotency, Shared
 from blueprints.http.endpoint import Area, Context
-from blueprints.payouts.schemas_own import BalanceView, PayoutQuery, PayoutView, StoreQuery
+from blueprints.http.tabular import csv_file, format_of
+from blueprints.payouts import statement_pdf
+from blueprints.payouts.schemas_own import (
+    BalanceView,
+    PayoutQuery,
+    PayoutView,
+    StatementQuery,
+    StatementView,
+    StoreQuery,
+)
 from marketplace.kernel.paging import TablePage
-from marketplace.payouts import asking, balances, listing, whose
+from marketplace.payouts import asking, balances, listing, statements, whose
 from marketplace.payouts.listing import Filters
+
+_FORMATS = {"json": "application/json", "csv": "text/csv", "pdf": "application/pdf"}
 
 area = Area("payouts", "/api/payouts", "Payouts, for those who are paid")
 
@@ -37,6 +50,27 @@ def balance(ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
     """This function will tell what a vendor has: to be paid, in escrow, on its way, held and why; finance names one."""
     store = whose.store_of(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     return balances.balance_of_store(ctx.session, vendor_id=store.id, now=ctx.now)
+
+
+@area.get(
+    "/statement", auth=VENDOR_OR_STAFF, limit="10/minute", query=StatementQuery, reply=StatementView, csv=True,
+    pdf=True,
+)  # fmt: skip
+def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
+    """This function will give a vendor's statement of a period, as JSON, CSV or PDF; finance names the vendor."""
+    store = whose.store_of(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
+    period = statements.period_of(query["from_"], query["to"], now=ctx.now)
+    wanted = format_of(query["format"], _FORMATS)
+    most = statements.MOST_ROWS if wanted == "csv" else statements.MOST_LAID_OUT
+    found = statements.statement_of(ctx.session, store=store, period=period, most=most)
+    name = f"statement-{period.starts:%Y-%m-%d}-{period.ends:%Y-%m-%d}"
+    if wanted == "csv":
+        return csv_file(name, columns=statements.COLUMNS, rows=found.rows(), most=most + 2)
+    if wanted == "pdf":
+        headers = {"Content-Disposition": f'attachment; filename="{name}.pdf"'}
+        content = statement_pdf.draw(found, drawn_at=ctx.now)
+        return Response(content, content_type=_FORMATS["pdf"], headers=headers)
+    return found.shown()
 
 
 @area.post(

@@ -109,3 +109,40 @@ class BalanceView(Schema):
     payable_minor = Minor(required=True)
     owed_minor = Minor(required=True)
     minimum_payout_minor = Minor(required=True)
+
+
+class StatementQuery(StoreQuery):
+    """Which period a statement is of; ``to`` is exclusive. By default it is the month that ``to`` is in."""
+
+    from_ = Moment(data_key="from", load_default=None)
+    to = Moment(load_default=None)
+    format = Choice("json", "csv", "pdf", load_default=None)
+
+
+class StatementEntry(Schema):
+    """A movement, and the balance after it: of what is owed to the vendor, less what the vendor owes us."""
+
+    at = Moment(required=True)
+    kind = fields.String(required=True)
+    description = fields.String(required=True)
+    order_number = fields.String(required=True, allow_none=True)
+    account = Choice("vendor_payable", "vendor_receivable", required=True)
+    direction = Choice("debit", "credit", required=True)
+    amount_minor = Minor(low=1, required=True)
+    balance_minor = fields.Integer(required=True)
+    order_id = Uuid(required=True, allow_none=True)
+    transaction_id = Uuid(required=True)
+
+
+class StatementView(Schema):
+    """A vendor's statement of a period, the earliest movement first; a balance below zero is owed to us."""
+
+    vendor = fields.Nested(PayoutVendor, required=True)
+    from_ = Moment(required=True, data_key="from")
+    to = Moment(required=True)
+    currency = fields.String(required=True)
+    opening_balance_minor = fields.Integer(required=True)
+    credited_minor = Minor(required=True)
+    debited_minor = Minor(required=True)
+    closing_balance_minor = fields.Integer(required=True)
+    entries = fields.List(fields.Nested(StatementEntry), required=True)

@@ -272,6 +272,7 @@ ADDITIONS = (
     ),
     Row("GET", "/api/wallet", AUTHENTICATED),
     Row("GET", "/api/payouts/balance", VENDOR_OR_STAFF),
+    Row("GET", "/api/payouts/statement", VENDOR_OR_STAFF, "10/minute"),
     Row("POST", "/api/payouts/:id/cancel", AUTHENTICATED, "10/minute", idempotency="honoured"),
     Row("GET", "/api/wallet/cash-outs", AUTHENTICATED),
     Row("POST", "/api/wallet/cash-outs", AUTHENTICATED, "10/minute", idempotency="honoured"),

@@ -74,13 +74,8 @@ def make_person(session: Session, *, role: str = "buyer", staff_role: str | None
 def make_store(session: Session, *, campus_id: UUID, **values: Any) -> tuple[UUID, Caller]:
     """Make a vendor with a store, and give the store's id and the vendor."""
     vendor = make_person(session, role="vendor")
-    store = VendorProfile(
-        user_id=vendor.id,
-        campus_id=campus_id,
-        display_name="Ngozi's Lamps",
-        slug=f"lamps-{vendor.id.hex[:12]}",
-        **values,
-    )
+    given = {"display_name": "Ngozi's Lamps", "slug": f"lamps-{vendor.id.hex[:12]}"} | values
+    store = VendorProfile(user_id=vendor.id, campus_id=campus_id, **given)
     session.add(store)
     session.flush()
     return store.id, vendor

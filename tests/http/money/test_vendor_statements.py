@@ -1,0 +1,298 @@
+"""A vendor's statement: whole between two balances, as JSON, CSV and PDF."""
+
+import csv
+import io
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pypdf import PdfReader
+
+from blueprints.payouts import statement_pdf
+from marketplace.payouts import asking, statements
+from tests.support.counting import counted_statements
+from tests.support.desk import Desk
+from tests.support.gateway import MovableClock
+from tests.support.payouts import Payee, make_payee, owe, owes
+from tests.support.probes import assert_problem, faults
+from tests.support.purchases import NOW, later, release, shipped_order
+
+STATEMENT = "/api/payouts/statement"
+MONTH = {"from": "2026-11-01T00:00:00Z", "to": "2026-12-01T00:00:00Z"}
+VENDOR = UUID(int=7)
+SHARE = 250_050 - 12_502 + 50_000
+
+
+@pytest.fixture
+def payee(desk: Desk) -> Payee:
+    """Somebody with a history: before, within and after a week."""
+    made = desk.database.in_transaction(make_payee, owed_minor=0, display_name="Ṣọlá's ₦ Lights")
+    for days, amount in ((-40, 900_000), (-3, 400_000)):
+        desk.database.in_transaction(owe, made, amount, now=later(days=days))
+    desk.database.in_transaction(owes, made, 250_000, now=later(days=-2))
+    desk.database.in_transaction(
+        asking.ask_for_payout, caller=made.user, amount_minor=600_000, now=later(days=-1)
+    )
+    desk.database.in_transaction(owe, made, 100_000, now=later(days=0))
+    return made
+
+
+def statement(desk: Desk, payee: Payee, **query: Any) -> dict[str, Any]:
+    answer = desk.get(STATEMENT, desk.bearer(payee.user.id), **query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json["data"]
+    return found
+
+
+def lines(found: dict[str, Any]) -> list[tuple[str, str, str, int, int]]:
+    names = ("kind", "account", "direction", "amountMinor", "balanceMinor")
+    return [tuple(entry[name] for name in names) for entry in found["entries"]]
+
+
+class TestStatement:
+    def test_it_runs_from_one_balance_to_the_next(
+        self, desk: Desk, payee: Payee, clock: MovableClock
+    ) -> None:
+        clock.now = later(hours=1)
+        found = statement(desk, payee, **{"from": "2026-11-16T00:00:00Z", "to": "2026-11-20T09:30:00Z"})
+
+        assert found["vendor"] == {"id": str(payee.store_id), "displayName": "Ṣọlá's ₦ Lights"}
+        assert lines(found) == [
+            ("deposit", "vendor_payable", "credit", 400_000, 1_300_000),
+            ("clawback", "vendor_receivable", "debit", 250_000, 1_050_000),
+            # What is owed is taken first: it moves from one account to the other, and the balance stays.
+            ("clawback_collected", "vendor_payable", "debit", 250_000, 800_000),
+            ("clawback_collected", "vendor_receivable", "credit", 250_000, 1_050_000),
+            ("payout_staged", "vendor_payable", "debit", 600_000, 450_000),
+        ]
+        assert {name: value for name, value in found.items() if name.endswith("Minor")} == {
+            "openingBalanceMinor": 900_000,
+            "creditedMinor": 650_000,
+            "debitedMinor": 1_100_000,
+            "closingBalanceMinor": 450_000,
+        }
+
+    def test_periods_follow_each_other_without_a_gap(
+        self, desk: Desk, payee: Payee, clock: MovableClock
+    ) -> None:
+        clock.now = later(hours=1)
+        edges = [
+            "2026-10-01T00:00:00Z",
+            "2026-11-17T09:30:00Z",
+            "2026-11-18T09:30:00Z",
+            "2026-11-20T10:00:00Z",
+        ]
+        parts = [statement(desk, payee, **{"from": starts, "to": ends}) for starts, ends in pairwise(edges)]
+        assert parts[0]["openingBalanceMinor"] == 0
+        for before, after in pairwise(parts):
+            assert before["closingBalanceMinor"] == after["openingBalanceMinor"]
+        assert parts[-1]["closingBalanceMinor"] == 550_000
+        whole = statement(desk, payee, **{"from": edges[0], "to": edges[-1]})
+        assert [entry for part in parts for entry in part["entries"]] == whole["entries"]
+
+    def test_by_default_it_is_the_month_that_it_ends_in(
+        self, desk: Desk, payee: Payee, clock: MovableClock
+    ) -> None:
+        found = statement(desk, payee)
+        assert (found["from"], found["to"]) == ("2026-11-01T00:00:00Z", "2026-11-20T09:30:00Z")
+        # No period ends in the future, nor takes in what is booked at its end.
+        assert statement(desk, payee, **MONTH) == found
+        assert found["openingBalanceMinor"] == 900_000
+        assert found["closingBalanceMinor"] == 450_000
+
+        october = statement(desk, payee, to="2026-11-01T00:00:00Z")
+        assert (october["from"], october["to"]) == ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
+        assert october["closingBalanceMinor"] == 900_000
+
+    def test_orders_are_named(self, desk: Desk, clock: MovableClock) -> None:
+        order_id = desk.database.in_transaction(shipped_order, desk.shop)
+        desk.database.in_transaction(release, desk.shop, order_id)
+        clock.now = later(minutes=1)
+        payee = Payee(desk.shop.vendor, desk.shop.store_id, order_id)
+        [entry] = statement(desk, payee)["entries"]
+        assert (entry["orderId"], entry["amountMinor"]) == (str(order_id), SHARE)
+        assert entry["orderNumber"] in entry["description"]
+
+    def test_a_store_without_a_history_has_an_empty_one(self, desk: Desk) -> None:
+        payee = Payee(desk.shop.vendor, desk.shop.store_id, desk.shop.store_id)
+        found = statement(desk, payee)
+        assert (found["entries"], found["openingBalanceMinor"], found["closingBalanceMinor"]) == ([], 0, 0)
+        assert desk.get(STATEMENT, desk.vendor, format="pdf").status_code == 200
+
+    def test_a_balance_below_zero_is_a_debt(self, desk: Desk, clock: MovableClock) -> None:
+        payee = desk.database.in_transaction(make_payee, owed_minor=0)
+        desk.database.in_transaction(owes, payee, 70_000)
+        clock.now = later(minutes=1)
+        assert statement(desk, payee)["closingBalanceMinor"] == -70_000
+        pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
+        assert "-NGN 700.00" in text_of(pdf.data)
+        assert "is owed to the marketplace" in text_of(pdf.data)
+
+    @pytest.mark.parametrize(
+        ("query", "named"),
+        [
+            ({"from": "2026-11-20T09:30:00Z"}, "from"),
+            ({"from": "2026-11-19T00:00:00Z", "to": "2026-11-18T00:00:00Z"}, "from"),
+            ({"from": "2025-11-18T09:30:00Z"}, "from"),
+            ({"from": "2026-11-01"}, "from"),
+            ({"format": "xls"}, "format"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, desk: Desk, query: dict[str, str], named: str) -> None:
+        assert list(faults(desk.get(STATEMENT, desk.vendor, **query))) == [named]
+
+    def test_a_leap_year_can_be_asked_for(self, desk: Desk) -> None:
+        assert desk.get(STATEMENT, desk.vendor, **{"from": "2025-11-19T09:30:00Z"}).status_code == 200
+
+    def test_whose_it_is(self, desk: Desk, payee: Payee) -> None:
+        own = {"vendorId": str(payee.store_id)}
+        assert desk.get(STATEMENT, desk.officer("finance"), **own).json["data"] == statement(desk, payee)
+        assert_problem(desk.get(STATEMENT, desk.vendor, **own), 404, "RESOURCE_NOT_FOUND")
+        for headers in (desk.officer("support"), desk.buyer):
+            assert_problem(desk.get(STATEMENT, headers, **own), 403, "AUTH_FORBIDDEN")
+        assert list(faults(desk.get(STATEMENT, desk.officer("finance")))) == ["vendorId"]
+        assert_problem(desk.client.get(STATEMENT), 401, "AUTH_UNAUTHORIZED")
+
+    def test_more_than_is_laid_out_is_refused_rather_than_cut(
+        self, desk: Desk, payee: Payee, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(statements, "MOST_LAID_OUT", 5)
+        assert len(statement(desk, payee)["entries"]) == 5
+        monkeypatch.setattr(statements, "MOST_LAID_OUT", 4)
+        own = desk.bearer(payee.user.id)
+        for form in ("json", "pdf"):
+            assert list(faults(desk.get(STATEMENT, own, format=form))) == ["to"]
+        assert desk.get(STATEMENT, own, format="csv").status_code == 200
+        monkeypatch.setattr(statements, "MOST_ROWS", 4)
+        assert list(faults(desk.get(STATEMENT, own, format="csv"))) == ["to"]
+
+    def test_it_takes_the_same_number_of_queries_however_long_it_is(
+        self, desk: Desk, payee: Payee, clock: MovableClock
+    ) -> None:
+        counts = []
+        for _round in range(2):
+            clock.now += timedelta(minutes=1)
+            with counted_statements(desk.database) as seen:
+                statement(desk, payee)
+            counts.append(len(seen))
+            desk.database.in_transaction(owe, payee, 1_000, now=clock.now)
+        assert counts[0] == counts[1]
+
+
+class TestFiles:
+    def test_csv_has_the_same_between_its_balances(self, desk: Desk, payee: Payee) -> None:
+        own = desk.bearer(payee.user.id)
+        answer = desk.get(STATEMENT, own, format="csv")
+        assert answer.content_type == "text/csv; charset=utf-8"
+        assert 'filename="statement-2026-11-01-2026-11-20.csv"' in answer.headers["Content-Disposition"]
+        assert "X-Truncated" not in answer.headers
+
+        first, *rows, last = csv.DictReader(io.StringIO(answer.text))
+        assert (first["kind"], first["balanceMinor"], first["amountMinor"]) == (
+            "opening_balance",
+            "900000",
+            "",
+        )
+        assert (last["kind"], last["balanceMinor"]) == ("closing_balance", "450000")
+        assert [
+            (row["kind"], row["account"], row["direction"], int(row["amountMinor"]), int(row["balanceMinor"]))
+            for row in rows
+        ] == lines(statement(desk, payee))
+
+    def test_pdf_has_the_same(self, desk: Desk, payee: Payee) -> None:
+        answer = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
+        assert answer.content_type == "application/pdf"
+        assert 'filename="statement-2026-11-01-2026-11-20.pdf"' in answer.headers["Content-Disposition"]
+
+        text = text_of(answer.data)
+        for words in (
+            "Statement of account",
+            "Ṣọlá's ₦ Lights",
+            "From 2026-11-01 00:00 to before 2026-11-20 09:30 UTC",
+            "NGN 9,000.00",
+            "NGN 6,500.00",
+            "-NGN 11,000.00",
+            "NGN 4,500.00",
+            # On two lines.
+            "Taken for an order that was refunded",
+            "its release",
+            "Page 1 of 1",
+        ):
+            assert words in text, words
+        assert text.count("2,500.00") == 3
+
+    @pytest.mark.parametrize(
+        ("accept", "kind"),
+        [
+            ("text/csv", "text/csv; charset=utf-8"),
+            ("application/pdf", "application/pdf"),
+            ("application/json", "application/json; charset=utf-8"),
+            ("*/*", "application/json; charset=utf-8"),
+            ("text/html", "application/json; charset=utf-8"),
+        ],
+    )
+    def test_the_format_is_chosen_by_the_accept_header_too(self, desk: Desk, accept: str, kind: str) -> None:
+        answer = desk.client.get(STATEMENT, headers=desk.vendor | {"Accept": accept})
+        assert (answer.status_code, answer.content_type) == (200, kind)
+
+    def test_long_ones_have_many_pages_each_with_its_heading(self) -> None:
+        drawn = statement_pdf.draw(_long(120), drawn_at=NOW)
+        pages = PdfReader(io.BytesIO(drawn)).pages
+        assert len(pages) == 3
+        for number, page in enumerate(pages, 1):
+            text = page.extract_text()
+            assert "Date (UTC)" in text
+            assert f"Page {number} of 3" in text
+        whole = text_of(drawn)
+        assert all(f"CM-{number}\n" in whole or f"CM-{number} " in whole for number in range(120))
+
+    def test_the_same_statement_is_the_same_file(self) -> None:
+        assert statement_pdf.draw(_long(3), drawn_at=NOW) == statement_pdf.draw(_long(3), drawn_at=NOW)
+
+    def test_what_the_font_lacks_and_what_is_too_long_does_not_break_it(self) -> None:
+        text = text_of(statement_pdf.draw(_long(1, name="Ọjà 💡 灯 " + "W" * 200), drawn_at=NOW))
+        assert "Ọjà ? ? W" in text
+        assert "…" in text
+
+    def test_no_amount_is_cut(self) -> None:
+        entry = _long(1).entries[0] | {"amountMinor": 10**15 - 1, "balanceMinor": -(10**15)}
+        drawn = statement_pdf.draw(_long(0, entries=[entry]), drawn_at=NOW)
+        text = text_of(drawn)
+        assert "9,999,999,999,999.99" in text
+        assert "-10,000,000,000,000.00" in text
+
+
+def _long(
+    number: int, *, name: str = "Lights", entries: list[dict[str, Any]] | None = None
+) -> statements.VendorStatement:
+    made = [
+        dict.fromkeys(statements.COLUMNS)
+        | {
+            "at": NOW,
+            "kind": "release",
+            "description": f"Escrow of order CM-{index} released",
+            "orderNumber": f"CM-{index}",
+            "account": "vendor_payable",
+            "direction": "credit",
+            "amountMinor": 100,
+            "balanceMinor": 100 * (index + 1),
+        }
+        for index in range(number)
+    ]
+    return statements.VendorStatement(
+        vendor_id=VENDOR,
+        display_name=name,
+        owner_name=None,
+        bank_account=None,
+        period=statements.Period(datetime(2026, 1, 1, tzinfo=UTC), NOW),
+        opening_minor=0,
+        credited_minor=100 * number,
+        debited_minor=0,
+        entries=made if entries is None else entries,
+    )
+
+
+def text_of(pdf: bytes) -> str:
+    return "\n".join(page.extract_text() for page in PdfReader(io.BytesIO(pdf)).pages)
