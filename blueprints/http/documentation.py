@@ -4,7 +4,7 @@ from pathlib import Path
 
 from flask import Flask, Response, render_template, send_from_directory
 from flask_smorest import Api
-from marshmallow import Schema, fields
+from marshmallow import INCLUDE, Schema, fields
 from swagger_ui_bundle import swagger_ui_path
 
 from blueprints.http import auth, limits
@@ -27,7 +27,10 @@ class InvalidParamSchema(Schema):
 
 
 class ProblemSchema(Schema):
-    """Problem details, as every error is answered."""
+    """Problem details, as every error is answered; some carry more, such as ``attemptsLeft`` or ``holds``."""
+
+    class Meta:
+        unknown = INCLUDE
 
     type = fields.Url(required=True)
     title = fields.String(required=True)

@@ -16,7 +16,9 @@ from hypothesis import settings as hypothesis_settings
 from schemathesis import GenerationMode
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from sqlalchemy.orm import Session
 
+import marketplace.models  # noqa: F401 - rows that refer to any table can be made
 from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
 from blueprints.http.contract import Contract, Idempotency, Token
@@ -24,13 +26,17 @@ from blueprints.http.idempotency import HEADER
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.catalog.models import Product
+from marketplace.identity.queries import find_caller
 from marketplace.infra.settings import Settings
+from marketplace.payouts import asking
 from marketplace.payouts.reconciliation_models import Reconciliation, ReconciliationException
 from marketplace.services import Services
 from marketplace.webhooks.operations import receive
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.objects import StorageDouble
+from tests.support.payouts import make_account
+from tests.support.purchases import fill_wallet
 
 # So many requests of each kind, well formed and not, to each operation as each caller.
 _EXAMPLES = 15
@@ -180,6 +186,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         ),
         "alert_id": str(raised(services)),
         **reconciled(services),
+        "payout_id": str(services.database.in_transaction(asked_for_by, buyer)),
         "address_id": address.get_json()["data"]["id"],
         "category_id": str(market.category_id),
         "campus_id": str(market.campus_id),
@@ -200,6 +207,18 @@ def raised(services: Services) -> UUID:
         facts={},
         now=datetime.now(UTC),
     )
+
+
+def asked_for_by(session: Session, buyer_id: UUID) -> UUID:
+    """Have the buyer, who has money in the wallet and a bank account, ask for some of it, and give the payout."""
+    fill_wallet(session, buyer_id, 900_000)
+    make_account(session, buyer_id)
+    caller = find_caller(session, user_id=buyer_id, aal="aal1")
+    assert caller is not None
+    payout: UUID = asking.ask_for_cash_out(
+        session, caller=caller, amount_minor=200_000, now=datetime.now(UTC)
+    )["id"]
+    return payout
 
 
 def reconciled(services: Services) -> dict[str, str]:
