@@ -107,6 +107,20 @@ def drifts(service: Service) -> list[tuple[str, bool]]:
     return [(row["subject"], row["resolved_at"] is not None) for row in rows]
 
 
+def resolve(service: Service, resolution: str, *, officer: Caller | None = None, **values: Any) -> Any:
+    given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
+    who = officer or service.officer
+    with service.database.transaction() as session:
+        return reconciliation_desk.resolve(
+            session,
+            **given,
+            decision=Decision(resolution, NOTE),
+            officer=who,
+            actor=AuditActor("finance", id=who.id),
+            now=datetime.now(UTC),
+        )
+
+
 def test_drift_is_raised_and_halts_payouts_until_officers_resume_them(service: Service) -> None:
     service.paid_order()
     assert service.reconcile().status == "matched"
@@ -118,8 +132,8 @@ def test_drift_is_raised_and_halts_payouts_until_officers_resume_them(service: S
     # The rules of the books hold: that says nothing of the gateway's balance.
     books.check(service.database, now=datetime.now(UTC))
     assert drifts(service)[0][1] is False
-    service.book(-1, "by-hand:2")
-    service.resolve_all_by_hand()
+    service.reconcile()
+    resolve(service, "own_funds")
     assert service.reconcile().status == "matched"
     assert (halted(service), drifts(service)[0][1]) == (True, True)
 
@@ -263,20 +277,6 @@ def test_the_window_begins_where_both_last_agreed(service: Service) -> None:
         service.reconcile(ahead=timedelta(days=days))
         assert service.run()["status"] == "drift"
     assert service.run()["starts"] == service.run()["ends"] - timedelta(days=31)
-
-
-def resolve(service: Service, resolution: str, *, officer: Caller | None = None, **values: Any) -> Any:
-    given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
-    who = officer or service.officer
-    with service.database.transaction() as session:
-        return reconciliation_desk.resolve(
-            session,
-            **given,
-            decision=Decision(resolution, NOTE),
-            officer=who,
-            actor=AuditActor("finance", id=who.id),
-            now=datetime.now(UTC),
-        )
 
 
 def test_a_difference_that_an_officer_explained_is_booked_and_told_no_more(service: Service) -> None:

@@ -21,8 +21,6 @@ from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments import cancelling, sending
 from marketplace.payouts import reconciliation
-from marketplace.payouts.gateway_history import move
-from marketplace.payouts.matching import ACCEPTED
 from marketplace.payouts.models import PayoutBatch, PayoutTransfer, PayoutTransferIntent
 from marketplace.payouts.reconciliation import Outcome
 from marketplace.providers.gateway import Charge
@@ -136,23 +134,6 @@ class Service:
             "SELECT id, queue FROM outbox_events WHERE done_at IS NULL AND topic NOT LIKE 'alert.%'"
         ):
             relay.run_row(row["queue"], nudges.OUTBOX, str(row["id"]))
-
-    def resolve_all_by_hand(self) -> None:
-        """Book the opposite of what was booked by hand under the same name, as if it never had been."""
-        with self.database.transaction() as session:
-            for row in session.execute(
-                text("SELECT id, item, here_minor FROM reconciliation_exceptions WHERE run_id = :id"),
-                {"id": self.run_id},
-            ).mappings():
-                move(
-                    session,
-                    kind=ACCEPTED,
-                    source=f"{row['item']} #{row['id']}",
-                    description="Of a test",
-                    minor=-row["here_minor"],
-                    other=accounts.OWN_FUNDS,
-                    now=datetime.now(UTC),
-                )
 
     def found(self) -> list[dict[str, Any]]:
         """Give what the latest run found."""
@@ -357,7 +338,7 @@ class Service:
     def book(self, minor: int, source: str) -> None:
         """Book money at the gateway that never was there, as somebody by hand would."""
         with self.database.transaction() as session:
-            sides = (accounts.GATEWAY_CLEARING, accounts.QUARANTINE)
+            sides = (accounts.GATEWAY_CLEARING, accounts.OWN_FUNDS)
             debited, credited = sides if minor > 0 else sides[::-1]
             self._move(session, source, debited, credited, abs(minor), kind="by_hand")
 
