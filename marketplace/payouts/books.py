@@ -8,6 +8,7 @@ from marketplace.infra.db import Database
 from marketplace.ledger.queries import Violation, rules, violations_of
 from marketplace.payments import alarms
 from marketplace.payments import books as payments
+from marketplace.payouts import reconciliation_books
 
 # A payout's transactions name it as their cause; those of a second time name that besides.
 _KINDS = """('payout_staged', 'payout_cancelled', 'payout', 'payout_returned', 'payout_reversed',
@@ -99,12 +100,17 @@ _CHECKS = rules(
 
 
 def verify(session: Session) -> list[Violation]:
-    """This function will check that the books are whole: the ledger in itself, orders, payments and payouts.
+    """This function will check that the books are whole: the ledger in itself, orders, payments, payouts and what
+    reconciliation booked.
 
     :param session: one that reads
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """
-    return [*payments.verify(session), *violations_of(session, _CHECKS)]
+    return [
+        *payments.verify(session),
+        *violations_of(session, _CHECKS),
+        *reconciliation_books.verify(session),
+    ]
 
 
 def check(database: Database, *, now: datetime) -> list[Violation]:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from marketplace.audit.operations import AuditActor
 from marketplace.identity.queries import Caller
@@ -16,7 +17,7 @@ from marketplace.kernel.errors import (
     ProviderUnavailableError,
     ValidationError,
 )
-from marketplace.payouts import books, reconciliation, reconciliation_desk
+from marketplace.payouts import books, reconciliation, reconciliation_books, reconciliation_desk
 from marketplace.payouts.reconciliation import BeingReconciledError, ReconciliationRunningError
 from marketplace.payouts.reconciliation_desk import (
     AlreadyResolvedError,
@@ -350,3 +351,31 @@ def test_only_what_the_latest_run_found_is_resolved_by_who_is_no_party(service: 
     with pytest.raises(ConflictError):
         resolve(service, "ask")
     assert service.balances()["own_funds"] == 0
+
+
+DAMAGE = {
+    "own money at the gateway is booked as the gateway moved it": (
+        "UPDATE gateway_movements SET difference_minor = difference_minor + 1 WHERE model = 'Topup'"
+    ),
+    "each difference to the gateway that was accepted is an officer's decision, booked once": (
+        "UPDATE reconciliation_exceptions SET resolution = 'ask'"
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", DAMAGE)
+def test_what_it_booked_is_held_to_the_rules_of_the_books(service: Service, rule: str) -> None:
+    service.paid_order()
+    service.gateway.fill(1_000)
+    service.transfer("somebody-elses-6", 120_000)
+    service.reconcile()
+    resolve(service, "own_funds")
+    with service.database.transaction() as session:
+        assert_books_are_whole(session)
+        assert books.verify(session) == []
+        session.execute(text(DAMAGE[rule]))
+        assert [violation.rule for violation in books.verify(session)] == [rule]
+
+
+def test_every_rule_is_broken_here_once() -> None:
+    assert set(DAMAGE) == set(reconciliation_books._CHECKS)
