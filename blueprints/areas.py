@@ -25,6 +25,7 @@ from blueprints.payments.refunds import area as refunds
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
 from blueprints.payments.wallet import area as wallet
+from blueprints.payouts.batches import area as payout_batches
 from blueprints.payouts.cash_outs import area as cash_outs
 from blueprints.payouts.dispatch import area as payout_dispatch
 from blueprints.payouts.own import area as payouts
@@ -67,6 +68,7 @@ AREAS: tuple[Area, ...] = (
     payouts,
     vendors,
     reconciliation,
+    payout_batches,
     users,
     webhook_desk,
     messaging_webhook,

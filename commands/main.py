@@ -28,8 +28,8 @@ ENTRIES = {
     "alerts": Entry(
         "commands.alerts", "alerts", "List and explain alerts, and resolve one that was seen to."
     ),
-    "payouts": Entry("commands.payouts", "payouts", "Reconcile the gateway with the books."),
     "ledger": Entry("commands.ledger", "ledger", "Check that the books are whole."),
+    "payouts": Entry("commands.payouts", "payouts", "Look at batches of payouts, and reconcile the gateway."),
     "audit": Entry("commands.audit", "audit", "Check that the audit trail is as it was written."),
     "periodic": Entry("commands.periodic", "periodic", "List, run, pause and re-schedule periodic tasks."),
     "queues": Entry("commands.queues", "queues", "Show how much work waits, goes on, failed and was done."),

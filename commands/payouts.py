@@ -1,13 +1,16 @@
-"""Payouts: what an operator does about them."""
+"""Payouts: what an operator looks at, and does about them."""
 
 import click
 
+from commands.batches import list_batches, show_batch
 from commands.reconciling import reconcile
 
 
-@click.group(help="Reconcile the gateway with the books.")
+@click.group(help="Look at batches of payouts, and reconcile the gateway with the books.")
 def payouts() -> None:
     """This function will group the commands."""
 
 
+payouts.add_command(list_batches)
+payouts.add_command(show_batch)
 payouts.add_command(reconcile)

@@ -20,6 +20,8 @@ from marketplace.kernel.errors import CATALOG
 from marketplace.kernel.states import StateMachine
 from marketplace.orders import states as order_states
 from marketplace.payments import states as payment_states
+from marketplace.payouts import states as payout_states
+from marketplace.payouts.risks import RISKS
 from marketplace.proposals import states as proposal_states
 from tasks.sweeps import PERIODIC_TASKS
 
@@ -134,6 +136,11 @@ PARTS: dict[str, Callable[[], str]] = {
     "escrow-states": lambda: _diagram(order_states.ESCROW),
     "intent-states": lambda: _diagram(payment_states.INTENT),
     "refund-states": lambda: _diagram(payment_states.REFUND),
+    "batch-states": lambda: _diagram(payout_states.BATCH),
+    "payout-states": lambda: _diagram(payout_states.INTENT),
+    "payout-risks": lambda: _table(
+        ("Risk", "What it says"), [(f"`{risk}`", meaning) for risk, meaning in RISKS.items()]
+    ),
     "proposal-states": lambda: _diagram(proposal_states.PROPOSAL),
     "outside-settings": lambda: _settings(lambda item: item.name.startswith(_OUTSIDE)),
     "required-settings": lambda: _settings(lambda item: item.metadata["required"]),

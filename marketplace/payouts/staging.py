@@ -27,6 +27,7 @@ from marketplace.platform.queries import platform_settings
 # A batch that officers can still look through, and that is staged well within a request's time.
 MOST_PAYEES = 10_000
 _MOST_OFFICERS = 100
+LEFT_OUT_SHOWN = 100
 SCHEDULE = AuditActor("schedule")
 
 NO_MONEY = "nothing_to_pay"
@@ -127,6 +128,26 @@ class Staged:
     collected_minor: int = 0
     left_out: tuple[LeftOut, ...] = ()
 
+    def require_batch(self) -> UUID:
+        """This function will give the batch.
+
+        :raises NothingToPayError: there is none
+        """
+        if self.batch_id is not None:
+            return self.batch_id
+        shown = [
+            {
+                "vendorId": str(one.vendor_id),
+                "reason": one.reason,
+                "until": iso(one.until) if one.until else None,
+            }
+            for one in self.left_out[:LEFT_OUT_SHOWN]
+        ]
+        raise NothingToPayError(
+            "Nobody can be paid: each has too little that is released, waits for a batch already, or is on hold.",
+            extensions={"leftOut": shown},
+        )
+
 
 def stage(
     session: Session,
@@ -201,19 +222,7 @@ def stage_by_hand(
     :raises NothingToPayError: nobody can be paid; nothing was changed
     """
     staged = stage(session, officer=officer, actor=actor, vendor_ids=vendor_ids, now=now)
-    if staged.batch_id is None:
-        shown = [
-            {
-                "vendorId": str(one.vendor_id),
-                "reason": one.reason,
-                "until": iso(one.until) if one.until else None,
-            }
-            for one in staged.left_out
-        ]
-        raise NothingToPayError(
-            "Nobody can be paid: each has too little that is released, waits for a batch already, or is on hold.",
-            extensions={"leftOut": shown},
-        )
+    staged.require_batch()
     return staged
 
 

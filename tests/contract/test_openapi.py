@@ -35,7 +35,7 @@ from marketplace.webhooks.operations import receive
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.objects import StorageDouble
-from tests.support.payouts import make_account
+from tests.support.payouts import make_account, make_payees, staged_batch
 from tests.support.purchases import fill_wallet
 
 # So many requests of each kind, well formed and not, to each operation as each caller.
@@ -181,12 +181,14 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         # There is none: nothing here is held back, or failed.
         "refund_id": str(uuid4()),
         "held_id": str(uuid4()),
+        "proposal_id": str(uuid4()),
         "webhook_id": str(
             services.database.in_transaction(receive, provider="gateway", body=b"{}", now=datetime.now(UTC))
         ),
         "alert_id": str(raised(services)),
         **reconciled(services),
         "payout_id": str(services.database.in_transaction(asked_for_by, buyer)),
+        "batch_id": str(services.database.in_transaction(staged)),
         "address_id": address.get_json()["data"]["id"],
         "category_id": str(market.category_id),
         "campus_id": str(market.campus_id),
@@ -195,6 +197,11 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
     moderator = market.staff("moderator")
     ids |= promoted(client, bearer(moderator), str(product))
     return Cast(buyer, store.user_id, moderator, market.staff("finance"), ids)
+
+
+def staged(session: Session) -> UUID:
+    """Leave a batch of payouts for officers to decide on."""
+    return staged_batch(session, make_payees(session, 2))
 
 
 def raised(services: Services) -> UUID:

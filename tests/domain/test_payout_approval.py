@@ -200,8 +200,8 @@ def test_a_batch_that_changed_after_its_approval_is_not_sent_and_is_staged_again
 
 
 _ONE = "(SELECT {column} FROM payout_transfer_intents WHERE batch_id = :id LIMIT 1)"
-_OF_ITS_ACCOUNT = f"UPDATE payout_accounts SET {{change}} WHERE id = {_ONE.format(column='account_id')}"
-_OF_IT = f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_ONE.format(column='id')}"
+_OF_ITS_ACCOUNT = f"UPDATE payout_accounts SET {{change}} WHERE id = {_ONE.format(column='account_id')}"  # noqa: S608 - our own text
+_OF_IT = f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_ONE.format(column='id')}"  # noqa: S608 - our own text
 
 
 @pytest.mark.parametrize(

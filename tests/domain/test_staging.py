@@ -14,6 +14,7 @@ from marketplace.ledger.queries import balance_of
 from marketplace.payouts import staging
 from marketplace.payouts.content import content_hash
 from marketplace.payouts.staging import NothingToPayError
+from marketplace.platform.features import SCHEDULED_PAYOUTS, flag_setting
 from marketplace.platform.halts import halt_payouts
 from tests.support.finance import actor_of, audited, make_officer, told
 from tests.support.payouts import (
@@ -275,6 +276,20 @@ def test_the_schedule_stages_nothing_while_payouts_are_halted_and_an_officer_may
         session, officer=officer, actor=actor_of(officer), vendor_ids=[payee.store_id], now=NOW
     )
     assert staged.batch_id is not None
+
+
+def test_the_schedule_stages_nothing_while_that_is_switched_off(session: Session) -> None:
+    payee = make_payee(session)
+    session.execute(
+        text(
+            "INSERT INTO platform_settings (key, value, description) VALUES (:key, 'false', 'Of a test')"
+            " ON CONFLICT (key) DO UPDATE SET value = 'false'"
+        ),
+        {"key": flag_setting(SCHEDULED_PAYOUTS)},
+    )
+
+    assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+    assert owed(session, payee) == OWED_MINOR
 
 
 def test_the_schedule_stages_all_who_can_be_paid(session: Session) -> None:

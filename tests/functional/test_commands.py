@@ -22,10 +22,12 @@ from marketplace.kernel.clock import system_clock
 from marketplace.webhooks import operations as webhooks
 from sandbox.personas import persona_named, persona_names
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
+from tests.support.payouts import OWED_MINOR, approved_batch, make_payees, staged_batch
+from tests.support.purchases import row_of
 from tests.support.servers import Addresses
 
 COMMANDS = (
-    *("db", "seed", "token", "config", "webhooks", "alerts", "ledger", "audit"),
+    *("db", "seed", "token", "config", "webhooks", "alerts", "ledger", "payouts", "audit"),
     *("periodic", "queues", "workers", "proxy"),
 )
 
@@ -493,3 +495,33 @@ def test_the_caddyfile_sends_what_waits_to_those_that_wait() -> None:
             )
             assert sent == (contract.group is Group.WAITING), (contract.method, path)
     assert any(contract.group is Group.WAITING for contract in contracts())
+
+
+# --- payouts
+
+
+def test_batches_are_listed_and_shown(installation: Installation, database: Database) -> None:
+    with database.transaction() as session:
+        who = make_payees(session, 3)
+        approved, staged = approved_batch(session, who[:1]), staged_batch(session, who[1:])
+        number = row_of(session, "payout_accounts", id=who[0].account_id)["account_number"]
+
+    head, *lines = installation.ok("payouts", "list").splitlines()
+    assert head.split("\t")[:4] == ["ID", "Status", "Payments", "Kobo"]
+    assert [line.split("\t")[:4] for line in lines] == [
+        [str(staged), "staged", "2", str(2 * OWED_MINOR)],
+        [str(approved), "approved", "1", str(OWED_MINOR)],
+    ]
+    assert str(approved) not in installation.ok("payouts", "list", "--status", "staged")
+
+    shown = installation.ok("payouts", "show", str(approved))
+    assert "status\tapproved" in shown
+    assert shown.count("Approved by ") == 2
+    assert "first_payout: 1 payments" in shown
+    assert f"058 ******{number[-4:]}" in shown
+    assert number not in shown
+    shown = installation.ok("payouts", "show", str(staged), "--limit", "1")
+    assert [str(payee.store_id) in shown for payee in who] == [False, False, False]
+    assert "approvalsMissing\t2" in shown
+    fails(installation.run("payouts", "show", str(uuid4())), "no such batch")
+    fails(installation.run("payouts", "show", "none"), "'none' is not a valid UUID", status=2)

@@ -202,3 +202,31 @@ def approved_batch(session: Session, payees: Sequence[Payee], *, now: datetime =
     assert approve(session, batch_id, make_officer(session), now=now) == "staged"
     assert approve(session, batch_id, make_officer(session), now=now) == "approved"
     return batch_id
+
+
+def paid_batch(session: Session, payees: Sequence[Payee], *, now: datetime = NOW) -> UUID:
+    """Make a batch whose payments have all arrived, behind the gateway's back; the books are whole."""
+    batch_id = approved_batch(session, payees, now=now)
+    for row in intents_in(session, batch_id):
+        post(
+            session,
+            kind="payout",
+            source=claims.source_of(row["id"]),
+            description="Payout",
+            postings=[
+                Posting(accounts.PAYOUTS_IN_TRANSIT, "debit", row["amount_minor"]),
+                Posting(accounts.GATEWAY_CLEARING, "credit", row["amount_minor"]),
+            ],
+            now=now,
+        )
+    session.execute(
+        text("UPDATE payout_transfer_intents SET status = 'success', updated_at = :now WHERE batch_id = :id"),
+        {"id": batch_id, "now": now},
+    )
+    session.execute(
+        text(
+            "UPDATE payout_batches SET status = 'completed', dispatched_at = :now, finished_at = :now WHERE id = :id"
+        ),
+        {"id": batch_id, "now": now},
+    )
+    return batch_id

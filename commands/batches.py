@@ -1,0 +1,112 @@
+"""Batches of payouts, for the operator: which there are, and what is risky in one; officers decide on them."""
+
+from typing import Any
+from uuid import UUID
+
+import click
+
+from commands.database import reading
+from commands.output import facts, table
+from marketplace.kernel.clock import system_clock
+from marketplace.kernel.money import naira_text
+from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest
+from marketplace.payouts import batch_detail, batch_queries
+from marketplace.payouts.risks import RISKS
+
+
+@click.command(
+    name="list",
+    help="""List batches of payouts, the latest first.
+
+    \b
+    Examples:
+      marketplace payouts list
+      marketplace payouts list --status awaiting""",
+)
+@click.option("--status", type=click.Choice(tuple(batch_queries.FILTERS)), help="Only those that are so.")
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_LIMIT), default=50, show_default=True, help="At most so many."
+)
+def list_batches(status: str | None, limit: int) -> None:
+    """This function will list batches."""
+    request = TableRequest(1, limit, "createdAt", descending=True)
+    with reading() as session:
+        page = batch_queries.list_batches(session, status=status, starts=None, ends=None, page=request)
+    if not page.items:
+        click.echo("No batch matches.", err=True)
+        return
+    columns = ("id", "status", "payments", "amountMinor", "paid", "failed", "stalled", "createdAt")
+    table(
+        ("ID", "Status", "Payments", "Kobo", "Paid", "Failed", "Stalled", "Staged"),
+        [[row[name] for name in columns] for row in page.items],
+    )
+    if page.total > len(page.items):
+        click.echo(f"There are {page.total}; --limit shows up to {MAX_LIMIT} of them.", err=True)
+
+
+@click.command(
+    name="show",
+    help="""Show the batch ID: who approved what of it, what is risky, what changed, and its payments.
+
+    Those with the most risks come first, then the largest. Account numbers show their last four digits.
+
+    \b
+    Examples:
+      marketplace payouts show 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10
+      marketplace payouts show 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --risk any""",
+)
+@click.argument("batch_id", metavar="ID", type=click.UUID)
+@click.option("--risk", type=click.Choice((batch_detail.ANY_RISK, *RISKS)), help="Only payments with it.")
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_LIMIT), default=20, show_default=True, help="So many payments."
+)
+def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
+    """This function will show a batch."""
+    with reading() as session:
+        page = batch_detail.batch_detail(
+            session, batch_id=batch_id, risk=risk, page=PageRequest(limit), now=system_clock()
+        )
+    batch = page.data or {}
+    _show_facts(batch)
+    if batch["halted"]:
+        click.echo("\nPayouts are halted: nothing is sent until two officers resume them.")
+    for one in batch["risks"]:
+        click.echo(
+            f"\n{one['risk']}: {one['payments']} payments, {naira_text(one['amountMinor'])}. {one['meaning']}"
+        )
+    if batch["changes"]:
+        click.echo("\nNot as it was staged:")
+        table(
+            ("Payment", "Change", "Kobo", "At"),
+            [[one["intentId"], one["change"], one["amountMinor"], one["at"]] for one in batch["changes"]],
+        )
+    click.echo()
+    table(
+        ("Payment", "Payee", "Kobo", "Status", "Account", "Risks"),
+        [
+            [
+                one["id"],
+                one["payee"]["storeName"] or one["payee"]["userId"],
+                one["amountMinor"],
+                one["status"],
+                f"{one['account']['bankCode']} {one['account']['accountNumber']}",
+                ", ".join(one["risks"]),
+            ]
+            for one in page.items
+        ],
+        wide=("Payee", "Risks"),
+    )
+    if page.next_position is not None:
+        click.echo(f"There are more; --limit shows up to {MAX_LIMIT} of them.", err=True)
+
+
+def _show_facts(batch: dict[str, Any]) -> None:
+    left_out = {"approvals", "risks", "changes", "statuses", "intents", "currency", "halted"}
+    facts(
+        (name, value["id"] if isinstance(value, dict) else value)
+        for name, value in batch.items()
+        if name not in left_out
+    )
+    for one in batch["approvals"]:
+        counts = "" if one["counts"] else ", of what it was then"
+        click.echo(f"Approved by {one['officer']['id']} at {one['createdAt']:%Y-%m-%d %H:%M:%SZ}{counts}")

@@ -1,0 +1,37 @@
+"""Whether the name of a bank account may be the payee's: banks write names in any order, and cut them short."""
+
+import re
+
+from marketplace.kernel.folding import fold
+
+_WORD = re.compile(r"[a-z0-9]{2,}")
+# They stand in many names, and tell nobody from anybody.
+_COMMON = frozenset(
+    {
+        *("and", "the", "of", "co", "ltd", "limited", "plc", "nig", "nigeria", "global", "company"),
+        *("enterprise", "enterprises", "venture", "ventures", "services"),
+        *("store", "stores", "shop", "shops", "mr", "mrs", "ms", "dr"),
+    }
+)
+# Two words in common are no accident; a name of one word has no more to give.
+_ENOUGH = 2
+
+
+def may_be_the_same(account_name: str, *names: str | None) -> bool:
+    """This function will tell whether a bank account's name is like one of somebody's.
+
+    Letters count without case and accents, in any order; words that stand in many names do not count.
+
+    :param account_name: as the bank says
+    :param names: of the store and of who runs it; none that there is not
+    """
+    given = _words(account_name)
+    for name in names:
+        words = _words(name or "")
+        if words and given and len(words & given) >= min(_ENOUGH, len(words), len(given)):
+            return True
+    return False
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(fold(name))) - _COMMON

@@ -1,0 +1,37 @@
+"""Whether a bank account's name may be the payee's."""
+
+import pytest
+
+from marketplace.payouts.names import may_be_the_same
+
+
+@pytest.mark.parametrize(
+    ("account", "names"),
+    [
+        ("NGOZI ADEBAYO", ("Ngozi Adebayo",)),
+        ("ADEBAYO NGOZI CHIDINMA", ("Ngozi Adebayo",)),
+        ("ADÉBÁYÒ, NGỌZI", ("Ngozi Adebayo",)),
+        ("ADEBAYO N", ("Adebayo",)),
+        ("NGOZI LAMPS ENTERPRISES", ("Chidi Okafor", "Ngozi's Lamps")),
+        ("LUMINA LTD", ("Lumina Store",)),
+        ("ADEBAYO", ("Ngozi Adebayo",)),
+        ("OKAFOR CHIDI", (None, "Chidi Okafor")),
+    ],
+)
+def test_names_that_may_be_the_same(account: str, names: tuple[str | None, ...]) -> None:
+    assert may_be_the_same(account, *names)
+
+
+@pytest.mark.parametrize(
+    ("account", "names"),
+    [
+        ("OKAFOR BLESSING", ("Chidi Okafor",)),
+        ("BLESSING EKE", ("Chidi Okafor", "Ngozi's Lamps")),
+        ("GLOBAL VENTURES NIGERIA", ("Lumina Global Ventures",)),
+        ("BLESSING EKE", (None,)),
+        ("", ("Chidi Okafor",)),
+        ("CHIDIOKAFOR", ("Chidi Okafor",)),
+    ],
+)
+def test_names_that_are_not(account: str, names: tuple[str | None, ...]) -> None:
+    assert not may_be_the_same(account, *names)
