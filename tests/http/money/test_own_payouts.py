@@ -14,7 +14,7 @@ from marketplace.payouts import asking, staging
 from marketplace.payouts.staging import SCHEDULE
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk, new_key
-from tests.support.payouts import Payee, intents_of, make_payee, make_wallet_payee, owe, owed
+from tests.support.payouts import Payee, intents_of, make_account, make_payee, make_wallet_payee, owe, owed
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, later, make_shop
 
@@ -304,6 +304,41 @@ class TestCallingOff:
                 (409, "pending", False),
             )
             desk.database.in_transaction(_end_waiting, payee)
+
+
+class TestRaces:
+    def test_a_staging_and_an_early_withdrawal_at_once_claim_the_money_once(self, desk: Desk) -> None:
+        for amount in (500_000, 200_000):
+            payee = made(desk)
+            own, client = desk.bearer(payee.user.id), desk.client.application.test_client
+            with ThreadPoolExecutor(2) as pool:
+                asked = pool.submit(
+                    lambda: client().post(  # noqa: B023
+                        f"{PAYOUTS}/dispatch",
+                        json={"amountMinor": amount},  # noqa: B023
+                        headers=own | {"Idempotency-Key": new_key()},  # noqa: B023
+                    )
+                )
+                desk.database.in_transaction(
+                    staging.stage, officer=None, actor=SCHEDULE, vendor_ids=[payee.store_id], now=NOW
+                )
+                status = asked.result().status_code
+            with desk.database.reading() as session:
+                claimed = [row["amount_minor"] for row in intents_of(session, payee)]
+                left = owed(session, payee)
+            # One waits at a time, whoever came first.
+            assert (status, claimed, left) in (
+                (202, [amount], 500_000 - amount),
+                (409, [500_000], 0),
+            )
+
+    def test_what_is_refused_to_an_early_withdrawal(self, desk: Desk) -> None:
+        desk.paid()
+        desk.database.in_transaction(make_account, desk.shop.vendor.id)
+        locked = desk.post(f"{PAYOUTS}/dispatch", desk.vendor, {"amountMinor": 5_000}, key=new_key())
+        assert_problem(locked, 423, "ESCROW_LOCKED")
+        assert (locked.json["availableMinor"], locked.json["frozenMinor"]) == (0, 0)
+        assert locked.json["inEscrowMinor"] == listed(desk, desk.vendor, BALANCE)["data"]["inEscrowMinor"] > 0
 
 
 def _end_waiting(session: Session, payee: Payee) -> None:
