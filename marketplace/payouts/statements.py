@@ -23,7 +23,8 @@ MOST_LAID_OUT = 1_000
 
 # What a vendor owes us is taken off what we owe them: of both accounts a credit adds to the balance and a debit takes
 # from it. All comes out of one statement, so of one moment of the books. The balance at the beginning is what there is
-# now, less all that has been booked since: whatever the order in which transactions of one moment were booked.
+# now, less all that has been booked since: whatever the order in which transactions of one moment were booked. Entries
+# of accounts with owners, which these are, have their balance after them: the index is of those alone.
 _ENTRIES = Sql(
     text(
         """
@@ -32,13 +33,15 @@ _ENTRIES = Sql(
                 AS minor FROM ledger_accounts WHERE id = ANY(:ids)
         ), since AS (
             SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint
-                AS minor FROM ledger_entries WHERE account_id = ANY(:ids) AND created_at >= :starts
+                AS minor FROM ledger_entries
+            WHERE account_id = ANY(:ids) AND created_at >= :starts AND balance_after_minor IS NOT NULL
         )
         SELECT booked.minor - since.minor AS opening_minor, e.id, e.created_at, e.kind, e.direction, e.amount_minor,
             e.transaction_id, e.order_id, e.account_id, t.description, o.number AS order_number
         FROM booked CROSS JOIN since LEFT JOIN LATERAL (
             SELECT * FROM ledger_entries
             WHERE account_id = ANY(:ids) AND created_at >= :starts AND created_at < :ends
+                AND balance_after_minor IS NOT NULL
             ORDER BY created_at, id LIMIT :most
         ) e ON true
         LEFT JOIN ledger_transactions t ON t.id = e.transaction_id

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts, queries
 from marketplace.ledger.operations import Posting, post
+from marketplace.payouts import statements
 from tests.support.counting import peak_memory
 from tests.support.plans import read, sweep_up
 from tests.support.purchases import NOW
@@ -148,6 +149,23 @@ def test_a_page_deep_inside_reads_as_much_as_the_first(
     assert first.met <= (LIMIT + 1 + by_time) * len(owners), first.plan
     # The page lies elsewhere in the same indexes: a block more or less at each of them.
     assert deep.buffers <= first.buffers + 4 * len(owners), deep.plan
+
+
+def test_a_vendors_statement_reads_no_more_than_what_was_booked_since_it_begins(long: Long) -> None:
+    ids = [accounts.vendor_payable(long.store).id, accounts.vendor_receivable(long.store).id]
+    since = 500
+    period = {
+        "starts": NOW + timedelta(seconds=ROWS - since + 1),
+        "ends": NOW + timedelta(seconds=ROWS - 400),
+    }
+
+    found = read(
+        long.session, statements._ENTRIES, {"ids": ids, "most": 1_001} | period, table="ledger_entries"
+    )
+
+    assert found.rows == since - 400 - 1
+    # Once for the balance that it begins with, and once for what stands in it.
+    assert found.met <= 2 * since, found.plan
 
 
 def test_a_long_file_is_never_held_as_rows(long: Long) -> None:
