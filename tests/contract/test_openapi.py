@@ -36,6 +36,7 @@ from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.objects import StorageDouble
 from tests.support.payouts import make_account, make_payees, staged_batch
+from tests.support.proposals import propose
 from tests.support.purchases import fill_wallet
 
 # So many requests of each kind, well formed and not, to each operation as each caller.
@@ -181,11 +182,11 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         # There is none: nothing here is held back, or failed.
         "refund_id": str(uuid4()),
         "held_id": str(uuid4()),
-        "proposal_id": str(uuid4()),
         "webhook_id": str(
             services.database.in_transaction(receive, provider="gateway", body=b"{}", now=datetime.now(UTC))
         ),
         "alert_id": str(raised(services)),
+        "proposal_id": str(services.database.in_transaction(propose)),
         **reconciled(services),
         "payout_id": str(services.database.in_transaction(asked_for_by, buyer)),
         "batch_id": str(services.database.in_transaction(staged)),

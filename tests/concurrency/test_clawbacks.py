@@ -1,0 +1,116 @@
+"""Clawbacks by many hands at once: no kobo goes back twice, and nothing deadlocks."""
+
+from uuid import UUID
+
+import pytest
+
+from marketplace.infra.db import Database
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import balance_of
+from marketplace.payments.disputed import DisputedAtBankError
+from marketplace.payments.refunding import EscrowDeficitError
+from marketplace.payouts.staging import NothingToPayError
+from tests.support.finance import claw_back, lose_dispute, make_officer
+from tests.support.payouts import Payee, make_account, stage
+from tests.support.purchases import (
+    Shop,
+    assert_books_are_whole,
+    make_shop,
+    release,
+    row_of,
+    shipped_order,
+    wallet_of,
+    with_buyer,
+)
+from tests.support.threads import at_once, unforeseen
+
+ROUNDS = 6
+
+
+@pytest.fixture
+def shop(database: Database) -> Shop:
+    return database.in_transaction(make_shop)
+
+
+def delivered(database: Database, shop: Shop) -> UUID:
+    """Make an order whose money was released."""
+    with database.transaction() as session:
+        order_id = shipped_order(session, shop)
+        release(session, shop, order_id)
+    return order_id
+
+
+def owed(database: Database, shop: Shop) -> int:
+    with database.reading() as session:
+        return balance_of(session, account=accounts.vendor_receivable(shop.store_id))
+
+
+def assert_whole(database: Database) -> None:
+    with database.reading() as session:
+        assert_books_are_whole(session)
+
+
+def test_four_of_one_order_take_it_once(database: Database, shop: Shop) -> None:
+    officers = [database.in_transaction(make_officer) for _ in range(4)]
+    for _ in range(ROUNDS):
+        order_id = delivered(database, shop)
+        results = at_once(
+            lambda officer, it=order_id: database.in_transaction(claw_back, it, officer), officers
+        )
+        assert unforeseen(results, EscrowDeficitError) == []
+        assert sum(not isinstance(result, Exception) for result in results) == 1
+        with database.reading() as session:
+            escrow = row_of(session, "escrows", order_id=order_id)
+        assert escrow["clawed_back_minor"] == escrow["released_minor"]
+    assert_whole(database)
+
+
+def test_parts_add_up(database: Database, shop: Shop) -> None:
+    officer = database.in_transaction(make_officer)
+    order_id = delivered(database, shop)
+    results = at_once(
+        lambda minor: database.in_transaction(claw_back, order_id, officer, amount_minor=minor),
+        [1_000, 2_000, 3_000, 4_000],
+    )
+    assert unforeseen(results) == []
+    assert owed(database, shop) == 10_000
+    with database.reading() as session:
+        assert wallet_of(session, shop.buyer.id) == 10_000
+    assert_whole(database)
+
+
+def test_an_officer_and_a_bank_take_no_more_than_there_was(database: Database, shop: Shop) -> None:
+    officer = database.in_transaction(make_officer)
+    for _ in range(ROUNDS):
+        order_id = delivered(database, shop)
+
+        def act(by: str, it: UUID = order_id) -> object:
+            if by == "bank":
+                return database.in_transaction(lose_dispute, it, amount_minor=None)
+            return database.in_transaction(claw_back, it, officer)
+
+        results = at_once(act, ["bank", "officer"])
+        assert unforeseen(results, DisputedAtBankError) == []
+        with database.reading() as session:
+            escrow = row_of(session, "escrows", order_id=order_id)
+        assert escrow["clawed_back_minor"] == escrow["released_minor"]
+    assert_whole(database)
+
+
+def test_clawbacks_of_many_orders_while_the_vendor_is_staged(database: Database, shop: Shop) -> None:
+    with database.transaction() as session:
+        officer = make_officer(session)
+        payee = Payee(shop.vendor, shop.store_id, make_account(session, shop.vendor.id))
+    orders = [delivered(database, database.in_transaction(with_buyer, shop)) for _ in range(4)]
+
+    def act(order_id: UUID | None) -> object:
+        if order_id is None:
+            return database.in_transaction(stage, [payee])
+        return database.in_transaction(claw_back, order_id, officer, amount_minor=50_000)
+
+    results = at_once(act, [*orders, None, None])
+
+    assert unforeseen(results, NothingToPayError) == []
+    collected = sum(getattr(result, "collected_minor", 0) for result in results)
+    assert owed(database, shop) == 4 * 50_000 - collected
+    assert_whole(database)
