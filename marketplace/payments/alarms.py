@@ -274,7 +274,7 @@ def gateway_key_taken(session: Session, *, now: datetime) -> None:
         session,
         identifier=kinds.GATEWAY_KEY_REFUSED,
         subject=GATEWAY,
-        note="The gateway took a refund.",
+        note="The gateway took what it was told to send.",
         now=now,
     )
 

@@ -134,6 +134,8 @@ def settle(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now:
     if (told.amount_minor, told.currency) != (row["amount_minor"], money.CURRENCY):
         alarms.differs(session, row, told, now=now)
         return before
+    if told.wants_otp and before not in _OVER:
+        alarms.wants_otp(session, batch_id=row["batch_id"], reference=row["reference"], now=now)
     trigger = _trigger_of(before, told)
     if not states.INTENT.allows(before, trigger):
         return before
@@ -143,8 +145,6 @@ def settle(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now:
         _succeed(session, row, told, now=now)
     elif status in (states.FAILED, states.REVERSED):
         _come_back(session, row, told, status, now=now)
-    elif told.wants_otp and row["batch_id"] is not None:
-        alarms.wants_otp(session, batch_id=row["batch_id"], reference=row["reference"], now=now)
     if status in _OVER:
         finish_batch(session, batch_id=row["batch_id"], now=now)
     _log.info("payout settled", payoutId=str(row["id"]), before=before, status=status)

@@ -292,6 +292,9 @@ def test_what_is_under_way_is_submitted(session: Session, case: Case, status: st
     assert case.statuses == ("submitted", "submitted")
     about = open_about(session, f"payout-batch:{case.batch_id}")
     assert about == ({"TRANSFER_WANTS_OTP": "SEV-2"} if status == "otp" else {})
+    # So it is when that is found out later.
+    assert case.answer("otp") == "submitted"
+    assert open_about(session, f"payout-batch:{case.batch_id}") == {"TRANSFER_WANTS_OTP": "SEV-2"}
     case.hear("success")
     assert open_about(session, f"payout-batch:{case.batch_id}") == {}
 

@@ -1,6 +1,7 @@
 """Payouts in the hands of workers that die at any step, of answers and events that get lost, and of the sweep."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -452,6 +453,53 @@ class TestTrouble:
             assert exceptions_of(session, case.references[0]) == [(outcome, OWED_MINOR)]
             assert_books_are_whole(session)
 
+    def test_what_the_answer_says_nothing_of_is_unknown(self, relay: Relay, case: Case) -> None:
+        class Forgetful(Mortal):
+            def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+                return super().send_all(orders)[1:]
+
+        case.work(Relay(replace(case.services, transfers=Forgetful(case.services.transfers, ""))))
+
+        found = sorted(row["payout_status"] for row in case.transfers)
+        assert found == ["submitted", "submitted", "unknown"]
+        case.sweep(minutes=6)
+        for data in case.known():
+            deliver(case, data)
+        case.assert_paid()
+
+    def test_an_account_that_there_is_not_is_given_up(self, relay: Relay, case: Case) -> None:
+        class Closed(Mortal):
+            def make_recipient(self, **account: str) -> str | None:
+                return None if account["account_number"] == number else super().make_recipient(**account)
+
+        with case.database.reading() as session:
+            account = row_of(session, "payout_accounts", id=case.payees[0].account_id)
+        number = account["account_number"]
+
+        case.work(Relay(replace(case.services, transfers=Closed(case.services.transfers, ""))))
+
+        by_payee = {row["user_id"]: row for row in case.transfers}
+        refused = by_payee.pop(case.payees[0].user.id)
+        assert (refused["payout_status"], refused["failure_reason"]) == (
+            "failed",
+            "The bank account could not be paid to: the bank does not know it.",
+        )
+        assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
+        with case.database.reading() as session:
+            assert owed(session, case.payees[0]) == OWED_MINOR
+            assert_books_are_whole(session)
+
+    def test_while_recipients_can_not_be_made_nothing_is_sent(
+        self, relay: Relay, case: Case, gateway: TestGateway
+    ) -> None:
+        gateway.line.fault = "refuse"
+        case.work(relay)
+        gateway.line.fault = None
+
+        assert case.statuses == {("pending", "pending")}
+        assert all(row["sent_at"] is None for row in case.transfers)
+        assert case.calls() == [{}] * 3
+
 
 class _Losing(Mortal):
     """The adapter, whose line to the gateway fails while it sends."""
@@ -541,6 +589,40 @@ class TestTheSweep:
 
         assert (done.sent_again, case.statuses, case.known()) == (0, {("unknown", "unknown")}, [])
         assert case.sweep(hours=2).sent_again == 3
+
+    @pytest.mark.parametrize("moment", ["before the call", "after the call"])
+    def test_one_that_dies_while_it_sends_again_is_made_up_for(
+        self, case: Case, gateway: TestGateway, relay: Relay, moment: str
+    ) -> None:
+        case.work(
+            Relay(replace(case.services, transfers=_Losing(case.services.transfers, gateway, "refuse")))
+        )
+        mortal = Mortal(case.services.transfers, moment)
+        with pytest.raises(_KilledError):
+            requery_transfers(case.database, mortal, now=datetime.now(UTC) + timedelta(minutes=6))
+
+        for hours in (2, 30):
+            case.sweep(hours=hours)
+
+        for data in case.known():
+            deliver(case, data)
+        case.assert_paid()
+        assert max(calls.get("POST /transfer", 0) for calls in case.calls()) == 1
+
+    def test_two_sweeps_at_once_make_one_transfer_of_each(
+        self, case: Case, gateway: TestGateway, relay: Relay
+    ) -> None:
+        case.work(
+            Relay(replace(case.services, transfers=_Losing(case.services.transfers, gateway, "refuse")))
+        )
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda _: case.sweep(minutes=6), range(2)))
+
+        assert case.statuses <= {("submitted", "submitted"), ("success", "success")}
+        for data in case.known():
+            deliver(case, data)
+        case.assert_paid()
 
     def test_it_stops_while_the_gateway_is_down(self, case: Case, relay: Relay, gateway: TestGateway) -> None:
         case.work(relay)
