@@ -13,8 +13,10 @@ from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import (
     AlreadyPostedError,
     InsufficientFundsError,
+    Movement,
     Posting,
     post,
+    post_all,
 )
 from tests.support.purchases import NOW, assert_books_are_whole, row_of
 
@@ -130,6 +132,103 @@ def test_a_cause_is_posted_once_under_a_kind(session: Session) -> None:
 
     assert row_of(session, "ledger_accounts", id=wallet.id)["balance_minor"] == 20
     assert_books_are_whole(session)
+
+
+def moving(source: str, from_: Account, to: Account, minor: int) -> Movement:
+    """Write a movement between two accounts that grow by credits."""
+    return Movement(
+        "test", source, "Of a test", [Posting(from_, "debit", minor), Posting(to, "credit", minor)]
+    )
+
+
+def test_many_are_posted_at_once_in_their_order(session: Session) -> None:
+    first, second = accounts.wallet(uuid4()), accounts.wallet(uuid4())
+    fill(session, first, 1_000)
+    sources = [uuid4().hex for _ in range(3)]
+
+    post_all(
+        session,
+        movements=[
+            moving(sources[0], first, second, 700),
+            moving(sources[1], second, first, 200),
+            moving(sources[2], first, accounts.PAYOUTS_IN_TRANSIT, 500),
+        ],
+        now=NOW,
+    )
+
+    after = {
+        (row["source"], row["direction"]): (row["account_id"], row["balance_after_minor"])
+        for row in session.execute(
+            text(
+                "SELECT t.source, e.direction, e.account_id, e.balance_after_minor FROM ledger_transactions t"
+                " JOIN ledger_entries e ON e.transaction_id = t.id WHERE t.source = ANY(:sources)"
+            ),
+            {"sources": sources},
+        ).mappings()
+    }
+    assert after == {
+        (sources[0], "debit"): (first.id, 300),
+        (sources[0], "credit"): (second.id, 700),
+        (sources[1], "debit"): (second.id, 500),
+        (sources[1], "credit"): (first.id, 500),
+        (sources[2], "debit"): (first.id, 0),
+        (sources[2], "credit"): (accounts.PAYOUTS_IN_TRANSIT.id, None),
+    }
+    assert row_of(session, "ledger_accounts", id=first.id)["balance_minor"] == 0
+    assert row_of(session, "ledger_accounts", id=second.id)["balance_minor"] == 500
+
+
+def test_of_many_one_that_does_not_balance_is_the_callers_fault(session: Session) -> None:
+    wallet = accounts.wallet(uuid4())
+    torn = Movement("test", uuid4().hex, "Of a test", [Posting(wallet, "credit", 5)])
+
+    with pytest.raises(ValueError, match="do not balance"):
+        post_all(session, movements=[moving(uuid4().hex, accounts.ESCROW, wallet, 5), torn], now=NOW)
+
+
+def test_of_many_none_may_take_an_owner_below_zero(session: Session) -> None:
+    first, second = accounts.wallet(uuid4()), accounts.wallet(uuid4())
+    fill(session, first, 100)
+
+    with pytest.raises(InsufficientFundsError):
+        post_all(
+            session,
+            movements=[
+                moving(uuid4().hex, first, second, 100),
+                moving(uuid4().hex, first, second, 1),
+            ],
+            now=NOW,
+        )
+
+    assert row_of(session, "ledger_accounts", id=first.id)["balance_minor"] == 100
+
+
+def test_of_many_one_that_is_posted_already_has_none_move_a_balance(session: Session) -> None:
+    first, second = accounts.wallet(uuid4()), accounts.wallet(uuid4())
+    fill(session, first, 100)
+    known, new = uuid4().hex, uuid4().hex
+    post_all(session, movements=[moving(known, first, second, 10)], now=NOW)
+
+    with pytest.raises(AlreadyPostedError):
+        post_all(
+            session,
+            movements=[moving(known, first, second, 10), moving(new, first, second, 20)],
+            now=NOW,
+        )
+
+    assert row_of(session, "ledger_accounts", id=first.id)["balance_minor"] == 90
+    assert row_of(session, "ledger_accounts", id=second.id)["balance_minor"] == 10
+    # The caller rolls back; until then the new one is a transaction that has no entries.
+    session.execute(text("SET CONSTRAINTS ALL DEFERRED"))
+    session.rollback()
+
+
+def test_of_none_nothing_is_posted(session: Session) -> None:
+    before = session.execute(text("SELECT count(*) FROM ledger_transactions")).scalar_one()
+
+    post_all(session, movements=[], now=NOW)
+
+    assert session.execute(text("SELECT count(*) FROM ledger_transactions")).scalar_one() == before
 
 
 def test_the_database_refuses_a_negative_balance(session: Session) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.errors import ForbiddenError, ValidationError
 from marketplace.ledger import accounts
+from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.ledger.queries import balance_of
 from marketplace.payouts import staging
 from marketplace.payouts.content import content_hash
@@ -227,6 +228,24 @@ def test_what_was_asked_for_waits_while_its_payee_is_on_hold(session: Session) -
     batch_id = staged_batch(session, [payee], now=later(hours=24))
 
     assert [row["id"] for row in intents_in(session, batch_id)] == [intent_id]
+
+
+def test_nobody_claims_more_than_there_is_after_their_debt(session: Session) -> None:
+    payee = make_payee(session)
+    owes(session, payee, 100_000)
+
+    with pytest.raises(InsufficientFundsError):
+        ask(session, payee, OWED_MINOR - 99_999)
+
+
+def test_all_that_is_left_after_a_debt_may_be_asked_for(session: Session) -> None:
+    payee = make_payee(session)
+    owes(session, payee, 100_000)
+
+    ask(session, payee, OWED_MINOR - 100_000)
+
+    assert owed(session, payee) == 0
+    assert [row["amount_minor"] for row in intents_of(session, payee)] == [OWED_MINOR - 100_000]
 
 
 def test_nobody_stages_what_is_their_own(session: Session) -> None:

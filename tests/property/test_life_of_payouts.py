@@ -29,7 +29,7 @@ from marketplace.providers.transfers import FundsShortError, TransferOrder, Tran
 from marketplace.webhooks import operations as webhooks
 from tests.support.finance import actor_of, make_officer
 from tests.support.gateway import event_of
-from tests.support.payouts import OWED_MINOR, Payee, make_account, make_payees, owe
+from tests.support.payouts import OWED_MINOR, Payee, intents_in, make_account, make_payees, owe
 from tests.support.purchases import NOW, assert_books_are_whole
 from tests.support.servers import Addresses, create_database, drop_database
 
@@ -213,6 +213,22 @@ class LifeOfPayouts(RuleBasedStateMachine):
                 batch_id=self.batches[pick % len(self.batches)],
                 officer=self.officers[1],
                 actor=actor_of(self.officers[1]),
+                reason="It is not what was agreed upon.",
+            )
+
+    @rule(pick=PICK, which=PICK)
+    def take_out(self, pick: int, which: int) -> None:
+        """Have an officer take a payment out of a batch."""
+        if self.batches:
+            batch_id = self.batches[pick % len(self.batches)]
+            with self.database.reading() as session:
+                intents = intents_in(session, batch_id)
+            self.attempt(
+                calling_off.exclude,
+                batch_id=batch_id,
+                intent_ids=[intents[which % len(intents)]["id"]],
+                officer=self.officers[0],
+                actor=actor_of(self.officers[0]),
                 reason="It is not what was agreed upon.",
             )
 

@@ -21,7 +21,7 @@ from tests.support.payouts import (
     owed,
     staged_batch,
 )
-from tests.support.purchases import NOW, make_person
+from tests.support.purchases import NOW, make_person, row_of
 
 BATCHES = "/api/payouts/batches"
 REASON = {"reason": "The amounts are not what they were last week."}
@@ -292,3 +292,40 @@ def test_a_listing_takes_as_many_statements_however_long_it_is(desk: Desk) -> No
         return len(counted)
 
     assert statements(1) == statements(4)
+
+
+def test_a_batch_takes_as_many_statements_however_long_it_is(desk: Desk) -> None:
+    header = officer(desk)
+
+    def statements(number: int) -> int:
+        batch_id = staged(desk, *payees(desk, number))
+        with counted_statements(desk.database) as counted:
+            assert len(desk.get(f"{BATCHES}/{batch_id}", header).json["data"]["intents"]) == number
+        return len(counted)
+
+    assert statements(1) == statements(5)
+
+
+def test_a_page_of_payments_goes_on_with_its_cursor_and_another_batchs_is_refused(desk: Desk) -> None:
+    batch_id, other = staged(desk, *payees(desk, 3)), staged(desk, *payees(desk))
+    header = officer(desk)
+
+    first = desk.get(f"{BATCHES}/{batch_id}", header, limit=2)
+    cursor = first.json["meta"]["next_cursor"]
+    second = desk.get(f"{BATCHES}/{batch_id}", header, limit=2, cursor=cursor)
+
+    seen = [one["id"] for page in (first, second) for one in page.json["data"]["intents"]]
+    assert (len(seen), len(set(seen)), second.json["meta"]["has_more"]) == (3, 3, False)
+    assert problem(desk.get(f"{BATCHES}/{other}", header, cursor=cursor)) == (422, "VALIDATION_FAILED")
+
+
+def test_no_account_number_is_shown_whole(desk: Desk) -> None:
+    [payee] = payees(desk)
+    batch_id = staged(desk, payee)
+    with desk.database.reading() as session:
+        number = row_of(session, "payout_accounts", id=payee.account_id)["account_number"]
+
+    answer = desk.get(f"{BATCHES}/{batch_id}", officer(desk))
+
+    assert number not in answer.get_data(as_text=True)
+    assert answer.json["data"]["intents"][0]["account"]["accountNumber"] == f"******{number[-4:]}"
