@@ -24,9 +24,8 @@ from blueprints.payments.banks import area as banks
 from blueprints.payments.refunds import area as refunds
 from blueprints.payments.routes import area as payments
 from blueprints.payments.statements import area as transactions
-from blueprints.payments.wallet import area as wallet
 from blueprints.payouts.batches import area as payout_batches
-from blueprints.payouts.cash_outs import area as cash_outs
+from blueprints.payouts.cash_outs import area as wallet
 from blueprints.payouts.dispatch import area as payout_dispatch
 from blueprints.payouts.own import area as payouts
 from blueprints.payouts.receivables import area as receivables
@@ -62,7 +61,6 @@ AREAS: tuple[Area, ...] = (
     refunds,
     transactions,
     wallet,
-    cash_outs,
     payout_dispatch,
     receivables,
     payouts,

@@ -81,18 +81,6 @@ class PaymentView(Schema):
     orders = fields.List(fields.Nested(PaidOrder), required=True)
 
 
-class WalletView(Schema):
-    """What is in a wallet. ``cashableMinor`` can be paid out; rewards can't, and what is owed to us is taken first."""
-
-    balance_minor = Minor(required=True)
-    cashable_minor = Minor(required=True)
-    from_rewards_minor = Minor(required=True)
-    in_transit_minor = Minor(required=True)
-    owed_minor = Minor(required=True)
-    minimum_payout_minor = Minor(required=True)
-    currency = fields.String(required=True)
-
-
 class EntryQuery(CursorQuery):
     """Which entries of the caller's statement are listed; ``to`` is exclusive."""
 

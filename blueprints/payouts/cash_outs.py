@@ -1,17 +1,27 @@
-"""Payouts out of the caller's wallet, and the bank account that they go to."""
+"""The caller's wallet: money of theirs that the service keeps, to pay orders with or to have paid out to their bank."""
 
 from functools import partial
 from typing import Any
 
 from blueprints.http.contract import AUTHENTICATED, Idempotency, Shared
 from blueprints.http.endpoint import Area, Context, LastPhase
-from blueprints.payouts.schemas_own import AskForPayout, CashOutQuery, PayoutView
+from blueprints.payouts.schemas_own import AskForPayout, CashOutQuery, PayoutView, WalletView
 from blueprints.payouts.schemas_vendors import AccountView, GivenAccount
 from marketplace.kernel.paging import TablePage
 from marketplace.payouts import accounts, asking, listing
+from marketplace.payouts.balances import balance_of_wallet
 from marketplace.payouts.listing import Filters
 
-area = Area("cash-outs", "/api/wallet", "Payouts out of the caller's wallet")
+area = Area("wallet", "/api/wallet", "The caller's wallet, and payouts out of it")
+
+
+@area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=WalletView)
+def balance(ctx: Context) -> dict[str, Any]:
+    """This function will tell what is in the caller's wallet, and what of it can be paid out.
+
+    Its entries are in their statement.
+    """
+    return balance_of_wallet(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
 
 @area.get("/bank-account", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=AccountView(many=True))

@@ -111,6 +111,22 @@ class BalanceView(Schema):
     minimum_payout_minor = Minor(required=True)
 
 
+class WalletView(Schema):
+    """What is in a wallet. ``cashableMinor`` can be paid out, unless ``holds`` hold it back.
+
+    Rewards can't be paid out, and what is owed to us is taken first. ``inTransitMinor`` is on its way to the bank.
+    """
+
+    balance_minor = Minor(required=True)
+    cashable_minor = Minor(required=True)
+    from_rewards_minor = Minor(required=True)
+    in_transit_minor = Minor(required=True)
+    owed_minor = Minor(required=True)
+    minimum_payout_minor = Minor(required=True)
+    currency = fields.String(required=True)
+    holds = fields.List(fields.Nested(HoldView), required=True)
+
+
 class StatementQuery(StoreQuery):
     """Which period a statement is of; ``to`` is exclusive. By default it is the month that ``to`` is in."""
 

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, literal_column, select
+from sqlalchemy import bindparam, func, literal_column, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.identity.models import Address, AdminRole, FormerContact, Profile
+from marketplace.identity.models import Address, AdminRole, Profile
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
@@ -79,11 +79,21 @@ _PROFILE = Statement(
     .where(Profile.id == bindparam("user_id"))
 )
 
+# Each once, and none that they can be reached at again. The earliest first: whoever takes an account over may change it
+# as often as they like, and does not get the first one out of the list by that.
 _FORMER_CONTACTS = Statement(
-    select(FormerContact.id)
-    .where(FormerContact.user_id == bindparam("user_id"), FormerContact.replaced_at >= bindparam("since"))
-    .order_by(FormerContact.replaced_at.desc())
-    .limit(bindparam("most"))
+    text(
+        """
+        SELECT id FROM (
+            SELECT DISTINCT ON (f.contact) f.id, f.replaced_at
+            FROM former_contacts f JOIN profiles p ON p.id = f.user_id
+            WHERE f.user_id = :user_id AND f.replaced_at >= :since
+                AND f.contact IS DISTINCT FROM CASE f.kind WHEN 'phone' THEN p.phone ELSE p.email END
+            ORDER BY f.contact, f.replaced_at
+        ) each_once
+        ORDER BY replaced_at LIMIT :most
+        """
+    )
 )
 
 _ADDRESS_COLUMNS = (
@@ -209,7 +219,7 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def former_contacts_of(session: Session, *, user_id: UUID, since: datetime, most: int) -> list[UUID]:
-    """This function will list where somebody could be reached before, the latest first, by the rows' ids.
+    """This function will list where somebody could be reached before and can't be now, the earliest first, by id.
 
     :param since: those that were replaced since then; what was given up long ago may be somebody else's by now
     :param most: at most so many

@@ -24,7 +24,7 @@ from marketplace.providers.transfers import TransferGateway
 SHOWN_DIGITS = 4
 # A number that was given up longer ago may be somebody else's by now.
 _FORMER_CONTACT_FOR = timedelta(days=30)
-_MOST_FORMER_CONTACTS = 5
+_MOST_FORMER_CONTACTS = 20
 _HISTORY = 50
 
 _COLUMNS = (

@@ -14,7 +14,7 @@ from marketplace.ledger.accounts import Account
 from marketplace.orders.escrowed import in_escrow_of
 from marketplace.payouts import policy
 from marketplace.payouts.cashable import rewards_in
-from marketplace.payouts.policy import PAYOUTS_HALTED, Hold, holds_of
+from marketplace.payouts.policy import PAYOUTS_HALTED, Hold, holds_of, holds_of_people
 from marketplace.platform.halts import payouts_halted
 from marketplace.platform.queries import platform_settings
 
@@ -48,9 +48,7 @@ def balance_of_store(session: Session, *, vendor_id: UUID, now: datetime) -> dic
     net = max(payable_minor - owed_minor, 0)
     under_way = _UNDER_WAY.one(session, vendor_id=vendor_id)
     escrow = in_escrow_of(session, vendor_id=vendor_id)
-    holds = list(holds_of(session, vendor_ids=[vendor_id], now=now)[vendor_id])
-    if payouts_halted(session):
-        holds.append(Hold(PAYOUTS_HALTED))
+    holds = _with_halt(session, holds_of(session, vendor_ids=[vendor_id], now=now)[vendor_id])
     return {
         "vendorId": vendor_id,
         "currency": CURRENCY,
@@ -71,10 +69,11 @@ def balance_of_store(session: Session, *, vendor_id: UUID, now: datetime) -> dic
     }
 
 
-def balance_of_wallet(session: Session, *, user_id: UUID) -> dict[str, Any]:
+def balance_of_wallet(session: Session, *, user_id: UUID, now: datetime) -> dict[str, Any]:
     """This function will tell what is in a wallet, and what of it can be paid out, in kobo.
 
     :param user_id: whose wallet
+    :param now: the time of the request
     """
     wallet, debt = accounts.wallet(user_id), accounts.buyer_receivable(user_id)
     booked = _booked(session, wallet, debt)
@@ -89,7 +88,15 @@ def balance_of_wallet(session: Session, *, user_id: UUID) -> dict[str, Any]:
         "owedMinor": owed,
         "minimumPayoutMinor": minimum_payout(session),
         "currency": CURRENCY,
+        "holds": policy.shown(
+            _with_halt(session, holds_of_people(session, user_ids=[user_id], now=now)[user_id])
+        ),
     }
+
+
+def _with_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
+    """Add to somebody's holds the one that is everybody's, if there is one."""
+    return (*holds, Hold(PAYOUTS_HALTED)) if payouts_halted(session) else holds
 
 
 def _booked(session: Session, *wanted: Account) -> dict[Account, int]:
@@ -98,7 +105,7 @@ def _booked(session: Session, *wanted: Account) -> dict[Account, int]:
     return {one: found.get(one.id, 0) for one in wanted}
 
 
-def _held_until(holds: list[Hold]) -> datetime | None:
+def _held_until(holds: tuple[Hold, ...]) -> datetime | None:
     """Give when time will have ended all holds; none where something else has to."""
     untils = [hold.until for hold in holds if hold.until is not None]
     return max(untils) if untils and len(untils) == len(holds) else None

@@ -229,7 +229,7 @@ class TestCashOut:
             cash_out(session, payee, 200_001)
         cash_out(session, payee, 200_000)
 
-        shown = balances.balance_of_wallet(session, user_id=payee.user.id)
+        shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=NOW)
         assert (shown["balanceMinor"], shown["cashableMinor"], shown["fromRewardsMinor"]) == (
             70_000,
             0,
@@ -249,7 +249,7 @@ class TestCashOut:
             now=NOW,
         )
         owe(session, payee, 200_000)
-        shown = balances.balance_of_wallet(session, user_id=payee.user.id)
+        shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=NOW)
         assert (shown["cashableMinor"], shown["owedMinor"]) == (140_000, 60_000)
         cash_out(session, payee, 140_000)
         assert owed(session, payee) == 0
@@ -383,6 +383,16 @@ class TestBalance:
         halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
         shown = balance(session, payee)
         assert (shown["availableMinor"], shown["onHoldMinor"]) == (0, OWED_MINOR)
+        assert [hold["reason"] for hold in shown["holds"]] == [policy.PAYOUTS_HALTED]
+
+    def test_a_wallet_shows_what_holds_it(self, session: Session) -> None:
+        payee = make_wallet_payee(session, created_at=NOW)
+        shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=NOW)
+        assert [(hold["reason"], hold["until"]) for hold in shown["holds"]] == [
+            (policy.BANK_ACCOUNT_CHANGED, later(hours=24))
+        ]
+        halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
+        shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=later(hours=24))
         assert [hold["reason"] for hold in shown["holds"]] == [policy.PAYOUTS_HALTED]
 
     def test_debts_are_no_part_of_what_is_available(self, session: Session) -> None:

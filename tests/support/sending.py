@@ -1,6 +1,7 @@
 """Payouts on their way for tests: dispatched, sent, and told of by the gateway."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -67,9 +68,11 @@ def word(transfer: dict[str, Any], status: str, **values: Any) -> GatewayTransfe
     return GatewayTransfer(**given | values)
 
 
-def hear(session: Session, transfer: dict[str, Any], outcome: str, **values: Any) -> None:
+def hear(
+    session: Session, transfer: dict[str, Any], outcome: str, *, now: datetime = NOW, **values: Any
+) -> None:
     """Have an event of the gateway about a transfer."""
-    transfer_events.hear(session, outcome=outcome, told=word(transfer, outcome, **values), now=NOW)
+    transfer_events.hear(session, outcome=outcome, told=word(transfer, outcome, **values), now=now)
 
 
 def answer(session: Session, transfer: dict[str, Any], status: str, **values: Any) -> str:

@@ -1,6 +1,6 @@
 """Payouts for those who are paid, over HTTP: history, balance, cash-outs, and calling them off."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -10,13 +10,23 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts import asking, staging
+from marketplace.payouts import asking, books, news, staging
 from marketplace.payouts.staging import SCHEDULE
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk, new_key
-from tests.support.payouts import Payee, intents_of, make_account, make_payee, make_wallet_payee, owe, owed
+from tests.support.payouts import (
+    Payee,
+    approved_batch,
+    intents_of,
+    make_account,
+    make_payee,
+    make_wallet_payee,
+    owe,
+    owed,
+)
 from tests.support.probes import assert_problem, faults
-from tests.support.purchases import NOW, later, make_shop
+from tests.support.purchases import NOW, assert_books_are_whole, later, make_shop
+from tests.support.sending import dispatch, hear, transfers_in
 
 PAYOUTS, BALANCE = "/api/payouts", "/api/payouts/balance"
 CASH_OUTS = "/api/wallet/cash-outs"
@@ -26,23 +36,17 @@ def made(desk: Desk, make: Callable[..., Payee] = make_payee, **values: Any) -> 
     return desk.database.in_transaction(make, **values)
 
 
-def paid_out(desk: Desk, payee: Payee, amount_minor: int, *, status: str = "success", days: int = 0) -> UUID:
-    """Make a payout as it is after so many days, behind the API's back."""
+def paid_out(desk: Desk, payee: Payee, amount_minor: int, *, outcome: str = "success", days: int = 0) -> UUID:
+    """Owe a vendor something and pay it, behind the API's back, and tell of it as the gateway would."""
 
     def make(session: Session) -> UUID:
-        owe(session, payee, amount_minor, now=later(days=days))
-        ask = asking.ask_for_cash_out if payee.store_id is None else asking.ask_for_payout
-        payout = ask(session, caller=payee.user, amount_minor=amount_minor, now=later(days=days))
-        intent_id: UUID = payout["id"]
-        stores = None if payee.store_id is None else [payee.store_id]
-        staging.stage(session, officer=None, actor=SCHEDULE, vendor_ids=stores, now=later(days=days))
-        session.execute(
-            text(
-                "UPDATE payout_transfer_intents SET status = :status, updated_at = :now,"
-                " failure_reason = CASE WHEN :status = 'failed' THEN 'The bank did not take it.' END WHERE id = :id"
-            ),
-            {"status": status, "id": intent_id, "now": later(days=days, hours=2)},
-        )
+        now = later(days=days)
+        owe(session, payee, amount_minor, now=now)
+        batch_id = approved_batch(session, [payee], now=now)
+        dispatch(session, batch_id, now=now)
+        [transfer] = transfers_in(session, batch_id)
+        hear(session, transfer, outcome, now=later(days=days, hours=2))
+        intent_id: UUID = transfer["intent_id"]
         return intent_id
 
     return desk.database.in_transaction(make)
@@ -63,7 +67,7 @@ class TestHistory:
     def test_a_vendor_sees_their_own_and_nobody_elses(self, desk: Desk) -> None:
         payee, other = made(desk, owed_minor=0), made(desk, owed_minor=0)
         first = paid_out(desk, payee, 150_000)
-        second = paid_out(desk, payee, 250_000, status="failed", days=1)
+        second = paid_out(desk, payee, 250_000, outcome="failed", days=1)
         paid_out(desk, other, 350_000)
 
         found = listed(desk, desk.bearer(payee.user.id))
@@ -75,7 +79,7 @@ class TestHistory:
             "total_pages": 1,
         }
         failed = found["data"][0]
-        assert (failed["status"], failed["reason"]) == ("failed", "The bank did not take it.")
+        assert (failed["status"], failed["reason"]) == ("failed", news.FAILED)
         assert (failed["amountMinor"], failed["currency"], failed["source"]) == (250_000, "NGN", "store")
         assert failed["vendor"]["id"] == str(payee.store_id)
         assert failed["payee"]["id"] == str(payee.user.id)
@@ -92,20 +96,22 @@ class TestHistory:
         assert ids(listed(desk, desk.bearer(payee.user.id), vendorId=str(other.store_id))) == []
 
     def test_finance_sees_all_and_narrows_them_down(self, desk: Desk) -> None:
-        payee, other = made(desk, owed_minor=0), made(desk, make_wallet_payee, owed_minor=0)
+        payee, other = made(desk, owed_minor=0), made(desk, make_wallet_payee)
         one = paid_out(desk, payee, 150_000)
         two = paid_out(desk, payee, 250_000, days=1)
-        three = paid_out(desk, other, 350_000, status="reversed", days=2)
+        three = desk.database.in_transaction(
+            asking.ask_for_cash_out, caller=other.user, amount_minor=350_000, now=later(days=2)
+        )["id"]
         finance = desk.officer("finance")
 
         assert listed(desk, finance)["meta"]["total"] >= 3
         assert ids(listed(desk, finance, vendorId=str(payee.store_id))) == [str(two), str(one)]
         assert ids(listed(desk, finance, limit=1)) == [str(three)]
         assert ids(listed(desk, finance, source="wallet", limit=1)) == [str(three)]
-        batch = listed(desk, finance, limit=1)["data"][0]["batchId"]
-        assert ids(listed(desk, finance, batchId=batch)) == [str(three)]
+        batch = listed(desk, finance, vendorId=str(payee.store_id))["data"][0]["batchId"]
+        assert ids(listed(desk, finance, batchId=batch)) == [str(two)]
         narrow = {"vendorId": str(payee.store_id)}
-        assert ids(listed(desk, finance, **narrow, status="reversed")) == []
+        assert ids(listed(desk, finance, **narrow, status="failed")) == []
         assert ids(listed(desk, finance, **narrow, **{"from": "2026-11-21T00:00:00Z"})) == [str(two)]
         assert ids(listed(desk, finance, **narrow, to="2026-11-21T00:00:00Z")) == [str(one)]
 
@@ -208,6 +214,7 @@ class TestCashOuts:
             "owedMinor": 0,
             "minimumPayoutMinor": 100_000,
             "currency": "NGN",
+            "holds": [],
         }
         # The statement shows it.
         entry = listed(desk, own, "/api/transactions")["data"][0]
@@ -283,27 +290,33 @@ class TestCallingOff:
         assert desk.post(CASH_OUTS, own, {"amountMinor": 500_000}).status_code == 201
 
     def test_against_a_staging_at_the_same_time_one_has_it(self, desk: Desk) -> None:
-        payee = made(desk)
-        own = desk.bearer(payee.user.id)
-        client = desk.client.application.test_client
         for _round in range(3):
-            payout = desk.database.in_transaction(
-                asking.ask_for_payout, caller=payee.user, amount_minor=100_000, now=NOW
-            )["id"]
+            payee = made(desk)
+            path = cancel_path(desk, payee)
+            own, client = desk.bearer(payee.user.id), desk.client.application.test_client
             with ThreadPoolExecutor(2) as pool:
-                called_off = pool.submit(lambda: client().post(f"{PAYOUTS}/{payout}/cancel", headers=own))  # noqa: B023
-                staged = pool.submit(
-                    lambda: desk.database.in_transaction(staging.stage, officer=None, actor=SCHEDULE, now=NOW)
+                called_off = pool.submit(lambda: client().post(path, headers=own))  # noqa: B023
+                desk.database.in_transaction(
+                    staging.stage, officer=None, actor=SCHEDULE, vendor_ids=[payee.store_id], now=NOW
                 )
-                staged.result()
                 status = called_off.result().status_code
             with desk.database.reading() as session:
-                row = next(row for row in intents_of(session, payee) if row["id"] == payout)
-            assert (status, row["status"], row["batch_id"] is None) in (
-                (200, "cancelled", True),
-                (409, "pending", False),
-            )
-            desk.database.in_transaction(_end_waiting, payee)
+                first, *later_ones = intents_of(session, payee)
+                left = owed(session, payee)
+            if status == 200:
+                # A staging that came after it has claimed everything.
+                assert (first["status"], first["batch_id"]) == ("cancelled", None)
+                assert sum(row["amount_minor"] for row in later_ones) + left == 500_000
+            else:
+                assert (status, first["status"], first["batch_id"] is None) == (409, "pending", False)
+                assert (later_ones, left) == ([], 400_000)
+
+
+def cancel_path(desk: Desk, payee: Payee) -> str:
+    payout = desk.database.in_transaction(
+        asking.ask_for_payout, caller=payee.user, amount_minor=100_000, now=NOW
+    )
+    return f"{PAYOUTS}/{payout['id']}/cancel"
 
 
 class TestRaces:
@@ -341,15 +354,13 @@ class TestRaces:
         assert locked.json["inEscrowMinor"] == listed(desk, desk.vendor, BALANCE)["data"]["inEscrowMinor"] > 0
 
 
-def _end_waiting(session: Session, payee: Payee) -> None:
-    """Take what waits out of the way, so that the next round can ask anew."""
-    session.execute(
-        text(
-            "UPDATE payout_transfer_intents SET status = 'success' WHERE user_id = :id AND status = 'pending'"
-        ),
-        {"id": payee.user.id},
-    )
-    owe(session, payee, 100_000)
+@pytest.fixture(autouse=True)
+def whole(desk: Desk) -> Iterator[None]:
+    """Whatever a test does, the books are whole after it."""
+    yield
+    with desk.database.transaction() as session:
+        assert_books_are_whole(session)
+        assert books.verify(session) == []
 
 
 def test_a_vendor_without_a_store_has_no_balance(desk: Desk) -> None:

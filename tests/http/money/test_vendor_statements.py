@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from pypdf import PdfReader
 
 from blueprints.payouts import statement_pdf
-from marketplace.payouts import asking, statements
+from marketplace.infra.db import Database
+from marketplace.payouts import asking, books, statements
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk
 from tests.support.gateway import MovableClock
@@ -37,6 +39,16 @@ def payee(desk: Desk) -> Payee:
     )
     desk.database.in_transaction(owe, made, 100_000, now=later(days=0))
     return made
+
+
+@pytest.fixture(autouse=True, scope="module")
+def whole(database_url: str) -> Iterator[None]:
+    """Whatever these tests do, the books are whole after them."""
+    yield
+    database = Database(database_url, pool_size=1, application_name="tests")
+    with database.reading() as session:
+        assert books.verify(session) == []
+    database.close()
 
 
 def statement(desk: Desk, payee: Payee, **query: Any) -> dict[str, Any]:
