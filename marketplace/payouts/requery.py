@@ -25,7 +25,7 @@ from marketplace.payouts import alarms, sending, settling, states
 from marketplace.payouts.sending import Claimed, ToSend
 from marketplace.platform.halts import payouts_halted
 from marketplace.providers.gateway_events import GatewayTransfer
-from marketplace.providers.transfers import KeyRefusedError, TransferGateway
+from marketplace.providers.transfers import KeyRefusedError, TransferSender
 
 _log = structlog.get_logger(__name__)
 
@@ -124,7 +124,7 @@ class Requery:
     gateway_down: bool = False
 
 
-def requery_transfers(database: Database, gateway: TransferGateway, *, now: datetime) -> Requery:
+def requery_transfers(database: Database, gateway: TransferSender, *, now: datetime) -> Requery:
     """This function will ask the gateway about payouts whose time has come, at most 200 in a sweep.
 
     Batches that were dispatched, and whose sending nobody is at, are handed on again.
@@ -206,7 +206,7 @@ def _hand_on(session: Session, *, now: datetime) -> int:
 
 def _take(
     database: Database,
-    gateway: TransferGateway,
+    gateway: TransferSender,
     row: dict[str, Any],
     told: GatewayTransfer | None,
     done: Requery,
@@ -228,7 +228,7 @@ def _take(
         _log.exception("payout not settled", reference=row["reference"])
 
 
-def _send_again(database: Database, gateway: TransferGateway, row: dict[str, Any], *, now: datetime) -> bool:
+def _send_again(database: Database, gateway: TransferSender, row: dict[str, Any], *, now: datetime) -> bool:
     """Send a payout that the gateway does not know, unless payouts are halted or it was asked for the last time."""
     if not database.in_transaction(_claim_again, row["reference"], now=now):
         return False

@@ -25,7 +25,7 @@ from marketplace.providers.transfers import (
     MOST_AT_ONCE,
     FundsShortError,
     KeyRefusedError,
-    TransferGateway,
+    TransferSender,
     TransferOrder,
     TransferRefusedError,
 )
@@ -182,7 +182,7 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
     return ToSend(batch_id, [Claimed(**row) for row in rows])
 
 
-def send(gateway: TransferGateway, claimed: Sequence[Claimed]) -> Answers:
+def send(gateway: TransferSender, claimed: Sequence[Claimed]) -> Answers:
     """This function will have the gateway send payouts, by one call as far as it takes that.
 
     It raises nothing: what is unknown is an answer too.
@@ -206,7 +206,7 @@ def send(gateway: TransferGateway, claimed: Sequence[Claimed]) -> Answers:
     return answers
 
 
-def _orders_of(gateway: TransferGateway, claimed: Sequence[Claimed], answers: Answers) -> list[TransferOrder]:
+def _orders_of(gateway: TransferSender, claimed: Sequence[Claimed], answers: Answers) -> list[TransferOrder]:
     """Write the orders of payouts, having accounts made recipients that are none yet."""
     orders = []
     for one in claimed:
@@ -229,7 +229,7 @@ def _orders_of(gateway: TransferGateway, claimed: Sequence[Claimed], answers: An
     return orders
 
 
-def _send_together(gateway: TransferGateway, orders: Sequence[TransferOrder], answers: Answers) -> None:
+def _send_together(gateway: TransferSender, orders: Sequence[TransferOrder], answers: Answers) -> None:
     try:
         sent = gateway.send_all(orders)
     except TransferRefusedError:
@@ -244,7 +244,7 @@ def _send_together(gateway: TransferGateway, orders: Sequence[TransferOrder], an
     answers.lost += [order.reference for order in orders if order.reference not in answers.sent]
 
 
-def _send_singly(gateway: TransferGateway, orders: Sequence[TransferOrder], answers: Answers) -> None:
+def _send_singly(gateway: TransferSender, orders: Sequence[TransferOrder], answers: Answers) -> None:
     for order in orders:
         try:
             answers.sent[order.reference] = gateway.send(order)

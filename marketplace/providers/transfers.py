@@ -68,8 +68,8 @@ class TransferOrder:
         }
 
 
-class TransferGateway(Protocol):
-    """What the domain asks of the gateway about money that leaves."""
+class TransferSender(Protocol):
+    """What sending takes of the gateway."""
 
     def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
         """This function will have a bank account made a recipient; none if there is no such account."""
@@ -86,6 +86,10 @@ class TransferGateway(Protocol):
     def transfer(self, reference: str) -> GatewayTransfer | None:
         """This function will ask what became of a reference; none if the gateway does not know it."""
         ...
+
+
+class TransferGateway(TransferSender, Protocol):
+    """What the domain asks of the gateway about money that leaves."""
 
     def transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
         """This function will list what was sent in a period, the latest first."""

@@ -1,9 +1,7 @@
-"""Payouts in the hands of workers that die at any step, of answers and events that get lost, and of the sweep."""
+"""Payouts in the hands of workers that die at any step, and a gateway that loses answers or will not take them."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,170 +9,21 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts import requery, sending
-from marketplace.payouts.requery import ASKED_AFTER, Requery, requery_transfers
+from marketplace.payouts import sending
 from marketplace.platform.halts import halt_payouts
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.providers.transfers import TransferOrder
 from marketplace.services import Services
-from marketplace.webhooks import operations as webhooks
-from sandbox.process import wait_until
 from tasks.relay import Relay
-from tasks.sweeps import task_named
 from tests.support.alerts import open_about
+from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
 from tests.support.finance import told
-from tests.support.gateway import MovableClock, TestGateway, event_of
-from tests.support.payouts import OWED_MINOR, make_payees, owed
+from tests.support.gateway import MovableClock, TestGateway
+from tests.support.payouts import OWED_MINOR, owed
 from tests.support.purchases import NOW, assert_books_are_whole, later, row_of
 from tests.support.sending import (
-    batch_status,
-    dispatched_batch,
     exceptions_of,
-    statuses_in,
-    transfers_in,
 )
-
-
-class _KilledError(BaseException):
-    """Stands for a worker that is killed: nothing catches it."""
-
-
-class Mortal:
-    """The adapter of transfers, in a process that dies before or after a call."""
-
-    def __init__(self, transfers: Any, moment: str) -> None:
-        self._transfers = transfers
-        self._moment = moment
-
-    def make_recipient(self, **account: str) -> str | None:
-        code: str | None = self._transfers.make_recipient(**account)
-        return code
-
-    def transfer(self, reference: str) -> GatewayTransfer | None:
-        found: GatewayTransfer | None = self._transfers.transfer(reference)
-        return found
-
-    def send(self, order: TransferOrder) -> GatewayTransfer:
-        [sent] = self._around(lambda: [self._transfers.send(order)])
-        return sent
-
-    def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
-        return self._around(lambda: self._transfers.send_all(orders))
-
-    def _around(self, call: Any) -> list[GatewayTransfer]:
-        if self._moment == "before the call":
-            raise _KilledError
-        sent: list[GatewayTransfer] = call()
-        if self._moment == "after the call":
-            raise _KilledError
-        return sent
-
-
-class Case:
-    """A batch that was dispatched, with its event; nothing of it is sent yet."""
-
-    def __init__(self, services: Services, gateway: TestGateway, *, payees: int = 3, **values: Any) -> None:
-        self.services = services
-        self.database = services.database
-        self.gateway = gateway
-        given = {"account": {"recipient_code": None}} | values
-        with self.database.transaction() as session:
-            self.payees = make_payees(session, payees, **given)
-            self.batch_id = dispatched_batch(session, self.payees)
-            rows = transfers_in(session, self.batch_id)
-        self.references = [row["reference"] for row in rows]
-        gateway.fill(payees * OWED_MINOR)
-
-    def change(self, table: str, where: str, **columns: Any) -> None:
-        names = ", ".join(f"{name} = :{name}" for name in columns)
-        with self.database.transaction() as session:
-            session.execute(
-                text(f"UPDATE {table} SET {names} WHERE {where}"),  # noqa: S608 - our own text
-                {"batch_id": self.batch_id, "references": self.references} | columns,
-            )
-
-    def events(self, *, done: bool = False) -> list[UUID]:
-        """The events of its sending, those that are done or those that are not."""
-        with self.database.reading() as session:
-            rows = session.execute(
-                text(
-                    "SELECT id FROM outbox_events WHERE topic = 'payout.send' AND payload ->> 'batchId' = :id"
-                    " AND (done_at IS NOT NULL) = :done ORDER BY id"
-                ),
-                {"id": str(self.batch_id), "done": done},
-            )
-            return list(rows.scalars())
-
-    def work(self, relay: Relay, times: int = 1) -> None:
-        """Have a worker take up what waits to be sent."""
-        for _ in range(times):
-            for event_id in self.events():
-                relay.run_row("webhooks", "outbox", str(event_id))
-
-    def sweep(self, **delta: float) -> Requery:
-        """Have the sweep come so much later than now."""
-        return self.sweep_at(datetime.now(UTC) + timedelta(**delta))
-
-    def sweep_at(self, now: datetime) -> Requery:
-        """Have the sweep come at a time."""
-        return requery_transfers(self.database, self.services.transfers, now=now)
-
-    @property
-    def transfers(self) -> list[dict[str, Any]]:
-        with self.database.reading() as session:
-            return transfers_in(session, self.batch_id)
-
-    @property
-    def statuses(self) -> set[tuple[str, str]]:
-        with self.database.reading() as session:
-            return set(statuses_in(session, self.batch_id))
-
-    @property
-    def status(self) -> str:
-        with self.database.reading() as session:
-            return batch_status(session, self.batch_id)
-
-    @property
-    def alerts(self) -> dict[str, str]:
-        with self.database.reading() as session:
-            return open_about(session, f"payout-batch:{self.batch_id}")
-
-    def known(self) -> list[dict[str, Any]]:
-        """What the gateway knows of its transfers, once each has come to its result."""
-
-        def look() -> list[dict[str, Any]]:
-            listed: list[dict[str, Any]] = []
-            for page in range(1, 50):
-                data = self.gateway.call("GET", f"/transfer?perPage=100&page={page}")
-                listed += [one for one in data if one["reference"] in self.references]
-                if len(data) < 100:
-                    break
-            return listed
-
-        assert wait_until(lambda: all(one["status"] != "pending" for one in look()), timeout_seconds=20)
-        return look()
-
-    def assert_sent_once(self) -> None:
-        """Hold the gateway to one transfer for each reference, and of each one's amount."""
-        known = self.known()
-        assert sorted(one["reference"] for one in known) == sorted(self.references)
-        assert {one["amount"] for one in known} == {OWED_MINOR}
-
-    def calls(self) -> list[dict[str, int]]:
-        """How often each reference was sent to the gateway."""
-        return [
-            {name: count for name, count in self.gateway.calls(reference).items() if name.startswith("POST")}
-            for reference in self.references
-        ]
-
-    def assert_paid(self) -> None:
-        """Hold it to having been paid, each payee once, and the books to that."""
-        self.assert_sent_once()
-        assert self.statuses == {("success", "success")}
-        assert self.status == "completed"
-        with self.database.reading() as session:
-            assert [owed(session, payee) for payee in self.payees] == [0] * len(self.payees)
-            assert_books_are_whole(session)
 
 
 @pytest.fixture
@@ -188,17 +37,6 @@ def as_planned(gateway: TestGateway) -> Iterator[None]:
     """Nothing is left of what a test had planned for the next transfers."""
     yield
     gateway.call("DELETE", "/sandbox/transfers/next")
-
-
-def deliver(case: Case, data: dict[str, Any], event: str | None = None) -> None:
-    """Have the gateway's event about a transfer processed."""
-    body = event_of(data, event or f"transfer.{data['status']}")
-    inbox_id = case.database.in_transaction(webhooks.receive, provider="gateway", body=body, now=NOW)
-    result = webhooks.process(
-        case.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
-    )
-    assert result is not None
-    assert result.status in ("processed", "duplicate")
 
 
 class TestTheWorker:
@@ -255,10 +93,10 @@ class TestTheWorker:
 
             def die(session: Session, **given: Any) -> None:
                 noted(session, **given)
-                raise _KilledError
+                raise KilledError
 
             monkeypatch.setattr(sending, "note_answers", die)
-        with pytest.raises(_KilledError):
+        with pytest.raises(KilledError):
             case.work(mortal)
         monkeypatch.undo()
         assert case.statuses == {("pending", "pending")}
@@ -315,7 +153,7 @@ class TestTrouble:
         self, relay: Relay, case: Case, gateway: TestGateway, clock: MovableClock, fault: str
     ) -> None:
         # Recipients are known, so that what is lost is the transfer.
-        case.work(Relay(replace(case.services, transfers=_Losing(case.services.transfers, gateway, fault))))
+        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, fault))))
 
         assert case.statuses == {("unknown", "unknown")}
         # The next ones wait for a while, and these are not sent again meanwhile.
@@ -337,9 +175,7 @@ class TestTrouble:
     def test_what_never_arrived_is_sent_once_under_the_same_reference(
         self, relay: Relay, case: Case, gateway: TestGateway
     ) -> None:
-        case.work(
-            Relay(replace(case.services, transfers=_Losing(case.services.transfers, gateway, "refuse")))
-        )
+        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
         assert case.statuses == {("unknown", "unknown")}
         assert case.known() == []
 
@@ -499,172 +335,3 @@ class TestTrouble:
         assert case.statuses == {("pending", "pending")}
         assert all(row["sent_at"] is None for row in case.transfers)
         assert case.calls() == [{}] * 3
-
-
-class _Losing(Mortal):
-    """The adapter, whose line to the gateway fails while it sends."""
-
-    def __init__(self, transfers: Any, gateway: TestGateway, fault: str) -> None:
-        super().__init__(transfers, "")
-        self._gateway = gateway
-        self._fault = fault
-
-    def _around(self, call: Any) -> list[GatewayTransfer]:
-        self._gateway.line.fault = self._fault
-        try:
-            return super()._around(call)
-        finally:
-            self._gateway.line.fault = None
-
-
-class TestTheSweep:
-    def test_it_asks_by_its_schedule_and_gives_up_after_five_days(
-        self, relay: Relay, case: Case, gateway: TestGateway
-    ) -> None:
-        gateway.call(
-            "POST",
-            "/sandbox/transfers/next",
-            json={"outcome": "success", "count": 3, "delaySeconds": 600},
-        )
-        case.work(relay)
-        began = case.transfers[0]["sent_at"]
-        asked = []
-        for _ in ASKED_AFTER:
-            due = case.transfers[0]["ask_at"]
-            asked.append(due - began)
-            before = self.asked(case)
-            case.sweep_at(due - timedelta(seconds=1))
-            assert self.asked(case) == before
-            case.sweep_at(due)
-            assert self.asked(case) == before + 1
-
-        assert asked == list(ASKED_AFTER)
-        assert case.transfers[0]["ask_at"] is None
-        with case.database.reading() as session:
-            about = open_about(session, f"payout:{case.transfers[0]['intent_id']}")
-        assert about == {"TRANSFER_UNSETTLED": "SEV-2"}
-        # Its event settles it still.
-        data = gateway.call("GET", f"/transfer/verify/{case.references[0]}") | {"status": "success"}
-        deliver(case, data, "transfer.success")
-        assert case.transfers[0]["payout_status"] == "success"
-        with case.database.reading() as session:
-            assert open_about(session, f"payout:{case.transfers[0]['intent_id']}") == {}
-
-    def asked(self, case: Case) -> int:
-        """How often the gateway was asked about the first one."""
-        return case.gateway.calls(case.references[0]).get("GET /transfer/verify", 0)
-
-    def test_what_the_gateway_never_knows_is_raised_and_not_sent_any_more(
-        self, case: Case, gateway: TestGateway, relay: Relay
-    ) -> None:
-        case.work(
-            Relay(replace(case.services, transfers=_Losing(case.services.transfers, gateway, "refuse")))
-        )
-        case.change("payout_transfers", "reference = ANY(:references)", attempts=len(ASKED_AFTER) - 1)
-
-        done = case.sweep(minutes=6)
-
-        assert (done.sent_again, case.statuses) == (0, {("unknown", "unknown")})
-        assert case.known() == []
-        with case.database.reading() as session:
-            about = open_about(session, f"payout:{case.transfers[0]['intent_id']}")
-        assert about == {"TRANSFER_UNSETTLED": "SEV-2"}
-        # An officer has it asked about anew, and then it is.
-        payout_id = case.transfers[0]["intent_id"]
-        case.database.in_transaction(requery.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
-        assert case.sweep(minutes=6).sent_again == 1
-
-    def test_nothing_is_sent_again_while_payouts_are_halted(
-        self, case: Case, gateway: TestGateway, relay: Relay
-    ) -> None:
-        case.work(
-            Relay(replace(case.services, transfers=_Losing(case.services.transfers, gateway, "refuse")))
-        )
-        case.database.in_transaction(halt_payouts, "ESCROW_DRIFT: of this test", NOW)
-        try:
-            done = case.sweep(minutes=6)
-        finally:
-            with case.database.transaction() as session:
-                session.execute(text("DELETE FROM payout_halts"))
-
-        assert (done.sent_again, case.statuses, case.known()) == (0, {("unknown", "unknown")}, [])
-        assert case.sweep(hours=2).sent_again == 3
-
-    @pytest.mark.parametrize("moment", ["before the call", "after the call"])
-    def test_one_that_dies_while_it_sends_again_is_made_up_for(
-        self, case: Case, gateway: TestGateway, relay: Relay, moment: str
-    ) -> None:
-        case.work(
-            Relay(replace(case.services, transfers=_Losing(case.services.transfers, gateway, "refuse")))
-        )
-        mortal = Mortal(case.services.transfers, moment)
-        with pytest.raises(_KilledError):
-            requery_transfers(case.database, mortal, now=datetime.now(UTC) + timedelta(minutes=6))
-
-        for hours in (2, 30):
-            case.sweep(hours=hours)
-
-        for data in case.known():
-            deliver(case, data)
-        case.assert_paid()
-        assert max(calls.get("POST /transfer", 0) for calls in case.calls()) == 1
-
-    def test_two_sweeps_at_once_make_one_transfer_of_each(
-        self, case: Case, gateway: TestGateway, relay: Relay
-    ) -> None:
-        case.work(
-            Relay(replace(case.services, transfers=_Losing(case.services.transfers, gateway, "refuse")))
-        )
-
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda _: case.sweep(minutes=6), range(2)))
-
-        assert case.statuses <= {("submitted", "submitted"), ("success", "success")}
-        for data in case.known():
-            deliver(case, data)
-        case.assert_paid()
-
-    def test_it_stops_while_the_gateway_is_down(self, case: Case, relay: Relay, gateway: TestGateway) -> None:
-        case.work(relay)
-        gateway.line.fault = "refuse"
-
-        done = case.sweep(minutes=6)
-
-        assert (done.gateway_down, done.asked) == (True, 0)
-        assert case.statuses == {("submitted", "submitted")}
-
-    def test_what_changed_while_it_was_asked_stays_as_it_is(self, case: Case, relay: Relay) -> None:
-        case.work(relay)
-        [first, *_] = case.transfers
-        with case.database.reading() as session:
-            found = requery.find(session, reference=first["reference"])
-        [data] = [one for one in case.known() if one["reference"] == first["reference"]]
-        deliver(case, data | {"status": "reversed"}, "transfer.reversed")
-
-        with pytest.raises(requery.ChangedMeanwhileError):
-            case.database.in_transaction(requery.note, found, GatewayTransfer.from_wire(data), now=NOW)
-
-    def test_what_contradicts_is_asked_about_by_a_worker(self, case: Case, relay: Relay) -> None:
-        case.work(relay)
-        [data, *_] = case.known()
-        deliver(case, data | {"status": "failed", "id": data["id"] + 1}, "transfer.failed")
-        deliver(case, data)
-        with case.database.reading() as session:
-            asking = session.execute(
-                text(
-                    "SELECT id FROM outbox_events WHERE topic = 'payout.ask' AND payload ->> 'reference' = :r"
-                ),
-                {"r": data["reference"]},
-            ).scalar_one()
-
-        relay.run_row("webhooks", "outbox", str(asking))
-
-        # The gateway says that it was sent, so it was: the balance gave it back.
-        row = next(row for row in case.transfers if row["reference"] == data["reference"])
-        assert row["payout_status"] == "success"
-        with case.database.reading() as session:
-            assert "TRANSFER_SENT_AFTER_ALL" in open_about(session, f"payout:{row['intent_id']}")
-            assert_books_are_whole(session)
-
-    def test_it_is_a_periodic_task(self, relay: Relay, paying_services: Services) -> None:
-        assert isinstance(task_named("requery-transfers").run(paying_services, relay, NOW), Requery)

@@ -1,0 +1,179 @@
+"""Payouts that nothing was heard of: asked about by their schedule, sent again once, and given up in the end."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.payouts import requery
+from marketplace.payouts.requery import ASKED_AFTER, Requery, requery_transfers
+from marketplace.platform.halts import halt_payouts
+from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.services import Services
+from tasks.relay import Relay
+from tasks.sweeps import task_named
+from tests.support.alerts import open_about
+from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
+from tests.support.gateway import MovableClock, TestGateway
+from tests.support.purchases import NOW, assert_books_are_whole
+
+
+@pytest.fixture
+def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -> Case:
+    assert clock.now == NOW
+    return Case(paying_services, gateway)
+
+
+@pytest.fixture(autouse=True)
+def as_planned(gateway: TestGateway) -> Iterator[None]:
+    """Nothing is left of what a test had planned for the next transfers."""
+    yield
+    gateway.call("DELETE", "/sandbox/transfers/next")
+
+
+class TestTheSweep:
+    def test_it_asks_by_its_schedule_and_gives_up_after_five_days(
+        self, relay: Relay, case: Case, gateway: TestGateway
+    ) -> None:
+        gateway.call(
+            "POST",
+            "/sandbox/transfers/next",
+            json={"outcome": "success", "count": 3, "delaySeconds": 600},
+        )
+        case.work(relay)
+        began = case.transfers[0]["sent_at"]
+        asked = []
+        for _ in ASKED_AFTER:
+            due = case.transfers[0]["ask_at"]
+            asked.append(due - began)
+            before = self.asked(case)
+            case.sweep_at(due - timedelta(seconds=1))
+            assert self.asked(case) == before
+            case.sweep_at(due)
+            assert self.asked(case) == before + 1
+
+        assert asked == list(ASKED_AFTER)
+        assert case.transfers[0]["ask_at"] is None
+        with case.database.reading() as session:
+            about = open_about(session, f"payout:{case.transfers[0]['intent_id']}")
+        assert about == {"TRANSFER_UNSETTLED": "SEV-2"}
+        # Its event settles it still.
+        data = gateway.call("GET", f"/transfer/verify/{case.references[0]}") | {"status": "success"}
+        deliver(case, data, "transfer.success")
+        assert case.transfers[0]["payout_status"] == "success"
+        with case.database.reading() as session:
+            assert open_about(session, f"payout:{case.transfers[0]['intent_id']}") == {}
+
+    def asked(self, case: Case) -> int:
+        """How often the gateway was asked about the first one."""
+        return case.gateway.calls(case.references[0]).get("GET /transfer/verify", 0)
+
+    def test_what_the_gateway_never_knows_is_raised_and_not_sent_any_more(
+        self, case: Case, gateway: TestGateway, relay: Relay
+    ) -> None:
+        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+        case.change("payout_transfers", "reference = ANY(:references)", attempts=len(ASKED_AFTER) - 1)
+
+        done = case.sweep(minutes=6)
+
+        assert (done.sent_again, case.statuses) == (0, {("unknown", "unknown")})
+        assert case.known() == []
+        with case.database.reading() as session:
+            about = open_about(session, f"payout:{case.transfers[0]['intent_id']}")
+        assert about == {"TRANSFER_UNSETTLED": "SEV-2"}
+        # An officer has it asked about anew, and then it is.
+        payout_id = case.transfers[0]["intent_id"]
+        case.database.in_transaction(requery.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
+        assert case.sweep(minutes=6).sent_again == 1
+
+    def test_nothing_is_sent_again_while_payouts_are_halted(
+        self, case: Case, gateway: TestGateway, relay: Relay
+    ) -> None:
+        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+        case.database.in_transaction(halt_payouts, "ESCROW_DRIFT: of this test", NOW)
+        try:
+            done = case.sweep(minutes=6)
+        finally:
+            with case.database.transaction() as session:
+                session.execute(text("DELETE FROM payout_halts"))
+
+        assert (done.sent_again, case.statuses, case.known()) == (0, {("unknown", "unknown")}, [])
+        assert case.sweep(hours=2).sent_again == 3
+
+    @pytest.mark.parametrize("moment", ["before the call", "after the call"])
+    def test_one_that_dies_while_it_sends_again_is_made_up_for(
+        self, case: Case, gateway: TestGateway, relay: Relay, moment: str
+    ) -> None:
+        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+        mortal = Mortal(case.services.transfers, moment)
+        with pytest.raises(KilledError):
+            requery_transfers(case.database, mortal, now=datetime.now(UTC) + timedelta(minutes=6))
+
+        for hours in (2, 30):
+            case.sweep(hours=hours)
+
+        for data in case.known():
+            deliver(case, data)
+        case.assert_paid()
+        assert max(calls.get("POST /transfer", 0) for calls in case.calls()) == 1
+
+    def test_two_sweeps_at_once_make_one_transfer_of_each(
+        self, case: Case, gateway: TestGateway, relay: Relay
+    ) -> None:
+        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda _: case.sweep(minutes=6), range(2)))
+
+        assert case.statuses <= {("submitted", "submitted"), ("success", "success")}
+        for data in case.known():
+            deliver(case, data)
+        case.assert_paid()
+
+    def test_it_stops_while_the_gateway_is_down(self, case: Case, relay: Relay, gateway: TestGateway) -> None:
+        case.work(relay)
+        gateway.line.fault = "refuse"
+
+        done = case.sweep(minutes=6)
+
+        assert (done.gateway_down, done.asked) == (True, 0)
+        assert case.statuses == {("submitted", "submitted")}
+
+    def test_what_changed_while_it_was_asked_stays_as_it_is(self, case: Case, relay: Relay) -> None:
+        case.work(relay)
+        [first, *_] = case.transfers
+        with case.database.reading() as session:
+            found = requery.find(session, reference=first["reference"])
+        [data] = [one for one in case.known() if one["reference"] == first["reference"]]
+        deliver(case, data | {"status": "reversed"}, "transfer.reversed")
+
+        with pytest.raises(requery.ChangedMeanwhileError):
+            case.database.in_transaction(requery.note, found, GatewayTransfer.from_wire(data), now=NOW)
+
+    def test_what_contradicts_is_asked_about_by_a_worker(self, case: Case, relay: Relay) -> None:
+        case.work(relay)
+        [data, *_] = case.known()
+        deliver(case, data | {"status": "failed", "id": data["id"] + 1}, "transfer.failed")
+        deliver(case, data)
+        with case.database.reading() as session:
+            asking = session.execute(
+                text(
+                    "SELECT id FROM outbox_events WHERE topic = 'payout.ask' AND payload ->> 'reference' = :r"
+                ),
+                {"r": data["reference"]},
+            ).scalar_one()
+
+        relay.run_row("webhooks", "outbox", str(asking))
+
+        # The gateway says that it was sent, so it was: the balance gave it back.
+        row = next(row for row in case.transfers if row["reference"] == data["reference"])
+        assert row["payout_status"] == "success"
+        with case.database.reading() as session:
+            assert "TRANSFER_SENT_AFTER_ALL" in open_about(session, f"payout:{row['intent_id']}")
+            assert_books_are_whole(session)
+
+    def test_it_is_a_periodic_task(self, relay: Relay, paying_services: Services) -> None:
+        assert isinstance(task_named("requery-transfers").run(paying_services, relay, NOW), Requery)
