@@ -23,6 +23,9 @@ _OWN_FIELDS = frozenset(
     {"timestamp", "level", "service", "version", "method", "status", "durationMs", "requestId"}
 )
 
+# Huey says each task at INFO, with its arguments; our tasks log what they did themselves. What draws PDF files tells
+# of each table of a font.
+_TALKATIVE = ("huey", "fontTools", "fpdf")
 _REQUEST_PARTS = ("query_string", "data", "cookies", "env")
 # As the tracker's integrations name them, in requests, breadcrumbs and spans.
 _QUERY_KEYS = frozenset({"query_string", "http.query", "http.fragment", "url.query", "url.fragment"})
@@ -81,8 +84,8 @@ def configure_logging(settings: Settings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # Huey says each task at INFO, with its arguments; our tasks log what they did themselves.
-    logging.getLogger("huey").setLevel(max(level, logging.WARNING))
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 
 def redact_event(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:

@@ -45,11 +45,15 @@ class Output:
         return [json.loads(line) for line in self.bytes.getvalue().split(b"\n")[:-1]]
 
 
+TALKATIVE = ("huey", "fontTools", "fpdf")
+
+
 @pytest.fixture
 def output(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[Output]:
     one = Output()
     root = logging.getLogger()
-    handlers, level, huey = root.handlers[:], root.level, logging.getLogger("huey").level
+    handlers, level = root.handlers[:], root.level
+    levels = {name: logging.getLogger(name).level for name in TALKATIVE}
     monkeypatch.setattr(sys, "stdout", one.text)
     configure_logging(replace(settings, log_level="DEBUG", build_revision="abc123"))
     yield one
@@ -57,7 +61,8 @@ def output(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[Outp
     structlog.contextvars.clear_contextvars()
     root.handlers[:] = handlers
     root.setLevel(level)
-    logging.getLogger("huey").setLevel(huey)
+    for name, kept in levels.items():
+        logging.getLogger(name).setLevel(kept)
 
 
 def assert_clean(written: str) -> None:
@@ -227,6 +232,13 @@ def test_lines_below_the_level_are_not_written(
     logging.getLogger("huey").info("a task and its arguments")
     structlog.get_logger("probe").warning("loud")
     assert [line["message"] for line in output.lines()] == ["loud"]
+
+
+def test_what_libraries_say_of_their_every_step_is_not_written(output: Output) -> None:
+    for name in TALKATIVE:
+        logging.getLogger(f"{name}.part").info("a step")
+    logging.getLogger("library").info("something")
+    assert [line["message"] for line in output.lines()] == ["something"]
 
 
 class Kept(Transport):
