@@ -109,6 +109,7 @@ def show_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
         for one in _APPROVALS.all(session, batch_id=batch_id)
     ]
     return {
+        **_shown(row),
         "contentHash": content,
         "stagedHash": row["content_hash"],
         "approvedHash": row["approved_hash"],
@@ -116,7 +117,6 @@ def show_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
         "changedSinceApproval": row["approved_hash"] is not None and content != row["approved_hash"],
         "approvals": approvals,
         "approvalsMissing": max(0, NEEDED - len(agreed)) if open_to_change else 0,
-        **_shown(row),
     }
 
 

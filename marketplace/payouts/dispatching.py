@@ -134,6 +134,6 @@ def _refuse_held(session: Session, batch_id: UUID, *, now: datetime) -> None:
     latest = max((end for end in ends if end is not None), default=None)
     when = f" until {iso(latest)}" if latest is not None and None not in ends else ""
     raise OnHoldError(
-        f"{len(held)} of the payees are on hold{when}: see the batch for who and why. Send it when that is over, or"
+        f"Payees on hold{when}: {len(held)}. The batch says who and why. Send it when that is over, or"
         " take those payments out and have two officers approve the rest."
     )

@@ -360,7 +360,7 @@ def test_a_store_that_was_suspended_since_holds_the_dispatch(session: Session) -
         text("UPDATE vendor_profiles SET status = 'suspended' WHERE id = :id"), {"id": payees[0].store_id}
     )
 
-    with pytest.raises(OnHoldError, match="1 of the payees"):
+    with pytest.raises(OnHoldError, match="Payees on hold: 1"):
         begin(session, batch_id, make_officer(session))
 
 
