@@ -155,8 +155,8 @@ KINDS: dict[str, Kind] = {
         "a dispute of the gateway's",
         "A customer's bank has decided on a disputed charge: in our favour (SEV-3), or the money was taken from us.",
         "Orders whose money escrow held stay frozen until staff rule on them: where the money was taken, the buyer has"
-        " it, so do not refund the order as well. What was out of escrow is booked: the vendor owes it, or the buyer"
-        " whom it reached twice (`booked` in the facts).",
+        " it, so do not refund the order as well. What was taken is booked (`booked` in the facts): of what was out of"
+        " escrow, the vendor owes it, or the buyer whom it reached twice.",
         _OFFICER,
         FINANCE,
     ),

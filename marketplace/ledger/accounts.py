@@ -15,6 +15,8 @@ NORMAL_SIDES: dict[str, Side] = {
     "gateway_clearing": "debit",
     "bank": "debit",
     "gateway_fees": "debit",
+    # What banks took back of orders whose money escrow still holds, until staff rule on them.
+    "lost_disputes": "debit",
     "vendor_receivable": "debit",
     "buyer_receivable": "debit",
     "escrow": "credit",
@@ -70,6 +72,7 @@ BANK = Account("bank")
 REWARDS = Account("rewards")
 # The company's own money at the gateway: from before the service's first day, or paid in, or taken out, by hand.
 OWN_FUNDS = Account("own_funds")
+LOST_DISPUTES = Account("lost_disputes")
 
 
 def wallet(user_id: UUID) -> Account:

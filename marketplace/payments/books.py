@@ -20,6 +20,7 @@ _IN_ALL = """
 _UNDER_WAY = "CASE WHEN r.destination = 'gateway' AND r.status NOT IN ('processed', 'credited') THEN r.amount_minor ELSE 0 END"  # noqa: E501
 _HELD_BACK = """CASE WHEN q.status = 'open' AND q.ledger_transaction_id IS NOT NULL THEN c.principal_minor ELSE 0 END"""
 
+_NET_DEBIT = "sum(CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint"
 # What vendors and the platform bear of what went back after the release.
 _BORNE = """
     FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
@@ -193,6 +194,14 @@ _CHECKS = rules(
                 WHERE e.order_id = o.id AND e.kind = 'release' AND e.direction = 'credit'
             ) had ON true
             WHERE borne.minor > coalesce(had.minor, 0) LIMIT 100
+            """,  # noqa: S608 - our own text
+        "what banks took of orders that escrow holds is undecided as long as they are disputed": f"""
+            SELECT o.number, o.status, taken.minor AS undecided_minor, s.amount_minor - s.refunded_minor AS held_minor
+            FROM (SELECT e.order_id, {_NET_DEBIT} AS minor FROM ledger_entries e
+                    JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'lost_disputes' GROUP BY 1) taken
+                JOIN orders o ON o.id = taken.order_id JOIN escrows s ON s.order_id = o.id
+            WHERE taken.minor <> 0 AND (o.status <> 'disputed' OR taken.minor > s.amount_minor - s.refunded_minor)
+            LIMIT 100
             """,  # noqa: S608 - our own text
         "what banks took back is of disputes that were lost": """
             SELECT t.source FROM ledger_transactions t WHERE t.kind = 'chargeback' AND NOT EXISTS (

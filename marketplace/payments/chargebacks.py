@@ -104,7 +104,6 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
         _tell(session, order, now=now)
     losses: list[Loss] = []
     if over and told.lost and applied:
-        # Those that were just frozen are for staff to rule on.
         losses = book_loss(
             session,
             dispute_id=kept["id"],
@@ -206,6 +205,7 @@ def _alert(
                         "vendorMinor": loss.vendor_minor,
                         "platformMinor": loss.platform_minor,
                         "buyerMinor": loss.buyer_minor,
+                        "undecidedMinor": loss.undecided_minor,
                     }
                     for loss in losses
                 ],

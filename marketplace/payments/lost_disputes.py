@@ -2,7 +2,7 @@
 
 What was released is the vendor's and the platform's to bear, as by a clawback. What we had refunded already has
 reached its buyer twice, and is owed by them. Orders whose money escrow still holds stay frozen until staff rule on
-them.
+them; what the bank took of them stands in an account of its own until then.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,8 @@ from marketplace.ledger.queries import balance_of
 from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, note_clawback
 from marketplace.payments.clawbacks import bear, owing, tell
-from marketplace.payments.refunding import RELEASED
 
 CHARGEBACK = "chargeback"
-_REFUNDED = "refunded"
 
 # What the disputed charge brought each of its orders, by the books.
 _PAID = Statement(
@@ -41,6 +39,16 @@ _PAID = Statement(
 )
 
 
+_TAKEN = Statement(
+    text(
+        """
+        SELECT coalesce(sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor
+        FROM ledger_entries WHERE account_id = :account_id AND order_id = :order_id
+        """
+    )
+)
+
+
 @dataclass(frozen=True)
 class Loss:
     """What of a lost dispute was booked for an order, in kobo: who bears it."""
@@ -49,6 +57,7 @@ class Loss:
     vendor_minor: int
     platform_minor: int
     buyer_minor: int
+    undecided_minor: int
 
 
 def book_loss(
@@ -61,7 +70,7 @@ def book_loss(
     locked: Sequence[LockedOrder],
     now: datetime,
 ) -> list[Loss]:
-    """This function will book that a bank took the money of a charge, as far as escrow does not hold it any more.
+    """This function will book that a bank took the money of a charge: it has left the gateway.
 
     Of a part, each of its orders bears its share.
 
@@ -85,7 +94,7 @@ def book_loss(
     return [
         _book(session, dispute_id, order, share, now=now)
         for order, share in zip(orders, shares, strict=True)
-        if share and order.escrow_status in RELEASED | {_REFUNDED}
+        if share
     ]
 
 
@@ -101,8 +110,13 @@ def _book(session: Session, dispute_id: UUID, order: LockedOrder, minor: int, *,
             note="The buyer's bank took the payment back",
             now=now,
         )
-    twice = minor - clawed_back
-    sources = [*borne, (accounts.buyer_receivable(order.buyer_id), twice)]
+    undecided = min(minor - clawed_back, max(order.held_minor - _taken_before(session, order), 0))
+    twice = minor - clawed_back - undecided
+    sources = [
+        *borne,
+        (accounts.LOST_DISPUTES, undecided),
+        (accounts.buyer_receivable(order.buyer_id), twice),
+    ]
     post(
         session,
         kind=CHARGEBACK,
@@ -117,7 +131,14 @@ def _book(session: Session, dispute_id: UUID, order: LockedOrder, minor: int, *,
     vendor_minor, platform_minor = (part for _, part in borne) if borne else (0, 0)
     if clawed_back:
         _tell_vendor(session, dispute_id, order, minor, vendor_minor, now=now)
-    return Loss(order.id, vendor_minor, platform_minor, twice)
+    return Loss(order.id, vendor_minor, platform_minor, twice, undecided)
+
+
+def _taken_before(session: Session, order: LockedOrder) -> int:
+    """Give what banks took of an order before, while escrow holds its money."""
+    row = _TAKEN.one(session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id)
+    taken: int = row["minor"]
+    return taken
 
 
 def _tell_vendor(

@@ -79,6 +79,8 @@ class _Move:
         """Tell refunds apart: out of escrow or not, by the gateway or into the wallet; and what was held back."""
         if self.kind == "payment" and self.source.startswith("quarantine:"):
             return "held_payment"
+        if self.kind == "chargeback" and not self.net.keys() & set(_BEAR):
+            return "chargeback_undecided"
         if self.kind != "refund":
             return self.kind
         of = next((word for account, word in _REFUND_OF.items() if account in self.net), "return")
@@ -91,7 +93,7 @@ class _Move:
             return abs(self.net["gateway_clearing"])
         # Beyond what they bear, it reached the buyer twice.
         if self.kind == "chargeback":
-            return sum(abs(self.net.get(account, 0)) for account in _BEAR)
+            return sum(abs(self.net.get(account, 0)) for account in (*_BEAR, "lost_disputes"))
         for account in ("escrow", "refunds_in_transit", "wallet"):
             if self.net.get(account):
                 return abs(self.net[account])
@@ -278,7 +280,7 @@ def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iter
             for row in refunds
             if row["status"] in (payment_states.PROCESSED, payment_states.CREDITED)
         )
-        minor += sum(move.minor for move in moves if move.kind in ("wallet_return", "chargeback"))
+        minor += sum(move.minor for move in moves if move.meaning in ("wallet_return", "chargeback"))
     if minor:
         why = (
             "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer."

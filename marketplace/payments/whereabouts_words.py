@@ -55,6 +55,11 @@ WORDS: dict[str, tuple[str, str, str]] = {
         "A refund went to the buyer's wallet after the release.",
     ),
     "chargeback": ("vendor", "buyer", "The buyer's bank took the payment back after the release."),
+    "chargeback_undecided": (
+        "gateway",
+        "buyer",
+        "The buyer's bank took the payment back. Our staff decide about the order.",
+    ),
     "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
 }
 PAYMENTS = frozenset({"wallet_payment", "held_payment"})

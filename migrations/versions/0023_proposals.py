@@ -1,5 +1,7 @@
 """Proposals that two officers decide on, halts of payouts that only such a proposal ends, and clawbacks."""
 
+from uuid import UUID, uuid5
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
@@ -9,6 +11,9 @@ down_revision = "0022"
 branch_labels = None
 depends_on = None
 
+# As marketplace.ledger.accounts derives ids; repeated here, since migrations must not change with the code.
+_NAMESPACE = UUID("5f0c2a44-5d0f-4b0e-9a51-6c1d7e8f9a10")
+_LOST_DISPUTES = "lost_disputes"
 _MOMENT = sa.TIMESTAMP(timezone=True)
 _PROPOSALS = "platform_proposals"
 _PEOPLE = ("proposed_by", "approved_by", "rejected_by")
@@ -33,6 +38,11 @@ _settings = sa.table(
 
 def upgrade() -> None:
     """This function will make the tables, and the settings of payouts that officers change."""
+    op.execute(
+        sa.text(
+            "INSERT INTO ledger_accounts (id, kind, normal_side) VALUES (:id, :kind, 'debit') ON CONFLICT DO NOTHING"
+        ).bindparams(id=uuid5(_NAMESPACE, _LOST_DISPUTES), kind=_LOST_DISPUTES)
+    )
     _make_proposals()
     _make_halts()
     op.add_column(

@@ -308,6 +308,7 @@ class TestByABank:
                 "vendorMinor": VENDORS,
                 "platformMinor": PLATFORMS,
                 "buyerMinor": 0,
+                "undecidedMinor": 0,
             }
         ]
         held = whereabouts(session, order_id=delivered, caller=shop.buyer)["holders"]
@@ -357,8 +358,30 @@ class TestByABank:
         lose_dispute(session, order_id, amount_minor=TOTAL)
 
         assert status_of(session, order_id) == "disputed"
-        assert balances_of_order(session, order_id) == {"escrow": TOTAL, "wallet": -TOTAL}
+        assert balances_of_order(session, order_id) == {
+            "escrow": TOTAL,
+            "wallet": -TOTAL,
+            "gateway_clearing": -TOTAL,
+            "lost_disputes": TOTAL,
+        }
         assert owed(session, shop) == 0
+        last = whereabouts(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
+        assert (last["from"], last["to"], last["amountMinor"]) == ("gateway", "buyer", TOTAL)
+        held = whereabouts(session, order_id=order_id, caller=shop.vendor)
+        assert [(one["holder"], one["amountMinor"]) for one in held["holders"]] == [("escrow", TOTAL)]
+        assert {entry["kind"] for entry in held["entries"]} == {"payment"}
+
+    def test_more_than_escrow_holds_reached_the_buyer_twice(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        order_id = paid_order(session, shop)
+        refund(session, order_id, officer, amount_minor=100_000, destination="wallet")
+        lose_dispute(session, order_id, amount_minor=TOTAL - 1_000)
+        lose_dispute(session, order_id, amount_minor=5_000)
+
+        assert balances_of_order(session, order_id)["lost_disputes"] == TOTAL - 100_000
+        debt = balance_of(session, account=accounts.buyer_receivable(shop.buyer.id))
+        assert debt == 100_000 + 4_000
 
     def test_what_a_bank_took_is_not_clawed_back_as_well(
         self, session: Session, officer: Caller, delivered: UUID
