@@ -55,6 +55,7 @@ TRANSFER_SENT_AFTER_ALL = "TRANSFER_SENT_AFTER_ALL"
 TRANSFER_UNSETTLED = "TRANSFER_UNSETTLED"
 TRANSFER_WANTS_OTP = "TRANSFER_WANTS_OTP"
 PAYOUT_FUNDS_SHORT = "PAYOUT_FUNDS_SHORT"
+PAYOUTS_REFUSED = "PAYOUTS_REFUSED"
 PAYOUT_STALLED = "PAYOUT_STALLED"
 REFUND_REFUSED = "REFUND_REFUSED"
 REFUND_UNKNOWN = "REFUND_UNKNOWN"
@@ -127,7 +128,7 @@ KINDS: dict[str, Kind] = {
         "a kind of work",
         "Work that was handed on was given up after its last try, a day or more after the first.",
         "The facts name the event and its last error; the worker's log has the trace (`outbox event failed`)."
-        " Refunds are handed on again by `requery-refunds`.",
+        " Refunds are handed on again by `requery-refunds`, payouts by `requery-transfers`.",
         _OFFICER,
         PLATFORM,
     ),
@@ -222,6 +223,16 @@ KINDS: dict[str, Kind] = {
         " every five minutes.",
         "Compare the gateway's balance with the books (`gateway_clearing`). Has it settled to the bank too early, top"
         " it up there; else look for drift (`POST /api/payouts/reconcile`).",
+        "when the gateway takes payouts of the batch again, or by an officer",
+        FINANCE,
+    ),
+    PAYOUTS_REFUSED: Kind(
+        "SEV-2",
+        "a batch of payouts",
+        "The gateway refuses all payouts that it is told to send, and not for their recipients. They wait, and are"
+        " tried again every five minutes.",
+        "Look at the gateway whether transfers are switched on for us, and within their limits. The worker's log has"
+        " the status (`provider called`, path /transfer).",
         "when the gateway takes payouts of the batch again, or by an officer",
         FINANCE,
     ),

@@ -12,7 +12,7 @@ from marketplace.providers.gateway_events import GatewayTransfer
 
 # What is over once a payout is.
 _SETTLED = (kinds.TRANSFER_DIFFERS, kinds.TRANSFER_UNSETTLED)
-_OF_BATCH = (kinds.TRANSFER_WANTS_OTP, kinds.PAYOUT_FUNDS_SHORT)
+_OF_BATCH = (kinds.TRANSFER_WANTS_OTP, kinds.PAYOUT_FUNDS_SHORT, kinds.PAYOUTS_REFUSED)
 
 
 def about_batch(batch_id: UUID) -> str:
@@ -120,11 +120,26 @@ def funds_short(session: Session, *, batch_id: UUID, amount_minor: int, now: dat
     )
 
 
-def funds_suffice(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """This function will resolve that the balance at the gateway does not suffice for a batch."""
+def unwilling(session: Session, *, batch_id: UUID, refused_with: int, now: datetime) -> None:
+    """This function will raise that the gateway takes none of a batch's payouts.
+
+    :param refused_with: the HTTP status of its refusal
+    """
+    raise_alert(
+        session,
+        identifier=kinds.PAYOUTS_REFUSED,
+        subject=about_batch(batch_id),
+        title="The gateway takes no payouts",
+        facts={"batchId": batch_id, "refusedWith": refused_with},
+        now=now,
+    )
+
+
+def taken(session: Session, *, batch_id: UUID, now: datetime) -> None:
+    """This function will resolve that the gateway takes none of a batch's payouts, whatever the reason was."""
     resolve_alert(
         session,
-        identifier=kinds.PAYOUT_FUNDS_SHORT,
+        identifier=(kinds.PAYOUT_FUNDS_SHORT, kinds.PAYOUTS_REFUSED),
         subject=about_batch(batch_id),
         note="The gateway took payouts of the batch.",
         now=now,

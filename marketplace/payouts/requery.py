@@ -256,8 +256,7 @@ def _claim_again(session: Session, reference: str, *, now: datetime) -> bool:
 def _note_again(session: Session, *, found: ToSend, answers: sending.Answers, now: datetime) -> None:
     settling.lock(session, reference=found.claimed[0].reference)
     sending.note_answers(session, answers=answers, now=now)
-    if answers.funds_short:
-        alarms.funds_short(session, batch_id=found.batch_id, amount_minor=found.amount_minor, now=now)
+    sending.raise_trouble(session, found=found, answers=answers, now=now)
 
 
 def _schedule(session: Session, row: dict[str, Any], *, known: bool, now: datetime) -> None:
@@ -275,9 +274,9 @@ def _note_unreachable(
     session: Session, row: dict[str, Any], error: ProviderUnavailableError, *, now: datetime
 ) -> None:
     """Note that a payout is unknown of which we can't even ask; it stays due."""
-    if isinstance(error, KeyRefusedError):
-        gateway_alarms.gateway_key_refused(session, status=error.refused_with, now=now)
     locked = settling.lock(session, reference=row["reference"])
     if locked["status"] == states.PENDING and all(locked[name] == row[name] for name in _MARKS):
         status = states.INTENT.target(locked["status"], "lose")
         _LOSE.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
+    if isinstance(error, KeyRefusedError):
+        gateway_alarms.gateway_key_refused(session, status=error.refused_with, now=now)

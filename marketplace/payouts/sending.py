@@ -25,9 +25,9 @@ from marketplace.providers.transfers import (
     MOST_AT_ONCE,
     FundsShortError,
     KeyRefusedError,
-    TransferSender,
     TransferOrder,
     TransferRefusedError,
+    TransferSender,
 )
 
 _log = structlog.get_logger(__name__)
@@ -138,6 +138,7 @@ class Answers:
 
     :ivar sent: what the gateway took, as it describes it
     :ivar refused: what it will never take, and the HTTP status of its refusal; none where there is no such account
+    :ivar unwilling_with: the HTTP status with which it took none of them, for a reason of its own
     :ivar lost: of what it is unknown whether it was sent
     :ivar unsent: what was certainly not sent, and may be
     :ivar recipients: the code of each account that was made a recipient
@@ -148,6 +149,7 @@ class Answers:
     lost: list[str] = field(default_factory=list)
     unsent: list[str] = field(default_factory=list)
     recipients: dict[UUID, str] = field(default_factory=dict)
+    unwilling_with: int | None = None
     funds_short: bool = False
     key_refused_with: int | None = None
 
@@ -245,17 +247,27 @@ def _send_together(gateway: TransferSender, orders: Sequence[TransferOrder], ans
 
 
 def _send_singly(gateway: TransferSender, orders: Sequence[TransferOrder], answers: Answers) -> None:
+    """Send payouts one by one; what is refused while others are taken is refused for good.
+
+    Where none is taken it may be all of them that the gateway does not take just now: they wait.
+    """
+    unwilling: dict[str, int] = {}
     for order in orders:
         try:
             answers.sent[order.reference] = gateway.send(order)
         except TransferRefusedError as error:
-            answers.refused[order.reference] = error.refused_with
+            found = answers.refused if error.for_good else unwilling
+            found[order.reference] = error.refused_with
         except KeyRefusedError:
             raise
         except ProviderUnavailableError:
             # Those behind it were not sent, and would wait as long for nothing.
             answers.lost.append(order.reference)
-            return
+            break
+    if answers.sent:
+        answers.refused |= unwilling
+    elif unwilling:
+        answers.unwilling_with = next(iter(unwilling.values()))
 
 
 def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) -> None:
@@ -269,15 +281,27 @@ def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) ->
         return
     _LOCK_BATCH.run(session, batch_id=found.batch_id)
     note_answers(session, answers=answers, now=now)
-    if answers.funds_short:
-        alarms.funds_short(session, batch_id=found.batch_id, amount_minor=found.amount_minor, now=now)
-    elif answers.sent:
-        alarms.funds_suffice(session, batch_id=found.batch_id, now=now)
+    raise_trouble(session, found=found, answers=answers, now=now)
+    if answers.sent:
+        alarms.taken(session, batch_id=found.batch_id, now=now)
     for reference, told in answers.sent.items():
         if told.wants_otp:
             alarms.wants_otp(session, batch_id=found.batch_id, reference=reference, now=now)
             break
     enqueue_sending(session, batch_id=found.batch_id, due_at=now + PAUSE if answers.troubled else now)
+
+
+def raise_trouble(session: Session, *, found: ToSend, answers: Answers, now: datetime) -> None:
+    """This function will raise that the gateway takes nothing of a batch, and why.
+
+    :param found: what was to be sent
+    :param answers: what became of it
+    :param now: when
+    """
+    if answers.funds_short:
+        alarms.funds_short(session, batch_id=found.batch_id, amount_minor=found.amount_minor, now=now)
+    if answers.unwilling_with is not None:
+        alarms.unwilling(session, batch_id=found.batch_id, refused_with=answers.unwilling_with, now=now)
 
 
 def note_answers(session: Session, *, answers: Answers, now: datetime) -> None:

@@ -20,6 +20,7 @@ _MAX_PAGES = 1_000
 _MAX_CODE_LENGTH = 100
 _CURRENCY = "NGN"
 _KEY_REFUSED = (401, 403)
+_BAD_RECIPIENT = "invalid_transfer_recipient"
 _NO_FUNDS = "insufficient_balance"
 _NO_FUNDS_SAID = "balance is not enough"
 _NOT_UNDERSTOOD = "The payment gateway did not answer as it should. Try again."
@@ -39,11 +40,16 @@ class FundsShortError(Exception):
 
 
 class TransferRefusedError(Exception):
-    """The gateway refused what it was told to send, and sent nothing of it."""
+    """The gateway refused what it was told to send, and sent nothing of it.
 
-    def __init__(self, status: int) -> None:
+    ``for_good`` says that it is the recipient that it does not take; else it may be that it takes no transfers of ours
+    at all, for a reason of its own, and would take the same one later.
+    """
+
+    def __init__(self, status: int, *, for_good: bool = False) -> None:
         super().__init__(f"refused with status {status}")
         self.refused_with = status
+        self.for_good = for_good
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +248,7 @@ def _refusals() -> Iterator[None]:
         _check_key(error)
         if error.code == _NO_FUNDS or _NO_FUNDS_SAID in error.message.lower():
             raise FundsShortError from error
-        raise TransferRefusedError(error.status) from error
+        raise TransferRefusedError(error.status, for_good=error.code == _BAD_RECIPIENT) from error
 
 
 @contextmanager

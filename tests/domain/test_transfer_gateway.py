@@ -68,8 +68,9 @@ def test_the_same_reference_is_the_same_transfer(adapter: HttpTransferGateway, g
     known = adapter.transfer(order.reference)
     assert known is not None
     assert (known.id, known.amount_minor) == (sent[0].id, AMOUNT_MINOR)
-    with pytest.raises(TransferRefusedError):
+    with pytest.raises(TransferRefusedError) as refused:
         adapter.send(order_to(adapter, reference=order.reference, amount_minor=1))
+    assert not refused.value.for_good
 
 
 @pytest.mark.usefixtures("funds")
@@ -104,7 +105,7 @@ def test_an_unknown_recipient_is_refused(adapter: HttpTransferGateway) -> None:
 
     with pytest.raises(TransferRefusedError) as refused:
         adapter.send(order)
-    assert refused.value.refused_with == 400
+    assert (refused.value.refused_with, refused.value.for_good) == (400, True)
     with pytest.raises(TransferRefusedError):
         adapter.send_all([order_to(adapter), order])
 

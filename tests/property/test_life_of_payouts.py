@@ -35,7 +35,7 @@ from tests.support.servers import Addresses, create_database, drop_database
 
 PICK = st.integers(0, 10**6)
 VENDORS = 3
-FAULTS = ("", "", "", "down", "lost", "short", "unwilling")
+FAULTS = ("", "", "", "down", "lost", "short", "unwilling", "closed")
 DEATHS = ("", "", "after the claim", "before the note")
 # What becomes of a transfer by and by, in the gateway's words.
 FATES = ((), ("success",), ("success",), ("failed",), ("reversed",), ("success", "reversed"))
@@ -111,8 +111,8 @@ class Till:
         self._may_be_down()
         if self.fault == "short":
             raise FundsShortError
-        if self.fault == "unwilling":
-            raise TransferRefusedError(400)
+        if self.fault in ("unwilling", "closed"):
+            raise TransferRefusedError(400, for_good=self.fault == "closed")
 
     def _may_lose(self) -> None:
         if self.fault == "lost":

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.payouts import sending
 from marketplace.platform.halts import halt_payouts
 from marketplace.providers.gateway_events import GatewayTransfer
-from marketplace.providers.transfers import TransferOrder
+from marketplace.providers.transfers import TransferOrder, TransferRefusedError
 from marketplace.services import Services
 from tasks.relay import Relay
 from tests.support.alerts import open_about
@@ -288,6 +288,22 @@ class TestTrouble:
             # The event tells nothing new: the row is there once.
             assert exceptions_of(session, case.references[0]) == [(outcome, OWED_MINOR)]
             assert_books_are_whole(session)
+
+    def test_a_gateway_that_takes_none_of_them_gives_none_of_them_up(
+        self, relay: Relay, case: Case, clock: MovableClock
+    ) -> None:
+        class Unwilling(Mortal):
+            def _around(self, call: Any) -> list[GatewayTransfer]:
+                raise TransferRefusedError(400)
+
+        case.work(Relay(replace(case.services, transfers=Unwilling(case.services.transfers, ""))))
+
+        assert case.statuses == {("pending", "pending")}
+        assert case.alerts == {"PAYOUTS_REFUSED": "SEV-2"}
+        clock.now = later(minutes=5)
+        case.work(relay)
+        assert case.statuses == {("submitted", "submitted")}
+        assert case.alerts == {}
 
     def test_what_the_answer_says_nothing_of_is_unknown(self, relay: Relay, case: Case) -> None:
         class Forgetful(Mortal):
