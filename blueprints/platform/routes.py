@@ -3,9 +3,11 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import PUBLIC, Group, Shared, staff_with
+from blueprints.http.contract import PUBLIC, STAFF, Group, Shared, staff_with
 from blueprints.http.endpoint import Area, Context
+from blueprints.http.paging import CursorQuery
 from blueprints.platform.schemas import (
+    Halt,
     Proposal,
     ProposalQuery,
     ProposalRow,
@@ -14,8 +16,8 @@ from blueprints.platform.schemas import (
     Status,
 )
 from marketplace.health import status as health
-from marketplace.kernel.paging import TablePage
-from marketplace.platform import tags
+from marketplace.kernel.paging import Page, TablePage
+from marketplace.platform import halts, tags
 from marketplace.proposals import operations, queries
 from marketplace.proposals.operations import Wanted
 
@@ -77,6 +79,12 @@ def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> di
         now=ctx.now,
     )
     return _shown(ctx, proposal_id)
+
+
+@area.get("/halts", auth=STAFF, limit=Shared.GLOBAL, query=CursorQuery, reply=Halt(many=True))
+def list_halts(ctx: Context, query: dict[str, Any]) -> Page:
+    """This function will list when and why payouts stood still, the latest first."""
+    return halts.list_halts(ctx.session, page=ctx.page)
 
 
 def _shown(ctx: Context, proposal_id: UUID) -> dict[str, Any]:

@@ -127,6 +127,22 @@ class Proposal(ProposalRow):
     next_actions = fields.List(Choice(states.APPROVE, states.REJECT), required=True)
 
 
+class Halt(Schema):
+    """A time in which payouts stood still."""
+
+    id = Uuid(required=True)
+    state = Choice("halted", "resumed", required=True)
+    reason = fields.String(required=True)
+    findings = Whole(
+        low=0, required=True, metadata={"description": "How many different things were found meanwhile."}
+    )
+    halted_at = Moment(required=True)
+    resumed_at = Moment(required=True, allow_none=True)
+    proposal_id = Uuid(
+        required=True, allow_none=True, metadata={"description": "The proposal that resumed them."}
+    )
+
+
 class MaintenanceState(Schema):
     """Whether the platform is being worked on."""
 

@@ -14,6 +14,7 @@ from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
+from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.platform import tags
 
 _log = structlog.get_logger(__name__)
@@ -48,6 +49,21 @@ _RESUME = Statement(
         UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id
         WHERE id = :halt_id AND resumed_at IS NULL
         RETURNING id, reason, halted_at
+        """
+    )
+)
+
+
+_HISTORY = Statement(
+    text(
+        """
+        SELECT id, CASE WHEN resumed_at IS NULL THEN 'halted' ELSE 'resumed' END AS state, reason,
+            cardinality(findings) AS findings, halted_at AS "haltedAt", resumed_at AS "resumedAt",
+            proposal_id AS "proposalId"
+        FROM payout_halts
+        WHERE (CAST(:last_at AS timestamptz) IS NULL
+            OR (halted_at, id) < (CAST(:last_at AS timestamptz), CAST(:last_id AS uuid)))
+        ORDER BY halted_at DESC, id DESC LIMIT :most
         """
     )
 )
@@ -97,6 +113,16 @@ def payouts_halted(session: Session) -> bool:
 def current_halt(session: Session) -> dict[str, Any] | None:
     """This function will give why payouts stand still, and since when; none while they go."""
     return _CURRENT.first(session)
+
+
+def list_halts(session: Session, *, page: PageRequest) -> Page:
+    """This function will list halts of payouts, the latest first: why, since when, and which proposal resumed them.
+
+    :param page: which page; its position is the last row's time and id
+    """
+    last_at, last_id = page.after("time", "id")
+    rows = _HISTORY.all(session, last_at=last_at, last_id=last_id, most=page.limit + 1)
+    return page_of(rows, request=page, position_of=lambda row: [iso(row["haltedAt"]), str(row["id"])])
 
 
 def require_running(session: Session) -> None:

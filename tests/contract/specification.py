@@ -299,6 +299,7 @@ ADDITIONS = (
     ),
     Row("GET", "/api/payments/quarantine", FINANCE),
     Row("POST", "/api/payments/quarantine/:id/resolve", FINANCE_AAL2, "10/minute", idempotency="honoured"),
+    Row("GET", "/api/platform/halts", STAFF),
     Row("GET", "/api/platform/proposals", staff_with("canManagePlatform")),
     Row("GET", "/api/platform/proposals/:id", staff_with("canManagePlatform")),
     Row("POST", "/api/platform/proposals/:id/reject", staff_with("canManagePlatform"), "10/minute"),

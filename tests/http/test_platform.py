@@ -293,6 +293,24 @@ class TestStatus:
         assert carried["before"]["haltReason"] == "ESCROW_DRIFT: a rule"
         assert payouts() == "operational"
 
+    def test_staff_see_when_and_why_payouts_stood_still(self, desk: Desk, officer: Officer) -> None:
+        database = desk.client.application.extensions["marketplace"].database
+        for hour in (0, 1):
+            database.in_transaction(halts.halt_payouts, f"ESCROW_DRIFT: rule {hour}", later(hours=hour))
+            if hour == 0:
+                carried = carry(desk, officer, kind="payout_resume", payload={"reason": "Mended."})
+        headers = desk.officer("support")
+
+        first = desk.get("/api/platform/halts", headers, limit=1).json
+        [row] = first["data"]
+        assert (row["state"], row["reason"], row["proposalId"]) == ("halted", "ESCROW_DRIFT: rule 1", None)
+        cursor = first["meta"]["next_cursor"]
+        [row] = desk.get("/api/platform/halts", headers, limit=1, cursor=cursor).json["data"]
+        assert (row["state"], row["reason"]) == ("resumed", "ESCROW_DRIFT: rule 0")
+        assert (row["proposalId"], row["resumedAt"]) == (carried["id"], carried["activatedAt"])
+        for others in (desk.buyer, desk.vendor):
+            assert_problem(desk.get("/api/platform/halts", others), 403, "AUTH_FORBIDDEN")
+
     def test_it_answers_without_database_and_cache(self, services: Services) -> None:
         port = closed_port()
         gone = Database(f"postgresql://nobody@127.0.0.1:{port}/none", pool_size=1, application_name="tests")
