@@ -464,6 +464,9 @@ def test_periodic_tasks_are_listed_and_run_as_of_a_time(installation: Installati
 def test_periodic_refuses_what_it_can_not_do(installation: Installation) -> None:
     fails(installation.run("periodic", "run", "nothing"), "expire-checkouts", status=2)
     fails(installation.run("periodic", "run", "relay-inbox", "--now", "soon"), "+31m", status=2)
+    for moment in ("0001-01-02", "1999-12-31T23:59:59Z", "3000-01-01", "+999999d"):
+        done = installation.run("periodic", "run", "purge-inbox", "--now", moment)
+        fails(done, "take one from 2000 to 2999", status=2)
     production = {
         "ENVIRONMENT": "production",
         "PUBLIC_BASE_URL": "https://api.example.com",
