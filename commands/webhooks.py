@@ -168,7 +168,7 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
 
     Name them by --id, or take all dead ones that match --type, --since and the like, the earliest first, those
     of one cause after the other. A replay is one try: it works, or the event stays as it was. One that was
-was processed changes nothing. Every replay is audited. Ends with status 1 if one failed.
+    processed before changes nothing. Every replay is audited. Ends with status 1 if one failed.
 
     A dry run tries each by itself, as if the others had not been replayed: one that needs another to be replayed
     before it fails there.
