@@ -77,6 +77,9 @@ def _mailboxes(value: str) -> tuple[str, ...]:
     mailboxes = _words(value)
     if not all(re.fullmatch(r"[^\s@<>,;]+@[^\s@<>,;]+", mailbox) for mailbox in mailboxes):
         raise ValueError("must be addresses of e-mail, with commas between them")
+    # Others take a mail server that speaks SMTPUTF8, of which many don't.
+    if not value.isascii():
+        raise ValueError("must be of ASCII alone; a domain with other letters is written as xn--...")
     return mailboxes
 
 
