@@ -59,6 +59,19 @@ _log = structlog.get_logger(__name__)
 
 Handler = Callable[[Session, dict[str, Any], datetime], None]
 
+
+class PutOffError(Exception):
+    """Work can't be tried just now, through no fault of its own: it is put off, which counts as no try."""
+
+    def __init__(self, delay: timedelta) -> None:
+        """This function will make one.
+
+        :param delay: how long it is put off for; longer than before the first retry it never is
+        """
+        super().__init__()
+        self.delay = min(delay, _FIRST_DELAY)
+
+
 _ENQUEUE = Statement(
     insert(OutboxEvent).returning(OutboxEvent.id), columns=("queue", "topic", "payload", "due_at")
 )
@@ -121,13 +134,23 @@ _DUE = Statement(
         """
     )
 )
-# No retry is further ahead than its delay, unless the clock went back meanwhile.
+# It was not tried, so it has as many tries left as before.
+_PUT_OFF = Statement(
+    text(
+        """
+        UPDATE outbox_events SET due_at = :due_at, last_error = coalesce(last_error, :reason)
+        WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
+        RETURNING due_at
+        """
+    )
+)
+# No retry is further ahead than its delay, unless the clock went back meanwhile; what was only put off is like one.
 _PULL_IN = Statement(
     text(
         """
-        UPDATE outbox_events SET due_at = :now + :first * power(2, attempts - 1)
-        WHERE done_at IS NULL AND failed_at IS NULL AND attempts > 0
-            AND due_at > :now + :first * power(2, attempts - 1)
+        UPDATE outbox_events SET due_at = :now + :first * power(2, greatest(attempts - 1, 0))
+        WHERE done_at IS NULL AND failed_at IS NULL AND (attempts > 0 OR last_error IS NOT NULL)
+            AND due_at > :now + :first * power(2, greatest(attempts - 1, 0))
         """
     )
 )
@@ -206,6 +229,19 @@ def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime)
     if row is None:
         return None
     return Failure(row["topic"], row["attempts"], row["due_at"] if row["failed_at"] is None else None)
+
+
+def put_off(
+    session: Session, *, event_id: UUID, reason: str, delay: timedelta, now: datetime
+) -> datetime | None:
+    """This function will put an event off that could not be tried.
+
+    :param reason: what is shown until a try fails, or it is done
+    :param delay: as a ``PutOffError`` has it
+    :return: when it is due again; none if it is done, or was put off by somebody else
+    """
+    row = _PUT_OFF.first(session, event_id=event_id, reason=reason, due_at=now + delay, now=now)
+    return row["due_at"] if row else None
 
 
 _PURGE = Statement(

@@ -19,6 +19,7 @@ from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
+from marketplace.providers.alerting import email_channel_name
 from marketplace.webhooks import operations as webhooks
 from sandbox.personas import persona_named, persona_names
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
@@ -246,6 +247,43 @@ def test_alerts_are_listed_shown_and_resolved(installation: Installation, databa
     [(actor, action)] = query(installation.database_url, sql, alert_id)
     assert actor.startswith("operator ")
     assert action == "alert.resolve"
+
+
+def test_an_alert_shows_who_was_told_and_which_channel_fails(
+    installation: Installation, database: Database
+) -> None:
+    alert_id, _ = raised(database)
+    others = {"ALERT_EMAIL_TO": "a@ops.test, b@ops.test", "SMTP_URL": "smtp://u:secret@127.0.0.1:1"}
+    url = installation.database_url
+    assert "chat: raised, not told yet\n" in installation.ok("alerts", "show", alert_id)
+
+    query(
+        url,
+        "INSERT INTO alert_messages (alert_id, channel, event, sending_until, sent_at)"
+        " VALUES (%s, %s, 'raised', now(), '2026-03-01T10:00:00Z')",
+        alert_id,
+        email_channel_name("a@ops.test"),
+    )
+    query(
+        url,
+        "UPDATE outbox_events SET attempts = 3, last_error = 'ProviderRefusedError', due_at = '2026-03-01T11:00:00Z',"
+        " failed_at = CASE WHEN payload ->> 'channel' = 'chat' THEN timestamptz '2026-03-01T12:00:00Z' END"
+        " WHERE payload ->> 'alertId' = %s",
+        alert_id,
+    )
+    shown = installation.ok("alerts", "show", alert_id, **others)
+
+    assert "email to a@ops.test: raised, told at 2026-03-01 10:00:00Z\n" in shown
+    assert (
+        "email: raised, not told to all yet: tried 3 times, ProviderRefusedError, again at 2026-03-01 11:00:00Z\n"
+        in shown
+    )
+    assert (
+        "chat: raised, given up at 2026-03-01 12:00:00Z: tried 3 times, at last ProviderRefusedError\n"
+        in shown
+    )
+    assert "secret" not in shown
+    assert "Nobody was told" not in shown
 
 
 def test_alerts_that_can_not_be_resolved(installation: Installation, database: Database) -> None:
