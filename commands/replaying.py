@@ -144,6 +144,14 @@ def told(result: Replay) -> list[str]:
         )
     lines += [f"charge held back: {_amount(row)}, {row['reason']}" for row in changes["heldCharges"]]
     lines += [
+        f"payout exception: transfer {row['reference']} {row['outcome']}, {_amount(row)}"
+        for row in changes["payoutExceptions"]
+    ]
+    lines += [
+        f"alert {row['event']}: {row['severity']} {row['identifier']}, {row['title']} ({row['subject']})"
+        for row in changes["alerts"]
+    ]
+    lines += [
         f"notification {row['type']} to {row['userId']}: {row['title']}" for row in changes["notifications"]
     ]
     lines += [f"hands on {row['topic']} to {row['queue']}" for row in changes["work"]]
