@@ -1,6 +1,9 @@
 """``marketplace``: what each command does, says and ends with."""
 
+import contextlib
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -10,7 +13,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import jwt
+import orjson
 import pytest
+from sqlalchemy import text
 
 from blueprints.areas import contracts
 from blueprints.http.contract import Group
@@ -22,6 +27,7 @@ from marketplace.kernel.clock import system_clock
 from marketplace.providers.alerting import email_channel_name
 from marketplace.webhooks import operations as webhooks
 from sandbox.personas import persona_named, persona_names
+from tests.support.events import transfer_data
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
 from tests.support.servers import Addresses
 
@@ -50,8 +56,28 @@ def fails(done: subprocess.CompletedProcess[str], *said: str, status: int = 1) -
     assert done.returncode == status, done.stderr
     assert done.stdout == "" or status == 1
     assert "Traceback" not in done.stderr
-    for text in said:
-        assert text in done.stderr
+    for words in said:
+        assert words in done.stderr
+
+
+def on_a_terminal(installation: Installation, *arguments: str) -> tuple[int, str]:
+    """Run ``marketplace`` on a terminal of its own, and give its status and all that is shown there."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "commands.main", *arguments],
+        cwd=PROJECT,
+        env={**os.environ, "DATA_DIR": "/nonexistent", "COLUMNS": "300", **installation.environment},
+        stdin=its,
+        stdout=its,
+        stderr=its,
+    )
+    os.close(its)
+    shown = b""
+    # The end of what a terminal shows is an error on Linux.
+    with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
+        while part := terminal.read(4096):
+            shown += part
+    return process.wait(60), shown.decode()
 
 
 # --- The command line itself
@@ -459,6 +485,70 @@ def test_many_are_replayed_cause_by_cause(installation: Installation, database: 
     again = installation.run("webhooks", "replay", "--id", str(bad), "--dry-run", "--json")
     [event] = json.loads(again.stdout)["events"]
     assert (again.returncode, event["outcome"], event["before"]) == (1, "failed", "dead")
+
+
+def transfer(installation: Installation, database: Database) -> UUID:
+    """Give a dead event that raises an alert when it is replayed."""
+    body = orjson.dumps({"event": "transfer.failed", "data": transfer_data("failed")})
+    inbox_id = receive(database, body)
+    kill(installation, inbox_id)
+    return inbox_id
+
+
+def test_what_a_replay_logs_is_json_and_a_terminal_gets_none_of_it(
+    installation: Installation, database: Database
+) -> None:
+    piped = installation.run("webhooks", "replay", "--id", str(transfer(installation, database)))
+    lines = [json.loads(line) for line in piped.stderr.splitlines() if line.startswith("{")]
+    assert [(line["message"], line["level"]) for line in lines] == [("alert raised", "error")]
+    assert lines[0]["identifier"] == "PAYOUT_EXCEPTION"
+
+    status, shown = on_a_terminal(
+        installation, "webhooks", "replay", "--id", str(transfer(installation, database))
+    )
+
+    assert status == 0
+    assert "alert raised: SEV-2 PAYOUT_EXCEPTION" in shown
+    assert '"message"' not in shown
+    assert "occurrences" not in shown
+
+
+def test_one_that_another_has_just_then_is_no_failure(installation: Installation, database: Database) -> None:
+    free, held = (transfer(installation, database) for _ in range(2))
+    chosen = ["--id", str(free), "--id", str(held)]
+    with database.transaction() as session:
+        session.execute(text("SELECT 1 FROM webhook_inbox WHERE id = :id FOR UPDATE"), {"id": held})
+        done = installation.run("webhooks", "replay", *chosen)
+
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 were left alone" in done.stderr
+    assert "failed again" not in done.stderr
+    assert "it failed\t2\t1\t0\t0\t0\t1\n" in done.stdout
+    assert json.loads(installation.ok("webhooks", "show", str(held), "--json"))["state"] == "dead"
+
+
+def test_a_database_that_goes_away_amid_a_replay_is_told_in_words(
+    installation: Installation, database: Database
+) -> None:
+    """What ends its connections stands in the way of the second event, so that it is met there."""
+    first, second = (transfer(installation, database) for _ in range(2))
+    installation_of_two = ["--id", str(first), "--id", str(second), "--rate", "1000"]
+    query(
+        installation.database_url,
+        "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        "  PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;"
+        f" CREATE TRIGGER cut BEFORE UPDATE ON webhook_inbox FOR EACH ROW WHEN (OLD.id = '{second}')"
+        " EXECUTE FUNCTION cut()",
+    )
+    try:
+        done = installation.run("webhooks", "replay", *installation_of_two)
+    finally:
+        query(installation.database_url, "DROP FUNCTION cut() CASCADE")
+
+    fails(done, "The database went away after 1 of 2. What was replayed is not dead any more.")
+    assert "it failed: 1 of 2, broken off (" in done.stderr
+    logged = [json.loads(line)["message"] for line in done.stderr.splitlines() if line.startswith("{")]
+    assert logged == ["alert raised"]
 
 
 def test_webhooks_show_redacts(installation: Installation, database: Database) -> None:
