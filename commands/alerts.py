@@ -9,12 +9,14 @@ import click
 import orjson
 
 from commands.database import reading, services
+from commands.environment import settings
 from commands.failures import CommandFailedError
 from commands.operators import operator
-from commands.output import facts, table
+from commands.output import facts, shown_value, table
 from marketplace.alerts import kinds, operations, queries
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest
+from marketplace.providers.alerting import email_channel_name
 from tasks.relay import Relay, connect_nudges
 
 
@@ -66,7 +68,7 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
 
 
 @alerts.command(
-    help="""Show the alert ID: what it means, what to do first, its facts, and who was told.
+    help="""Show the alert ID: what it means, what to do first, its facts, who was told, and who could not be.
 
     \b
     Example:
@@ -77,16 +79,30 @@ def show(alert_id: UUID) -> None:
     """This function will show an alert."""
     with reading() as session, _explaining(alert_id):
         row = queries.show_alert(session, alert_id=alert_id)
-    messages = row.pop("messages")
+    messages, waiting = row.pop("messages"), row.pop("waiting")
     meaning, first_step = row.pop("meaning"), row.pop("firstStep")
     facts((_words(name), _shown(value)) for name, value in row.items())
     click.echo(f"\nWhat it means: {meaning}\nWhat to do first: {first_step}\n")
+    names = {email_channel_name(address): f"email to {address}" for address in settings().alert_email_to}
     for message in messages:
-        sent = message["sentAt"]
-        told = f"told at {sent:%Y-%m-%d %H:%M:%SZ}" if sent else "being told"
-        click.echo(f"{message['channel']}: {message['event']}, {told}")
-    if not messages:
+        if (sent := message["sentAt"]) is not None:
+            name = names.get(message["channel"], message["channel"])
+            click.echo(f"{name}: {message['event']}, told at {shown_value(sent)}")
+    for message in waiting:
+        click.echo(f"{message['channel']}: {message['event']}, {_waiting(message)}")
+    if not any(message["sentAt"] for message in messages):
         click.echo("Nobody was told of it yet; ALERT_CHAT_URL and ALERT_EMAIL_TO say who is.")
+
+
+def _waiting(message: dict[str, Any]) -> str:
+    """Say why a message is not sent; its error's name is all that is kept of what went wrong."""
+    tries = "once" if message["attempts"] == 1 else f"{message['attempts']} times"
+    if message["failedAt"] is not None:
+        when = shown_value(message["failedAt"])
+        return f"given up at {when}: tried {tries}, at last {message['lastError']}"
+    if message["lastError"] is None:
+        return "not told yet"
+    return f"not told to all yet: tried {tries}, {message['lastError']}, again at {shown_value(message['dueAt'])}"
 
 
 @alerts.command(

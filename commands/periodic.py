@@ -36,6 +36,8 @@ from tasks.sweeps import PeriodicTask
 
 _NAMES = [task.name for task in sweeps.PERIODIC_TASKS]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+# Tasks reckon with years before and after the time that they are given, and calendars end.
+_FIRST_YEAR, _LAST_YEAR = 2000, 2999
 
 
 class Now(click.ParamType[datetime]):
@@ -49,11 +51,18 @@ class Now(click.ParamType[datetime]):
             return value
         ahead = re.fullmatch(r"\+(\d{1,6})([smhd])", value)
         if ahead:
-            return datetime.now(UTC) + timedelta(**{_UNITS[ahead[2]]: int(ahead[1])})
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail("must be a time such as 2026-03-01T10:00:00Z, or +31m, +2h, +14d from now", param, ctx)
+            moment = datetime.now(UTC) + timedelta(**{_UNITS[ahead[2]]: int(ahead[1])})
+        else:
+            try:
+                moment = datetime.fromisoformat(value)
+            except ValueError:
+                self.fail(
+                    "must be a time such as 2026-03-01T10:00:00Z, or +31m, +2h, +14d from now", param, ctx
+                )
+        if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+            self.fail(
+                f"is in the year {moment.year}; take one from {_FIRST_YEAR} to {_LAST_YEAR}", param, ctx
+            )
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

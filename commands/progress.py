@@ -23,7 +23,7 @@ class Stages:
 
     @contextmanager
     def stage(self, title: str, *, total: int) -> Iterator[Callable[[int], None]]:
-        """This function will show a stage while it runs, and what it took when it is done.
+        """This function will show a stage while it runs, and what it took when it is over, done or broken off.
 
         :param title: what is done
         :param total: of how many steps
@@ -41,5 +41,17 @@ class Stages:
                 task = progress.add_task(title, total=total)
                 yield lambda steps: progress.advance(task, steps)
         else:
-            yield lambda _steps: None
-            click.echo(f"{title}: {total} ({time.monotonic() - started:.1f} s)", err=self._aside)
+            done = 0
+
+            def advance(steps: int) -> None:
+                nonlocal done
+                done += steps
+
+            count = f"{total}"
+            try:
+                yield advance
+            except BaseException:
+                count = f"{done} of {total}, broken off"
+                raise
+            finally:
+                click.echo(f"{title}: {count} ({time.monotonic() - started:.1f} s)", err=self._aside)

@@ -40,16 +40,21 @@ class Replayed:
 
     @property
     def failed(self) -> bool:
-        """This function will tell whether it has still not had its effect."""
-        return self.result.outcome in (FAILED, BUSY)
+        """This function will tell whether it was tried, in vain."""
+        return self.result.outcome == FAILED
+
+    @property
+    def busy(self) -> bool:
+        """This function will tell whether somebody else had it, so that it was not tried here."""
+        return self.result.outcome == BUSY
 
 
 @dataclass
 class Run:
-    """What came of replays: those that were made, and whether the database went away before the last one."""
+    """What came of replays: those that were made, and what ended it before the last one, if anything did."""
 
     replayed: list[Replayed]
-    cut_short: bool = False
+    cut_short: str | None = None
 
     def counts(self) -> dict[str, Counter[str]]:
         """This function will count outcomes by cause, in the order that the causes were met."""
@@ -83,22 +88,25 @@ def replay_all(
 ) -> Run:
     """This function will replay events, each in a transaction of its own, those of one cause after the other.
 
+    Whoever interrupts it, or the database that goes away, leaves what was replayed until then.
+
     :param rows: of the inbox
     :param dry_run: whether all of it is rolled back
     :param rate: how many in a second; none for as fast as it goes
     """
     run, pace, stages, actor = Run([]), Pace(rate), Stages(aside=True), operator()
-    for cause, group in _by_cause(rows):
-        with stages.stage(cause, total=len(group)) as advance:
-            for row in group:
-                pace.wait()
-                try:
+    try:
+        for cause, group in _by_cause(rows):
+            with stages.stage(cause, total=len(group)) as advance:
+                for row in group:
+                    pace.wait()
                     result = _one(services, row, dry_run=dry_run, actor=actor)
-                except ServiceUnavailableError:
-                    run.cut_short = True
-                    return run
-                run.replayed.append(Replayed(row["id"], row["event_type"], cause, result))
-                advance(1)
+                    run.replayed.append(Replayed(row["id"], row["event_type"], cause, result))
+                    advance(1)
+    except ServiceUnavailableError:
+        run.cut_short = "The database went away"
+    except KeyboardInterrupt:
+        run.cut_short = "Interrupted"
     return run
 
 
@@ -143,6 +151,14 @@ def told(result: Replay) -> list[str]:
             f" {row['before'] or 'new'} -> {row['after']}"
         )
     lines += [f"charge held back: {_amount(row)}, {row['reason']}" for row in changes["heldCharges"]]
+    lines += [
+        f"payout exception: transfer {row['reference']} {row['outcome']}, {_amount(row)}"
+        for row in changes["payoutExceptions"]
+    ]
+    lines += [
+        f"alert {row['event']}: {row['severity']} {row['identifier']}, {row['title']} ({row['subject']})"
+        for row in changes["alerts"]
+    ]
     lines += [
         f"notification {row['type']} to {row['userId']}: {row['title']}" for row in changes["notifications"]
     ]

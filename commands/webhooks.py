@@ -168,7 +168,7 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
 
     Name them by --id, or take all dead ones that match --type, --since and the like, the earliest first, those
     of one cause after the other. A replay is one try: it works, or the event stays as it was. One that was
-was processed changes nothing. Every replay is audited. Ends with status 1 if one failed.
+    processed before changes nothing. Every replay is audited. Ends with status 1 if one failed.
 
     A dry run tries each by itself, as if the others had not been replayed: one that needs another to be replayed
     before it fails there.
@@ -254,7 +254,7 @@ def _state(status: str) -> str:
 
 def _print_run(run: Run, *, dry_run: bool, each: bool) -> None:
     """Print a run: what each event changed, or only what failed, and how many fared how."""
-    shown = run.replayed if each else [item for item in run.replayed if item.failed]
+    shown = run.replayed if each else [item for item in run.replayed if item.failed or item.busy]
     if shown:
         _print_events(shown, dry_run=dry_run)
     if len(run.replayed) > 1:
@@ -280,10 +280,17 @@ def _print_events(replayed: Sequence[Replayed], *, dry_run: bool) -> None:
 
 
 def _fail_if_any(run: Run, wanted: int, *, dry_run: bool) -> None:
+    busy = sum(item.busy for item in run.replayed)
+    if busy:
+        click.echo(
+            f"{busy} of {wanted} were left alone, since a worker or another replay had them just then;"
+            " `marketplace webhooks list --state dead` shows whether they still are.",
+            err=True,
+        )
     if run.cut_short:
+        rest = "Nothing was changed." if dry_run else "What was replayed is not dead any more."
         raise CommandFailedError(
-            f"The database went away after {len(run.replayed)} of {wanted}. Run the same command again: what was"
-            " replayed is not dead any more."
+            f"{run.cut_short} after {len(run.replayed)} of {wanted}. {rest} Run the same command again for the rest."
         )
     failed = sum(item.failed for item in run.replayed)
     if failed:

@@ -1,13 +1,14 @@
 """What the processes of the service share, made once from the settings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import Clock, system_clock
-from marketplace.providers.alerting import AlertChannel, alert_channels
+from marketplace.providers.alerting import AlertChannel, alert_channels, alert_gates
+from marketplace.providers.gate import Gate
 from marketplace.providers.gateway import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.gateway_records import GatewayRecords, HttpGatewayRecords
 from marketplace.providers.identity import TokenVerifier
@@ -30,6 +31,7 @@ class Services:
     moderator: ContentModerator | None
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
+    alert_gates: Mapping[str, Gate] = field(default_factory=alert_gates)
     clock: Clock = system_clock
 
     @classmethod

@@ -1,4 +1,7 @@
-"""Tasks of alerts: people are told of them, on each channel by a message of its own."""
+"""Tasks of alerts: people are told of them, on each channel by a message of its own.
+
+A channel that hangs keeps one thread of a worker at most: what else is to be told on it is put off at once.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,21 +13,19 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import messages, operations, queries
 from marketplace.infra.outbox import Handler
+from marketplace.providers.alerting import kind_of_channel
+from marketplace.providers.client import ProviderRefusedError
 from marketplace.services import Services
 from tasks.phases import Phased
 
 
 @dataclass(frozen=True)
 class _ToTell:
-    """A message about an alert, and the alert as it is now."""
+    """A message about an alert, and the alert as it is now; ``kind`` is that of the channels that it is for."""
 
     alert: dict[str, Any]
-    channel: str
+    kind: str
     event: str
-
-    @property
-    def key(self) -> dict[str, Any]:
-        return {"alert_id": self.alert["id"], "channel": self.channel, "event": self.event}
 
 
 def _read(session: Session, payload: dict[str, Any]) -> _ToTell:
@@ -33,20 +34,38 @@ def _read(session: Session, payload: dict[str, Any]) -> _ToTell:
 
 
 def _ask(services: Services, found: _ToTell) -> None:
-    """Send it, if the channel is there and meant for it, and nobody has."""
-    channel = services.alert_channels.get(found.channel)
-    if channel is None or not messages.is_for(channel.least_severity, found.alert["severity"]):
-        return
+    """Send it on the channels that are there and meant for it, and where nobody has.
+
+    One who is refused keeps it from nobody else. The next try is for him alone, as the others have been told.
+    """
+    failures: list[Exception] = []
+    for name, channel in services.alert_channels.items():
+        if kind_of_channel(name) != found.kind:
+            continue
+        if not messages.is_for(channel.least_severity, found.alert["severity"]):
+            continue
+        try:
+            with services.alert_gates[found.kind].passing(services.clock):
+                _tell(services, found, name)
+        except (ProviderRefusedError, messages.BeingSentError) as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+
+
+def _tell(services: Services, found: _ToTell, name: str) -> None:
+    """Send it on a channel, unless somebody has."""
+    key = {"alert_id": found.alert["id"], "channel": name, "event": found.event}
     database = services.database
-    if not database.in_transaction(messages.claim, **found.key, now=services.clock()):
+    if not database.in_transaction(messages.claim, **key, now=services.clock()):
         return
     try:
-        channel.send(messages.compose(found.alert, event=found.event))
+        services.alert_channels[name].send(messages.compose(found.alert, event=found.event))
     except Exception:
-        database.in_transaction(messages.release, **found.key)
+        database.in_transaction(messages.release, **key)
         raise
     # At once, and not with the event: should that be put off, it is not sent again.
-    database.in_transaction(messages.mark_sent, **found.key, now=services.clock())
+    database.in_transaction(messages.mark_sent, **key, now=services.clock())
 
 
 def _settle(_session: Session, _found: _ToTell, _answer: None, _now: datetime) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.infra import nudges, outbox
-from marketplace.infra.outbox import Handler
+from marketplace.infra.outbox import Handler, PutOffError
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
@@ -208,13 +208,23 @@ class Relay:
         database, clock = self._services.database, self._services.clock
         try:
             self._do(row_id)
+        except PutOffError as put_off:
+            reason = type(put_off).__name__
+            _log.debug("outbox event put off", eventId=str(row_id), reason=reason)
+            due_at = database.in_transaction(
+                outbox.put_off, event_id=row_id, reason=reason, delay=put_off.delay, now=clock()
+            )
+            self._nudge_again(queue, row_id, due_at)
         except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
             _log.exception("outbox event failed", eventId=str(row_id))
             described = type(error).__name__
             # The time of the failure: a provider may have taken long to fail.
             due_at = database.in_transaction(_note_failure, row_id, described, now=clock())
-            if due_at is not None:
-                self.nudge_when_due(queue, nudges.OUTBOX, row_id, due_at)
+            self._nudge_again(queue, row_id, due_at)
+
+    def _nudge_again(self, queue: str, row_id: UUID, due_at: datetime | None) -> None:
+        if due_at is not None:
+            self.nudge_when_due(queue, nudges.OUTBOX, row_id, due_at)
 
     def _do(self, row_id: UUID) -> None:
         """Do an event's work, having asked its provider first where it has one."""

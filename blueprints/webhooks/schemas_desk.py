@@ -136,6 +136,27 @@ class HeldCharge(Schema):
     currency = fields.String(required=True)
 
 
+class PayoutException(Schema):
+    """A transfer that failed, came back, or is none of ours."""
+
+    id = Uuid(required=True)
+    outcome = fields.String(required=True)
+    reference = fields.String(required=True)
+    amount_minor = Minor(required=True)
+    currency = fields.String(required=True)
+
+
+class AlertTold(Schema):
+    """An alert that somebody is told of: that it was raised, or is over."""
+
+    id = Uuid(required=True)
+    event = Choice("raised", "resolved", required=True)
+    identifier = fields.String(required=True)
+    severity = fields.String(required=True)
+    subject = fields.String(required=True)
+    title = fields.String(required=True)
+
+
 class Work(Schema):
     """Work that is handed on to a queue."""
 
@@ -166,6 +187,8 @@ class Changes(Schema):
     ledger = fields.List(fields.Nested(Posted), required=True)
     notifications = fields.List(fields.Nested(Told), required=True)
     held_charges = fields.List(fields.Nested(HeldCharge), required=True)
+    payout_exceptions = fields.List(fields.Nested(PayoutException), required=True)
+    alerts = fields.List(fields.Nested(AlertTold), required=True)
     work = fields.List(fields.Nested(Work), required=True)
     messages = fields.List(fields.Nested(Kept), required=True)
     parts = fields.List(fields.Nested(Part), required=True)

@@ -45,9 +45,10 @@ class Alert(Base):
 
 
 class AlertMessage(Base):
-    """That an alert was told on a channel: once when it was raised, once when it was resolved.
+    """That an alert was told on a channel, once when it was raised and once when it was resolved.
 
-    Whoever sends it has claimed it before; a claim that ran out was left by somebody who died.
+    A channel is the chat, or one receiver of e-mail. Whoever sends it has claimed it before; a claim that ran out was
+    left by somebody who died.
     """
 
     __tablename__ = "alert_messages"

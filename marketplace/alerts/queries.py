@@ -8,7 +8,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import KINDS
+from marketplace.alerts.operations import SEND_TOPIC
 from marketplace.infra.db import Statement
+from marketplace.kernel import queues
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -53,6 +55,22 @@ _MESSAGES = Statement(
         SELECT channel, event, sent_at AS "sentAt" FROM alert_messages
         WHERE alert_id = :alert_id ORDER BY sending_until, channel
         """
+    )
+)
+# What a channel has not taken yet, and what was given up; each half has an index of its own.
+_WAITING_OF = """
+    SELECT id, payload ->> 'channel' AS channel, payload ->> 'event' AS event, attempts,
+        last_error AS "lastError", due_at AS "dueAt", failed_at AS "failedAt"
+    FROM outbox_events
+    WHERE queue = :queue AND topic = :topic AND payload ->> 'alertId' = CAST(:alert_id AS text)
+"""
+_WAITING = Statement(
+    text(
+        f"""
+        {_WAITING_OF} AND done_at IS NULL AND failed_at IS NULL
+        UNION ALL {_WAITING_OF} AND failed_at IS NOT NULL
+        ORDER BY id
+        """  # our own words
     )
 )
 _OPEN_SUBJECTS = Statement(
@@ -103,11 +121,17 @@ def alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
 
 
 def show_alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
-    """This function will give an alert, with what was told of it on which channel.
+    """This function will give an alert, with what was told of it on which channel, and what was not.
 
+    :return: besides, ``messages`` that were sent or are being sent, and those ``waiting`` to be, with how often each
+        was tried, what it failed at (the error's name alone), and when it is tried again or was given up
     :raises NotFoundError: there is none of that id
     """
-    return alert(session, alert_id=alert_id) | {"messages": _MESSAGES.all(session, alert_id=alert_id)}
+    waiting = _WAITING.all(session, queue=queues.NOTIFICATIONS, topic=SEND_TOPIC, alert_id=str(alert_id))
+    return alert(session, alert_id=alert_id) | {
+        "messages": _MESSAGES.all(session, alert_id=alert_id),
+        "waiting": waiting,
+    }
 
 
 def open_subjects(session: Session, *, identifier: str) -> set[str]:

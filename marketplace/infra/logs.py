@@ -33,13 +33,13 @@ _QUERY = re.compile(r"""(?<=[\w/])\?[^\s"'<>=]+=[^\s"'<>]*""")
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes to standard output; what can't be formatted is told without its arguments."""
+    """Writes lines; what can't be formatted is told without its arguments."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """This function will tell of a record that failed; logging's own way prints it with all its arguments."""
         failure = sys.exc_info()[1]
         if isinstance(failure, OSError):
-            # Standard output is gone: there is nowhere to tell it.
+            # The output is gone: there is nowhere to tell it.
             return
         structlog.get_logger(__name__).error(
             "log record could not be formatted",
@@ -51,6 +51,38 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 def configure_logging(settings: Settings) -> None:
     """This function will send all logs to standard output, as redacted lines of JSON."""
+    _configure(
+        settings,
+        level=logging.getLevelNamesMapping()[settings.log_level],
+        output=sys.stdout,
+        factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
+        render=render_line,
+    )
+
+
+def configure_command_logging(settings: Settings) -> None:
+    """This function will send warnings and worse to standard error, as redacted lines of JSON.
+
+    Standard output is the command's own. A terminal is not written to either: a command tells people itself what it
+    did and what failed, and draws its progress there.
+    """
+    level = max(logging.WARNING, logging.getLevelNamesMapping()[settings.log_level])
+    _configure(
+        settings,
+        level=logging.CRITICAL if sys.stderr.isatty() else level,
+        output=sys.stderr,
+        factory=structlog.PrintLoggerFactory(sys.stderr),
+        render=_render_text,
+    )
+    # What it says of a connection that is lost, the command says in words.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
+
+
+def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, render: Any) -> None:
+    """Have structlog and the standard library log alike.
+
+    :param factory: makes loggers that take what ``render`` gives
+    """
     version = settings.build_revision
 
     def add_service(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
@@ -67,14 +99,13 @@ def configure_logging(settings: Settings) -> None:
         structlog.processors.EventRenamer("message"),
         redact_event,
     ]
-    level = logging.getLevelNamesMapping()[settings.log_level]
     structlog.configure(
-        processors=[*shared, render_line],
+        processors=[*shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
+        logger_factory=factory,
         cache_logger_on_first_use=settings.environment != "test",
     )
-    handler = _Handler(sys.stdout)
+    handler = _Handler(output)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -47,10 +47,9 @@ class OutboxEvent(Base):
     failed_at: Mapped[datetime | None] = mapped_column(comment="Given up after the last try")
 
 
-# A handler that fails is tried again after 10 s, 20 s, 40 s and so on: for about a day in all.
+# A handler that fails is tried again after 10 s, 20 s, 40 s and so on, at last after 11 h 23 min: 22 h 45 min in all.
 MAX_TRIES = 14
 _FIRST_DELAY = timedelta(seconds=10)
-_LONGEST_DELAY = timedelta(hours=12)
 
 # What was done is of no more use then; what was given up may be asked about for longer.
 KEPT = timedelta(days=30)
@@ -59,6 +58,19 @@ FAILED_KEPT = timedelta(days=365)
 _log = structlog.get_logger(__name__)
 
 Handler = Callable[[Session, dict[str, Any], datetime], None]
+
+
+class PutOffError(Exception):
+    """Work can't be tried just now, through no fault of its own: it is put off, which counts as no try."""
+
+    def __init__(self, delay: timedelta) -> None:
+        """This function will make one.
+
+        :param delay: how long it is put off for; longer than before the first retry it never is
+        """
+        super().__init__()
+        self.delay = min(delay, _FIRST_DELAY)
+
 
 _ENQUEUE = Statement(
     insert(OutboxEvent).returning(OutboxEvent.id), columns=("queue", "topic", "payload", "due_at")
@@ -106,7 +118,7 @@ _FAILED = Statement(
     text(
         """
         UPDATE outbox_events SET attempts = attempts + 1, last_error = :error,
-            due_at = :now + least(:longest, :first * power(2, attempts)),
+            due_at = :now + :first * power(2, attempts),
             failed_at = CASE WHEN attempts + 1 >= :most THEN CAST(:now AS timestamptz) END
         WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
         RETURNING topic, attempts, due_at, failed_at
@@ -122,13 +134,23 @@ _DUE = Statement(
         """
     )
 )
-# No retry is further ahead than its delay, unless the clock went back meanwhile.
+# It was not tried, so it has as many tries left as before.
+_PUT_OFF = Statement(
+    text(
+        """
+        UPDATE outbox_events SET due_at = :due_at, last_error = coalesce(last_error, :reason)
+        WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
+        RETURNING due_at
+        """
+    )
+)
+# No retry is further ahead than its delay, unless the clock went back meanwhile; what was only put off is like one.
 _PULL_IN = Statement(
     text(
         """
-        UPDATE outbox_events SET due_at = :now + least(:longest, :first * power(2, attempts - 1))
-        WHERE done_at IS NULL AND failed_at IS NULL AND attempts > 0
-            AND due_at > :now + least(:longest, :first * power(2, attempts - 1))
+        UPDATE outbox_events SET due_at = :now + :first * power(2, greatest(attempts - 1, 0))
+        WHERE done_at IS NULL AND failed_at IS NULL AND (attempts > 0 OR last_error IS NOT NULL)
+            AND due_at > :now + :first * power(2, greatest(attempts - 1, 0))
         """
     )
 )
@@ -140,7 +162,7 @@ def pull_in(session: Session, *, now: datetime) -> int:
     :param now: the time; if the clock went back, what was set before would wait as much longer
     :return: how many there were
     """
-    return _PULL_IN.run(session, now=now, first=_FIRST_DELAY, longest=_LONGEST_DELAY)
+    return _PULL_IN.run(session, now=now, first=_FIRST_DELAY)
 
 
 def due_events(session: Session, *, queue: str, now: datetime, most: int) -> list[UUID]:
@@ -202,12 +224,24 @@ def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime)
         error=error,
         now=now,
         first=_FIRST_DELAY,
-        longest=_LONGEST_DELAY,
         most=MAX_TRIES,
     )
     if row is None:
         return None
     return Failure(row["topic"], row["attempts"], row["due_at"] if row["failed_at"] is None else None)
+
+
+def put_off(
+    session: Session, *, event_id: UUID, reason: str, delay: timedelta, now: datetime
+) -> datetime | None:
+    """This function will put an event off that could not be tried.
+
+    :param reason: what is shown until a try fails, or it is done
+    :param delay: as a ``PutOffError`` has it
+    :return: when it is due again; none if it is done, or was put off by somebody else
+    """
+    row = _PUT_OFF.first(session, event_id=event_id, reason=reason, due_at=now + delay, now=now)
+    return row["due_at"] if row else None
 
 
 _PURGE = Statement(

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from marketplace.kernel.variables import read_variables
+
 EMBEDDED_ENVIRONMENT_FILE = "stack.env"
 _SEVERITIES = ("SEV-1", "SEV-2", "SEV-3")
 
@@ -75,6 +77,9 @@ def _mailboxes(value: str) -> tuple[str, ...]:
     mailboxes = _words(value)
     if not all(re.fullmatch(r"[^\s@<>,;]+@[^\s@<>,;]+", mailbox) for mailbox in mailboxes):
         raise ValueError("must be addresses of e-mail, with commas between them")
+    # Others take a mail server that speaks SMTPUTF8, of which many don't.
+    if not value.isascii():
+        raise ValueError("must be of ASCII alone; a domain with other letters is written as xn--...")
     return mailboxes
 
 
@@ -337,5 +342,4 @@ def read_embedded_environment(environ: Mapping[str, str]) -> dict[str, str]:
     path = Path(environ.get("DATA_DIR") or ".data") / EMBEDDED_ENVIRONMENT_FILE
     if environ.get("DATABASE_URL") or not path.is_file():
         return {}
-    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
-    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    return read_variables(path.read_text(encoding="utf-8"))

@@ -84,8 +84,10 @@ class Crontab(Timetable):
         if rest == ["*", "*", "*"]:
             if hour == "*" and minute == "*":
                 return "every minute"
-            if hour == "*" and re.fullmatch(r"\*/\d+", minute):
-                return f"every {minute[2:]} minutes"
+            step = re.fullmatch(r"\*/0*([1-9]\d*)", minute)
+            # Any other step begins anew with each hour: after minute 56 of every 7 minutes comes minute 0.
+            if hour == "*" and step and 60 % int(step[1]) == 0:
+                return "every minute" if step[1] == "1" else f"every {step[1]} minutes"
             if hour == "*" and minute.isdecimal():
                 return f"each hour at minute {minute}"
             if hour.isdecimal() and minute.isdecimal():

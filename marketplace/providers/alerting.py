@@ -1,5 +1,7 @@
-"""The channels on which alerts reach people: a chat, by its incoming webhook, and e-mail."""
+"""The channels on which alerts reach people: a chat, by its incoming webhook, and e-mail to each receiver."""
 
+import contextlib
+import hashlib
 import smtplib
 import ssl
 from collections.abc import Mapping
@@ -14,15 +16,20 @@ import structlog
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import system_clock
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.client import ProviderClient
+from marketplace.providers.client import ProviderClient, ProviderRefusedError
+from marketplace.providers.gate import Gate
 
 _log = structlog.get_logger(__name__)
 
 CHAT, EMAIL = "chat", "email"
+# The kinds that there are. Each receiver of e-mail is a channel by itself, so that one who is refused is tried again
+# alone.
 CHANNELS = (CHAT, EMAIL)
+_DIGEST_LENGTH = 12
 
 # For a connection and for each answer of a server; a mail takes some ten answers.
 _TIMEOUT_SECONDS = 10.0
+_MAIL_SERVER = "mail server"
 _SUBMISSION_PORT, _SUBMISSION_TLS_PORT = 587, 465
 _IN_MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
@@ -68,16 +75,21 @@ class ChatChannel:
 
 
 class EmailChannel:
-    """A mail server that takes mail for submission.
+    """A receiver of e-mail, by a mail server that takes mail for submission.
 
     With ``smtps://`` all is encrypted, with ``smtp://`` from STARTTLS on, where the server offers it. A password
     is never sent in the clear.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, to: str) -> None:
+        """This function will make the channel of one receiver.
+
+        :param to: whose, of ``settings.alert_email_to``; the mail names all of them
+        """
         server = urlsplit(settings.smtp_url)
         self.least_severity = settings.alert_email_severity
-        self._to = settings.alert_email_to
+        self._to = to
+        self._named = settings.alert_email_to
         self._sender = settings.alert_sender
         self._tls = server.scheme == "smtps"
         self._host = server.hostname or ""
@@ -85,19 +97,29 @@ class EmailChannel:
         self._user, self._password = unquote(server.username or ""), unquote(server.password or "")
 
     def send(self, message: AlertMessage) -> None:
-        """This function will send a message to all its receivers.
+        """This function will send a message to its receiver.
 
-        :raises ProviderUnavailableError: the server could not be reached, or took it for none of them
+        :raises ProviderRefusedError: the server refuses this receiver, or this mail, for now or for good
+        :raises ProviderUnavailableError: the server could not be reached, or lets us send nothing
         """
+        # What the server says may name addresses.
         try:
-            with self._connected() as connection:
-                refused = connection.send_message(self._mail(message), self._sender, self._to)
+            connection = self._connected()
+            try:
+                connection.send_message(self._mail(message), self._sender, [self._to])
+                # It is taken: whatever is answered to a farewell, it must not be sent again.
+                with contextlib.suppress(smtplib.SMTPException, OSError):
+                    connection.quit()
+            finally:
+                connection.close()
+        except smtplib.SMTPRecipientsRefused as error:
+            [(status, _)] = error.recipients.values()
+            raise _refused(status) from None
+        except smtplib.SMTPDataError as error:
+            raise _refused(error.smtp_code) from None
         except (smtplib.SMTPException, OSError) as error:
-            _log.warning("provider unavailable", provider="mail server", reason=type(error).__name__)
-            # What the server said may name addresses.
+            _log.warning("provider unavailable", provider=_MAIL_SERVER, reason=type(error).__name__)
             raise ProviderUnavailableError("The mail server did not take the message.") from None
-        if refused:
-            _log.warning("mail refused for some receivers", refused=len(refused), receivers=len(self._to))
 
     def _connected(self) -> smtplib.SMTP:
         context = ssl.create_default_context()
@@ -131,7 +153,7 @@ class EmailChannel:
     def _mail(self, message: AlertMessage) -> EmailMessage:
         mail = EmailMessage()
         mail["From"] = self._sender
-        mail["To"] = ", ".join(self._to)
+        mail["To"] = ", ".join(self._named)
         mail["Subject"] = " ".join(message.headline.split())
         mail["Date"] = format_datetime(system_clock())
         # The same for each try, so that a mail program shows one that came twice once.
@@ -141,11 +163,35 @@ class EmailChannel:
         return mail
 
 
+def _refused(status: int) -> ProviderRefusedError:
+    _log.warning("mail refused", status=status)
+    return ProviderRefusedError(_MAIL_SERVER, status, "")
+
+
+def email_channel_name(address: str) -> str:
+    """This function will name the channel of a receiver of e-mail, without telling who that is.
+
+    :param address: of ``settings.alert_email_to``
+    """
+    digest = hashlib.sha256(address.lower().encode()).hexdigest()
+    return f"{EMAIL}:{digest[:_DIGEST_LENGTH]}"
+
+
+def kind_of_channel(name: str) -> str:
+    """This function will tell of which of ``CHANNELS`` a channel is."""
+    return name.partition(":")[0]
+
+
+def alert_gates() -> Mapping[str, Gate]:
+    """This function will make a gate for each kind of channel, since one server takes the mail for all receivers."""
+    return {kind: Gate() for kind in CHANNELS}
+
+
 def alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:
-    """This function will make the channels that are configured, by name."""
+    """This function will make the channels that are configured, by name: one for each whom they reach."""
     channels: dict[str, AlertChannel] = {}
     if settings.alert_chat_url:
         channels[CHAT] = ChatChannel(settings)
-    if settings.alert_email_to:
-        channels[EMAIL] = EmailChannel(settings)
+    for address in settings.alert_email_to:
+        channels[email_channel_name(address)] = EmailChannel(settings, to=address)
     return channels

@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts.operations import SEND_TOPIC
 from marketplace.infra.db import Statement
 from marketplace.ledger.accounts import Account
 from marketplace.payments import refund_events
@@ -48,7 +49,18 @@ _HELD = Statement(
         """
     )
 )
-_WORK = Statement(text("SELECT id, queue, topic FROM outbox_events WHERE id > :since ORDER BY id"))
+_EXCEPTIONS = Statement(
+    text(
+        """
+        SELECT id, outcome, reference, amount_minor AS "amountMinor", currency FROM payout_exceptions
+        WHERE id > :since ORDER BY id
+        """
+    )
+)
+_WORK = Statement(text("SELECT id, queue, topic, payload FROM outbox_events WHERE id > :since ORDER BY id"))
+_ALERTS = Statement(
+    text("SELECT id, identifier, severity, subject, title FROM alerts WHERE id = ANY(:ids) ORDER BY id")
+)
 _MESSAGES = Statement(text("SELECT id, type FROM support_contact_messages WHERE id > :since ORDER BY id"))
 _PARTS = Statement(text("SELECT id, provider FROM webhook_inbox WHERE id > :since ORDER BY id"))
 _REFUNDS_OF_ORDERS = Statement(text("SELECT id FROM refunds WHERE order_id = ANY(:ids)"))
@@ -80,7 +92,7 @@ _SEEN = {
     table: Statement(text(f"SELECT id FROM {table} WHERE id = ANY(:ids)"))  # noqa: S608 - our own tables
     for table in (
         *("ledger_transactions", "order_events", "refunds", "notifications", "quarantined_charges"),
-        *("outbox_events", "support_contact_messages", "webhook_inbox"),
+        *("payout_exceptions", "outbox_events", "support_contact_messages", "webhook_inbox"),
     )
 }
 _ASPECTS = ("status", "payment", "escrow")
@@ -105,8 +117,9 @@ class Watch:
         """This function will tell what was changed since, as the API shows it.
 
         :return: ``orders`` and ``refunds`` with what they were before, ``ledger`` with its entries,
-            ``notifications``, ``heldCharges``, ``work`` that is handed on, ``messages`` that are kept, and the
-            ``parts`` that an envelope is taken apart into, each an event of its own
+            ``notifications``, ``heldCharges``, ``payoutExceptions``, ``alerts`` that somebody is told of (``raised``
+            or ``resolved``), other ``work`` that is handed on, ``messages`` that are kept, and the ``parts`` that an
+            envelope is taken apart into, each an event of its own
         """
         transactions = self._made("ledger_transactions", _TRANSACTIONS)
         entries = _ENTRIES.all(self._session, ids=[row["id"] for row in transactions])
@@ -115,6 +128,7 @@ class Watch:
         touched = [*steps, *entries, *refunds]
         order_ids = self._orders | {row["order_id"] for row in touched if row["order_id"]}
         of_orders = _REFUNDS_OF_ORDERS.all(self._session, ids=list(order_ids))
+        work = self._made("outbox_events", _WORK)
         refund_ids = self._refunds | {row["id"] for row in (*refunds, *of_orders)}
         return {
             "orders": self._orders_changed(order_ids),
@@ -122,7 +136,13 @@ class Watch:
             "ledger": [_posted(row, entries) for row in transactions],
             "notifications": self._made("notifications", _NOTIFICATIONS),
             "heldCharges": self._made("quarantined_charges", _HELD),
-            "work": self._made("outbox_events", _WORK),
+            "payoutExceptions": self._made("payout_exceptions", _EXCEPTIONS),
+            "alerts": self._told(work),
+            "work": [
+                {name: row[name] for name in ("id", "queue", "topic")}
+                for row in work
+                if row["topic"] != SEND_TOPIC
+            ],
             "messages": self._made("support_contact_messages", _MESSAGES),
             "parts": self._made("webhook_inbox", _PARTS),
         }
@@ -132,6 +152,13 @@ class Watch:
         others = _SEEN[table].all(self._outside, ids=[row["id"] for row in rows]) if rows else []
         known = {row["id"] for row in others}
         return [row for row in rows if row["id"] not in known]
+
+    def _told(self, work: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Give the alerts that channels are to tell of, each once for all channels."""
+        messages = [row["payload"] for row in work if row["topic"] == SEND_TOPIC]
+        told = {(UUID(message["alertId"]), message["event"]): None for message in messages}
+        rows = {row["id"]: row for row in _ALERTS.all(self._session, ids=[alert_id for alert_id, _ in told])}
+        return [rows[alert_id] | {"event": event} for alert_id, event in told]
 
     def _orders_changed(self, ids: Iterable[UUID]) -> list[dict[str, Any]]:
         before = {row["id"]: row for row in _ORDERS.all(self._outside, ids=list(ids))}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from marketplace.kernel.variables import read_variables
 from sandbox.configuration import PROJECT, Layout, read_layout, read_port
 from sandbox.demo.narrator import DemoFailedError, Narrator
 from sandbox.lock import is_locked
@@ -67,8 +68,7 @@ def _target(environ: Mapping[str, str], layout: Layout) -> Target:
     """Take each address from the environment, or else from what the stack left."""
     left: dict[str, str] = {}
     if layout.environment.is_file():
-        lines = layout.environment.read_text(encoding="utf-8").splitlines()
-        left = dict(line.split("=", 1) for line in lines if "=" in line)
+        left = read_variables(layout.environment.read_text(encoding="utf-8"))
     given = {name: value for name, value in environ.items() if value}
     try:
         api, gateway, issuer = (

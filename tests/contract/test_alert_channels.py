@@ -14,7 +14,14 @@ from structlog.testing import capture_logs
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers import alerting
-from marketplace.providers.alerting import AlertMessage, ChatChannel, EmailChannel, alert_channels
+from marketplace.providers.alerting import (
+    AlertMessage,
+    ChatChannel,
+    EmailChannel,
+    alert_channels,
+    email_channel_name,
+    kind_of_channel,
+)
 from marketplace.providers.client import ProviderRefusedError
 from sandbox.providers.server import ProvidersServer
 from tests.support.mail import PASSWORD, USER, MailServer, make_certificate
@@ -123,12 +130,12 @@ class TestMail:
             server.close()
 
     def channel(
-        self, settings: Settings, server: MailServer, *, scheme: str = "smtp", **more: Any
+        self, settings: Settings, server: MailServer, *, scheme: str = "smtp", to: str = TO[0]
     ) -> EmailChannel:
         login = f"{USER}:{quote(PASSWORD, safe='')}@" if server.wants_password else ""
         url = f"{scheme}://{login}127.0.0.1:{server.port}"
-        given = {"smtp_url": url, "alert_email_to": TO, "alert_email_from": "alerts@shop.test"} | more
-        return EmailChannel(replace(settings, **given))
+        given = {"smtp_url": url, "alert_email_to": TO, "alert_email_from": "alerts@shop.test"}
+        return EmailChannel(replace(settings, **given), to=to)
 
     def test_a_mail_arrives_whole(self, settings: Settings, serve: Callable[..., MailServer]) -> None:
         server = serve()
@@ -136,7 +143,8 @@ class TestMail:
         self.channel(settings, server).send(MESSAGE)
 
         [mail] = server.mails
-        assert server.receivers == [list(TO)]
+        # It names all receivers, and is this one's.
+        assert server.receivers == [[TO[0]]]
         assert (mail["From"], mail["To"]) == ("alerts@shop.test", ", ".join(TO))
         assert mail["Subject"] == MESSAGE.headline
         assert mail["Message-ID"] == "<0199-raised@shop.test>"
@@ -182,36 +190,55 @@ class TestMail:
 
         assert (server.logins, server.mails) == ([], [])
 
-    @pytest.mark.parametrize("fault", ["refuse", "drop", "hang"])
+    @pytest.mark.parametrize(
+        ("fault", "error"),
+        [
+            ("refuse", ProviderRefusedError),
+            ("reject", ProviderRefusedError),
+            ("drop", ProviderUnavailableError),
+            ("hang", ProviderUnavailableError),
+        ],
+    )
     def test_what_is_not_taken_is_for_another_try(
-        self, settings: Settings, serve: Callable[..., MailServer], fault: str
+        self, settings: Settings, serve: Callable[..., MailServer], fault: str, error: type[Exception]
     ) -> None:
         server = serve()
         server.fault = fault
 
-        with capture_logs() as logs, pytest.raises(ProviderUnavailableError) as failed:
+        with capture_logs() as logs, pytest.raises(error) as failed:
             self.channel(settings, server).send(MESSAGE)
 
         assert server.mails == []
         shown = "".join(traceback.format_exception(failed.value)) + str(logs)
         assert not any(address in shown for address in TO)
 
-    def test_one_bad_address_does_not_keep_it_from_the_others(
-        self, settings: Settings, serve: Callable[..., MailServer]
+    @pytest.mark.parametrize("fault", ["sulk", "vanish"])
+    def test_what_is_taken_is_sent_whatever_is_said_to_a_farewell(
+        self, settings: Settings, serve: Callable[..., MailServer], fault: str
     ) -> None:
         server = serve()
+        server.fault = fault
 
-        with capture_logs() as logs:
-            self.channel(settings, server, alert_email_to=("gone@refused.test", TO[0])).send(MESSAGE)
+        self.channel(settings, server).send(MESSAGE)
 
-        assert server.receivers == [[TO[0]]]
-        assert [(entry["refused"], entry["receivers"]) for entry in logs] == [(1, 2)]
-        assert "gone@" not in str(logs)
+        assert len(server.mails) == 1
+        assert server.commands[-1] == "QUIT"
+
+    def test_a_receiver_who_is_refused_is_told_of_by_the_status_alone(
+        self, settings: Settings, serve: Callable[..., MailServer]
+    ) -> None:
+        channel = self.channel(settings, serve(), to="gone@refused.test")
+        with capture_logs() as logs, pytest.raises(ProviderRefusedError) as refused:
+            channel.send(MESSAGE)
+
+        assert refused.value.status == 450
+        assert [(entry["event"], entry["status"]) for entry in logs] == [("mail refused", 450)]
+        assert "gone@" not in "".join(traceback.format_exception(refused.value)) + str(logs)
 
     def test_a_server_that_is_gone(self, settings: Settings) -> None:
         url = f"smtp://127.0.0.1:{closed_port()}"
         with pytest.raises(ProviderUnavailableError):
-            EmailChannel(replace(settings, smtp_url=url, alert_email_to=TO)).send(MESSAGE)
+            EmailChannel(replace(settings, smtp_url=url, alert_email_to=TO), to=TO[0]).send(MESSAGE)
 
 
 def test_channels_are_those_that_are_configured(settings: Settings) -> None:
@@ -226,6 +253,8 @@ def test_channels_are_those_that_are_configured(settings: Settings) -> None:
     made = alert_channels(given)
     assert {name: channel.least_severity for name, channel in made.items()} == {
         "chat": "SEV-1",
-        "email": "SEV-3",
+        **{email_channel_name(address): "SEV-3" for address in TO},
     }
+    assert [kind_of_channel(name) for name in made] == ["chat", "email", "email"]
+    assert not any(word in str(made) for word in ("night", "finance", "ops.test"))
     assert given.alert_sender == "alerts@127.0.0.1"

@@ -27,13 +27,24 @@ _FILL = text(
 )
 
 
+_FILL_OUTBOX = text(
+    """
+    INSERT INTO outbox_events (queue, topic, payload, due_at, attempts, done_at, failed_at)
+    SELECT 'notifications', 'alert.send', jsonb_build_object('alertId', n), now(), 1,
+        CASE WHEN n > :open THEN now() END, CASE WHEN n <= :open AND n % 2 = 0 THEN now() END
+    FROM generate_series(1, :rows) AS n
+    """
+)
+
+
 @pytest.fixture(scope="module")
 def filled(services: Any) -> Iterator[Session]:
     """Many alerts, few of them open."""
     database: Database = services.database
     with database.engine.connect() as connection, Session(connection) as session:
         session.execute(_FILL, {"rows": RESOLVED + OPEN, "open": OPEN})
-        session.execute(text("ANALYZE alerts"))
+        session.execute(_FILL_OUTBOX, {"rows": RESOLVED + OPEN, "open": OPEN})
+        session.execute(text("ANALYZE alerts, outbox_events"))
         yield session
         session.rollback()
 
@@ -69,6 +80,15 @@ def test_a_page_is_read_in_its_index(filled: Session, state: str | None, *, afte
 
     assert len(indexes & {"ix_alerts_raised", "ix_alerts_unresolved"}) == 1, indexes
     assert state != queries.OPEN or indexes == {"ix_alerts_unresolved"}
+    assert buffers < 200
+
+
+def test_what_was_not_told_is_found_among_all_that_was(filled: Session) -> None:
+    given = {"queue": "notifications", "topic": "alert.send", "alert_id": "7"}
+
+    indexes, buffers = explained(filled, queries._WAITING, **given)
+
+    assert indexes == {"ix_outbox_events_due", "ix_outbox_events_failed"}
     assert buffers < 200
 
 

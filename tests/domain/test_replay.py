@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
+import orjson
 import pytest
 from sqlalchemy import text
 
+from commands.replaying import told
 from marketplace.audit.operations import AuditActor
 from marketplace.infra import nudges
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.money import naira_text
 from marketplace.payments import sending
 from marketplace.payments.operations import Intent
 from marketplace.webhooks import operations, queries
@@ -19,6 +22,8 @@ from marketplace.webhooks.queries import Filters
 from marketplace.webhooks.replay import BeingProcessedError, Replay, rehearse
 from marketplace.webhooks.replay import replay as replay_in
 from tests.support import messaging as messages
+from tests.support.alerts import alerts_about
+from tests.support.events import transfer_data
 from tests.support.finance import audited, make_officer, refund, refunds_of
 from tests.support.gateway import charge_data, event_of
 from tests.support.purchases import (
@@ -238,6 +243,26 @@ def test_a_rehearsal_leaves_nothing_and_tells_nobody(till: Till, nudged: list[An
     replay(database, inbox_id)
     assert {told[0] for told in nudged} == {work["queue"] for work in result.changes["work"]}
     assert counts(database)["refunds"] == before["refunds"] + 1
+
+
+def test_a_transfer_that_failed_is_shown_by_its_exception_and_its_alert(database: Database) -> None:
+    data = transfer_data("failed")
+    inbox_id = receive(database, orjson.dumps({"event": "transfer.failed", "data": data}))
+
+    result = rehearsed(database, inbox_id)
+
+    [exception] = result.changes["payoutExceptions"]
+    subject = f"payout-exception:{exception['id']}"
+    [alert] = result.changes["alerts"]
+    assert (alert["event"], alert["identifier"], alert["subject"]) == ("raised", "PAYOUT_EXCEPTION", subject)
+    # That channels are told of it goes without saying.
+    assert result.changes["work"] == []
+    assert told(result) == [
+        f"payout exception: transfer {data['reference']} failed, {naira_text(data['amount'])}",
+        f"alert raised: SEV-2 PAYOUT_EXCEPTION, A transfer failed or came back ({subject})",
+    ]
+    with database.reading() as session:
+        assert alerts_about(session, subject) == []
 
 
 def test_a_refund_that_the_gateway_sent_is_shown_by_its_status(database: Database) -> None:

@@ -1,6 +1,9 @@
 """``marketplace``: what each command does, says and ends with."""
 
+import contextlib
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -10,7 +13,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import jwt
+import orjson
 import pytest
+from sqlalchemy import text
 
 from blueprints.areas import contracts
 from blueprints.http.contract import Group
@@ -19,8 +24,10 @@ from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
+from marketplace.providers.alerting import email_channel_name
 from marketplace.webhooks import operations as webhooks
 from sandbox.personas import persona_named, persona_names
+from tests.support.events import transfer_data
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
 from tests.support.payouts import OWED_MINOR, approved_batch, make_payees, staged_batch
 from tests.support.purchases import row_of
@@ -51,8 +58,28 @@ def fails(done: subprocess.CompletedProcess[str], *said: str, status: int = 1) -
     assert done.returncode == status, done.stderr
     assert done.stdout == "" or status == 1
     assert "Traceback" not in done.stderr
-    for text in said:
-        assert text in done.stderr
+    for words in said:
+        assert words in done.stderr
+
+
+def on_a_terminal(installation: Installation, *arguments: str) -> tuple[int, str]:
+    """Run ``marketplace`` on a terminal of its own, and give its status and all that is shown there."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "commands.main", *arguments],
+        cwd=PROJECT,
+        env={**os.environ, "DATA_DIR": "/nonexistent", "COLUMNS": "300", **installation.environment},
+        stdin=its,
+        stdout=its,
+        stderr=its,
+    )
+    os.close(its)
+    shown = b""
+    # The end of what a terminal shows is an error on Linux.
+    with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
+        while part := terminal.read(4096):
+            shown += part
+    return process.wait(60), shown.decode()
 
 
 # --- The command line itself
@@ -250,6 +277,43 @@ def test_alerts_are_listed_shown_and_resolved(installation: Installation, databa
     assert action == "alert.resolve"
 
 
+def test_an_alert_shows_who_was_told_and_which_channel_fails(
+    installation: Installation, database: Database
+) -> None:
+    alert_id, _ = raised(database)
+    others = {"ALERT_EMAIL_TO": "a@ops.test, b@ops.test", "SMTP_URL": "smtp://u:secret@127.0.0.1:1"}
+    url = installation.database_url
+    assert "chat: raised, not told yet\n" in installation.ok("alerts", "show", alert_id)
+
+    query(
+        url,
+        "INSERT INTO alert_messages (alert_id, channel, event, sending_until, sent_at)"
+        " VALUES (%s, %s, 'raised', now(), '2026-03-01T10:00:00Z')",
+        alert_id,
+        email_channel_name("a@ops.test"),
+    )
+    query(
+        url,
+        "UPDATE outbox_events SET attempts = 3, last_error = 'ProviderRefusedError', due_at = '2026-03-01T11:00:00Z',"
+        " failed_at = CASE WHEN payload ->> 'channel' = 'chat' THEN timestamptz '2026-03-01T12:00:00Z' END"
+        " WHERE payload ->> 'alertId' = %s",
+        alert_id,
+    )
+    shown = installation.ok("alerts", "show", alert_id, **others)
+
+    assert "email to a@ops.test: raised, told at 2026-03-01 10:00:00Z\n" in shown
+    assert (
+        "email: raised, not told to all yet: tried 3 times, ProviderRefusedError, again at 2026-03-01 11:00:00Z\n"
+        in shown
+    )
+    assert (
+        "chat: raised, given up at 2026-03-01 12:00:00Z: tried 3 times, at last ProviderRefusedError\n"
+        in shown
+    )
+    assert "secret" not in shown
+    assert "Nobody was told" not in shown
+
+
 def test_alerts_that_can_not_be_resolved(installation: Installation, database: Database) -> None:
     alert_id, _ = raised(database)
     for note in ("", "ok", "x" * 501):
@@ -425,6 +489,70 @@ def test_many_are_replayed_cause_by_cause(installation: Installation, database: 
     assert (again.returncode, event["outcome"], event["before"]) == (1, "failed", "dead")
 
 
+def transfer(installation: Installation, database: Database) -> UUID:
+    """Give a dead event that raises an alert when it is replayed."""
+    body = orjson.dumps({"event": "transfer.failed", "data": transfer_data("failed")})
+    inbox_id = receive(database, body)
+    kill(installation, inbox_id)
+    return inbox_id
+
+
+def test_what_a_replay_logs_is_json_and_a_terminal_gets_none_of_it(
+    installation: Installation, database: Database
+) -> None:
+    piped = installation.run("webhooks", "replay", "--id", str(transfer(installation, database)))
+    lines = [json.loads(line) for line in piped.stderr.splitlines() if line.startswith("{")]
+    assert [(line["message"], line["level"]) for line in lines] == [("alert raised", "error")]
+    assert lines[0]["identifier"] == "PAYOUT_EXCEPTION"
+
+    status, shown = on_a_terminal(
+        installation, "webhooks", "replay", "--id", str(transfer(installation, database))
+    )
+
+    assert status == 0
+    assert "alert raised: SEV-2 PAYOUT_EXCEPTION" in shown
+    assert '"message"' not in shown
+    assert "occurrences" not in shown
+
+
+def test_one_that_another_has_just_then_is_no_failure(installation: Installation, database: Database) -> None:
+    free, held = (transfer(installation, database) for _ in range(2))
+    chosen = ["--id", str(free), "--id", str(held)]
+    with database.transaction() as session:
+        session.execute(text("SELECT 1 FROM webhook_inbox WHERE id = :id FOR UPDATE"), {"id": held})
+        done = installation.run("webhooks", "replay", *chosen)
+
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 were left alone" in done.stderr
+    assert "failed again" not in done.stderr
+    assert "it failed\t2\t1\t0\t0\t0\t1\n" in done.stdout
+    assert json.loads(installation.ok("webhooks", "show", str(held), "--json"))["state"] == "dead"
+
+
+def test_a_database_that_goes_away_amid_a_replay_is_told_in_words(
+    installation: Installation, database: Database
+) -> None:
+    """What ends its connections stands in the way of the second event, so that it is met there."""
+    first, second = (transfer(installation, database) for _ in range(2))
+    installation_of_two = ["--id", str(first), "--id", str(second), "--rate", "1000"]
+    query(
+        installation.database_url,
+        "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        "  PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;"
+        f" CREATE TRIGGER cut BEFORE UPDATE ON webhook_inbox FOR EACH ROW WHEN (OLD.id = '{second}')"
+        " EXECUTE FUNCTION cut()",
+    )
+    try:
+        done = installation.run("webhooks", "replay", *installation_of_two)
+    finally:
+        query(installation.database_url, "DROP FUNCTION cut() CASCADE")
+
+    fails(done, "The database went away after 1 of 2. What was replayed is not dead any more.")
+    assert "it failed: 1 of 2, broken off (" in done.stderr
+    logged = [json.loads(line)["message"] for line in done.stderr.splitlines() if line.startswith("{")]
+    assert logged == ["alert raised"]
+
+
 def test_webhooks_show_redacts(installation: Installation, database: Database) -> None:
     inbox_id = receive(
         database,
@@ -466,6 +594,9 @@ def test_periodic_tasks_are_listed_and_run_as_of_a_time(installation: Installati
 def test_periodic_refuses_what_it_can_not_do(installation: Installation) -> None:
     fails(installation.run("periodic", "run", "nothing"), "expire-checkouts", status=2)
     fails(installation.run("periodic", "run", "relay-inbox", "--now", "soon"), "+31m", status=2)
+    for moment in ("0001-01-02", "1999-12-31T23:59:59Z", "3000-01-01", "+999999d"):
+        done = installation.run("periodic", "run", "purge-inbox", "--now", moment)
+        fails(done, "take one from 2000 to 2999", status=2)
     production = {
         "ENVIRONMENT": "production",
         "PUBLIC_BASE_URL": "https://api.example.com",

@@ -18,6 +18,7 @@ import pytest
 import requests
 
 from marketplace.kernel import queues
+from marketplace.kernel.variables import read_variables
 from sandbox.lock import is_locked, lock_holders
 from sandbox.ports import is_free, reserve_ports
 from sandbox.process import wait_until
@@ -48,8 +49,7 @@ class Stack:
         return self.directory / "stack.lock"
 
     def variables(self) -> dict[str, str]:
-        text = (self.directory / "stack.env").read_text(encoding="utf-8")
-        return dict(line.split("=", 1) for line in text.splitlines())
+        return read_variables((self.directory / "stack.env").read_text(encoding="utf-8"))
 
     def services(self) -> dict[str, int]:
         state: dict[str, Any] = json.loads((self.directory / "state.json").read_text(encoding="utf-8"))

@@ -55,8 +55,9 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
 class MailServer:
     """Takes mail; ``starttls`` and ``tls`` need a certificate.
 
-    ``fault`` is none, ``refuse`` (450 to every receiver), ``drop`` (hangs up when the mail is there) or ``hang``
-    (says nothing until it is closed). Receivers at ``refused.test`` are always refused.
+    ``fault`` is none, ``refuse`` (450 to every receiver), ``reject`` (550 to every mail), ``drop`` (hangs up when the
+    mail is there), ``hang`` (says nothing until it is closed), ``sulk`` (takes the mail, and has no good word for a
+    farewell) or ``vanish`` (takes it, and hangs up then). Receivers that end as ``refused`` has it are refused besides.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class MailServer:
         password: bool = False,
     ) -> None:
         self.fault: str | None = None
+        self.refused = "@refused.test"
         self.mails: list[EmailMessage] = []
         self.receivers: list[list[str]] = []
         self.encrypted: list[bool] = []
@@ -160,7 +162,8 @@ class _Session(socketserver.StreamRequestHandler):
         elif word == "DATA":
             return self._take_mail()
         elif word == "QUIT":
-            self._say("221 bye")
+            if server.fault != "vanish":
+                self._say("451 not now" if server.fault == "sulk" else "221 bye")
             return False
         else:
             self._say("250 ok" if word in ("NOOP", "RSET") else "502 not known")
@@ -190,7 +193,7 @@ class _Session(socketserver.StreamRequestHandler):
 
     def _take_receiver(self, command: str) -> None:
         address = command.partition("<")[2].partition(">")[0]
-        if self.server_of_test.fault == "refuse" or address.endswith("@refused.test"):
+        if self.server_of_test.fault == "refuse" or address.endswith(self.server_of_test.refused):
             self._say("450 not now")
         else:
             self._to.append(address)
@@ -207,6 +210,9 @@ class _Session(socketserver.StreamRequestHandler):
         server = self.server_of_test
         if server.fault == "drop":
             return False
+        if server.fault == "reject":
+            self._say("550 not this one")
+            return True
         mail = message_from_bytes(content[:-3].replace(b"\r\n..", b"\r\n."), policy=policy.default)
         assert isinstance(mail, EmailMessage)
         server.mails.append(mail)

@@ -1,7 +1,10 @@
 """Alerts in the hands of workers: told once on each channel, by workers that die, on channels that are down."""
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,9 +18,18 @@ from marketplace.alerts.queries import open_subjects, show_alert
 from marketplace.infra import outbox
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
+from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import alarms, cancelling
-from marketplace.providers import alerting
-from marketplace.providers.alerting import CHANNELS, AlertMessage, alert_channels
+from marketplace.providers import alerting, gate
+from marketplace.providers.alerting import (
+    CHANNELS,
+    EMAIL,
+    AlertMessage,
+    alert_channels,
+    alert_gates,
+    email_channel_name,
+    kind_of_channel,
+)
 from marketplace.providers.gateway import HttpPaymentGateway
 from marketplace.services import Services
 from tasks import relay as relay_module
@@ -30,6 +42,7 @@ from tests.support.probes import changed
 from tests.support.purchases import NOW, apply, later, make_intent, make_product, make_shop, place
 
 TO = ("night@ops.test",)
+TIMEOUT_SECONDS = 20
 
 
 class _KilledError(BaseException):
@@ -83,7 +96,7 @@ def telling(
         alert_email_from="alerts@shop.test",
         smtp_url=f"smtp://127.0.0.1:{mail.port}",
     )
-    return changed(paying_services, alert_channels=alert_channels(given))
+    return changed(paying_services, alert_channels=alert_channels(given), alert_gates=alert_gates())
 
 
 class Case:
@@ -132,7 +145,15 @@ class Case:
     def messages(self) -> list[tuple[str, str, bool]]:
         with self.database.reading() as session:
             shown = show_alert(session, alert_id=self.id)["messages"]
-        return sorted((one["channel"], one["event"], one["sentAt"] is not None) for one in shown)
+        return sorted(
+            (kind_of_channel(one["channel"]), one["event"], one["sentAt"] is not None) for one in shown
+        )
+
+    def waiting(self) -> dict[str, tuple[int, str | None]]:
+        """Give how often what is not told was tried, and what it failed at."""
+        with self.database.reading() as session:
+            shown = show_alert(session, alert_id=self.id)["waiting"]
+        return {one["channel"]: (one["attempts"], one["lastError"]) for one in shown}
 
 
 @pytest.fixture
@@ -254,7 +275,7 @@ class TestFaults:
         channel: str,
     ) -> None:
         mortal = {
-            name: Mortal(one, "before it is sent") if name == channel else one
+            name: Mortal(one, "before it is sent") if kind_of_channel(name) == channel else one
             for name, one in telling.alert_channels.items()
         }
         with pytest.raises(_KilledError):
@@ -317,6 +338,46 @@ class TestFaults:
 
         assert (len(told()), len(mail.mails), case.done()) == (1, 1, True)
         assert case.events()[("chat", "raised")]["attempts"] == 3
+        assert case.waiting() == {}
+
+    def test_a_receiver_who_is_refused_is_tried_again_alone(
+        self, telling: Services, clock: MovableClock, mail: MailServer
+    ) -> None:
+        given = replace(
+            telling.settings,
+            alert_email_to=("late@refused.test", *TO),
+            alert_email_from="alerts@shop.test",
+            smtp_url=f"smtp://127.0.0.1:{mail.port}",
+        )
+        case = Case(changed(telling, alert_channels=alert_channels(given)), clock)
+
+        for _ in range(2):
+            case.run(only=EMAIL)
+        assert mail.receivers == [[*TO]]
+        assert case.waiting()["email"] == (2, "ProviderRefusedError")
+        mail.refused = "nobody"
+        for _ in range(2):
+            case.run(only=EMAIL)
+
+        assert mail.receivers == [[*TO], ["late@refused.test"]]
+        assert mail.mails[0]["Message-ID"] == mail.mails[1]["Message-ID"]
+        assert case.events()[("email", "raised")]["done_at"] is not None
+        with case.database.reading() as session:
+            shown = show_alert(session, alert_id=case.id)["messages"]
+        assert {one["channel"] for one in shown} == {
+            email_channel_name(address) for address in ("late@refused.test", *TO)
+        }
+
+    def test_a_mail_that_was_taken_is_sent_once_whatever_the_server_says_then(
+        self, case: Case, mail: MailServer
+    ) -> None:
+        mail.fault = "sulk"
+
+        for _ in range(2):
+            case.run(only=EMAIL)
+
+        assert len(mail.mails) == 1
+        assert case.events()[("email", "raised")]["done_at"] is not None
 
     def test_a_mail_server_that_is_down_holds_up_no_chat(
         self, case: Case, mail: MailServer, told: Callable[[], list[str]]
@@ -346,6 +407,7 @@ class TestFaults:
 
         row = case.events()[("chat", "raised")]
         assert row["failed_at"] is not None
+        assert case.waiting()["chat"] == (outbox.MAX_TRIES, "ProviderRefusedError")
         with case.database.reading() as session:
             alert = alerts_about(session, SEND_TOPIC)[-1]
         assert (alert["identifier"], alert["severity"], alert["occurrences"]) == (
@@ -358,6 +420,116 @@ class TestFaults:
             "tries": outbox.MAX_TRIES,
             "error": "ProviderRefusedError",
         }
+
+
+class Hanging:
+    """A channel that says nothing until it is let go, and then takes nothing, until it is well."""
+
+    def __init__(self) -> None:
+        self.least_severity = "SEV-3"
+        self.asked = threading.Semaphore(0)
+        self.let_go = threading.Event()
+        self.calls = 0
+        self.is_well = False
+
+    def send(self, message: AlertMessage) -> None:
+        self.calls += 1
+        if self.is_well:
+            return
+        self.asked.release()
+        assert self.let_go.wait(TIMEOUT_SECONDS)
+        raise ProviderUnavailableError("No answer.")
+
+
+class TestAChannelThatHangs:
+    """One thread of a worker waits for it; everything else goes on."""
+
+    @pytest.fixture
+    def hanging(self) -> Hanging:
+        return Hanging()
+
+    @pytest.fixture
+    def hung_up(
+        self, telling: Services, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Services]:
+        """A process in which one message waits for the mail server: so does nobody else, however patient."""
+        monkeypatch.setattr(gate, "_PATIENCE_SECONDS", 0.01)
+        yield replace(
+            telling, alert_channels={"chat": telling.alert_channels["chat"], "email:of-a-test": hanging}
+        )
+        hanging.let_go.set()
+
+    def test_it_holds_one_thread_and_the_chat_goes_on(
+        self,
+        hung_up: Services,
+        hanging: Hanging,
+        clock: MovableClock,
+        told: Callable[[], list[str]],
+    ) -> None:
+        cases = [Case(hung_up, clock) for _ in range(6)]
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(cases[0].run, only=EMAIL)
+            assert hanging.asked.acquire(timeout=TIMEOUT_SECONDS)
+            # In the order in which a worker would take them: each mail before its chat.
+            for case in cases[1:]:
+                case.run(only=EMAIL)
+                case.run(only="chat")
+
+            assert len(told()) == 5
+            assert hanging.calls == 1
+            assert {case.waiting()["email"] for case in cases[1:]} == {(0, "ChannelDownError")}
+            hanging.let_go.set()
+            first.result(TIMEOUT_SECONDS)
+
+        assert cases[0].waiting()["email"] == (1, "ProviderUnavailableError")
+
+    def test_one_asks_after_a_while_and_nothing_is_lost(
+        self, hung_up: Services, hanging: Hanging, clock: MovableClock
+    ) -> None:
+        cases = [Case(hung_up, clock) for _ in range(4)]
+        hanging.let_go.set()
+        cases[0].run(only=EMAIL)
+        failed_at = clock.now
+
+        for seconds in (0, 9.999):
+            clock.now = failed_at + timedelta(seconds=seconds)
+            relay = Relay(hung_up)
+            for case in cases[1:]:
+                row = case.events()[("email", "raised")]
+                relay.run_row(queues.NOTIFICATIONS, "outbox", str(row["id"]))
+        assert hanging.calls == 1
+        due = {case.events()[("email", "raised")]["due_at"] for case in cases}
+        assert due == {failed_at + gate.DOWN_FOR}
+
+        # The first one asks again, which is one more try of his; for the others it is none.
+        for case in cases:
+            case.run(only=EMAIL)
+        assert hanging.calls == 2
+        assert [case.waiting()["email"][0] for case in cases] == [2, 0, 0, 0]
+        hanging.is_well = True
+        for case in cases:
+            case.run(only=EMAIL)
+
+        assert [case.events()[("email", "raised")]["done_at"] is not None for case in cases] == [True] * 4
+        assert [case.events()[("email", "raised")]["attempts"] for case in cases] == [3, 1, 1, 1]
+
+    def test_one_that_was_put_off_before_the_clock_went_back_does_not_wait_for_it(
+        self, hung_up: Services, hanging: Hanging, clock: MovableClock
+    ) -> None:
+        first, second = Case(hung_up, clock), Case(hung_up, clock)
+        hanging.let_go.set()
+        first.run(only=EMAIL)
+        now = clock.now
+        second.run(only=EMAIL)
+
+        clock.now = now - timedelta(hours=1)
+        second.database.in_transaction(outbox.pull_in, now=clock.now)
+
+        assert second.events()[("email", "raised")]["due_at"] == clock.now + gate.DOWN_FOR
+        # What it remembers of the time to come counts for nothing.
+        hanging.is_well = True
+        second.run(only=EMAIL)
+        assert second.events()[("email", "raised")]["done_at"] is not None
 
 
 class TestRaisingInTasks:

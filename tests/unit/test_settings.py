@@ -138,6 +138,10 @@ def test_alerts_by_e_mail_take_a_mail_server() -> None:
     to = PRODUCTION | {"ALERT_EMAIL_TO": "night@ops.example, finance@ops.example"}
     assert refusal(to) == "SMTP_URL is missing: ALERT_EMAIL_TO names somebody"
 
+    for name in ("ALERT_EMAIL_TO", "ALERT_EMAIL_FROM"):
+        for address in ("nächte@ops.example", "night@öps.example"):
+            assert refusal(to | {name: address}).startswith(f"{name} must be of ASCII alone")
+
     settings = load_settings(to | {"SMTP_URL": "smtps://user:p%40ss@mail.example"})
     assert settings.alert_email_to == ("night@ops.example", "finance@ops.example")
     assert settings.alert_sender == "alerts@market.example"

@@ -133,7 +133,14 @@ def test_what_is_none_is_told_with_an_example(text: str, told: str) -> None:
     ("text", "words"),
     [
         ("* * * * *", "every minute"),
+        ("*/1 * * * *", "every minute"),
         ("*/5 * * * *", "every 5 minutes"),
+        ("*/05 * * * *", "every 5 minutes"),
+        ("*/30 * * * *", "every 30 minutes"),
+        # Minutes 0 to 56 by 7, and then minute 0 again.
+        ("*/7 * * * *", "*/7 * * * * (UTC)"),
+        ("*/45 * * * *", "*/45 * * * * (UTC)"),
+        ("*/90 * * * *", "*/90 * * * * (UTC)"),
         ("7 * * * *", "each hour at minute 7"),
         ("5 3 * * *", "daily at 03:05 UTC"),
         ("0 0 1 * *", "0 0 1 * * (UTC)"),

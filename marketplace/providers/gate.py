@@ -1,0 +1,73 @@
+"""A gate before a provider that may hang: it holds up one thread of a process, and not all that have work for it.
+
+What it remembers is the process's own: each finds out for itself that a provider is down.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from marketplace.infra.outbox import PutOffError
+from marketplace.kernel.clock import Clock
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.client import ProviderRefusedError
+
+# So long nobody asks after a failure; then one does, to see.
+DOWN_FOR = timedelta(seconds=10)
+# And so long one waits for who is before him, who is done in a fraction of it where all is well.
+_PATIENCE_SECONDS = 1.0
+
+
+class ChannelDownError(PutOffError):
+    """The provider failed just now, or somebody waits for it already."""
+
+
+class Gate:
+    """Lets one through at a time, and nobody for a while after a failure."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._failed_at: datetime | None = None
+        # Whoever has the turn has had it for long, or is the first after a failure: nobody waits for him.
+        self._is_doubted = False
+
+    @contextmanager
+    def passing(self, clock: Clock) -> Iterator[None]:
+        """This function will let the caller through, unless that might take long.
+
+        :param clock: tells when a call failed, and whether that is long ago
+        :raises ChannelDownError: at once, or after a second: this is to be put off
+        :raises ProviderRefusedError: as the caller raised it
+        :raises ProviderUnavailableError: as the caller raised it, which closes the gate for a while
+        """
+        self._refuse_while_down(clock)
+        if not self._turn.acquire(timeout=0 if self._is_doubted else _PATIENCE_SECONDS):
+            self._is_doubted = True
+            raise ChannelDownError(DOWN_FOR)
+        try:
+            # Who was before may have failed meanwhile.
+            self._refuse_while_down(clock)
+            try:
+                yield
+            except ProviderUnavailableError:
+                self._failed_at, self._is_doubted = clock(), True
+                raise
+            except ProviderRefusedError:
+                self._open()  # it answers
+                raise
+            self._open()
+        finally:
+            self._turn.release()
+
+    def _open(self) -> None:
+        self._failed_at, self._is_doubted = None, False
+
+    def _refuse_while_down(self, clock: Clock) -> None:
+        failed_at = self._failed_at
+        if failed_at is None:
+            return
+        rest = failed_at + DOWN_FOR - clock()
+        # More than that is left only if the clock went back meanwhile.
+        if timedelta(0) < rest <= DOWN_FOR:
+            raise ChannelDownError(rest)

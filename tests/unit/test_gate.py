@@ -1,0 +1,140 @@
+"""The gate before a provider that may hang."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers import gate
+from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.gate import ChannelDownError, Gate
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+TIMEOUT_SECONDS = 20
+
+
+def now() -> datetime:
+    return NOW
+
+
+def later() -> datetime:
+    return NOW + gate.DOWN_FOR
+
+
+def fail(gate_: Gate, clock: Callable[[], datetime] = now) -> None:
+    with pytest.raises(ProviderUnavailableError), gate_.passing(clock):
+        raise ProviderUnavailableError("Down.")
+
+
+def passed(gate_: Gate, clock: Callable[[], datetime] = now) -> bool:
+    with gate_.passing(clock):
+        return True
+
+
+def while_passing(
+    gate_: Gate, meanwhile: Callable[[], None], *, fails: bool, patience_seconds: float
+) -> bool:
+    """Have one go through in a thread, another come meanwhile, and tell whether that got through."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with gate_.passing(now):
+            inside.set()
+            assert leave.wait(TIMEOUT_SECONDS)
+            if fails:
+                raise ProviderUnavailableError("Down.")
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(first)
+        assert inside.wait(TIMEOUT_SECONDS)
+        meanwhile()
+        other = pool.submit(passed, gate_)
+        if patience_seconds < TIMEOUT_SECONDS:
+            with pytest.raises(ChannelDownError):
+                other.result(TIMEOUT_SECONDS)
+        leave.set()
+        if fails:
+            with pytest.raises(ProviderUnavailableError):
+                one.result(TIMEOUT_SECONDS)
+        else:
+            one.result(TIMEOUT_SECONDS)
+        return other.exception(TIMEOUT_SECONDS) is None
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], float]:
+    def take(seconds: float) -> float:
+        monkeypatch.setattr(gate, "_PATIENCE_SECONDS", seconds)
+        return seconds
+
+    return take
+
+
+def test_where_all_is_well_one_waits_for_the_other(patience: Callable[[float], float]) -> None:
+    seconds = patience(TIMEOUT_SECONDS)
+
+    assert while_passing(Gate(), lambda: None, fails=False, patience_seconds=seconds)
+
+
+def test_who_waited_for_one_that_failed_does_not_ask_as_well(patience: Callable[[float], float]) -> None:
+    seconds = patience(TIMEOUT_SECONDS)
+
+    assert not while_passing(Gate(), lambda: None, fails=True, patience_seconds=seconds)
+
+
+def test_who_waits_in_vain_is_put_off_and_the_next_does_not_wait(patience: Callable[[float], float]) -> None:
+    gate_ = Gate()
+
+    def one_waits_in_vain() -> None:
+        patience(0.01)
+        with pytest.raises(ChannelDownError):
+            passed(gate_)
+        # Whoever waited now would wait longer than this test does.
+        patience(10 * TIMEOUT_SECONDS)
+
+    assert not while_passing(gate_, one_waits_in_vain, fails=False, patience_seconds=0.01)
+    assert passed(gate_)
+
+
+def test_after_a_failure_nobody_asks_for_a_while() -> None:
+    gate_ = Gate()
+    fail(gate_)
+
+    with pytest.raises(ChannelDownError) as closed:
+        passed(gate_)
+
+    assert closed.value.delay == gate.DOWN_FOR
+    assert passed(gate_, later)
+
+
+def test_while_one_asks_whether_it_is_well_again_the_others_do_not_wait(
+    patience: Callable[[float], float],
+) -> None:
+    patience(10 * TIMEOUT_SECONDS)
+    gate_ = Gate()
+    fail(gate_)
+    with gate_.passing(later), pytest.raises(ChannelDownError):
+        passed(gate_, later)
+
+    assert passed(gate_)
+
+
+def test_a_refusal_is_an_answer() -> None:
+    gate_ = Gate()
+    fail(gate_)
+
+    with pytest.raises(ProviderRefusedError), gate_.passing(later):
+        raise ProviderRefusedError("chat", 404, "")
+
+    assert passed(gate_)
+
+
+def test_whatever_happens_inside_the_next_has_his_turn() -> None:
+    gate_ = Gate()
+    with pytest.raises(ZeroDivisionError), gate_.passing(now):
+        raise ZeroDivisionError
+
+    assert passed(gate_)

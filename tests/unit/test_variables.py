@@ -1,0 +1,54 @@
+"""Variables in a file: what is written is read back the same, by us and by a shell."""
+
+import subprocess
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketplace.kernel.variables import read_variables, write_variables
+
+AWKWARD = {
+    "GATEWAY_WEBHOOK_ADDRESSES": "10.0.0.1, 10.0.0.2",
+    "DATABASE_URL": "postgresql://m:p@h:5432/d?a=b&c=d",
+    "SMTP_URL": 'smtp://user:it\'s "$HOME" `id` \\n;#%@h:587',
+    "EMPTY": "",
+    "LOG_LEVEL": "INFO",
+}
+_values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), max_size=40)
+
+
+def test_a_shell_reads_what_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "stack.env"
+    path.write_text(write_variables(AWKWARD), encoding="utf-8")
+
+    names = " ".join(f'"${name}"' for name in AWKWARD)
+    done = subprocess.run(
+        ["/bin/sh", "-euc", f". {path}; printf '%s\\n' {names}"],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+        env={"HOME": "/never"},
+    )
+
+    assert done.stdout.splitlines() == list(AWKWARD.values())
+    assert done.stderr == ""
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{0,9}", fullmatch=True), _values))
+def test_what_is_written_is_read_back_the_same(variables: dict[str, str]) -> None:
+    assert read_variables(write_variables(variables)) == variables
+
+
+def test_what_is_plain_stays_plain() -> None:
+    assert (
+        write_variables({"PUBLIC_BASE_URL": "http://127.0.0.1:8000"})
+        == "PUBLIC_BASE_URL=http://127.0.0.1:8000\n"
+    )
+
+
+def test_what_was_written_without_quotes_is_taken_as_it_stands() -> None:
+    text = "A=10.0.0.1, 10.0.0.2\nB=it's\n# C=1\n\nno variable\n D=a=b \n"
+
+    assert read_variables(text) == {"A": "10.0.0.1, 10.0.0.2", "B": "it's", "D": "a=b"}
