@@ -46,6 +46,7 @@ class Order(Base):
         # What a vendor has in escrow is asked for often, and is little beside what they ever sold.
         Index(
             "ix_orders_vendor_in_escrow",
+            "status",
             "vendor_id",
             postgresql_where=text("status IN ('paid_escrow', 'processing', 'shipped', 'disputed')"),
         ),

@@ -59,7 +59,7 @@ def upgrade() -> None:
         postgresql_where=sa.text("former_contact_id IS NOT NULL"),
     )
     op.create_index(
-        "ix_orders_vendor_in_escrow", "orders", ["vendor_id"], postgresql_where=sa.text(_IN_ESCROW)
+        "ix_orders_vendor_in_escrow", "orders", ["status", "vendor_id"], postgresql_where=sa.text(_IN_ESCROW)
     )
 
 
