@@ -12,6 +12,8 @@ from blueprints.payouts.schemas_dispatch import (
     Dispatched,
     ExceptionQuery,
     ExceptionRow,
+    GivenUp,
+    GiveUp,
     ResolvedException,
     ResolveException,
     StalledQuery,
@@ -20,7 +22,7 @@ from blueprints.payouts.schemas_dispatch import (
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ValidationError
 from marketplace.kernel.paging import TablePage
-from marketplace.payouts import asking, desk, dispatching, exceptions, requery
+from marketplace.payouts import asking, desk, dispatching, exceptions, giving_up, requery
 
 area = Area("payout-dispatch", "/api/payouts", "Payouts on their way")
 
@@ -112,3 +114,19 @@ def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
 def ask_about(ctx: Context, payout_id: UUID) -> dict[str, Any]:
     """This function will have the gateway asked anew what became of a payout."""
     return requery.ask_anew(ctx.session, payout_id=payout_id, now=ctx.now)
+
+
+@area.post(
+    "/<uuid:payout_id>/give-up", auth=_FINANCE_AAL2, limit="10/minute", body=GiveUp, reply=GivenUp,
+    idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def give_up(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """This function will give up a payout that certainly was not sent; its money goes back to its payee's balance."""
+    return giving_up.give_up(
+        ctx.session,
+        payout_id=payout_id,
+        note=body["note"],
+        officer=ctx.user,
+        actor=ctx.actor,
+        now=ctx.now,
+    )

@@ -113,3 +113,17 @@ class AskedAnew(Schema):
     id = Uuid(required=True)
     status = Choice(*_PAYOUT_STATUSES, required=True)
     reference = fields.String(required=True)
+
+
+class GiveUp(Schema):
+    """Why a payout is given up."""
+
+    note = Line(least=10, most=500, required=True)
+
+
+class GivenUp(Schema):
+    """A payout that was given up: its money is the payee's again."""
+
+    id = Uuid(required=True)
+    status = Choice(states.FAILED, required=True)
+    reference = fields.String(required=True)

@@ -204,7 +204,7 @@ KINDS: dict[str, Kind] = {
         "a payout",
         "After five days the gateway still does not say what became of a payout, or does not know it.",
         "Look the reference up at the gateway. Its event settles the payout still; or have it asked again:"
-        " `POST /api/payouts/:id/ask`. Nothing is sent again by itself.",
+        " `POST /api/payouts/:id/ask`. What the gateway never knew can be given up (`.../give-up`).",
         "when the payout is settled, or by an officer",
         FINANCE,
     ),

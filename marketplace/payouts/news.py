@@ -12,6 +12,7 @@ from marketplace.notifications.operations import notify
 _SHOWN_DIGITS = 4
 
 REFUSED = "The bank account could not be paid to: the bank does not know it."
+GIVEN_UP = "The transfer could not be sent."
 FAILED = "The bank did not take the transfer."
 REVERSED = "The bank sent the transfer back."
 

@@ -151,21 +151,29 @@ def settle(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now:
     return status
 
 
-def refuse(session: Session, row: dict[str, Any], *, refused_with: int | None, now: datetime) -> None:
+def refuse(
+    session: Session,
+    row: dict[str, Any],
+    *,
+    refused_with: int | None,
+    reason: str = news.REFUSED,
+    now: datetime,
+) -> None:
     """This function will give a payout up that the gateway refused to send: nothing of it ever left.
 
     :param row: the payout with its transfer, as ``lock`` gives it
-    :param refused_with: the HTTP status of the refusal; none where there is no such account
+    :param refused_with: the HTTP status of the refusal; none where there is no such account, or nobody refused it
+    :param reason: what its payee is told, one of ``news``
     :param now: when
     """
-    _log.warning("payout refused", payoutId=str(row["id"]), refusedWith=refused_with)
+    _log.warning("payout given up", payoutId=str(row["id"]), refusedWith=refused_with)
     # The gateway has no number for what it refused: the reference stands for it.
     told = GatewayTransfer(
         row["reference"], row["reference"], row["amount_minor"], money.CURRENCY, status="rejected"
     )
     status = states.INTENT.target(row["status"], "fail")
-    _move(session, row, told, status, reason=news.REFUSED, now=now)
-    _come_back(session, row, told, status, reason=news.REFUSED, now=now)
+    _move(session, row, told, status, reason=reason, now=now)
+    _come_back(session, row, told, status, reason=reason, now=now)
     finish_batch(session, batch_id=row["batch_id"], now=now)
 
 

@@ -308,6 +308,7 @@ ADDITIONS = (
     Row("POST", "/api/payouts/exceptions/:id/resolve", FINANCE, "30/minute", idempotency="honoured"),
     Row("GET", "/api/payouts/stalled", FINANCE),
     Row("POST", "/api/payouts/:id/ask", FINANCE, "30/minute", idempotency="honoured"),
+    Row("POST", "/api/payouts/:id/give-up", FINANCE_AAL2, "10/minute", idempotency="honoured"),
     Row("GET", "/api/payouts/reconciliations", FINANCE),
     Row("GET", "/api/payouts/reconciliations/:id/exceptions", FINANCE),
     Row(

@@ -1,4 +1,4 @@
-"""Payouts on their way over HTTP: who may send a batch, what they are answered, and finance's tables of trouble."""
+"""Payouts on their way over HTTP: who may send a batch, and what they are answered."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,13 +9,7 @@ import pytest
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
-from marketplace.identity.queries import Caller
-from marketplace.payouts import stalled
-from marketplace.payouts.exceptions import log_unexpected
 from marketplace.platform.halts import halt_payouts
-from marketplace.providers.gateway_events import GatewayTransfer
-from tests.support.alerts import open_about
-from tests.support.counting import counted_statements
 from tests.support.desk import Desk, new_key
 from tests.support.finance import audited, make_officer
 from tests.support.payouts import (
@@ -29,11 +23,10 @@ from tests.support.payouts import (
     owed,
     staged_batch,
 )
-from tests.support.purchases import NOW, later, row_of
-from tests.support.sending import a_number, dispatched_batch, hear, transfers_in
+from tests.support.purchases import NOW, row_of
+from tests.support.sending import transfers_in
 
 PATH = "/api/payouts/dispatch"
-NOTE = "Called the bank: the account was closed."
 
 
 @pytest.fixture
@@ -212,156 +205,3 @@ class TestDispatch:
         }
         with desk.database.reading() as session:
             assert owed(session, payee) == OWED_MINOR - 200_000
-
-
-def gone_wrong(desk: Desk, outcome: str = "failed") -> tuple[UUID, dict[str, Any], Caller]:
-    """Make a payout that went wrong; give its exception, its transfer and its payee."""
-    with desk.database.transaction() as session:
-        payee = make_payee(session)
-        batch_id = dispatched_batch(session, [payee])
-        [transfer] = transfers_in(session, batch_id)
-        hear(session, transfer, outcome)
-        found: UUID = row_of(session, "payout_exceptions", reference=transfer["reference"])["id"]
-    return found, transfer, payee.user
-
-
-def of_row(
-    desk: Desk, headers: dict[str, str], path: str, row_id: UUID, **query: Any
-) -> list[dict[str, Any]]:
-    """Find a row in a table, whatever else is in it."""
-    answer = desk.get(path, headers, limit=100, **query)
-    assert answer.status_code == 200, answer.json
-    return [row for row in answer.json["data"] if row["id"] == str(row_id)]
-
-
-class TestExceptions:
-    PATH = "/api/payouts/exceptions"
-
-    def test_they_are_listed_with_their_payout(self, desk: Desk, officer: dict[str, str]) -> None:
-        exception_id, transfer, payee = gone_wrong(desk)
-
-        [row] = of_row(desk, officer, self.PATH, exception_id, status="open", outcome="failed")
-
-        assert row["payoutId"] == str(transfer["intent_id"])
-        assert (row["payeeId"], row["payeeName"]) == (str(payee.id), "Ngozi's Lamps")
-        assert (row["payoutStatus"], row["amountMinor"]) == ("failed", OWED_MINOR)
-        assert row["reason"] == "The bank did not take the transfer."
-        assert of_row(desk, officer, self.PATH, exception_id, outcome="reversed") == []
-        assert of_row(desk, officer, self.PATH, exception_id, status="resolved") == []
-
-    def test_one_that_is_none_of_ours_is_listed_without(self, desk: Desk, officer: dict[str, str]) -> None:
-        told = GatewayTransfer(a_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
-        with desk.database.transaction() as session:
-            log_unexpected(session, told=told, now=NOW)
-            found = row_of(session, "payout_exceptions", reference=told.reference)["id"]
-
-        [row] = of_row(desk, officer, self.PATH, found, outcome="unexpected")
-
-        assert (row["payoutId"], row["payeeName"], row["gatewayTransferId"]) == (None, None, told.id)
-
-    def test_they_take_two_queries_however_many(self, desk: Desk, officer: dict[str, str]) -> None:
-        gone_wrong(desk)
-        with counted_statements(desk.database) as few:
-            desk.get(self.PATH, officer)
-        for _ in range(3):
-            gone_wrong(desk)
-        with counted_statements(desk.database) as many:
-            desk.get(self.PATH, officer)
-
-        assert len(many) == len(few)
-
-    def test_an_officer_resolves_one_once(self, desk: Desk, officer: dict[str, str]) -> None:
-        exception_id, _, _ = gone_wrong(desk)
-        path = f"{self.PATH}/{exception_id}/resolve"
-
-        answer = desk.post(path, officer, {"note": NOTE})
-
-        assert answer.status_code == 200
-        assert answer.json["data"]["resolutionNote"] == NOTE
-        assert problem(desk.post(path, officer, {"note": NOTE})) == (409, "CONCURRENCY_CONFLICT")
-        [row] = of_row(desk, officer, self.PATH, exception_id, status="resolved")
-        assert (row["resolutionNote"], row["status"]) == (NOTE, "resolved")
-        with desk.database.reading() as session:
-            assert open_about(session, f"payout-exception:{exception_id}") == {}
-            [(action, _, after)] = audited(session, exception_id)
-        assert (action, after["note"]) == ("payout_exception.resolve", NOTE)
-
-    def test_not_everybody_may(self, desk: Desk, officer: dict[str, str]) -> None:
-        exception_id, _, payee = gone_wrong(desk)
-        path = f"{self.PATH}/{exception_id}/resolve"
-        with desk.database.transaction() as session:
-            session.execute(
-                text("UPDATE profiles SET role = 'staff', staff_role = 'finance' WHERE id = :id"),
-                {"id": payee.id},
-            )
-
-        assert problem(desk.post(path, desk.bearer(payee.id), {"note": NOTE}))[0] == 403
-        for headers in (desk.buyer, desk.vendor, desk.officer("support")):
-            assert problem(desk.post(path, headers, {"note": NOTE})) == (403, "AUTH_FORBIDDEN")
-            assert problem(desk.get(self.PATH, headers)) == (403, "AUTH_FORBIDDEN")
-        assert problem(desk.post(path, officer, {"note": "short"})) == (422, "VALIDATION_FAILED")
-        assert problem(desk.post(f"{self.PATH}/{uuid4()}/resolve", officer, {"note": NOTE}))[0] == 404
-
-
-class TestStalled:
-    PATH = "/api/payouts/stalled"
-
-    def test_what_waits_for_two_days_is_flagged_raised_and_listed(
-        self, desk: Desk, officer: dict[str, str]
-    ) -> None:
-        with desk.database.transaction() as session:
-            staged = staged_batch(session, make_payees(session, 2))
-            sent = dispatched_batch(session, make_payees(session, 1))
-            [waiting, _] = intents_in(session, staged)
-            [other] = intents_in(session, sent)
-        desk.database.in_transaction(stalled.flag_stalled, now=later(hours=47, minutes=59))
-        assert of_row(desk, officer, self.PATH, waiting["id"]) == []
-
-        assert desk.database.in_transaction(stalled.flag_stalled, now=later(hours=48)) >= 3
-
-        [row] = of_row(desk, officer, self.PATH, waiting["id"])
-        assert (row["status"], row["batchStatus"], row["reference"]) == ("pending", "staged", None)
-        [row] = of_row(desk, officer, self.PATH, other["id"])
-        assert row["reference"] is not None
-        with desk.database.reading() as session:
-            assert open_about(session, f"payout-batch:{staged}") == {"PAYOUT_STALLED": "SEV-2"}
-            [transfer] = transfers_in(session, sent)
-        # Once is enough, and settled it waits no more.
-        with desk.database.transaction() as session:
-            hear(session, transfer, "success")
-            stalled.flag_stalled(session, now=later(hours=49))
-        assert of_row(desk, officer, self.PATH, other["id"]) == []
-        with desk.database.reading() as session:
-            assert open_about(session, f"payout-batch:{sent}") == {}
-            alert = row_of(session, "alerts", subject=f"payout-batch:{staged}", identifier="PAYOUT_STALLED")
-        assert (alert["occurrences"], alert["facts"]["payments"]) == (1, 2)
-
-    def test_it_is_finances(self, desk: Desk) -> None:
-        for headers in (desk.buyer, desk.vendor, desk.officer("support")):
-            assert problem(desk.get(self.PATH, headers)) == (403, "AUTH_FORBIDDEN")
-
-
-class TestAskingAnew:
-    def test_an_officer_has_the_gateway_asked(self, desk: Desk, officer: dict[str, str]) -> None:
-        with desk.database.transaction() as session:
-            [transfer] = transfers_in(session, dispatched_batch(session, make_payees(session, 1)))
-        path = f"/api/payouts/{transfer['intent_id']}/ask"
-
-        # There is nothing to ask about before it was sent.
-        assert problem(desk.post(path, officer)) == (409, "CONCURRENCY_CONFLICT")
-        with desk.database.transaction() as session:
-            session.execute(
-                text("UPDATE payout_transfers SET sent_at = :now, attempts = 7 WHERE id = :id"),
-                {"now": NOW, "id": transfer["id"]},
-            )
-        answer = desk.post(path, officer)
-
-        assert answer.status_code == 202
-        assert answer.json["data"]["reference"] == transfer["reference"]
-        with desk.database.reading() as session:
-            row = row_of(session, "payout_transfers", id=transfer["id"])
-        assert (row["attempts"], row["ask_at"]) == (0, NOW)
-
-    def test_not_everybody_may_and_not_of_anything(self, desk: Desk, officer: dict[str, str]) -> None:
-        assert problem(desk.post(f"/api/payouts/{uuid4()}/ask", officer)) == (404, "RESOURCE_NOT_FOUND")
-        assert problem(desk.post(f"/api/payouts/{uuid4()}/ask", desk.vendor)) == (403, "AUTH_FORBIDDEN")

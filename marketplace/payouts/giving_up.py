@@ -1,0 +1,76 @@
+"""Giving a payout up that certainly was not sent: an officer ends what would wait for ever, and the money goes back."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
+from marketplace.payouts import news, settling, states
+
+_REFERENCE = Statement(
+    text(
+        """
+        SELECT t.reference FROM payout_transfer_intents i LEFT JOIN payout_transfers t ON t.intent_id = i.id
+        WHERE i.id = :payout_id
+        """
+    )
+)
+
+
+class MayBeSentError(ConflictError):
+    """The payout was sent, or may have been."""
+
+
+def give_up(
+    session: Session, *, payout_id: UUID, note: str, officer: Caller, actor: AuditActor, now: datetime
+) -> dict[str, Any]:
+    """This function will give up a payout of a dispatched batch that was not sent, or that the gateway never knew.
+
+    Its money is the payee's again, and is paid with the next batch. Should the gateway have sent it after all, that is
+    booked as such when it says so.
+
+    :param note: why
+    :param officer: who; not its payee
+    :param actor: the same, for the audit
+    :param now: when
+    :return: its id, status and reference
+    :raises NotFoundError: there is no such payout
+    :raises ForbiddenError: it is the officer's own
+    :raises MayBeSentError: it was sent, may have been, or is over; or its batch was not dispatched
+    """
+    found = _REFERENCE.first(session, payout_id=payout_id)
+    if found is None:
+        raise NotFoundError("There is no such payout.")
+    if found["reference"] is None:
+        raise MayBeSentError(
+            "The payout's batch was not dispatched: reject it, or take the payout out of it."
+        )
+    row = settling.lock(session, reference=found["reference"])
+    if row["user_id"] == officer.id:
+        raise ForbiddenError("It is your own payout: another officer has to see to it.")
+    unsent = row["status"] == states.PENDING and row["sent_at"] is None
+    # The gateway was asked for the last time, and did not know it.
+    never_known = row["status"] == states.UNKNOWN and row["ask_at"] is None
+    if not (unsent or never_known):
+        raise MayBeSentError(
+            f"The payout is {row['status']}, and was sent or may have been. Have the gateway asked about it; what it"
+            " does not know after five days can be given up."
+        )
+    settling.refuse(session, row, refused_with=None, reason=news.GIVEN_UP, now=now)
+    record(
+        session,
+        actor=actor,
+        action="payout.give_up",
+        target_type="payout",
+        target_id=str(payout_id),
+        before={"status": row["status"]},
+        after={"status": states.FAILED, "reference": row["reference"], "note": note},
+        now=now,
+    )
+    return {"id": payout_id, "status": states.FAILED, "reference": row["reference"]}
