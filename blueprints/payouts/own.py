@@ -8,7 +8,6 @@ from flask import Response
 from blueprints.http.contract import AUTHENTICATED, VENDOR_OR_STAFF, Idempotency, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.tabular import csv_file, format_of
-from blueprints.payouts import statement_pdf
 from blueprints.payouts.schemas_own import (
     BalanceView,
     PayoutQuery,
@@ -68,6 +67,9 @@ def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
         return csv_file(name, columns=statements.COLUMNS, rows=found.rows(), most=most + 2)
     if wanted == "pdf":
         headers = {"Content-Disposition": f'attachment; filename="{name}.pdf"'}
+        # It brings a decoder of pictures along, which a web process need not hold before somebody wants a PDF.
+        from blueprints.payouts import statement_pdf  # noqa: PLC0415
+
         content = statement_pdf.draw(found, drawn_at=ctx.now)
         return Response(content, content_type=_FORMATS["pdf"], headers=headers)
     return found.shown()
