@@ -45,7 +45,7 @@ def test_the_seed_agrees_with_the_gateway_until_somebody_refunds_by_hand(install
     done = installation.run("payouts", "reconcile")
 
     assert done.returncode == 1
-    assert facts_of(done.stdout)["Drift"] == "NGN -50.00"
+    assert facts_of(done.stdout)["Drift"] == "-NGN 50.00"
     assert "refund\tmissing_here\t-5000\t" in done.stdout
     assert "Payouts are halted" in done.stderr
     assert "ESCROW_DRIFT" in installation.ok("alerts", "list")
