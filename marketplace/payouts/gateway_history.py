@@ -318,8 +318,7 @@ class History:
             unlisted = _UNLISTED.all(session, run_id=self._run_id, most=_MOST_ASKED_ABOUT)
         for row in unlisted:
             found = self._records.record(row["kind"], row["id"])
-            if found is not None:
-                self._database.in_transaction(self._keep_records, row["kind"], [found])
+            self._database.in_transaction(self._keep_records, row["kind"], [found] if found else [])
         self._database.in_transaction(lambda session: _NAME.run(session, run_id=self._run_id))
 
     def book(self) -> tuple[int, int]:

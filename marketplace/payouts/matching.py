@@ -70,6 +70,8 @@ _FIND_DIFFERENCES = Statement(
         """  # noqa: S608 - our own text
     )
 )
+# It reads all that was ever moved: millions of rows take longer than a request may.
+_PATIENCE = Statement(text("SET LOCAL statement_timeout = '10min'"))
 _SUM = Statement(
     text(
         """
@@ -189,6 +191,7 @@ def find(session: Session, *, run_id: UUID, since: datetime, until: datetime, as
     :param as_of: the moment that the books are compared as of: before the gateway was asked
     :return: by how many kobo the gateway moved more than the books
     """
+    _PATIENCE.run(session)
     _FIND_DIFFERENCES.run(session, run_id=run_id, as_of=as_of, clearing_id=accounts.GATEWAY_CLEARING.id)
     for statement in _FIND_UNLIKE:
         statement.run(session, run_id=run_id, since=since, until=until)

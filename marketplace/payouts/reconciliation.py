@@ -38,11 +38,13 @@ STATUSES = (RUNNING, MATCHED, DRIFT, FAILED)
 LONGEST_WINDOW = timedelta(days=366)
 # Since the books and the gateway last agreed, yet no further back; what moved money is compared whatever its age.
 _LONGEST_DEFAULT_WINDOW = timedelta(days=31)
+_SHORTEST_DEFAULT_WINDOW = timedelta(hours=1)
 # What is open here is looked for in the gateway's lists from its beginning, if that is not too long ago.
 _LONGEST_OPEN = timedelta(days=60)
-_BEFORE_WINDOW = timedelta(days=1)
+# What was on its way when both last agreed is looked at again, now that it should be over.
+_BEFORE_WINDOW = judging.UNDER_WAY_FOR + timedelta(hours=1)
 # Nobody has gone on with it for so long: its worker is dead, and its event given up.
-_LOST_AFTER = timedelta(minutes=30)
+_LOST_AFTER = timedelta(minutes=10)
 # More nobody reads; they are counted all the same.
 _MOST_KEPT = 1_000
 _SHOWN_IN_ALERT = 10
@@ -226,7 +228,7 @@ def _window(
         matched = _LAST_MATCHED.one(session, now=ends)["ends"]
         since = max(ends - _LONGEST_DEFAULT_WINDOW, matched or ends - _LONGEST_DEFAULT_WINDOW)
         # The one before ended just now: an empty window would be none.
-        since = min(since, ends - _BEFORE_WINDOW)
+        since = min(since, ends - _SHORTEST_DEFAULT_WINDOW)
     if since >= ends:
         raise ValidationError.of("from", "Must be before to.")
     if ends - since > LONGEST_WINDOW:
@@ -289,8 +291,8 @@ class _Run:
 
     def perform(self, starts: datetime, ends: datetime) -> Outcome:
         """This function will read what the gateway has, then compare and judge; no transaction is open meanwhile."""
-        held_minor = self._read(starts)
-        total_minor = self._database.in_transaction(self._find, starts, ends, held_minor)
+        held_minor, since = self._read(starts)
+        total_minor = self._database.in_transaction(self._find, since, ends, held_minor)
         for page in matching.pages(self._database, run_id=self._run_id):
             judged = self._judged(page)
             self._database.in_transaction(self._keep, judged)
@@ -306,7 +308,8 @@ class _Run:
         self._database.in_transaction(self._finish, outcome)
         return outcome
 
-    def _read(self, starts: datetime) -> int:
+    def _read(self, starts: datetime) -> tuple[int, datetime]:
+        """Read, and give what the gateway holds and since when its lists were read for what is open here."""
         history, figures = self._history, self._figures
         held_minor, figures.movements = history.read_movements()
         with self._database.reading() as session:
@@ -321,11 +324,11 @@ class _Run:
         figures.settlements = history.read_records("settlement", since=open_since, until=until)
         history.name_movements()
         figures.settlements_booked, figures.own_funds_booked = history.book()
-        return held_minor
+        return held_minor, open_since
 
-    def _find(self, session: Session, starts: datetime, ends: datetime, held_minor: int) -> int:
+    def _find(self, session: Session, since: datetime, ends: datetime, held_minor: int) -> int:
         listed_minor = gateway_history.listed_minor(session)
-        found = matching.find(session, run_id=self._run_id, since=starts, until=ends, as_of=self._now)
+        found = matching.find(session, run_id=self._run_id, since=since, until=ends, as_of=self._now)
         self._figures.balances = balances_by_kind(session)
         if held_minor == listed_minor:
             return found

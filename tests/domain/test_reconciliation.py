@@ -170,6 +170,9 @@ def test_a_payout_that_the_gateway_does_not_know_is_missing_there(service: Servi
     assert (service.reconcile().status, service.told()) == ("matched", [])
     assert service.reconcile(ahead=LATER).status == "matched"
     assert service.told() == [("transfer", "missing_there", "ask_about_payout", 0)]
+    # As long as it is open it is told of, however long ago both agreed but for it.
+    service.reconcile(ahead=timedelta(days=6))
+    assert service.told() == [("transfer", "missing_there", "ask_about_payout", 0)]
     service.hear_of_payout(intent_id, "success")
     assert service.reconcile().drift_minor == 200_000
     assert service.told() == [("transfer", "missing_there", "ask_about_payout", 200_000)]
