@@ -125,14 +125,14 @@ def _judge_settlement(row: dict[str, Any], _differs: bool, now: datetime) -> Ver
 
 
 def _judge_dispute(row: dict[str, Any], _differs: bool, now: datetime) -> Verdict | None:
-    """Judge a dispute that was lost: what escrow holds of its orders is booked by a ruling, whenever that comes."""
-    if row["there_minor"] < row["here_minor"]:
+    """Judge what a bank took: at the gateway it may leave before the dispute is over, and days after it was lost."""
+    if row["here_status"] == "open":
         return None
     if now - max(row[name] for name in ("moved_at", "booked_at") if row[name]) < SETTLING_FOR:
         return None
-    if row["there_minor"]:
-        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
-    return Verdict(MISSING_THERE, "look_up_booking")
+    if not row["there_minor"]:
+        return Verdict(MISSING_THERE, "look_up_booking")
+    return Verdict(AMOUNTS_DIFFER if row["here_minor"] else MISSING_HERE, "compare_amounts")
 
 
 def _judge_foreign_refund(row: dict[str, Any], _differs: bool, now: datetime) -> Verdict | None:

@@ -244,9 +244,13 @@ def test_a_bank_that_took_a_charge_back_is_matched_with_the_dispute(service: Ser
     assert (service.reconcile().status, service.told()) == ("matched", [])
     assert service.reconcile(ahead=LATER).drift_minor == -60_000
     assert service.told() == [("refund", "missing_here", "look_up_refund", -60_000)]
-    # Once the dispute is known, what escrow holds of the order waits for a ruling, however long that takes.
+    # It is booked once the dispute is over, however long that takes, and not days after that.
     service.hear_of_dispute(charge, dispute_id="77123")
     outcome = service.reconcile(ahead=timedelta(days=9))
     assert (outcome.status, outcome.in_flight_minor) == ("matched", -60_000)
+    service.end_dispute()
+    assert service.reconcile(ahead=timedelta(days=2)).status == "matched"
+    assert service.reconcile(ahead=timedelta(days=9)).drift_minor == -60_000
+    assert service.told() == [("dispute", "missing_here", "compare_amounts", -60_000)]
     service.book_chargeback(60_000, order_id)
     assert service.reconcile().in_flight_minor == 0

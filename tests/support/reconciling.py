@@ -201,15 +201,20 @@ class Service:
         self.records = Disputed(self.services.gateway_records, taken)
 
     def hear_of_dispute(self, charge: Charge, *, dispute_id: str) -> None:
-        """Hear that the dispute over a charge was lost."""
+        """Hear that a charge is disputed."""
         with self.database.transaction() as session:
             session.execute(
                 text(
-                    "INSERT INTO charge_disputes (gateway_dispute_id, intent_id, status, resolved_at)"
-                    " SELECT :dispute_id, id, 'resolved', now() FROM payment_intents WHERE reference = :reference"
+                    "INSERT INTO charge_disputes (gateway_dispute_id, intent_id, status)"
+                    " SELECT :dispute_id, id, 'open' FROM payment_intents WHERE reference = :reference"
                 ),
                 {"dispute_id": dispute_id, "reference": charge.reference},
             )
+
+    def end_dispute(self) -> None:
+        """Hear that the dispute is over."""
+        with self.database.transaction() as session:
+            session.execute(text("UPDATE charge_disputes SET status = 'resolved', resolved_at = now()"))
 
     def book_chargeback(self, minor: int, order_id: UUID) -> None:
         """Book what was lost."""
