@@ -7,19 +7,12 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import naira_text
 from marketplace.notifications.operations import notify
-
-# What is shown of an account's number.
-_SHOWN_DIGITS = 4
+from marketplace.payouts.accounts import masked
 
 REFUSED = "The bank account could not be paid to: the bank does not know it."
 GIVEN_UP = "The transfer could not be sent."
 FAILED = "The bank did not take the transfer."
 REVERSED = "The bank sent the transfer back."
-
-
-def masked(account_number: str) -> str:
-    """This function will show the end of an account's number."""
-    return f"••••{account_number[-_SHOWN_DIGITS:]}"
 
 
 def sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
