@@ -157,6 +157,15 @@ _UNBOOKED_SETTLEMENTS = Statement(
         """
     )
 )
+_OLDEST_SETTLEMENT = Statement(
+    text(
+        """
+        SELECT min(m.happened_at) AS at FROM gateway_movements m
+        WHERE m.read_by IS NULL AND m.model = 'Settlement' AND NOT EXISTS (SELECT FROM ledger_transactions t
+            WHERE t.kind = 'settlement' AND t.source = 'settlement:' || m.row_id)
+        """
+    )
+)
 _UNBOOKED_OWN = Statement(
     text(
         """
@@ -187,6 +196,12 @@ def listed_minor(session: Session) -> int:
     """This function will sum what the gateway's movements come to, in kobo."""
     minor: int = _KNOWN.one(session)["minor"]
     return minor
+
+
+def oldest_settlement(session: Session) -> datetime | None:
+    """This function will tell when the first settlement left the gateway that is not booked; none if all are."""
+    at: datetime | None = _OLDEST_SETTLEMENT.one(session)["at"]
+    return at
 
 
 @dataclass(frozen=True)

@@ -314,6 +314,7 @@ class _Run:
         held_minor, figures.movements = history.read_movements()
         with self._database.reading() as session:
             oldest = _OLDEST_OPEN.one(session)["at"]
+            settled = gateway_history.oldest_settlement(session) or starts
         since = starts - _BEFORE_WINDOW
         open_since = min(since, max(oldest or since, self._now - _LONGEST_OPEN))
         # To the clock's now, and a little on: what came while it reads has to have its name.
@@ -321,7 +322,9 @@ class _Run:
         figures.charges = history.read_records("charge", since=since, until=until)
         figures.transfers = history.read_records("transfer", since=open_since, until=until)
         figures.refunds = history.read_records("refund", since=open_since, until=until)
-        figures.settlements = history.read_records("settlement", since=open_since, until=until)
+        # The list may date one earlier than its movement.
+        settled_since = min(open_since, settled - judging.SETTLING_FOR)
+        figures.settlements = history.read_records("settlement", since=settled_since, until=until)
         history.name_movements()
         figures.settlements_booked, figures.own_funds_booked = history.book()
         return held_minor, open_since

@@ -201,6 +201,13 @@ def test_settlements_are_booked_to_the_bank_once(service: Service) -> None:
         assert_books_are_whole(session)
 
 
+def test_a_settlement_of_long_before_the_first_run_is_booked(service: Service) -> None:
+    service.paid_order()
+    service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 150_000})
+    assert service.reconcile(ahead=timedelta(days=200)).status == "matched"
+    assert service.balances()["bank"] == 150_000
+
+
 def test_money_of_the_companys_own_is_told_apart(service: Service) -> None:
     service.gateway.fill(900_000)
     service.paid_order()
