@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payouts import reconciliation, reconciliation_desk
-from marketplace.payouts.reconciliation import Outcome, ReconciliationRunningError
+from marketplace.payouts.reconciliation import ReconciliationRunningError
+from marketplace.payouts.reconciliation_figures import Outcome
 from marketplace.providers.gateway import Charge
 from marketplace.services import Services
 from tasks.phases import Phased

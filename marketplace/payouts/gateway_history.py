@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
-from marketplace.ledger.accounts import Account, Side
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.accounts import Account
 from marketplace.payments import sending
+from marketplace.payouts.clearing import move
 from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
 
 OPENING_ID = 0
@@ -386,27 +386,3 @@ _DESCRIPTIONS = {
     "opening": "What the gateway held on the first day",
     "top_up": "Own money paid in at the gateway",
 }
-
-
-def move(
-    session: Session, *, kind: str, source: str, description: str, minor: int, other: Account, now: datetime
-) -> UUID:
-    """This function will book a movement of what the gateway holds against another account of ours.
-
-    :param minor: kobo; below zero for what the gateway holds less
-    :param other: where it came from, or went to
-    :return: the transaction's id
-    :raises AlreadyPostedError: it is booked
-    """
-    sides: tuple[Side, Side] = ("debit", "credit") if minor > 0 else ("credit", "debit")
-    return post(
-        session,
-        kind=kind,
-        source=source,
-        description=description,
-        postings=[
-            Posting(account, side, abs(minor))
-            for account, side in zip((accounts.GATEWAY_CLEARING, other), sides, strict=True)
-        ],
-        now=now,
-    )

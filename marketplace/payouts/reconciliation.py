@@ -4,7 +4,7 @@ It reads and compares; all that it books is what the gateway alone knows: settle
 own money there. What differs by more than what is on its way halts payouts.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -26,6 +26,7 @@ from marketplace.payments.drift import GATEWAY_BALANCE, raise_drift
 from marketplace.payouts import gateway_history, judging, matching
 from marketplace.payouts.gateway_history import CLAIMED_FOR, History
 from marketplace.payouts.judging import Verdict
+from marketplace.payouts.reconciliation_figures import Figures, Outcome
 from marketplace.providers.gateway_records import GatewayRecords
 
 _log = structlog.get_logger(__name__)
@@ -136,34 +137,6 @@ class ReconciliationRunningError(ConflictError):
 
 class BeingReconciledError(ConflictError):
     """Another worker is at the run, or was until a moment ago."""
-
-
-@dataclass
-class Outcome:
-    """What became of a run: its figures in kobo, and how many exceptions it found, of items and in money."""
-
-    status: str
-    gateway_minor: int = 0
-    books_minor: int = 0
-    in_flight_minor: int = 0
-    drift_minor: int = 0
-    exceptions: int = 0
-
-
-@dataclass
-class _Figures:
-    """How much a run looked through, and what it found."""
-
-    movements: int = 0
-    charges: int = 0
-    transfers: int = 0
-    refunds: int = 0
-    settlements: int = 0
-    settlements_booked: int = 0
-    own_funds_booked: int = 0
-    in_flight: int = 0
-    exceptions: int = 0
-    balances: dict[str, int] = field(default_factory=dict)
 
 
 def start(
@@ -284,7 +257,7 @@ class _Run:
         self._run_id = run_id
         self._now = now
         self._clock = clock
-        self._figures = _Figures()
+        self._figures = Figures()
         self._drift_minor = 0
         self._drifted: list[tuple[str, int]] = []
         self._money_differs = False

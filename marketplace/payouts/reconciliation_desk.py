@@ -20,7 +20,7 @@ from marketplace.payments import operations as payments
 from marketplace.payments import refund_events
 from marketplace.payments.parties import refuse_party
 from marketplace.payouts import matching, transfer_events
-from marketplace.payouts.gateway_history import move
+from marketplace.payouts.clearing import move
 from marketplace.providers.gateway import Charge, PaymentGateway
 
 APPLY_TOPIC = "reconciliation.apply-charge"

@@ -22,7 +22,7 @@ from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments import cancelling, sending
 from marketplace.payouts import reconciliation
 from marketplace.payouts.models import PayoutBatch, PayoutTransfer, PayoutTransferIntent
-from marketplace.payouts.reconciliation import Outcome
+from marketplace.payouts.reconciliation_figures import Outcome
 from marketplace.providers.gateway import Charge
 from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
 from marketplace.services import Services

@@ -1,0 +1,34 @@
+"""Booking what the gateway alone knows of: a movement of what it holds, against another account of ours."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.ledger import accounts
+from marketplace.ledger.accounts import Account, Side
+from marketplace.ledger.operations import Posting, post
+
+
+def move(
+    session: Session, *, kind: str, source: str, description: str, minor: int, other: Account, now: datetime
+) -> UUID:
+    """This function will book a movement of what the gateway holds against another account of ours.
+
+    :param minor: kobo; below zero for what the gateway holds less
+    :param other: where it came from, or went to
+    :return: the transaction's id
+    :raises AlreadyPostedError: it is booked
+    """
+    sides: tuple[Side, Side] = ("debit", "credit") if minor > 0 else ("credit", "debit")
+    return post(
+        session,
+        kind=kind,
+        source=source,
+        description=description,
+        postings=[
+            Posting(account, side, abs(minor))
+            for account, side in zip((accounts.GATEWAY_CLEARING, other), sides, strict=True)
+        ],
+        now=now,
+    )
