@@ -18,14 +18,14 @@ from blueprints.platform.schemas import (
 from marketplace.health import status as health
 from marketplace.kernel.paging import Page, TablePage
 from marketplace.platform import halts, tags
-from marketplace.proposals import operations, queries
+from marketplace.proposals import operations, queries, states
 from marketplace.proposals.operations import Wanted
 
 area = Area("platform", "/api/platform", "Changes of the platform, with four eyes")
 status_area = Area("status", "/api/status", "How the service is")
 
-_OFFICERS = staff_with(operations.PERMISSION)
-_OFFICERS_AAL2 = staff_with(operations.PERMISSION, aal2=True)
+_OFFICERS = staff_with(states.PERMISSION)
+_OFFICERS_AAL2 = staff_with(states.PERMISSION, aal2=True)
 
 
 @area.post("/proposals", auth=_OFFICERS, limit="10/minute", body=Propose, reply=Proposal, status=201)

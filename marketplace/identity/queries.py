@@ -225,3 +225,25 @@ def former_contacts_of(session: Session, *, user_id: UUID, since: datetime, most
     :param most: at most so many
     """
     return [row["id"] for row in _FORMER_CONTACTS.all(session, user_id=user_id, since=since, most=most)]
+
+
+_MOST_OFFICERS = 100
+_OFFICERS = Statement(
+    text(
+        """
+        SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
+        WHERE p.role = 'staff' AND p.account_status = 'active' AND :permission = ANY(r.permissions)
+            AND p.id IS DISTINCT FROM CAST(:besides AS uuid)
+        ORDER BY p.id LIMIT :most
+        """
+    )
+)
+
+
+def officers_with(session: Session, *, permission: str, besides: UUID | None = None) -> list[UUID]:
+    """This function will tell which officers hold a permission and may act, at most 100 of them.
+
+    :param besides: an officer who is left out; none for nobody
+    """
+    rows = _OFFICERS.all(session, permission=permission, besides=besides, most=_MOST_OFFICERS)
+    return [row["id"] for row in rows]

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payments import states
 
@@ -73,26 +74,9 @@ _QUARANTINE = """
 """
 
 
-def _pages(
-    columns: str, source: str, alias: str, sorts: tuple[str, ...]
-) -> dict[tuple[str, bool], Statement]:
-    """One statement for each way to sort; what is not settled, or resolved, comes last either way."""
-    return {
-        (sort, descending): Statement(
-            text(
-                f"{columns} {source} ORDER BY {alias}.{sort + '_minor' if sort == 'amount' else sort}"
-                f" {'DESC' if descending else 'ASC'} NULLS LAST, {alias}.id {'DESC' if descending else 'ASC'}"
-                " LIMIT :most OFFSET :offset"
-            )
-        )
-        for sort in sorts
-        for descending in (True, False)
-    }
-
-
-_REFUND_PAGES = _pages(_REFUNDS, _REFUNDS_FROM, "r", REFUND_SORTS)
+_REFUND_PAGES = sorted_pages(_REFUNDS, _REFUNDS_FROM, "r", REFUND_SORTS)
 _REFUND_COUNT = Statement(text(f"SELECT count(*) AS total {_REFUNDS_FROM}"))
-_QUARANTINE_PAGES = _pages(_QUARANTINE, _QUARANTINE_FROM, "q", QUARANTINE_SORTS)
+_QUARANTINE_PAGES = sorted_pages(_QUARANTINE, _QUARANTINE_FROM, "q", QUARANTINE_SORTS)
 _QUARANTINE_COUNT = Statement(text(f"SELECT count(*) AS total {_QUARANTINE_FROM}"))
 
 

@@ -6,6 +6,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.paging import TablePage, TableRequest
 
 EXCEPTION_SORTS = ("created_at", "resolved_at", "amount")
@@ -45,26 +46,9 @@ _STALLED_FROM = """
 """
 
 
-def _pages(
-    columns: str, source: str, alias: str, sorts: tuple[str, ...]
-) -> dict[tuple[str, bool], Statement]:
-    """One statement for each way to sort; what is not resolved comes last either way."""
-    return {
-        (sort, descending): Statement(
-            text(
-                f"{columns} {source} ORDER BY {alias}.{sort + '_minor' if sort == 'amount' else sort}"
-                f" {'DESC' if descending else 'ASC'} NULLS LAST, {alias}.id {'DESC' if descending else 'ASC'}"
-                " LIMIT :most OFFSET :offset"
-            )
-        )
-        for sort in sorts
-        for descending in (True, False)
-    }
-
-
-_EXCEPTION_PAGES = _pages(_EXCEPTIONS, _EXCEPTIONS_FROM, "e", EXCEPTION_SORTS)
+_EXCEPTION_PAGES = sorted_pages(_EXCEPTIONS, _EXCEPTIONS_FROM, "e", EXCEPTION_SORTS)
 _EXCEPTION_COUNT = Statement(text(f"SELECT count(*) AS total {_EXCEPTIONS_FROM}"))
-_STALLED_PAGES = _pages(_STALLED, _STALLED_FROM, "i", STALLED_SORTS)
+_STALLED_PAGES = sorted_pages(_STALLED, _STALLED_FROM, "i", STALLED_SORTS)
 _STALLED_COUNT = Statement(text(f"SELECT count(*) AS total {_STALLED_FROM}"))
 
 

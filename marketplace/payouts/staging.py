@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
+from marketplace.identity.queries import Caller, officers_with
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ForbiddenError, InvalidParam, ValidationError
@@ -26,7 +26,7 @@ from marketplace.platform.queries import platform_settings
 
 # A batch that officers can still look through, and that is staged well within a request's time.
 MOST_PAYEES = 10_000
-_MOST_OFFICERS = 100
+_APPROVES = "canManageFinances"
 LEFT_OUT_SHOWN = 100
 SCHEDULE = AuditActor("schedule")
 
@@ -91,15 +91,6 @@ _SUMS = Statement(
         """
         SELECT count(*) AS payments, coalesce(sum(amount_minor), 0)::bigint AS minor
         FROM payout_transfer_intents WHERE batch_id = :batch_id
-        """
-    )
-)
-_OFFICERS = Statement(
-    text(
-        """
-        SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
-        WHERE 'canManageFinances' = ANY(r.permissions) AND p.account_status = 'active'
-        ORDER BY p.id LIMIT :most
         """
     )
 )
@@ -328,14 +319,13 @@ def _tell_officers(
     body = f"{sums['payments']} payments, {naira_text(sums['minor'])} in all. Two officers approve it first."
     news = [
         News(
-            row["id"],
+            officer_id,
             "payout_batch_staged",
             "A batch of payouts waits for approval",
             body,
             f"/payouts/batches/{batch_id}",
             f"payout_batch.staged:{batch_id}",
         )
-        for row in _OFFICERS.all(session, most=_MOST_OFFICERS)
-        if stager is None or row["id"] != stager.id
+        for officer_id in officers_with(session, permission=_APPROVES, besides=stager.id if stager else None)
     ]
     notify_all(session, news=news, now=now)

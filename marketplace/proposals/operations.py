@@ -14,17 +14,14 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database, Json, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
-from marketplace.notifications.operations import News, notify_all
 from marketplace.platform.halts import SYSTEM
-from marketplace.proposals import states
+from marketplace.proposals import news, states
 from marketplace.proposals.changes import CHANGES
 
 EXPIRES_AFTER = timedelta(days=7)
 # A change that lies further ahead would be approved by people who can't know what it meets.
 LATEST_START = timedelta(days=90)
-PERMISSION = "canManagePlatform"
 _BATCH = 200
-_MOST_TOLD = 50
 _TARGET_TYPE = "platform_proposal"
 _NO_LONGER_FITS = "What it changes is no longer what it was when it was proposed."
 
@@ -91,16 +88,6 @@ _EXPIRE = Statement(
     text(
         "UPDATE platform_proposals SET status = :status, expired_at = :now, updated_at = :now"
         " WHERE id = :proposal_id"
-    )
-)
-_OFFICERS = Statement(
-    text(
-        """
-        SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
-        WHERE p.role = 'staff' AND p.account_status = 'active' AND :permission = ANY(r.permissions)
-            AND p.id <> :officer_id
-        ORDER BY p.id LIMIT :most
-        """
     )
 )
 
@@ -183,7 +170,9 @@ def propose(session: Session, *, officer: Caller, actor: AuditActor, wanted: Wan
         | ({"effectiveAt": iso(starts)} if starts else {}),
         now=now,
     )
-    _tell_officers(session, proposal_id, wanted, officer, now=now)
+    news.filed(
+        session, proposal_id=proposal_id, kind=wanted.kind, reason=wanted.reason, officer=officer, now=now
+    )
     return proposal_id
 
 
@@ -226,7 +215,7 @@ def approve(
     if row["effective_at"] is None or row["effective_at"] <= now:
         _activate(session, row, actor, now=now)
     else:
-        _tell(session, row, "approved", f"It takes effect at {iso(row['effective_at'])}.", now=now)
+        news.went_on(session, row, "approved", f"It takes effect at {iso(row['effective_at'])}.", now=now)
 
 
 def reject(
@@ -310,7 +299,7 @@ def _activate(session: Session, row: dict[str, Any], actor: AuditActor, *, now: 
         after={"status": status, "change": change.state(session, row["payload"], now=now)},
         now=now,
     )
-    _tell(session, row, "active", "It is in force.", now=now)
+    news.went_on(session, row, "active", "It is in force.", now=now)
 
 
 def _reject(
@@ -333,7 +322,7 @@ def _reject(
         after={"status": status, "reason": reason},
         now=now,
     )
-    _tell(session, row, "rejected", reason, now=now)
+    news.went_on(session, row, "rejected", reason, now=now)
 
 
 def _expire(session: Session, row: dict[str, Any], *, now: datetime) -> None:
@@ -348,7 +337,7 @@ def _expire(session: Session, row: dict[str, Any], *, now: datetime) -> None:
         after={"status": status},
         now=now,
     )
-    _tell(session, row, "expired", "Nobody approved it in time.", now=now)
+    news.went_on(session, row, "expired", "Nobody approved it in time.", now=now)
 
 
 def _audit(
@@ -371,49 +360,3 @@ def _audit(
         after=after,
         now=now,
     )
-
-
-def _tell_officers(
-    session: Session, proposal_id: UUID, wanted: Wanted, officer: Caller, *, now: datetime
-) -> None:
-    """Tell those who may decide on it."""
-    found = _OFFICERS.all(session, permission=PERMISSION, officer_id=officer.id, most=_MOST_TOLD)
-    notify_all(
-        session,
-        news=[
-            News(
-                user_id=row["id"],
-                type="proposal_filed",
-                title="A change waits for your approval",
-                body=f"An officer proposes a change of the platform ({wanted.kind}): {wanted.reason}",
-                link=_link(proposal_id),
-                cause=f"proposal:{proposal_id}:filed",
-            )
-            for row in found
-        ],
-        now=now,
-    )
-
-
-def _tell(session: Session, row: Mapping[str, Any], step: str, body: str, *, now: datetime) -> None:
-    """Tell the two officers whose proposal it is how it went on."""
-    concerned = {row["proposed_by"], row["approved_by"]} - {None}
-    notify_all(
-        session,
-        news=[
-            News(
-                user_id=user_id,
-                type=f"proposal_{step}",
-                title=f"A proposal is {step}",
-                body=f"{row['kind']}, {row['target']}: {body}",
-                link=_link(row["id"]),
-                cause=f"proposal:{row['id']}:{step}",
-            )
-            for user_id in concerned
-        ],
-        now=now,
-    )
-
-
-def _link(proposal_id: UUID) -> str:
-    return f"/admin/proposals/{proposal_id}"

@@ -1,0 +1,67 @@
+"""What officers are told of proposals."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller, officers_with
+from marketplace.notifications.operations import News, notify_all
+from marketplace.proposals import states
+
+
+def filed(
+    session: Session, *, proposal_id: UUID, kind: str, reason: str, officer: Caller, now: datetime
+) -> None:
+    """This function will tell those who may decide on a proposal that it waits for them.
+
+    :param kind: the proposal's
+    :param reason: why it was filed
+    :param officer: who filed it, and is not told
+    """
+    notify_all(
+        session,
+        news=[
+            News(
+                user_id=user_id,
+                type="proposal_filed",
+                title="A change waits for your approval",
+                body=f"An officer proposes a change of the platform ({kind}): {reason}",
+                link=_link(proposal_id),
+                cause=f"proposal:{proposal_id}:filed",
+            )
+            for user_id in officers_with(session, permission=states.PERMISSION, besides=officer.id)
+        ],
+        now=now,
+    )
+
+
+def went_on(session: Session, row: Mapping[str, Any], step: str, body: str, *, now: datetime) -> None:
+    """This function will tell the two officers whose proposal it is how it went on.
+
+    :param row: the proposal
+    :param step: the state that it came to
+    :param body: what that means
+    """
+    concerned = {row["proposed_by"], row["approved_by"]} - {None}
+    notify_all(
+        session,
+        news=[
+            News(
+                user_id=user_id,
+                type=f"proposal_{step}",
+                title=f"A proposal is {step}",
+                body=f"{row['kind']}, {row['target']}: {body}",
+                link=_link(row["id"]),
+                cause=f"proposal:{row['id']}:{step}",
+            )
+            for user_id in concerned
+        ],
+        now=now,
+    )
+
+
+def _link(proposal_id: UUID) -> str:
+    return f"/admin/proposals/{proposal_id}"
