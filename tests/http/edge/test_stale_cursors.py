@@ -16,6 +16,7 @@ from blueprints.http.tracing import exchange
 from marketplace.kernel.cursor import encode_cursor
 from marketplace.services import Services
 from tests.support.market import Bearer, Market
+from tests.support.payouts import make_payees, staged_batch
 from tests.support.probes import faults
 
 PAGED = [contract for contract in contracts() if isinstance(contract.query, CursorQuery | EitherQuery)]
@@ -33,6 +34,8 @@ class Service:
         self._key, self._client, self._listing = services.settings.cursor_key.encode(), app.test_client(), ""
         self._store = market.store()
         self._vendor, self._officer = bearer(self._store.user_id), bearer(market.staff("admin"))
+        with services.database.transaction() as session:
+            self._batch_id = staged_batch(session, make_payees(session, 1))
 
     def _note(self, answer: Response) -> Response:
         self._listing = exchange().listing
@@ -41,6 +44,7 @@ class Service:
     def client_of(self, contract: Contract) -> tuple[FlaskClient, str, dict[str, str], dict[str, Any]]:
         """Give what a route is called with."""
         path = re.sub(r"<uuid:vendor_id>", str(self._store.id), contract.path)
+        path = re.sub(r"<uuid:batch_id>", str(self._batch_id), path)
         roles = contract.access.roles
         staff = contract.access.permission or (roles and "staff" in roles)
         query: dict[str, Any] = {"q": uuid4().hex} if path.endswith("/search") else {}
