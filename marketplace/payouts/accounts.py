@@ -53,6 +53,7 @@ _BEGIN = Statement(
         """
     )
 )
+_RENEW = Statement(text("UPDATE payout_accounts SET recipient_code = :recipient_code WHERE id = :id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,8 @@ def replace(
 ) -> bool:
     """This function will have somebody's payouts go to another bank account, and tell them wherever they are reached.
 
-    Payouts are held for a day from then. The account that they go to already is left as it is.
+    Payouts are held for a day from then. The account that they go to already stays, without a hold or a word: all that
+    may be new of it is the recipient that the gateway knows it as, which is taken over.
 
     :param user_id: whose payouts
     :param account: as ``resolve`` gave it
@@ -118,6 +120,8 @@ def replace(
     lock_profile(session, user_id=user_id)
     before = _CURRENT.first(session, user_id=user_id)
     if before is not None and _is_same(before, account):
+        if before["recipient_code"] != account.recipient_code:
+            _renew_recipient(session, before, account, user_id=user_id, actor=actor, now=now)
         return False
     _END.run(session, user_id=user_id, now=now)
     row = _BEGIN.one(
@@ -194,6 +198,30 @@ def masked(account_number: str) -> str:
 
 def _is_same(row: dict[str, Any], account: ResolvedAccount) -> bool:
     return (row["bank_code"], row["account_number"]) == (account.bank_code, account.account_number)
+
+
+def _renew_recipient(
+    session: Session,
+    before: dict[str, Any],
+    account: ResolvedAccount,
+    *,
+    user_id: UUID,
+    actor: AuditActor,
+    now: datetime,
+) -> None:
+    """Pay to the same account by another recipient: the gateway may not know the former one any more."""
+    _RENEW.run(session, id=before["id"], recipient_code=account.recipient_code)
+    account_id = str(before["id"])
+    record(
+        session,
+        actor=actor,
+        action="payout_account.renew_recipient",
+        target_type="profile",
+        target_id=str(user_id),
+        before={"accountId": account_id, "recipientCode": before["recipient_code"]},
+        after={"accountId": account_id, "recipientCode": account.recipient_code},
+        now=now,
+    )
 
 
 def _tell(

@@ -100,6 +100,18 @@ _KEEP_RECIPIENTS = Statement(
         """
     )
 )
+# One that was renewed meanwhile stays.
+_FORGET_RECIPIENTS = Statement(
+    text(
+        """
+        UPDATE payout_accounts a SET recipient_code = NULL
+        FROM unnest(CAST(:references AS text[]), CAST(:codes AS text[])) AS g (reference, code)
+            JOIN payout_transfers t ON t.reference = g.reference
+            JOIN payout_transfer_intents i ON i.id = t.intent_id
+        WHERE a.id = i.account_id AND a.recipient_code = g.code
+        """
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,7 @@ class Answers:
     :ivar lost: of what it is unknown whether it was sent
     :ivar unsent: what was certainly not sent, and may be
     :ivar recipients: the code of each account that was made a recipient
+    :ivar unknown_recipients: the code that was refused since the gateway knows no such recipient, by reference
     """
 
     sent: dict[str, GatewayTransfer] = field(default_factory=dict)
@@ -149,6 +162,7 @@ class Answers:
     lost: list[str] = field(default_factory=list)
     unsent: list[str] = field(default_factory=list)
     recipients: dict[UUID, str] = field(default_factory=dict)
+    unknown_recipients: dict[str, str] = field(default_factory=dict)
     unwilling_with: int | None = None
     funds_short: bool = False
     key_refused_with: int | None = None
@@ -258,6 +272,8 @@ def _send_singly(gateway: TransferSender, orders: Sequence[TransferOrder], answe
         except TransferRefusedError as error:
             found = answers.refused if error.for_good else unwilling
             found[order.reference] = error.refused_with
+            if error.for_good:
+                answers.unknown_recipients[order.reference] = order.recipient_code
         except KeyRefusedError:
             raise
         except ProviderUnavailableError:
@@ -318,6 +334,10 @@ def note_answers(session: Session, *, answers: Answers, now: datetime) -> None:
         _KEEP_RECIPIENTS.run(
             session, accounts=list(answers.recipients), codes=list(answers.recipients.values())
         )
+    if answers.unknown_recipients:
+        # The next payout makes the account a recipient anew, or learns that there is none such any more.
+        unknown = answers.unknown_recipients
+        _FORGET_RECIPIENTS.run(session, references=list(unknown), codes=list(unknown.values()))
     for trigger, references in (("submit", list(answers.sent)), ("lose", answers.lost)):
         moving = [one for one in references if states.INTENT.allows(status_of[one], trigger)]
         if moving:

@@ -21,9 +21,7 @@ from tests.support.finance import told
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.payouts import OWED_MINOR, owed
 from tests.support.purchases import NOW, assert_books_are_whole, later, row_of
-from tests.support.sending import (
-    exceptions_of,
-)
+from tests.support.sending import dispatched_batch, exceptions_of, statuses_in
 
 
 @pytest.fixture
@@ -227,6 +225,33 @@ class TestTrouble:
         assert case.status == "partially_failed"
         with case.database.reading() as session:
             assert_books_are_whole(session)
+
+    def test_a_recipient_that_the_gateway_does_not_know_any_more_is_made_anew_for_the_next_payout(
+        self, relay: Relay, case: Case, gateway: TestGateway
+    ) -> None:
+        payee = case.payees[1]
+        self.spoil(case, payee.account_id)
+        case.work(relay)
+        with case.database.transaction() as session:
+            codes = {
+                one.account_id: row_of(session, "payout_accounts", id=one.account_id)["recipient_code"]
+                for one in case.payees
+            }
+            next_id = dispatched_batch(session, [payee])
+        assert codes.pop(payee.account_id) is None
+        assert all(codes.values())
+        gateway.fill(OWED_MINOR)
+
+        with case.database.reading() as session:
+            [event_id] = session.execute(
+                text("SELECT id FROM outbox_events WHERE payload ->> 'batchId' = :id AND done_at IS NULL"),
+                {"id": str(next_id)},
+            ).scalars()
+        relay.run_row("webhooks", "outbox", str(event_id))
+
+        with case.database.reading() as session:
+            assert statuses_in(session, next_id) == [("submitted", "submitted")]
+            assert row_of(session, "payout_accounts", id=payee.account_id)["recipient_code"]
 
     def spoil(self, case: Case, account_id: UUID) -> None:
         with case.database.transaction() as session:
