@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payouts import reconciliation, reconciliation_desk
-from marketplace.payouts.reconciliation import ReconciliationRunningError
+from marketplace.payouts.reconciliation import ReconciliationRunningError, ReconciliationStuckError
 from marketplace.payouts.reconciliation_figures import Outcome
 from marketplace.providers.gateway import Charge
 from marketplace.services import Services
@@ -23,12 +23,15 @@ def reconcile(services: Services, now: datetime) -> Outcome | str:
 
     :param now: its moment
     :return: what came of it, or that there was one running
+    :raises ReconciliationStuckError: one has been running for an hour: nothing is compared any more
     :raises ProviderUnavailableError: no usable answer of the gateway; the run is kept as failed
     """
     try:
         run_id = services.database.in_transaction(
             reconciliation.start, started_by=reconciliation.SCHEDULE, now=now
         )
+    except ReconciliationStuckError:
+        raise
     except ReconciliationRunningError:
         return "one is running already"
     outcome = perform(services, run_id, now=now)

@@ -20,13 +20,14 @@ from marketplace.infra import outbox
 from marketplace.infra.db import Database, Json, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock, iso
-from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ValidationError
+from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments.drift import GATEWAY_BALANCE, raise_drift
 from marketplace.payouts import gateway_history, judging, matching
 from marketplace.payouts.gateway_history import CLAIMED_FOR, History
 from marketplace.payouts.judging import Verdict
 from marketplace.payouts.reconciliation_figures import Figures, Outcome
+from marketplace.payouts.reconciliation_window import window_of
 from marketplace.providers.gateway_records import GatewayRecords
 
 _log = structlog.get_logger(__name__)
@@ -36,16 +37,14 @@ OFFICER, SCHEDULE, OPERATOR = "officer", "schedule", "operator"
 RUNNING, MATCHED, DRIFT, FAILED = "running", "matched", "drift", "failed"
 STATUSES = (RUNNING, MATCHED, DRIFT, FAILED)
 
-LONGEST_WINDOW = timedelta(days=366)
-# Since the books and the gateway last agreed, yet no further back; what moved money is compared whatever its age.
-_LONGEST_DEFAULT_WINDOW = timedelta(days=31)
-_SHORTEST_DEFAULT_WINDOW = timedelta(hours=1)
 # What is open here is looked for in the gateway's lists from its beginning, if that is not too long ago.
 _LONGEST_OPEN = timedelta(days=60)
 # What was on its way when both last agreed is looked at again, now that it should be over.
 _BEFORE_WINDOW = judging.UNDER_WAY_FOR + timedelta(hours=1)
 # Nobody has gone on with it for so long: its worker is dead, and its event given up.
 _LOST_AFTER = timedelta(minutes=10)
+# The next one of the schedule finds it still there: somebody begins it again and again, or it never ends.
+_STUCK_AFTER = timedelta(hours=1)
 # More nobody reads; they are counted all the same.
 _MOST_KEPT = 1_000
 _SHOWN_IN_ALERT = 10
@@ -58,9 +57,6 @@ _LOSE = Statement(
         """
     )
 )
-_LAST_MATCHED = Statement(
-    text("SELECT max(ends) AS ends FROM reconciliations WHERE status = 'matched' AND ends <= :now")
-)
 _START = Statement(
     text(
         """
@@ -70,7 +66,7 @@ _START = Statement(
         """
     )
 )
-_RUNNING = Statement(text("SELECT id FROM reconciliations WHERE status = 'running'"))
+_RUNNING = Statement(text("SELECT id, created_at FROM reconciliations WHERE status = 'running'"))
 _CLAIM = Statement(
     text(
         """
@@ -135,6 +131,10 @@ class ReconciliationRunningError(ConflictError):
     """A reconciliation is running: there is one at a time."""
 
 
+class ReconciliationStuckError(ReconciliationRunningError):
+    """The one that is running began so long ago that something is wrong with it."""
+
+
 class BeingReconciledError(ConflictError):
     """Another worker is at the run, or was until a moment ago."""
 
@@ -156,19 +156,18 @@ def start(
     :param since: from when on the gateway's lists are compared; none for since they last agreed
     :param until: up to when; none for now
     :return: the run's id
-    :raises ValidationError: the window is none, lies in the future or is longer than a year
+    :raises ValidationError: the window is none, begins before 2000, lies in the future or is longer than a year
+    :raises ReconciliationStuckError: there is one running, and has been for an hour
     :raises ReconciliationRunningError: there is one running
     """
-    starts, ends = _window(session, since, until, now)
+    starts, ends = window_of(session, since=since, until=until, now=now)
     _LOSE.run(session, now=now, before=now - _LOST_AFTER)
     officer_id = actor.id if actor else None
     row = _START.first(
         session, started_by=started_by, officer_id=officer_id, starts=starts, ends=ends, now=now
     )
     if row is None:
-        running = _RUNNING.first(session)
-        which = f" ({running['id']})" if running else ""
-        raise ReconciliationRunningError(f"A reconciliation is running{which}: wait for its result.")
+        raise _running_error(session, now)
     run_id: UUID = row["id"]
     if actor is not None:
         record(
@@ -191,28 +190,23 @@ def start(
     return run_id
 
 
-def _window(
-    session: Session, since: datetime | None, until: datetime | None, now: datetime
-) -> tuple[datetime, datetime]:
-    if until is not None and until > now:
-        raise ValidationError.of("to", "Must not lie in the future.")
-    ends = until or now
-    if since is None:
-        matched = _LAST_MATCHED.one(session, now=ends)["ends"]
-        since = max(ends - _LONGEST_DEFAULT_WINDOW, matched or ends - _LONGEST_DEFAULT_WINDOW)
-        # The one before ended just now: an empty window would be none.
-        since = min(since, ends - _SHORTEST_DEFAULT_WINDOW)
-    if since >= ends:
-        raise ValidationError.of("from", "Must be before to.")
-    if ends - since > LONGEST_WINDOW:
-        raise ValidationError.of("from", f"Must be at most {LONGEST_WINDOW.days} days before to.")
-    return since, ends
+def _running_error(session: Session, now: datetime) -> ReconciliationRunningError:
+    running = _RUNNING.first(session)
+    if running is None:
+        return ReconciliationRunningError("A reconciliation was running until now: start it again.")
+    if now - running["created_at"] > _STUCK_AFTER:
+        return ReconciliationStuckError(
+            f"A reconciliation ({running['id']}) has been running since {iso(running['created_at'])}."
+        )
+    return ReconciliationRunningError(f"A reconciliation is running ({running['id']}): wait for its result.")
 
 
 def perform(
     database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
 ) -> Outcome | None:
     """This function will perform a reconciliation that was started, or go over one anew whose worker died.
+
+    However it ends, it is over: what nobody foresaw makes it failed too, and is raised on to who performs it.
 
     :param run_id: which
     :param now: its moment: the books are compared as of it, so it must not lie behind the call
@@ -229,6 +223,12 @@ def perform(
         _log.warning("reconciliation failed", runId=str(run_id), reason=error.detail)
         database.in_transaction(_fail, run_id=run_id, failure=error.detail, now=clock())
         return Outcome(FAILED)
+    except Exception as error:
+        # Its kind alone: the message may hold anything.
+        failure = f"An unexpected error: {type(error).__name__}."
+        _log.warning("reconciliation failed", runId=str(run_id), reason=failure)
+        database.in_transaction(_fail, run_id=run_id, failure=failure, now=clock())
+        raise
 
 
 def _claim(session: Session, *, run_id: UUID, now: datetime) -> tuple[datetime, datetime] | None:
@@ -242,8 +242,8 @@ def _claim(session: Session, *, run_id: UUID, now: datetime) -> tuple[datetime, 
 
 
 def _fail(session: Session, *, run_id: UUID, failure: str, now: datetime) -> None:
-    gateway_history.clear(session, run_id=run_id)
-    _FAIL.run(session, run_id=run_id, failure=failure, now=now)
+    if _FAIL.run(session, run_id=run_id, failure=failure, now=now):
+        gateway_history.clear(session, run_id=run_id)
 
 
 class _Run:

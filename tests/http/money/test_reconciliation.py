@@ -123,6 +123,8 @@ def test_the_history_is_listed_and_filtered(office: Office) -> None:
     [
         ({"from": "2026-03-02T00:00:00Z", "to": "2026-03-01T00:00:00Z"}, "from"),
         ({"to": "2999-01-01T00:00:00Z"}, "to"),
+        ({"from": "0001-01-01T00:00:00Z", "to": "0001-01-05T00:00:00Z"}, "from"),
+        ({"to": "0001-01-01T00:00:00Z"}, "to"),
         ({"from": "yesterday"}, "from"),
         ({"since": "2026-03-01T00:00:00Z"}, "since"),
     ],
