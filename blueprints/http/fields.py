@@ -203,6 +203,18 @@ class Moment(fields.AwareDateTime):
             raise self.make_error("invalid", input=value, obj_type=self.OBJ_TYPE) from error
 
 
+class PeriodBound(Moment):
+    """A time that a period is asked for by, its first or the one before which it ends: none before the year 2000."""
+
+    _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> datetime:
+        moment = super()._deserialize(value, attr, data, **kwargs)
+        if moment < self._EARLIEST:
+            raise marshmallow.ValidationError(f"Is before the year {self._EARLIEST.year}.")
+        return moment
+
+
 class Address(fields.Url):
     """An absolute address, of http or https unless told otherwise."""
 

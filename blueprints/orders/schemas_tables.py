@@ -2,7 +2,17 @@
 
 from marshmallow import fields
 
-from blueprints.http.fields import Choice, FlagParameter, Minor, Moment, Schema, Text, Uuid, WholeParameter
+from blueprints.http.fields import (
+    Choice,
+    FlagParameter,
+    Minor,
+    Moment,
+    PeriodBound,
+    Schema,
+    Text,
+    Uuid,
+    WholeParameter,
+)
 from blueprints.http.paging import CursorQuery, OffsetQuery
 from blueprints.http.tabular import FORMATS
 from blueprints.orders.schemas import Person, VendorSummary
@@ -25,8 +35,8 @@ class AuditQuery(OffsetQuery):
     buyer = Uuid()
     min_total = WholeParameter(low=0, high=_MOST_MINOR)
     max_total = WholeParameter(low=0, high=_MOST_MINOR)
-    from_ = Moment(data_key="from", metadata={"description": "Placed from then on."})
-    to = Moment(metadata={"description": "Placed before then."})
+    from_ = PeriodBound(data_key="from", metadata={"description": "Placed from then on."})
+    to = PeriodBound(metadata={"description": "Placed before then."})
     older_than_hours = WholeParameter(low=1, high=_MOST_HOURS)
     stuck = FlagParameter(
         metadata={

@@ -4,7 +4,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
 
-from blueprints.http.fields import Address, Choice, Matches, Minor, Moment, Schema, Text, Uuid
+from blueprints.http.fields import Address, Choice, Matches, Minor, Moment, PeriodBound, Schema, Text, Uuid
 from blueprints.http.paging import CursorQuery
 from blueprints.http.tabular import FORMATS
 from marketplace.payments import states
@@ -84,8 +84,8 @@ class PaymentView(Schema):
 class EntryQuery(CursorQuery):
     """Which entries of the caller's statement are listed; ``to`` is exclusive."""
 
-    from_ = Moment(data_key="from", load_default=None)
-    to = Moment(load_default=None)
+    from_ = PeriodBound(data_key="from", load_default=None)
+    to = PeriodBound(load_default=None)
     kind = Text(most=40, load_default=None)
     direction = Choice("debit", "credit", load_default=None)
     order_id = Uuid(load_default=None)

@@ -2,7 +2,19 @@
 
 from marshmallow import fields
 
-from blueprints.http.fields import Choice, Distinct, Line, Matches, Minor, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.fields import (
+    Choice,
+    Distinct,
+    Line,
+    Matches,
+    Minor,
+    Moment,
+    PeriodBound,
+    Schema,
+    Text,
+    Uuid,
+    Whole,
+)
 from blueprints.http.paging import CursorQuery, OffsetQuery
 from marketplace.payouts import batch_detail, batch_queries, policy, staging, states
 from marketplace.payouts.risks import RISKS
@@ -56,8 +68,8 @@ class BatchQuery(OffsetQuery):
 
     sort = Choice(*batch_queries.SORTS, load_default="createdAt")
     status = Choice(*batch_queries.FILTERS, load_default=None)
-    from_ = Moment(data_key="from", load_default=None)
-    to = Moment(load_default=None)
+    from_ = PeriodBound(data_key="from", load_default=None)
+    to = PeriodBound(load_default=None)
 
 
 class BatchDetailQuery(CursorQuery):

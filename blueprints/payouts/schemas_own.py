@@ -2,7 +2,7 @@
 
 from marshmallow import fields
 
-from blueprints.http.fields import Choice, Minor, Moment, Schema, Uuid, Whole
+from blueprints.http.fields import Choice, Minor, Moment, PeriodBound, Schema, Uuid, Whole
 from blueprints.http.paging import OffsetQuery
 from blueprints.payouts.schemas_vendors import HoldView
 from marketplace.payouts import listing, states
@@ -19,8 +19,8 @@ class CashOutQuery(OffsetQuery):
 
     sort = Choice(*listing.SORTS, load_default="createdAt")
     status = Choice(*sorted(states.INTENT.states), load_default=None)
-    from_ = Moment(data_key="from", load_default=None)
-    to = Moment(load_default=None)
+    from_ = PeriodBound(data_key="from", load_default=None)
+    to = PeriodBound(load_default=None)
 
 
 class PayoutQuery(CashOutQuery):
@@ -130,8 +130,8 @@ class WalletView(Schema):
 class StatementQuery(StoreQuery):
     """Which period a statement is of; ``to`` is exclusive. By default it is the month that ``to`` is in."""
 
-    from_ = Moment(data_key="from", load_default=None)
-    to = Moment(load_default=None)
+    from_ = PeriodBound(data_key="from", load_default=None)
+    to = PeriodBound(load_default=None)
     format = Choice("json", "csv", "pdf", load_default=None)
 
 

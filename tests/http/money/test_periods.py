@@ -1,0 +1,46 @@
+"""Periods that listings and statements are asked for: whatever their ends are, they are told or taken."""
+
+import pytest
+
+from tests.support.desk import Desk
+from tests.support.probes import faults
+
+LISTINGS = (
+    "/api/payouts",
+    "/api/payouts/batches",
+    "/api/wallet/cash-outs",
+    "/api/transactions",
+    "/api/orders/admin",
+)
+STATEMENT = "/api/payouts/statement"
+ENDS = ("from", "to")
+
+
+def headers_for(desk: Desk, path: str) -> dict[str, str]:
+    """The header of somebody who may ask for it."""
+    staff_role = {"/api/payouts/batches": "finance", "/api/orders/admin": "orders"}.get(path)
+    return desk.officer(staff_role) if staff_role else desk.vendor
+
+
+@pytest.mark.parametrize("path", [*LISTINGS, STATEMENT])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "1999-12-31T23:59:59.999999Z"])
+def test_a_time_before_there_was_anything_is_named(desk: Desk, path: str, end: str, moment: str) -> None:
+    assert list(faults(desk.get(path, headers_for(desk, path), **{end: moment}))) == [end]
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
+def test_any_later_one_is_taken(desk: Desk, path: str, end: str, moment: str) -> None:
+    assert desk.get(path, headers_for(desk, path), **{end: moment}).status_code == 200
+
+
+@pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
+def test_a_statement_ends_at_any_later_one(desk: Desk, moment: str) -> None:
+    assert desk.get(STATEMENT, desk.vendor, to=moment).status_code == 200
+
+
+@pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
+def test_a_statement_begins_within_the_year_before_its_end(desk: Desk, moment: str) -> None:
+    assert list(faults(desk.get(STATEMENT, desk.vendor, **{"from": moment}))) == ["from"]
