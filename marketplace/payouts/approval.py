@@ -28,6 +28,16 @@ _APPROVERS = Statement(
         """
     )
 )
+# An officer who was suspended since, or has another role, is none whose word counts.
+_STILL_OFFICERS = Statement(
+    text(
+        """
+        SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
+        WHERE p.id = ANY(:ids) AND p.role = 'staff' AND p.account_status = 'active'
+            AND 'canManageFinances' = ANY(r.permissions)
+        """
+    )
+)
 _APPROVE = Statement(
     text(
         """
@@ -123,11 +133,11 @@ def approvers(session: Session, batch: dict[str, Any], *, content: str) -> set[U
 
     :param batch: its row
     :param content: the hash of that
-    :return: their ids; whoever staged just that is among them
+    :return: their ids; whoever staged just that is among them. Who may not approve any more is not
     """
     officers = {
         row["officer_id"] for row in _APPROVERS.all(session, batch_id=batch["id"], content_hash=content)
     }
     if batch["staged_by"] is not None and batch["content_hash"] == content:
         officers.add(batch["staged_by"])
-    return officers
+    return {row["id"] for row in _STILL_OFFICERS.all(session, ids=list(officers))} if officers else officers

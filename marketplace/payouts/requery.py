@@ -173,6 +173,10 @@ def note(session: Session, row: dict[str, Any], told: GatewayTransfer | None, *,
         _LOSE.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
     if status in _OPEN:
         _schedule(session, locked, known=told is not None, now=now)
+    else:
+        # What is settled is asked about when an officer wants it, or an event contradicts it: once.
+        attempts = locked["attempts"] + 1
+        _ASKED.run(session, reference=row["reference"], attempts=attempts, ask_at=None, now=now)
     return status
 
 

@@ -20,6 +20,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import alarms as gateway_alarms
 from marketplace.payouts import alarms, settling, states
+from marketplace.payouts.policy import holds_of, holds_of_people
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.providers.transfers import (
     MOST_AT_ONCE,
@@ -39,6 +40,16 @@ PAUSE = timedelta(minutes=5)
 FIRST_ASKED_AFTER = timedelta(minutes=5)
 REASON = "Campus Marketplace payout"
 
+_WAITING = Statement(
+    text(
+        """
+        SELECT i.id, i.user_id, i.vendor_id, a.replaced_at IS NOT NULL AS account_replaced
+        FROM payout_transfer_intents i JOIN payout_transfers t ON t.intent_id = i.id
+            JOIN payout_accounts a ON a.id = i.account_id
+        WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL
+        """
+    )
+)
 # Two workers take different ones. What is halted stays, and goes on when it is handed on again.
 _CLAIM = Statement(
     text(
@@ -46,7 +57,7 @@ _CLAIM = Statement(
         WITH picked AS MATERIALIZED (
             SELECT i.id, i.amount_minor, i.account_id FROM payout_transfer_intents i
                 JOIN payout_transfers t ON t.intent_id = i.id
-            WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL
+            WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND i.id <> ALL(:held)
                 AND NOT EXISTS (SELECT FROM payout_halts WHERE resumed_at IS NULL)
             ORDER BY i.id LIMIT :most FOR NO KEY UPDATE OF i, t SKIP LOCKED
         )
@@ -188,14 +199,37 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
     """This function will claim the next payouts of a batch, noting that their call begins.
 
     From then on the gateway is asked what became of them, whatever happens to the caller. None are claimed while
-    payouts are halted.
+    payouts are halted, nor those whose payee is on hold by now or has another bank account: they wait.
 
     :param session: in autocommit: the note must stand before the call is made
     :param now: when
     :return: at most as many as the gateway takes at once
     """
-    rows = _CLAIM.all(session, batch_id=batch_id, most=MOST_AT_ONCE, now=now, ask_at=now + FIRST_ASKED_AFTER)
+    rows = _CLAIM.all(
+        session,
+        batch_id=batch_id,
+        held=_held(session, batch_id, now=now),
+        most=MOST_AT_ONCE,
+        now=now,
+        ask_at=now + FIRST_ASKED_AFTER,
+    )
     return ToSend(batch_id, [Claimed(**row) for row in rows])
+
+
+def _held(session: Session, batch_id: UUID, *, now: datetime) -> list[UUID]:
+    """Give the payments of a batch that may not be sent now, approved as they are."""
+    waiting = _WAITING.all(session, batch_id=batch_id)
+    of_stores = holds_of(
+        session, vendor_ids=[row["vendor_id"] for row in waiting if row["vendor_id"]], now=now
+    )
+    others = [row["user_id"] for row in waiting if not row["vendor_id"]]
+    of_people = holds_of_people(session, user_ids=others, now=now)
+    return [
+        row["id"]
+        for row in waiting
+        if row["account_replaced"]
+        or (of_stores[row["vendor_id"]] if row["vendor_id"] else of_people[row["user_id"]])
+    ]
 
 
 def send(gateway: TransferSender, claimed: Sequence[Claimed]) -> Answers:

@@ -105,6 +105,16 @@ def test_who_staged_it_is_the_first_of_the_two(session: Session) -> None:
     assert approve(session, batch_id, other) == "approved"
 
 
+@pytest.mark.parametrize("change", ["account_status = 'suspended'", "staff_role = 'support'"])
+def test_who_is_no_officer_of_finance_any_more_does_not_count(session: Session, change: str) -> None:
+    stager, one, other = (make_officer(session) for _ in range(3))
+    batch_id = staged_batch(session, make_payees(session, 1), officer=stager)
+    session.execute(text(f"UPDATE profiles SET {change} WHERE id = :id"), {"id": stager.id})  # noqa: S608 - our own text
+
+    assert approve(session, batch_id, one) == "staged"
+    assert approve(session, batch_id, other) == "approved"
+
+
 def test_the_same_officer_does_not_count_twice(session: Session) -> None:
     batch_id = staged_batch(session, make_payees(session, 1))
     officer = make_officer(session)

@@ -23,6 +23,7 @@ from marketplace.kernel.errors import MarketplaceError, ProviderUnavailableError
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.payouts import approval, calling_off, claims, dispatching, requery, sending, staging
 from marketplace.payouts.claims import Wish
+from marketplace.payouts.giving_up import give_up
 from marketplace.platform.queries import platform_settings
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.providers.transfers import FundsShortError, TransferOrder, TransferRefusedError
@@ -312,7 +313,28 @@ class LifeOfPayouts(RuleBasedStateMachine):
             for body in list(self.till.events):
                 self._deliver(body)
             self._ask_about_all()
+        self._give_up_what_waits()
         self.database.in_transaction(self.check)
+
+    def _give_up_what_waits(self) -> None:
+        """Have an officer give up what is not sent, its payee having another bank account since it was approved."""
+        with self.database.transaction() as session:
+            waiting = session.execute(
+                text(
+                    "SELECT i.id FROM payout_transfer_intents i JOIN payout_transfers t ON t.intent_id = i.id"
+                    " WHERE i.status = 'pending' AND t.sent_at IS NULL AND i.batch_id = ANY(:batches)"
+                ),
+                {"batches": self.batches},
+            ).scalars()
+            for payout_id in list(waiting):
+                give_up(
+                    session,
+                    payout_id=payout_id,
+                    note="Another account",
+                    officer=self.officers[0],
+                    actor=actor_of(self.officers[0]),
+                    now=self.now,
+                )
 
     def _ask_about_all(self) -> None:
         """Have officers ask about what the schedule gave up, so that all is known in the end."""

@@ -89,6 +89,21 @@ class TestTheSweep:
         case.database.in_transaction(requery.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
         assert case.sweep(minutes=6).sent_again == 1
 
+    def test_what_is_settled_is_asked_about_once(self, case: Case, relay: Relay) -> None:
+        case.work(relay)
+        for data in case.known():
+            deliver(case, data)
+        case.assert_paid()
+        payout_id, asked = case.transfers[0]["intent_id"], self.asked(case)
+        case.database.in_transaction(requery.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
+
+        for minutes in (1, 6, 600):
+            case.sweep(minutes=minutes)
+
+        assert self.asked(case) == asked + 1
+        assert case.transfers[0]["ask_at"] is None
+        case.assert_paid()
+
     def test_nothing_is_sent_again_while_payouts_are_halted(
         self, case: Case, gateway: TestGateway, relay: Relay
     ) -> None:

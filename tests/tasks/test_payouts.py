@@ -19,7 +19,7 @@ from tests.support.alerts import open_about
 from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
 from tests.support.finance import told
 from tests.support.gateway import MovableClock, TestGateway
-from tests.support.payouts import OWED_MINOR, owed
+from tests.support.payouts import OWED_MINOR, make_account, owed
 from tests.support.purchases import NOW, assert_books_are_whole, later, row_of
 from tests.support.sending import dispatched_batch, exceptions_of, statuses_in
 
@@ -122,6 +122,43 @@ class TestTheWorker:
 
         assert len(first.claimed) == 3
         assert second.claimed == []
+
+    @pytest.mark.parametrize("befallen", ["suspended", "another account"])
+    def test_who_is_on_hold_by_now_is_not_paid_and_the_others_are(
+        self, relay: Relay, case: Case, befallen: str
+    ) -> None:
+        payee = case.payees[0]
+        with case.database.transaction() as session:
+            if befallen == "suspended":
+                session.execute(
+                    text("UPDATE profiles SET account_status = 'suspended' WHERE id = :id"),
+                    {"id": payee.user.id},
+                )
+            else:
+                session.execute(
+                    text("UPDATE payout_accounts SET replaced_at = :now WHERE id = :id"),
+                    {"now": NOW, "id": payee.account_id},
+                )
+                # Old enough to hold nothing by itself.
+                make_account(session, payee.user.id)
+
+        case.work(relay, times=2)
+
+        by_payee = {row["user_id"]: row for row in case.transfers}
+        held = by_payee.pop(payee.user.id)
+        assert (held["payout_status"], held["sent_at"]) == ("pending", None)
+        assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
+        assert case.gateway.calls(held["reference"]) == {}
+
+        if befallen == "suspended":
+            with case.database.transaction() as session:
+                session.execute(
+                    text("UPDATE profiles SET account_status = 'active' WHERE id = :id"),
+                    {"id": payee.user.id},
+                )
+            case.sweep_at(NOW)
+            case.work(relay)
+            assert {row["payout_status"] for row in case.transfers} == {"submitted"}
 
     def test_an_event_may_come_before_our_own_answer(
         self, case: Case, relay: Relay, gateway: TestGateway
