@@ -110,7 +110,7 @@ def raise_alert(
     :raises KeyError: there is no such kind
     """
     kind = KINDS[identifier]
-    shown = _bounded(facts)
+    shown = bounded_facts(facts)
     about = redact_text(subject)[:_MAX_TEXT_LENGTH]
     row = _RAISE.one(
         session,
@@ -140,8 +140,8 @@ def raise_alert(
     return alert_id
 
 
-def _bounded(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Give facts as they are stored and sent: redacted, and no longer than somebody reads at night."""
+def bounded_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """This function will give facts as they are stored and sent: redacted, no longer than one reads at night."""
     shown: dict[str, Any] = _cut(redact(dict(facts)))
     size = len(orjson.dumps(shown, default=str))
     return shown if size <= _MAX_FACTS_BYTES else {"cutBytes": size}

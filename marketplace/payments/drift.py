@@ -10,7 +10,7 @@ import orjson
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import raise_alert
+from marketplace.alerts.operations import bounded_facts, raise_alert
 from marketplace.platform.halts import halt_payouts
 
 # What reconciliation finds: over when one matches, and not when all rules of the books hold.
@@ -41,5 +41,6 @@ def raise_drift(
         f"{kinds.ESCROW_DRIFT}: {subject}",
         now,
         finding=hashlib.sha256(content).hexdigest(),
+        facts=bounded_facts(facts),
     )
     return alert_id

@@ -1,8 +1,9 @@
 """Whether payouts stand still: they do from a drift of the books on, until two officers resume them."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import structlog
 from sqlalchemy import text
@@ -11,7 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import AuditActor, record
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Json, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -25,12 +26,14 @@ SYSTEM = AuditActor("system")
 _HALT = Statement(
     text(
         """
-        INSERT INTO payout_halts (reason, findings, halted_at)
-        SELECT :reason, array_remove(ARRAY[CAST(:finding AS text)], NULL), :now WHERE NOT EXISTS (
+        INSERT INTO payout_halts (reason, findings, found, halted_at)
+        SELECT :reason, ARRAY[CAST(:finding AS text)], CAST(:found AS jsonb), :now WHERE NOT EXISTS (
             SELECT FROM payout_halts h WHERE h.resumed_at IS NOT NULL AND :finding = ANY(h.findings))
         ON CONFLICT (resumed_at) WHERE resumed_at IS NULL DO UPDATE
-            SET findings = payout_halts.findings || excluded.findings
-            WHERE NOT excluded.findings <@ payout_halts.findings
+            SET found = payout_halts.found || excluded.found,
+                findings = CASE WHEN excluded.findings <@ payout_halts.findings THEN payout_halts.findings
+                    ELSE payout_halts.findings || excluded.findings END
+            WHERE payout_halts.found #>> ARRAY[:reason, 'finding'] IS DISTINCT FROM :finding
         RETURNING new.id, old.id IS NULL AS halted
         """
     )
@@ -43,16 +46,26 @@ _CURRENT = Statement(
         """
     )
 )
-_RESUME = Statement(
+# Changes with whatever is found: jsonb is written one way only.
+_MARK = "encode(sha256(convert_to(CAST(found AS text), 'UTF8')), 'hex')"
+_SHOWN = Statement(
     text(
-        """
-        UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id
-        WHERE id = :halt_id AND resumed_at IS NULL
-        RETURNING id, reason, halted_at
-        """
+        f"""
+        SELECT id, reason, cardinality(findings) AS findings, found, {_MARK} AS mark, halted_at AS "haltedAt"
+        FROM payout_halts WHERE resumed_at IS NULL
+        """  # noqa: S608 - our own words
     )
 )
-
+_HOLD = Statement(text("SELECT id FROM payout_halts WHERE resumed_at IS NULL FOR NO KEY UPDATE"))
+_RESUME = Statement(
+    text(
+        f"""
+        UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id
+        WHERE id = :halt_id AND resumed_at IS NULL AND {_MARK} = :mark
+        RETURNING id, reason, halted_at
+        """  # noqa: S608 - our own words
+    )
+)
 
 _HISTORY = Statement(
     text(
@@ -77,17 +90,27 @@ class PayoutsNotHaltedError(ConflictError):
     """There is nothing to resume."""
 
 
-def halt_payouts(session: Session, reason: str, now: datetime, *, finding: str | None = None) -> bool:
+def halt_payouts(
+    session: Session,
+    reason: str,
+    now: datetime,
+    *,
+    finding: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> bool:
     """This function will halt payouts: none is staged by the schedule, dispatched or sent from the commit on.
 
     :param reason: for officers, such as ``ESCROW_DRIFT: <rule>``; no personal data
     :param now: when
     :param finding: names just what was found, so that officers who resumed in spite of it are not overruled by its
-        being found again; none where
-        it halts whatever they knew
+        being found again; none where it halts whatever they knew: then each time is another finding
+    :param facts: ids, counts and amounts that officers see before they resume, made of what JSON can say; of each
+        reason the latest are kept
     :return: whether they went until now
     """
-    row = _HALT.first(session, reason=reason, finding=finding, now=now)
+    name = finding or str(uuid4())
+    found = {reason: {"finding": name, "facts": dict(facts or {}), "foundAt": iso(now)}}
+    row = _HALT.first(session, reason=reason, finding=name, found=Json(found), now=now)
     if row is None or not row["halted"]:
         return False
     record(
@@ -115,6 +138,29 @@ def current_halt(session: Session) -> dict[str, Any] | None:
     return _CURRENT.first(session)
 
 
+def shown_halt(session: Session) -> dict[str, Any] | None:
+    """This function will give the open halt as officers decide on it; none while payouts go.
+
+    :return: as ``current_halt``, besides what was ``found``, the earliest first: of each reason the latest facts and
+        since when they are so; and ``mark``, which is another once anything else is found
+    """
+    row = _SHOWN.first(session)
+    if row is not None:
+        row["found"] = sorted(
+            (
+                {"reason": reason, "facts": latest["facts"], "foundAt": latest["foundAt"]}
+                for reason, latest in row["found"].items()
+            ),
+            key=lambda item: (item["foundAt"], item["reason"]),
+        )
+    return row
+
+
+def hold_halt(session: Session) -> None:
+    """This function will keep anything from being added to the open halt until the transaction ends."""
+    _HOLD.first(session)
+
+
 def list_halts(session: Session, *, page: PageRequest) -> Page:
     """This function will list halts of payouts, the latest first: why, since when, and which proposal resumed them.
 
@@ -138,18 +184,21 @@ def require_running(session: Session) -> None:
         )
 
 
-def resume_payouts(session: Session, *, halt_id: UUID, proposal_id: UUID, now: datetime) -> dict[str, Any]:
+def resume_payouts(
+    session: Session, *, halt_id: UUID, mark: str, proposal_id: UUID, now: datetime
+) -> dict[str, Any]:
     """This function will let payouts go on, for a proposal that two officers carried and nothing else.
 
     :param halt_id: the halt that the officers decided on: a later one is another matter
+    :param mark: of the halt as it was shown to them: what was found since is another matter, too
     :param proposal_id: the proposal; the database holds that it resumes once
     :param now: when
     :return: the halt that is over
     :raises PayoutsNotHaltedError: they do not stand still, or for another reason
     """
-    row = _RESUME.first(session, halt_id=halt_id, proposal_id=proposal_id, now=now)
+    row = _RESUME.first(session, halt_id=halt_id, mark=mark, proposal_id=proposal_id, now=now)
     if row is None:
-        raise PayoutsNotHaltedError("This halt of payouts is over: there is nothing to resume.")
+        raise PayoutsNotHaltedError("This halt of payouts is over, or more was found since.")
     drop_cached(session, tags.STATUS)
     outbox.after_commit(session, lambda: _log.warning("payouts resumed", haltId=str(row["id"])))
     return row

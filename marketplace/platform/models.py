@@ -91,6 +91,9 @@ class PayoutHalt(Base):
     findings: Mapped[list[str]] = mapped_column(
         comment="What it was halted for: officers who resume know of it, and it halts no more"
     )
+    found: Mapped[dict[str, Any]] = mapped_column(
+        comment="Of each reason the latest finding: its facts, and when it was found"
+    )
     halted_at: Mapped[datetime]
     resumed_at: Mapped[datetime | None]
     proposal_id: Mapped[UUID | None] = mapped_column(

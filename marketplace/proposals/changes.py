@@ -69,7 +69,11 @@ class Change(ABC):
         :param given: as it was read; what a kind takes is there
         :param now: when it would take effect
         :raises ValidationError: it is out of range, or names something that there is none of
+        :raises ConflictError: there is nothing to do it to
         """
+
+    def hold(self, session: Session) -> None:  # noqa: B027 - most are changed by proposals alone
+        """This function will keep what is changed as it is until the transaction ends, from what is no proposal."""
 
     @abstractmethod
     def target(self, payload: Payload) -> str:
@@ -259,38 +263,71 @@ class MaintenanceChange(Change):
         )
 
 
+# What a halt is shown as while there is none.
+_GOING: dict[str, Any] = {
+    "halted": False,
+    "haltId": None,
+    "haltMark": None,
+    "haltReason": None,
+    "haltedAt": None,
+    "findings": 0,
+    "found": [],
+}
+
+
 class PayoutResume(Change):
-    """That payouts go on, which a drift had halted. It is for the halt that there was when it was proposed."""
+    """That payouts go on, which a drift had halted.
+
+    It is for the halt that there was when it was proposed, with what was found by then. Drift that is found later,
+    also after it was approved, is not carried with it.
+    """
 
     def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
-        halt = halts.current_halt(session)
-        return {"reason": given["reason"], "haltId": str(halt["id"]) if halt else None}
+        halt = halts.shown_halt(session)
+        if halt is None:
+            raise halts.PayoutsNotHaltedError("Payouts are not halted: there is nothing to resume.")
+        return {"reason": given["reason"], "haltId": str(halt["id"]), "haltMark": halt["mark"]}
+
+    def hold(self, session: Session) -> None:
+        halts.hold_halt(session)
 
     def target(self, payload: Payload) -> str:
         return "payouts"
 
     def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        halt = halts.current_halt(session)
+        halt = halts.shown_halt(session)
         if halt is None:
-            return {"halted": False, "haltId": None, "haltReason": None, "haltedAt": None}
+            return dict(_GOING)
         return {
             "halted": True,
             "haltId": str(halt["id"]),
+            "haltMark": halt["mark"],
             "haltReason": halt["reason"],
             "haltedAt": _moment(halt["haltedAt"]),
+            "findings": halt["findings"],
+            "found": halt["found"],
         }
 
     def after(self, session: Session, payload: Payload) -> dict[str, Any]:
-        return {"halted": False, "haltId": None, "haltReason": None, "haltedAt": None}
+        return dict(_GOING)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         drifts = sorted(open_subjects(session, identifier=alert_kinds.ESCROW_DRIFT))
-        return {"resumes": payload["haltId"] is not None, "openDrifts": drifts[:20]}
+        halt = halts.shown_halt(session)
+        as_shown = halt is not None and (str(halt["id"]), halt["mark"]) == (
+            payload["haltId"],
+            payload["haltMark"],
+        )
+        return {"resumes": as_shown, "openDrifts": drifts}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
-        # Filed while they went, and carried while they go, it has nothing to do.
-        if payload["haltId"] is not None:
-            halts.resume_payouts(session, halt_id=UUID(payload["haltId"]), proposal_id=proposal_id, now=now)
+        halts.resume_payouts(
+            session,
+            halt_id=UUID(payload["haltId"]),
+            mark=payload["haltMark"],
+            proposal_id=proposal_id,
+            now=now,
+        )
 
 
 CHANGES: dict[str, Change] = {

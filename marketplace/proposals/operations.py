@@ -136,6 +136,7 @@ def propose(session: Session, *, officer: Caller, actor: AuditActor, wanted: Wan
     :param now: when
     :return: the proposal's id
     :raises ValidationError: it is out of range, names something that there is none of, or begins in the past
+    :raises ConflictError: there is nothing to do it to
     """
     change = CHANGES[wanted.kind]
     starts = wanted.effective_at
@@ -143,6 +144,7 @@ def propose(session: Session, *, officer: Caller, actor: AuditActor, wanted: Wan
         raise ValidationError.of(
             "effectiveAt", f"Must be in the future, and at most {LATEST_START.days} days away."
         )
+    change.hold(session)
     payload = change.payload(session, wanted.payload, now=starts or now)
     before, after = change.state(session, payload, now=now), change.after(session, payload)
     proposal_id: UUID = _INSERT.one(
@@ -261,6 +263,7 @@ def _fits(session: Session, row: Mapping[str, Any], *, now: datetime) -> bool:
     """Tell whether what a proposal changes is still as it was shown to those who decide."""
     change = CHANGES[row["kind"]]
     _TAKE_TURN.first(session)
+    change.hold(session)
     return change.absolute or change.state(session, row["payload"], now=now) == row["before"]
 
 

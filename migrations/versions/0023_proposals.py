@@ -153,6 +153,12 @@ def _make_halts() -> None:
             nullable=False,
             comment="What it was halted for: officers who resume know of it, and it halts no more",
         ),
+        sa.Column(
+            "found",
+            JSONB(),
+            nullable=False,
+            comment="Of each reason the latest finding: its facts, and when it was found",
+        ),
         sa.Column("halted_at", _MOMENT, nullable=False),
         sa.Column("resumed_at", _MOMENT, nullable=True),
         sa.Column("proposal_id", sa.Uuid(), nullable=True, comment="The proposal that resumed them"),

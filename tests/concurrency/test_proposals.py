@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.platform.halts import halt_payouts
+from marketplace.platform.halts import halt_payouts, shown_halt
 from marketplace.proposals.operations import NoLongerFitsError, apply_due
 from tests.support.proposals import approve, proposal_row, propose, reject, setting
 from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later
@@ -85,6 +85,34 @@ def test_the_schedule_of_two_workers_applies_each_once(database: Database) -> No
         assert unforeseen(results) == []
         assert sum(result.activated for result in results if not isinstance(result, Exception)) == 1
         assert status(database, proposal_id) == "active"
+
+
+def test_of_a_resume_and_a_further_drift_payouts_stand_still_whichever_is_first(database: Database) -> None:
+    for round_number in range(ROUNDS):
+        first, second = f"{round_number}: one", f"{round_number}: two"
+        database.in_transaction(halt_payouts, "ESCROW_DRIFT: a rule", NOW, finding=first)
+        proposal_id = database.in_transaction(propose, "payout_resume", {"reason": "Mended."})
+
+        def decide(drift: bool, it: UUID = proposal_id, finding: str = second) -> object:
+            if drift:
+                return database.in_transaction(halt_payouts, "ESCROW_DRIFT: another", NOW, finding=finding)
+            return database.in_transaction(approve, it)
+
+        results = at_once(decide, [True, False])
+        assert unforeseen(results, NoLongerFitsError) == []
+        with database.reading() as session:
+            halt = shown_halt(session)
+        assert halt is not None
+        assert "ESCROW_DRIFT: another" in [item["reason"] for item in halt["found"]]
+        # Either it was resumed and halted anew, or what was found stopped it.
+        if status(database, proposal_id) == "active":
+            assert results == [True, None]
+        else:
+            assert results[0] is False
+            assert isinstance(results[1], NoLongerFitsError)
+        database.in_transaction(
+            approve, database.in_transaction(propose, "payout_resume", {"reason": "Both."})
+        )
 
 
 def test_many_halts_at_once_are_one(database: Database) -> None:

@@ -1,5 +1,6 @@
 """Payouts stand still from a drift on, until two officers resume them."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -40,15 +41,62 @@ def test_they_are_halted_once_for_however_many_reasons(session: Session) -> None
     assert [tuple(row) for row in rows] == [(REASON, ["one", "two"], NOW, None)]
 
 
+def found(session: Session) -> list[tuple[str, Any]]:
+    """Give what officers see of the open halt."""
+    halt = halts.shown_halt(session)
+    assert halt is not None
+    return [(item["reason"], item["facts"]) for item in halt["found"]]
+
+
+def test_officers_see_the_latest_of_each_that_was_found(session: Session) -> None:
+    assert halts.shown_halt(session) is None
+    halts.halt_payouts(session, REASON, NOW, finding="one", facts={"driftMinor": 5})
+    halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1), finding="two", facts={"rows": 1})
+    assert found(session) == [(REASON, {"driftMinor": 5}), ("ESCROW_DRIFT: another", {"rows": 1})]
+
+    halts.halt_payouts(session, REASON, later(hours=2), finding="three", facts={"driftMinor": 7})
+    assert found(session) == [("ESCROW_DRIFT: another", {"rows": 1}), (REASON, {"driftMinor": 7})]
+
+
+def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session) -> None:
+    def mark() -> str:
+        halt = halts.shown_halt(session)
+        assert halt is not None
+        return str(halt["mark"])
+
+    halts.halt_payouts(session, REASON, NOW, finding="one")
+    marks = [mark()]
+    halts.halt_payouts(session, REASON, later(hours=1), finding="one")
+    assert mark() == marks[0]
+    # The first one again is not as it was shown: it was another meanwhile.
+    for hours, finding in ((2, "two"), (3, "one"), (4, None)):
+        halts.halt_payouts(session, REASON, later(hours=hours), finding=finding)
+        marks.append(mark())
+    assert len(set(marks)) == 4
+
+    halt = halts.current_halt(session)
+    assert halt is not None
+    for stale in marks[:-1]:
+        with pytest.raises(halts.PayoutsNotHaltedError):
+            halts.resume_payouts(
+                session, halt_id=halt["id"], mark=stale, proposal_id=carried(session), now=later(hours=5)
+            )
+    assert halts.payouts_halted(session)
+    resume(session)
+    assert not halts.payouts_halted(session)
+
+
 def test_a_proposal_resumes_them(session: Session) -> None:
     halts.halt_payouts(session, REASON, NOW)
-    halt = halts.current_halt(session)
+    halt = halts.shown_halt(session)
     assert halt is not None
     resume(session)
     assert not halts.payouts_halted(session)
     halts.halt_payouts(session, REASON, later(hours=2))
     with pytest.raises(halts.PayoutsNotHaltedError):
-        halts.resume_payouts(session, halt_id=halt["id"], proposal_id=carried(session), now=later(hours=3))
+        halts.resume_payouts(
+            session, halt_id=halt["id"], mark=halt["mark"], proposal_id=carried(session), now=later(hours=3)
+        )
     assert halts.payouts_halted(session)
 
 

@@ -16,6 +16,7 @@ from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders.pricing import Fees, Line, price_of
+from marketplace.payments.drift import raise_drift
 from marketplace.payouts import staging
 from marketplace.payouts.asking import ask_for_cash_out, ask_for_payout
 from marketplace.platform import features, halts
@@ -349,6 +350,7 @@ class TestResuming:
         row = proposal_row(session, proposal_id)
         assert (row["before"]["halted"], row["before"]["haltReason"]) == (True, "ESCROW_DRIFT: a rule")
         assert row["effect"] == {"resumes": True, "openDrifts": []}
+        assert (row["before"]["findings"], row["after"]["findings"]) == (1, 0)
         assert halts.payouts_halted(session)
 
         approve(session, proposal_id, now=later(hours=1))
@@ -358,9 +360,8 @@ class TestResuming:
         assert halt["resumed_at"] == later(hours=1)
 
     def test_a_halt_that_came_since_is_another_matter(self, session: Session) -> None:
-        before = propose(session, "payout_resume", {"reason": "In case."})
         halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
-        during = propose(session, "payout_resume", {"reason": "Mended."})
+        before, during = (propose(session, "payout_resume", {"reason": "Mended."}) for _ in range(2))
         approve(session, during)
         halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1))
         again = propose(session, "payout_resume", {"reason": "Mended."})
@@ -372,12 +373,42 @@ class TestResuming:
         assert not halts.payouts_halted(session)
 
     def test_while_they_go_there_is_nothing_to_resume(self, session: Session) -> None:
-        before = count(session, "payout_halts")
-        proposal_id = propose(session, "payout_resume", {"reason": "In case."})
-        assert proposal_row(session, proposal_id)["effect"]["resumes"] is False
-        approve(session, proposal_id)
-        assert status(session, proposal_id) == "active"
-        assert count(session, "payout_halts") == before
+        before = count(session, "platform_proposals")
+        with pytest.raises(halts.PayoutsNotHaltedError, match="nothing to resume"):
+            propose(session, "payout_resume", {"reason": "In case."})
+        assert count(session, "platform_proposals") == before
+
+    @pytest.mark.parametrize("subject", ["a rule", "another"])
+    def test_drift_that_is_found_since_is_seen_and_not_carried(self, session: Session, subject: str) -> None:
+        def drift(of: str, minor: int) -> None:
+            facts = {"driftMinor": minor}
+            raise_drift(session, subject=of, title="Drift", facts=facts, found=minor, now=NOW)
+
+        drift("a rule", 500)
+        proposer, other = make_admin(session), make_admin(session)
+        proposal_id = propose(session, "payout_resume", {"reason": "Mended."}, by=proposer)
+        drift("a rule", 500)
+        as_filed = queries.proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
+        drift(subject, 700)
+        shown = queries.proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
+
+        assert as_filed["current"] == as_filed["before"]
+        assert [(item["reason"], item["facts"]) for item in as_filed["before"]["found"]] == [
+            ("ESCROW_DRIFT: a rule", {"driftMinor": 500})
+        ]
+        assert as_filed["effect"] == {"resumes": True, "openDrifts": ["a rule"]}
+        assert shown["before"] == as_filed["before"]
+        assert {"reason": f"ESCROW_DRIFT: {subject}", "facts": {"driftMinor": 700}, "foundAt": iso(NOW)} in (
+            shown["current"]["found"]
+        )
+        assert shown["effect"] == {"resumes": False, "openDrifts": sorted({"a rule", subject})}
+        with pytest.raises(NoLongerFitsError):
+            approve(session, proposal_id, by=other)
+        assert halts.payouts_halted(session)
+
+        approve(session, propose(session, "payout_resume", {"reason": "Looked at both."}))
+        drift(subject, 700)
+        assert not halts.payouts_halted(session)
 
     def test_until_then_the_schedule_stages_nothing(self, session: Session) -> None:
         payee = make_payee(session)
@@ -446,6 +477,7 @@ class TestSchedule:
             fee = setting(session, KEY)
         yield
         with database.transaction() as session:
+            session.execute(text("DELETE FROM payout_halts"))
             session.execute(text("DELETE FROM platform_proposals"))
             session.execute(
                 text("UPDATE platform_settings SET value = to_jsonb(CAST(:fee AS bigint)) WHERE key = :key"),
@@ -493,6 +525,25 @@ class TestSchedule:
             row = proposal_row(session, proposal_id)
             assert (row["status"], row["rejected_by"]) == ("rejected", None)
             assert setting(session, KEY) == 12_000
+            for officer_id in (row["proposed_by"], row["approved_by"]):
+                assert told(session, officer_id)[-1] == "proposal_rejected"
+
+    def test_drift_that_is_found_once_a_resume_is_approved_is_not_carried(self, database: Database) -> None:
+        def work(session: Session) -> UUID:
+            halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW, finding="one")
+            payload = {"reason": "Mended."}
+            proposal_id = propose(session, "payout_resume", payload, effective_at=later(hours=1))
+            approve(session, proposal_id)
+            return proposal_id
+
+        proposal_id = database.in_transaction(work)
+        database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: another", NOW, finding="two")
+
+        assert operations.apply_due(database, now=later(hours=1)) == Applied(0, 1, 0)
+        with database.reading() as session:
+            row = proposal_row(session, proposal_id)
+            assert (row["status"], row["rejected_by"]) == ("rejected", None)
+            assert halts.payouts_halted(session)
             for officer_id in (row["proposed_by"], row["approved_by"]):
                 assert told(session, officer_id)[-1] == "proposal_rejected"
 

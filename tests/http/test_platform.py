@@ -184,10 +184,33 @@ class TestProposals:
             "maintenance": {"active": True, "message": "New shelves.", "until": iso(later(hours=1))},
             "payout_resume": {"reason": "Mended."},
         }
+        database = desk.client.application.extensions["marketplace"].database
+        database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW)
         for kind, payload in kinds.items():
             made = filed(desk, headers, kind=kind, payload=payload)
             assert made["kind"] == kind
             assert payload.items() <= made["payload"].items()
+
+    def test_payouts_that_go_are_not_resumed(self, desk: Desk, officer: Officer) -> None:
+        answer = propose(desk, officer(), kind="payout_resume", payload={"reason": "In case."})
+        assert_problem(answer, 409, "CONCURRENCY_CONFLICT")
+
+    def test_a_resume_does_not_carry_what_was_found_since(self, desk: Desk, officer: Officer) -> None:
+        database = desk.client.application.extensions["marketplace"].database
+        database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW, facts={"rows": 1})
+        made = filed(desk, officer(), kind="payout_resume", payload={"reason": "Mended."})
+        database.in_transaction(
+            halts.halt_payouts, "ESCROW_DRIFT: another", later(hours=1), facts={"rows": 2}
+        )
+        path, other = f"{PATH}/{made['id']}", officer()
+
+        shown = desk.get(path, other).json["data"]
+
+        assert [item["facts"] for item in shown["before"]["found"]] == [{"rows": 1}]
+        assert [item["facts"] for item in shown["current"]["found"]] == [{"rows": 1}, {"rows": 2}]
+        assert shown["effect"]["resumes"] is False
+        assert_problem(desk.post(f"{path}/approve", other), 409, "CONCURRENCY_CONFLICT")
+        assert desk.get(path, other).json["data"]["status"] == "pending"
 
     def test_rejecting(self, desk: Desk, officer: Officer) -> None:
         made = filed(desk, officer())

@@ -31,6 +31,8 @@ def carried(session: Session) -> UUID:
 
 def resume(session: Session) -> None:
     """Let payouts go on, as a proposal does."""
-    halt = halts.current_halt(session)
+    halt = halts.shown_halt(session)
     assert halt is not None
-    halts.resume_payouts(session, halt_id=halt["id"], proposal_id=carried(session), now=later(hours=1))
+    halts.resume_payouts(
+        session, halt_id=halt["id"], mark=halt["mark"], proposal_id=carried(session), now=later(hours=1)
+    )
