@@ -66,6 +66,12 @@ def proposal_row(session: Session, proposal_id: UUID) -> dict[str, Any]:
     return row_of(session, "platform_proposals", id=proposal_id)
 
 
+def proposals_filed(session: Session) -> int:
+    """Count the proposals that there are."""
+    filed: int = session.execute(text("SELECT count(*) FROM platform_proposals")).scalar_one()
+    return filed
+
+
 def setting(session: Session, key: str) -> Any:
     """Give a platform setting; none if it is not there."""
     return session.execute(

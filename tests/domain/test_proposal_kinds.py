@@ -1,0 +1,247 @@
+"""What each kind of proposal shows and does, and what is refused while a feature is off or payouts stand still."""
+
+import re
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.kernel.clock import iso
+from marketplace.payments.drift import raise_drift
+from marketplace.payouts import staging
+from marketplace.payouts.asking import ask_for_cash_out, ask_for_payout
+from marketplace.platform import features, halts
+from marketplace.platform.queries import platform_settings
+from marketplace.proposals import queries
+from marketplace.proposals.changes import CHANGES
+from marketplace.proposals.operations import NoLongerFitsError
+from tests.support.payouts import intents_of, make_payee, make_wallet_payee
+from tests.support.proposals import (
+    FEE,
+    approve,
+    make_admin,
+    proposal_row,
+    proposals_filed,
+    propose,
+    setting,
+)
+from tests.support.purchases import (
+    COMMISSION_BPS,
+    NOW,
+    SERVICE_FEE_MINOR,
+    Shop,
+    later,
+    make_category,
+    make_product,
+    make_shop,
+    place,
+    row_of,
+)
+
+
+@pytest.fixture
+def shop(session: Session) -> Shop:
+    return make_shop(session)
+
+
+class TestKinds:
+    def test_there_is_a_change_of_each_kind_of_the_database(self, session: Session) -> None:
+        rule = session.execute(
+            text("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = :name"),
+            {"name": "ck_platform_proposals_kind"},
+        ).scalar_one()
+        assert set(re.findall(r"'(\w+)'", rule)) == set(CHANGES)
+
+    def test_a_fee_is_of_what_is_placed_from_then_on(self, session: Session, shop: Shop) -> None:
+        running = place(session, shop, make_product(session, shop))
+        approve(session, propose(session, "fee", {"key": "commission_bps", "value": 1_000}))
+        approve(session, propose(session))
+        new = place(session, shop, make_product(session, shop))
+
+        assert [row_of(session, "orders", id=order)["service_fee_minor"] for order in (running, new)] == [
+            SERVICE_FEE_MINOR,
+            FEE["value"],
+        ]
+        assert [
+            row_of(session, "order_items", order_id=order)["commission_bps"] for order in (running, new)
+        ] == [
+            COMMISSION_BPS,
+            1_000,
+        ]
+
+    def test_a_category_has_a_commission_of_its_own_and_loses_it_again(
+        self, session: Session, shop: Shop
+    ) -> None:
+        def change(bps: int | None) -> dict[str, Any]:
+            payload = {"category_id": shop.category_id, "commission_bps": bps}
+            proposal_id = propose(session, "category_commission", payload)
+            approve(session, proposal_id)
+            return proposal_row(session, proposal_id)
+
+        make_product(session, shop)
+        running = place(session, shop, make_product(session, shop))
+        raised = change(1_200)
+        ordered = place(session, shop, make_product(session, shop))
+        assert row_of(session, "order_items", order_id=running)["commission_bps"] == COMMISSION_BPS
+        assert row_of(session, "order_items", order_id=ordered)["commission_bps"] == 1_200
+        assert raised["before"]["commissionBps"] is None
+        assert raised["after"]["category"] == "Lamps"
+        assert raised["effect"]["publishedProducts"] == 2
+        sample = raised["effect"]["sampleOrder"]
+        assert [sample[when]["commissionMinor"] for when in ("before", "after")] == [50_000, 120_000]
+        assert sample["before"]["totalMinor"] == sample["after"]["totalMinor"]
+
+        dropped = change(None)
+        assert dropped["effect"]["sampleOrder"]["after"]["commissionMinor"] == 50_000
+        again = place(session, shop, make_product(session, shop))
+        assert row_of(session, "order_items", order_id=again)["commission_bps"] == COMMISSION_BPS
+
+    def test_other_categories_keep_theirs(self, session: Session, shop: Shop) -> None:
+        other = make_category(session, commission_bps=700)
+        payload = {"category_id": shop.category_id, "commission_bps": 100}
+        approve(session, propose(session, "category_commission", payload))
+        assert row_of(session, "categories", id=other)["commission_bps"] == 700
+
+    def test_the_least_payout_shows_how_many_vendors_it_concerns(self, session: Session) -> None:
+        proposal_id = propose(session, "fee", {"key": "minimum_payout_minor", "value": 200_000})
+        counts = proposal_row(session, proposal_id)["effect"]["vendorsWithAtLeast"]
+        assert counts["after"] <= counts["before"]
+        approve(session, proposal_id)
+        assert setting(session, "minimum_payout_minor") == 200_000
+
+    def test_a_feature_that_is_off_is_refused(self, session: Session, shop: Shop) -> None:
+        product = make_product(session, shop)
+        approve(session, propose(session, "feature_flag", {"key": "checkout", "enabled": False}))
+        with pytest.raises(features.SwitchedOffError):
+            place(session, shop, product)
+        approve(session, propose(session, "feature_flag", {"key": "checkout", "enabled": True}))
+        place(session, shop, product)
+
+    def test_a_feature_that_the_service_does_not_know_is_told_to_others(self, session: Session) -> None:
+        proposal_id = propose(session, "feature_flag", {"key": "new-look", "enabled": True})
+        approve(session, proposal_id)
+        row = proposal_row(session, proposal_id)
+        assert row["before"] == {"key": "new-look", "enabled": None}
+        assert row["effect"]["usedByService"] is False
+        assert features.features_of(platform_settings(session))["new-look"] is True
+
+    def test_during_maintenance_nothing_is_placed_and_it_ends_by_itself(
+        self, session: Session, shop: Shop
+    ) -> None:
+        product = make_product(session, shop)
+        payload = {"active": True, "message": "New shelves.", "until": later(hours=2)}
+        approve(session, propose(session, "maintenance", payload))
+
+        with pytest.raises(features.SwitchedOffError, match="New shelves") as refused:
+            place(session, shop, product)
+        assert refused.value.retry_after_seconds == 3600
+        place(session, shop, product, now=later(hours=2))
+
+    def test_switches_are_carried_whatever_was_before(self, session: Session) -> None:
+        on, off = (propose(session, "maintenance", {"active": active}) for active in (True, False))
+        approve(session, on)
+        approve(session, off)
+        assert setting(session, "maintenance")["active"] is False
+
+
+class TestResuming:
+    def test_two_officers_resume_payouts(self, session: Session) -> None:
+        halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
+        proposal_id = propose(session, "payout_resume", {"reason": "Mended."})
+        row = proposal_row(session, proposal_id)
+        assert (row["before"]["halted"], row["before"]["haltReason"]) == (True, "ESCROW_DRIFT: a rule")
+        assert row["effect"] == {"resumes": True, "openDrifts": []}
+        assert (row["before"]["findings"], row["after"]["findings"]) == (1, 0)
+        assert halts.payouts_halted(session)
+
+        approve(session, proposal_id, now=later(hours=1))
+
+        assert not halts.payouts_halted(session)
+        halt = row_of(session, "payout_halts", proposal_id=proposal_id)
+        assert halt["resumed_at"] == later(hours=1)
+
+    def test_a_halt_that_came_since_is_another_matter(self, session: Session) -> None:
+        halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
+        before, during = (propose(session, "payout_resume", {"reason": "Mended."}) for _ in range(2))
+        approve(session, during)
+        halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1))
+        again = propose(session, "payout_resume", {"reason": "Mended."})
+
+        with pytest.raises(NoLongerFitsError):
+            approve(session, before)
+        assert halts.payouts_halted(session)
+        approve(session, again)
+        assert not halts.payouts_halted(session)
+
+    def test_while_they_go_there_is_nothing_to_resume(self, session: Session) -> None:
+        before = proposals_filed(session)
+        with pytest.raises(halts.PayoutsNotHaltedError, match="nothing to resume"):
+            propose(session, "payout_resume", {"reason": "In case."})
+        assert proposals_filed(session) == before
+
+    @pytest.mark.parametrize("subject", ["a rule", "another"])
+    def test_drift_that_is_found_since_is_seen_and_not_carried(self, session: Session, subject: str) -> None:
+        def drift(of: str, minor: int) -> None:
+            facts = {"driftMinor": minor}
+            raise_drift(session, subject=of, title="Drift", facts=facts, found=minor, now=NOW)
+
+        drift("a rule", 500)
+        proposer, other = make_admin(session), make_admin(session)
+        proposal_id = propose(session, "payout_resume", {"reason": "Mended."}, by=proposer)
+        drift("a rule", 500)
+        as_filed = queries.proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
+        drift(subject, 700)
+        shown = queries.proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
+
+        assert as_filed["current"] == as_filed["before"]
+        assert [(item["reason"], item["facts"]) for item in as_filed["before"]["found"]] == [
+            ("ESCROW_DRIFT: a rule", {"driftMinor": 500})
+        ]
+        assert as_filed["effect"] == {"resumes": True, "openDrifts": ["a rule"]}
+        assert shown["before"] == as_filed["before"]
+        assert {"reason": f"ESCROW_DRIFT: {subject}", "facts": {"driftMinor": 700}, "foundAt": iso(NOW)} in (
+            shown["current"]["found"]
+        )
+        assert shown["effect"] == {"resumes": False, "openDrifts": sorted({"a rule", subject})}
+        with pytest.raises(NoLongerFitsError):
+            approve(session, proposal_id, by=other)
+        assert halts.payouts_halted(session)
+
+        approve(session, propose(session, "payout_resume", {"reason": "Looked at both."}))
+        drift(subject, 700)
+        assert not halts.payouts_halted(session)
+
+    def test_until_then_the_schedule_stages_nothing(self, session: Session) -> None:
+        payee = make_payee(session)
+        halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
+        assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+
+        approve(session, propose(session, "payout_resume", {"reason": "Mended."}))
+
+        assert staging.stage_by_schedule(session, now=NOW).batch_id is not None
+        assert [intent["status"] for intent in intents_of(session, payee)] == ["pending"]
+
+
+class TestPayoutsSwitched:
+    def test_the_schedule_stages_nothing_while_it_is_off(self, session: Session) -> None:
+        make_payee(session)
+        approve(session, propose(session, "feature_flag", {"key": "scheduled_payouts", "enabled": False}))
+        assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+        approve(session, propose(session, "feature_flag", {"key": "scheduled_payouts", "enabled": True}))
+        assert staging.stage_by_schedule(session, now=NOW).batch_id is not None
+
+    @pytest.mark.parametrize("by", ["flag", "maintenance"])
+    def test_nobody_asks_for_a_payout_while_that_is_off(self, session: Session, by: str) -> None:
+        vendor, somebody = make_payee(session), make_wallet_payee(session)
+        if by == "maintenance":
+            approve(session, propose(session, "maintenance", {"active": True}))
+        else:
+            for key in ("early_withdrawals", "wallet_cash_outs"):
+                approve(session, propose(session, "feature_flag", {"key": key, "enabled": False}))
+
+        with pytest.raises(features.SwitchedOffError):
+            ask_for_payout(session, caller=vendor.user, amount_minor=200_000, now=NOW)
+        with pytest.raises(features.SwitchedOffError):
+            ask_for_cash_out(session, caller=somebody.user, amount_minor=200_000, now=NOW)
+        assert intents_of(session, vendor) == intents_of(session, somebody) == []
