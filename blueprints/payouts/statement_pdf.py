@@ -137,10 +137,11 @@ def _write_head(paper: _Paper, statement: VendorStatement) -> None:
     paper.line_of(statement.display_name, size=12, style="B", height=7)
     if statement.owner_name:
         paper.line_of(statement.owner_name)
-    account = statement.bank_account
-    if account is not None:
-        bank = account["bankName"] or account["bankCode"]
-        paper.line_of(f"Paid to {bank}, {account['accountNumber']}, {account['accountName']}")
+    if len(statement.paid_to) == 1:
+        [account] = statement.paid_to
+        paper.line_of(f"Paid to {account.bank}, {account.account_number}, {account.account_name}")
+    elif statement.paid_to:
+        paper.line_of("Paid to several accounts")
     period = statement.period
     paper.line_of(f"From {_moment(period.starts)} to before {_moment(period.ends)} UTC")
     paper.line_of(f"Store {statement.vendor_id}", size=7)

@@ -26,6 +26,8 @@ COLLECTED = "clawback_collected"
 BELOW_MINIMUM = "below_minimum"
 WAITING = "waiting"
 
+_SOURCE = "payout:"
+
 _INSERT = Statement(
     text(
         """
@@ -178,7 +180,12 @@ def cancel(session: Session, *, intents: Collection[dict[str, Any]], now: dateti
 
 def source_of(intent_id: UUID) -> str:
     """This function will name an intent as the cause of its transactions in the books."""
-    return f"payout:{intent_id}"
+    return f"{_SOURCE}{intent_id}"
+
+
+def intent_of(source: str) -> UUID:
+    """This function will give the intent that ``source_of`` named."""
+    return UUID(source.removeprefix(_SOURCE))
 
 
 def _accounts_of(payees: Any) -> Any:

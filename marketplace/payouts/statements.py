@@ -13,7 +13,8 @@ from marketplace.infra.db import Statement as Sql
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
-from marketplace.payouts.accounts import shown_account_of
+from marketplace.payouts import claims, states
+from marketplace.payouts.accounts import masked
 from marketplace.vendors.queries import Store
 
 LONGEST = timedelta(days=366)
@@ -37,7 +38,7 @@ _ENTRIES = Sql(
             WHERE account_id = ANY(:ids) AND created_at >= :starts AND balance_after_minor IS NOT NULL
         )
         SELECT booked.minor - since.minor AS opening_minor, e.id, e.created_at, e.kind, e.direction, e.amount_minor,
-            e.transaction_id, e.order_id, e.account_id, t.description, o.number AS order_number
+            e.transaction_id, e.order_id, e.account_id, t.description, t.source, o.number AS order_number
         FROM booked CROSS JOIN since LEFT JOIN LATERAL (
             SELECT * FROM ledger_entries
             WHERE account_id = ANY(:ids) AND created_at >= :starts AND created_at < :ends
@@ -50,6 +51,20 @@ _ENTRIES = Sql(
         """
     )
 )
+# Of payouts that are on their way or have arrived: what failed or came back went nowhere, what waits may yet go
+# elsewhere. An account that was left and taken up again is one.
+_PAID_TO = Sql(
+    text(
+        """
+        SELECT DISTINCT ON (a.bank_code, a.account_number)
+            a.bank_code, a.bank_name, a.account_number, a.account_name
+        FROM payout_transfer_intents i JOIN payout_accounts a ON a.id = i.account_id
+        WHERE i.id = ANY(:intent_ids) AND i.status = ANY(:statuses)
+        ORDER BY a.bank_code, a.account_number, a.id DESC
+        """
+    )
+)
+_SENT = [states.SUBMITTED, states.UNKNOWN, states.SUCCESS]
 _NAMES = Sql(
     text(
         """
@@ -69,13 +84,25 @@ class Period:
 
 
 @dataclass(frozen=True)
+class PaidTo:
+    """A bank account that payouts went to; of its number the last digits alone."""
+
+    bank: str
+    account_number: str
+    account_name: str
+
+
+@dataclass(frozen=True)
 class VendorStatement:
-    """A vendor's statement. Amounts are in kobo; a balance below zero is owed to us."""
+    """A vendor's statement. Amounts are in kobo; a balance below zero is owed to us.
+
+    ``paid_to`` are the bank accounts that the payouts of the period went to, whichever is the vendor's today.
+    """
 
     vendor_id: UUID
     display_name: str
     owner_name: str | None
-    bank_account: dict[str, Any] | None
+    paid_to: list[PaidTo]
     period: Period
     opening_minor: int
     credited_minor: int
@@ -168,13 +195,23 @@ def statement_of(session: Session, *, store: Store, period: Period, most: int) -
         vendor_id=store.id,
         display_name=who["display_name"],
         owner_name=who["owner_name"],
-        bank_account=shown_account_of(session, user_id=store.user_id, now=period.ends),
+        paid_to=_paid_to(session, rows),
         period=period,
         opening_minor=opening,
         credited_minor=sums["credit"],
         debited_minor=sums["debit"],
         entries=entries,
     )
+
+
+def _paid_to(session: Session, rows: list[dict[str, Any]]) -> list[PaidTo]:
+    """Give the bank accounts that payouts among entries went to."""
+    intent_ids = [claims.intent_of(row["source"]) for row in rows if row["kind"] == claims.STAGED]
+    found = _PAID_TO.all(session, intent_ids=intent_ids, statuses=_SENT)
+    return [
+        PaidTo(row["bank_name"] or row["bank_code"], masked(row["account_number"]), row["account_name"])
+        for row in found
+    ]
 
 
 def _run(rows: list[dict[str, Any]], opening_minor: int, names: dict[UUID, str]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from pypdf import PdfReader
+from sqlalchemy.orm import Session
 
 from blueprints.payouts import statement_pdf
 from marketplace.infra.db import Database
@@ -17,9 +18,19 @@ from marketplace.payouts import asking, books, statements
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk
 from tests.support.gateway import MovableClock
-from tests.support.payouts import Payee, make_payee, owe, owes
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    approved_batch,
+    ask,
+    make_account,
+    make_payee,
+    owe,
+    owes,
+)
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, later, release, shipped_order
+from tests.support.sending import dispatch, hear, transfers_in
 
 STATEMENT = "/api/payouts/statement"
 MONTH = {"from": "2026-11-01T00:00:00Z", "to": "2026-12-01T00:00:00Z"}
@@ -235,6 +246,46 @@ class TestFiles:
             assert words in text, words
         assert text.count("2,500.00") == 3
 
+    def test_pdf_names_the_account_that_its_payouts_went_to_whichever_is_the_present_one(
+        self, desk: Desk, clock: MovableClock
+    ) -> None:
+        with desk.database.transaction() as session:
+            payee = make_payee(session, owed_minor=0, account={"account_number": "1234500001"})
+            _pay(session, payee, "success", days=-20)
+            make_account(session, payee.user.id, account_number="1234500002", created_at=later(days=-15))
+            _pay(session, payee, "failed", days=-10)
+            make_account(session, payee.user.id, account_number="1234500003", created_at=later(days=-8))
+            _pay(session, payee, "success", days=-5)
+            make_account(session, payee.user.id, account_number="1234500004", created_at=later(days=-3))
+            owe(session, payee, OWED_MINOR, now=later(days=-2))
+            ask(session, payee, OWED_MINOR, now=later(days=-1))
+        clock.now = later(minutes=1)
+
+        def named(first: int, end: int) -> list[str]:
+            period = {"from": later(days=first).isoformat(), "to": later(days=end).isoformat()}
+            pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf", **period)
+            assert pdf.status_code == 200, pdf.text
+            return [line for line in text_of(pdf.data).splitlines() if line.startswith("Paid to")]
+
+        assert named(-25, -16) == ["Paid to Guaranty Trust Bank, ******0001, NGOZI LAMPS"]
+        # What failed went nowhere, and what waits may yet go elsewhere.
+        assert named(-16, -9) == []
+        assert named(-9, 0) == ["Paid to Guaranty Trust Bank, ******0003, NGOZI LAMPS"]
+        assert named(-25, 0) == ["Paid to several accounts"]
+
+    def test_an_account_that_was_taken_up_again_is_one(self, desk: Desk, clock: MovableClock) -> None:
+        number = "1234500005"
+        with desk.database.transaction() as session:
+            payee = make_payee(session, owed_minor=0, account={"account_number": number})
+            _pay(session, payee, "success", days=-5)
+            make_account(session, payee.user.id, account_number=number, created_at=later(days=-4))
+            _pay(session, payee, "success", days=-2)
+        clock.now = later(minutes=1)
+
+        pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
+
+        assert "Paid to Guaranty Trust Bank, ******0005, NGOZI LAMPS" in text_of(pdf.data)
+
     @pytest.mark.parametrize(
         ("accept", "kind"),
         [
@@ -276,6 +327,16 @@ class TestFiles:
         assert "-10,000,000,000,000.00" in text
 
 
+def _pay(session: Session, payee: Payee, outcome: str, *, days: int) -> None:
+    """Owe a vendor something and pay it, behind the API's back, and tell of it as the gateway would."""
+    now = later(days=days)
+    owe(session, payee, OWED_MINOR, now=now)
+    batch_id = approved_batch(session, [payee], now=now)
+    dispatch(session, batch_id, now=now)
+    [transfer] = transfers_in(session, batch_id)
+    hear(session, transfer, outcome, now=now)
+
+
 def _long(
     number: int, *, name: str = "Lights", entries: list[dict[str, Any]] | None = None
 ) -> statements.VendorStatement:
@@ -297,7 +358,7 @@ def _long(
         vendor_id=VENDOR,
         display_name=name,
         owner_name=None,
-        bank_account=None,
+        paid_to=[],
         period=statements.Period(datetime(2026, 1, 1, tzinfo=UTC), NOW),
         opening_minor=0,
         credited_minor=100 * number,
