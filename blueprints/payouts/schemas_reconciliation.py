@@ -107,6 +107,15 @@ class FindingView(Schema):
     refund_id = Uuid(required=True, allow_none=True)
     payout_id = Uuid(required=True, allow_none=True)
     happened_at = Moment(required=True, allow_none=True)
+    proposed_resolution = Choice(
+        *desk.RESOLUTIONS,
+        required=True,
+        allow_none=True,
+        metadata={"description": "What an officer proposed, and another one has to confirm."},
+    )
+    proposed_by = Uuid(required=True, allow_none=True)
+    proposed_at = Moment(required=True, allow_none=True)
+    proposal_note = fields.String(required=True, allow_none=True)
     resolved_at = Moment(required=True, allow_none=True)
     resolved_by = Uuid(required=True, allow_none=True)
     resolution = Choice(*desk.RESOLUTIONS, required=True, allow_none=True)
@@ -150,8 +159,13 @@ class ResolveFinding(Schema):
 
 
 class ResolvedFinding(Schema):
-    """What came of it: by how many kobo ``gateway_clearing`` moved."""
+    """What came of it: by how many kobo ``gateway_clearing`` moved; none as long as it is only proposed."""
 
     exception_id = Uuid(required=True)
+    state = Choice(
+        *desk.STATES,
+        required=True,
+        metadata={"description": "proposed: it takes the same word of another officer."},
+    )
     resolution = Choice(*desk.RESOLUTIONS, required=True)
     booked_minor = Minor(low=_LOWEST, required=True)

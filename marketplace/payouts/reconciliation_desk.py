@@ -14,12 +14,12 @@ from marketplace.identity.queries import Caller
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
-from marketplace.kernel.errors import ConflictError, NotFoundError
+from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.ledger import accounts
 from marketplace.payments import operations as payments
 from marketplace.payments import refund_events
 from marketplace.payments.parties import refuse_party
-from marketplace.payouts import matching, transfer_events
+from marketplace.payouts import matching, shortfalls, transfer_events
 from marketplace.payouts.clearing import move
 from marketplace.providers.gateway import Charge, PaymentGateway
 
@@ -27,6 +27,8 @@ APPLY_TOPIC = "reconciliation.apply-charge"
 
 ASK, OWN_FUNDS, GATEWAY_COST = "ask", "own_funds", "gateway_cost"
 RESOLUTIONS = (ASK, OWN_FUNDS, GATEWAY_COST)
+PROPOSED, RESOLVED = "proposed", "resolved"
+STATES = (PROPOSED, RESOLVED)
 _BOOKED = frozenset({OWN_FUNDS, GATEWAY_COST})
 # What is on its way to a buyer, a payee or an order is never the company's own.
 FITTING: Mapping[str, frozenset[str]] = {
@@ -46,13 +48,15 @@ FITTING: Mapping[str, frozenset[str]] = {
 _LOCK = Statement(
     text(
         """
-        SELECT id, run_id, item, action, here_minor, there_minor, reference, order_id, refund_id, intent_id, resolved_at
+        SELECT id, run_id, item, action, here_minor, there_minor, reference, order_id, refund_id, intent_id,
+            proposed_resolution, proposed_by, proposed_at, resolved_at
         FROM reconciliation_exceptions WHERE id = :exception_id AND run_id = :run_id FOR NO KEY UPDATE
         """
     )
 )
 _LATER = Statement(text("SELECT id FROM reconciliations WHERE id > :run_id AND status <> 'failed' LIMIT 1"))
 _PARTIES = Statement(text("SELECT buyer_id, vendor_id FROM orders WHERE id = :order_id"))
+_PAYEE = Statement(text("SELECT user_id FROM payout_transfer_intents WHERE id = :intent_id"))
 _RESOLVE = Statement(
     text(
         """
@@ -98,6 +102,8 @@ def resolve(
     ``ask`` has a worker ask the gateway, and take its word as that of an event. ``own_funds`` books the difference as
     the company's own money at the gateway, ``gateway_cost`` as what the gateway charged. It is for what the latest
     reconciliation found; the next one tells whether it agrees now. Payouts stay halted until two officers resume them.
+    What the gateway holds less is booked out of the company's own funds only, and above a bound it is proposed by the
+    first officer and booked by the same word of a second one.
 
     :param run_id: the reconciliation
     :param exception_id: what it found
@@ -105,13 +111,60 @@ def resolve(
     :param officer: who decides
     :param actor: who, as the audit names one
     :param now: when
-    :return: ``exceptionId``, ``resolution``, and ``bookedMinor``: by how many kobo gateway_clearing moved
+    :return: ``exceptionId``, ``state`` (resolved, or proposed), ``resolution``, and ``bookedMinor``: by how many kobo
+        gateway_clearing moved
     :raises NotFoundError: the run found no such thing
     :raises AlreadyResolvedError: it is resolved
     :raises OutdatedError: there is a later run
     :raises UnfittingError: it is not to be resolved so
-    :raises ForbiddenError: the officer is a party to its order
+    :raises UncoveredError: the company's own funds do not cover it
+    :raises ForbiddenError: the officer is a party to its order or payout, or has proposed it
     """
+    row = _lock(session, run_id, exception_id)
+    _refuse_party(session, row, officer)
+    difference = row["there_minor"] - row["here_minor"]
+    _check(row["action"], decision.resolution, difference)
+    booked, state = 0, RESOLVED
+    if decision.resolution == ASK:
+        _enqueue_asking(session, row, now=now)
+    elif _takes_another(session, row, decision, officer, now=now):
+        state = PROPOSED
+    else:
+        booked = difference
+        _book(session, row, decision.resolution, difference, now=now)
+    note = shortfalls.propose if state == PROPOSED else _resolve
+    note(
+        session,
+        exception_id=exception_id,
+        resolution=decision.resolution,
+        note=decision.note,
+        officer=officer,
+        now=now,
+    )
+    record(
+        session,
+        actor=actor,
+        action="reconciliation.resolve" if state == RESOLVED else "reconciliation.propose",
+        target_type="reconciliation_exception",
+        target_id=str(exception_id),
+        before=_before(row),
+        after={"resolution": decision.resolution, "bookedMinor": booked, "note": decision.note},
+        now=now,
+    )
+    told = {"state": state, "resolution": decision.resolution, "bookedMinor": booked}
+    return {"exceptionId": exception_id} | told
+
+
+def _before(row: dict[str, Any]) -> dict[str, Any]:
+    proposed_by = row["proposed_by"]
+    return {
+        "item": row["item"],
+        "differenceMinor": row["there_minor"] - row["here_minor"],
+        "proposedBy": str(proposed_by) if proposed_by else None,
+    }
+
+
+def _lock(session: Session, run_id: UUID, exception_id: UUID) -> dict[str, Any]:
     row = _LOCK.first(session, run_id=run_id, exception_id=exception_id)
     if row is None:
         raise NotFoundError("The reconciliation found no such thing.")
@@ -119,34 +172,38 @@ def resolve(
         raise AlreadyResolvedError("It is resolved already.")
     if _LATER.first(session, run_id=run_id) is not None:
         raise OutdatedError("There is a later reconciliation: resolve what that one found.")
-    _refuse_party(session, row, officer)
-    difference = row["there_minor"] - row["here_minor"]
-    _check(row["action"], decision.resolution, difference)
-    booked = 0
-    if decision.resolution == ASK:
-        _enqueue_asking(session, row, now=now)
-    else:
-        booked = difference
-        _book(session, row, decision.resolution, difference, now=now)
+    return row
+
+
+def _resolve(
+    session: Session, *, exception_id: UUID, resolution: str, note: str, officer: Caller, now: datetime
+) -> None:
     _RESOLVE.run(
         session,
         exception_id=exception_id,
-        resolution=decision.resolution,
-        note=decision.note,
+        resolution=resolution,
+        note=note,
         officer_id=officer.id,
         now=now,
     )
-    record(
+
+
+def _takes_another(
+    session: Session, row: dict[str, Any], decision: Decision, officer: Caller, *, now: datetime
+) -> bool:
+    shortfall_minor = row["here_minor"] - row["there_minor"]
+    if shortfall_minor <= 0:
+        return False
+    covered_minor = shortfall_minor if decision.resolution == OWN_FUNDS else 0
+    shortfalls.require_cover(session, shortfall_minor=covered_minor)
+    return shortfalls.takes_another(
         session,
-        actor=actor,
-        action="reconciliation.resolve",
-        target_type="reconciliation_exception",
-        target_id=str(exception_id),
-        before={"item": row["item"], "differenceMinor": difference},
-        after={"resolution": decision.resolution, "bookedMinor": booked, "note": decision.note},
+        row,
+        resolution=decision.resolution,
+        shortfall_minor=shortfall_minor,
+        officer=officer,
         now=now,
     )
-    return {"exceptionId": exception_id, "resolution": decision.resolution, "bookedMinor": booked}
 
 
 def _refuse_party(session: Session, row: dict[str, Any], officer: Caller) -> None:
@@ -155,13 +212,18 @@ def _refuse_party(session: Session, row: dict[str, Any], officer: Caller) -> Non
         refuse_party(
             session, officer=officer, buyer_id=parties["buyer_id"], vendor_ids=[parties["vendor_id"]]
         )
+    if row["intent_id"] is not None:
+        payee_id = _PAYEE.one(session, intent_id=row["intent_id"])["user_id"]
+        if payee_id == officer.id:
+            raise ForbiddenError("It is your own payout: another officer has to decide.")
 
 
 def _check(action: str, resolution: str, difference: int) -> None:
     fitting = set(FITTING[action])
     if not difference:
         fitting -= _BOOKED
-    if difference > 0:
+    # Nor does it charge much that nobody heard of: that is the company's to bear, out of what it has there.
+    if difference > 0 or -difference > shortfalls.ALONE_MINOR:
         fitting.discard(GATEWAY_COST)
     if resolution not in fitting:
         how = " or ".join(sorted(fitting)) or "nothing that can be done here"

@@ -64,11 +64,20 @@ class ReconciliationException(Base):
             "problem IN ('missing_here', 'missing_there', 'amounts_differ', 'status_differs')", name="problem"
         ),
         CheckConstraint("(resolved_at IS NULL) = (resolution IS NULL)", name="resolved"),
+        CheckConstraint(
+            "num_nulls(proposed_resolution, proposed_by, proposed_at, proposal_note) IN (0, 4)",
+            name="proposed",
+        ),
         Index("uq_reconciliation_exceptions_item", "run_id", "item", unique=True),
         Index(
             "ix_reconciliation_exceptions_order", "order_id", postgresql_where=text("order_id IS NOT NULL")
         ),
         Index("ix_reconciliation_exceptions_page", "run_id", "id"),
+        Index(
+            "ix_reconciliation_exceptions_proposed",
+            "proposed_at",
+            postgresql_where=text("proposed_at IS NOT NULL"),
+        ),
     )
 
     id: Mapped[Id]
@@ -91,6 +100,10 @@ class ReconciliationException(Base):
     refund_id: Mapped[UUID | None] = mapped_column(ForeignKey("refunds.id"), index=True)
     intent_id: Mapped[UUID | None] = mapped_column(ForeignKey("payout_transfer_intents.id"), index=True)
     happened_at: Mapped[datetime | None]
+    proposed_resolution: Mapped[str | None] = mapped_column(comment="What another officer has to confirm")
+    proposed_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
+    proposed_at: Mapped[datetime | None]
+    proposal_note: Mapped[str | None]
     resolved_at: Mapped[datetime | None]
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
     resolution: Mapped[str | None]

@@ -44,8 +44,9 @@ _EXCEPTION = """
         x.there_status AS "thereStatus", x.here_amount_minor AS "hereAmountMinor",
         x.there_amount_minor AS "thereAmountMinor", x.reference, x.gateway_id AS "gatewayId",
         x.order_id AS "orderId", o.number AS "orderNumber", x.refund_id AS "refundId", x.intent_id AS "payoutId",
-        x.happened_at AS "happenedAt", x.resolved_at AS "resolvedAt", x.resolved_by AS "resolvedBy", x.resolution,
-        x.note
+        x.happened_at AS "happenedAt", x.proposed_resolution AS "proposedResolution", x.proposed_by AS "proposedBy",
+        x.proposed_at AS "proposedAt", x.proposal_note AS "proposalNote",
+        x.resolved_at AS "resolvedAt", x.resolved_by AS "resolvedBy", x.resolution, x.note
     FROM reconciliation_exceptions x LEFT JOIN orders o ON o.id = x.order_id
 """
 _EXCEPTION_FILTER = """

@@ -141,6 +141,12 @@ def _make_exceptions() -> None:
         sa.Column("refund_id", sa.Uuid(), nullable=True),
         sa.Column("intent_id", sa.Uuid(), nullable=True),
         sa.Column("happened_at", _MOMENT, nullable=True),
+        sa.Column(
+            "proposed_resolution", sa.Text(), nullable=True, comment="What another officer has to confirm"
+        ),
+        sa.Column("proposed_by", sa.Uuid(), nullable=True),
+        sa.Column("proposed_at", _MOMENT, nullable=True),
+        sa.Column("proposal_note", sa.Text(), nullable=True),
         sa.Column("resolved_at", _MOMENT, nullable=True),
         sa.Column("resolved_by", sa.Uuid(), nullable=True),
         sa.Column("resolution", sa.Text(), nullable=True),
@@ -151,6 +157,10 @@ def _make_exceptions() -> None:
             name=op.f(f"ck_{table}_problem"),
         ),
         sa.CheckConstraint("(resolved_at IS NULL) = (resolution IS NULL)", name=op.f(f"ck_{table}_resolved")),
+        sa.CheckConstraint(
+            "num_nulls(proposed_resolution, proposed_by, proposed_at, proposal_note) IN (0, 4)",
+            name=op.f(f"ck_{table}_proposed"),
+        ),
         *(
             sa.ForeignKeyConstraint([column], [target], name=op.f(f"fk_{table}_{column}"))
             for column, target in {
@@ -158,6 +168,7 @@ def _make_exceptions() -> None:
                 "order_id": "orders.id",
                 "refund_id": "refunds.id",
                 "intent_id": "payout_transfer_intents.id",
+                "proposed_by": "profiles.id",
                 "resolved_by": "profiles.id",
             }.items()
         ),
@@ -171,7 +182,13 @@ def _make_exceptions() -> None:
         ["order_id"],
         postgresql_where=sa.text("order_id IS NOT NULL"),
     )
-    for column in ("refund_id", "intent_id", "resolved_by"):
+    op.create_index(
+        "ix_reconciliation_exceptions_proposed",
+        table,
+        ["proposed_at"],
+        postgresql_where=sa.text("proposed_at IS NOT NULL"),
+    )
+    for column in ("refund_id", "intent_id", "proposed_by", "resolved_by"):
         op.create_index(op.f(f"ix_{table}_{column}"), table, [column])
 
 

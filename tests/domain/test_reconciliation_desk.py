@@ -6,9 +6,12 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.payouts import books, reconciliation_books
 from marketplace.payouts.reconciliation_desk import AlreadyResolvedError, OutdatedError, UnfittingError
+from marketplace.payouts.shortfalls import SameOfficerError, UncoveredError
+from tests.support.finance import make_officer
 from tests.support.purchases import assert_books_are_whole
 from tests.support.reconciling import Service, service
 from tests.support.resolving import NOTE, resolve
@@ -18,12 +21,18 @@ __all__ = ["service"]
 LATER = timedelta(hours=3)
 
 
+def second_officer(service: Service) -> Caller:
+    with service.database.transaction() as session:
+        return make_officer(session)
+
+
 def test_a_difference_that_an_officer_explained_is_booked_and_told_no_more(service: Service) -> None:
     service.paid_order()
-    service.transfer("somebody-elses-3", 120_000)
+    service.gateway.fill(100_000)
+    service.transfer("somebody-elses-3", 100_000)
     assert service.reconcile().status == "drift"
-    assert resolve(service, "own_funds")["bookedMinor"] == -120_000
-    assert service.balances()["own_funds"] == -120_000
+    assert resolve(service, "own_funds")["bookedMinor"] == -100_000
+    assert service.balances()["own_funds"] == 0
     with pytest.raises(AlreadyResolvedError):
         resolve(service, "own_funds")
     [audited] = service.rows("SELECT * FROM audit_logs WHERE action = 'reconciliation.resolve'")
@@ -34,6 +43,85 @@ def test_a_difference_that_an_officer_explained_is_booked_and_told_no_more(servi
         assert_books_are_whole(session)
 
 
+def test_more_than_the_company_has_there_is_not_written_off(service: Service) -> None:
+    service.paid_order()
+    service.gateway.fill(49_999)
+    service.transfer("somebody-elses-7", 50_000)
+    service.reconcile()
+    with pytest.raises(UncoveredError, match=r"NGN 499\.99"):
+        resolve(service, "own_funds")
+    assert service.balances()["own_funds"] == 49_999
+    assert service.reconcile().status == "drift"
+    # The company bears it: it pays money in, and what is missing is its own from then on.
+    service.gateway.fill(1)
+    service.reconcile()
+    assert resolve(service, "own_funds")["state"] == "resolved"
+    assert (service.balances()["own_funds"], service.reconcile().status) == (0, "matched")
+
+
+def test_what_was_owed_to_the_gateway_on_the_first_day_is_nobodys_write_off(service: Service) -> None:
+    service.paid_order()
+    service.transfer("somebody-elses-8", 50_000)
+    service.reconcile()
+    with service.database.transaction() as session:
+        session.execute(text("UPDATE gateway_movements SET difference_minor = -50000 WHERE id = 0"))
+    assert resolve(service, "own_funds")["bookedMinor"] == -50_000
+
+
+def test_much_is_written_off_by_two_officers(service: Service) -> None:
+    service.paid_order()
+    service.gateway.fill(200_000)
+    service.transfer("somebody-elses-9", 100_001)
+    service.reconcile()
+    assert resolve(service, "own_funds") == {
+        "exceptionId": service.found()[0]["id"],
+        "state": "proposed",
+        "resolution": "own_funds",
+        "bookedMinor": 0,
+    }
+    with pytest.raises(SameOfficerError):
+        resolve(service, "own_funds")
+    assert service.balances()["own_funds"] == 200_000
+    # The next run finds the same, and what is proposed for it stands.
+    assert service.reconcile().status == "drift"
+    with pytest.raises(SameOfficerError):
+        resolve(service, "own_funds")
+    second = second_officer(service)
+    assert resolve(service, "own_funds", officer=second)["bookedMinor"] == -100_001
+    [found] = service.found()
+    assert (found["proposed_by"], found["resolved_by"]) == (service.officer.id, second.id)
+    audited = service.rows("SELECT action, actor_id FROM audit_logs WHERE action LIKE 'reconciliation.%'")
+    assert {(row["action"], row["actor_id"]) for row in audited} == {
+        ("reconciliation.propose", service.officer.id),
+        ("reconciliation.resolve", second.id),
+    }
+    assert (service.balances()["own_funds"], service.reconcile().status) == (99_999, "matched")
+
+
+def test_a_proposal_is_for_the_amount_it_was_made_for(service: Service) -> None:
+    service.paid_order()
+    service.gateway.fill(500_000)
+    service.book(-150_000, "by-hand:5")
+    service.book(300_000, "by-hand:6")
+    service.reconcile()
+    [large] = [one["id"] for one in service.found() if one["there_minor"] < one["here_minor"]]
+    assert resolve(service, "own_funds", exception_id=large)["state"] == "proposed"
+    with service.database.transaction() as session:
+        session.execute(text("UPDATE reconciliation_exceptions SET here_minor = here_minor - 1"))
+    service.reconcile()
+    assert [one["proposed_by"] for one in service.found()] == [None, None]
+
+
+def test_many_small_ones_are_much_too(service: Service) -> None:
+    service.paid_order()
+    service.gateway.fill(500_000)
+    for number in range(2):
+        service.transfer(f"somebody-elses-of-many-{number}", 60_000)
+    service.reconcile()
+    states = [resolve(service, "own_funds", exception_id=one["id"])["state"] for one in service.found()]
+    assert states == ["resolved", "proposed"]
+
+
 def test_what_the_gateway_charged_is_a_cost(service: Service) -> None:
     service.paid_order()
     fees = service.balances()["gateway_fees"]
@@ -42,6 +130,26 @@ def test_what_the_gateway_charged_is_a_cost(service: Service) -> None:
     resolve(service, "gateway_cost")
     assert service.balances()["gateway_fees"] == fees + 5_000
     assert service.reconcile().status == "matched"
+
+
+def test_much_is_no_charge_of_the_gateway(service: Service) -> None:
+    service.paid_order()
+    service.transfer("a-charge-of-nobody", 100_001)
+    service.reconcile()
+    with pytest.raises(UnfittingError, match="by own_funds"):
+        resolve(service, "gateway_cost")
+
+
+def test_a_payee_does_not_resolve_their_own_payout(service: Service) -> None:
+    service.paid_order()
+    service.plan("transfers", "success")
+    intent_id, reference = service.payout()
+    service.wait_for_payout(reference, "success")
+    service.reconcile(ahead=LATER)
+    [payee] = service.rows("SELECT user_id FROM payout_transfer_intents WHERE id = :id", id=intent_id)
+    with pytest.raises(ForbiddenError, match="your own payout"):
+        resolve(service, "ask", officer=service.caller(payee["user_id"]))
+    assert resolve(service, "ask")["state"] == "resolved"
 
 
 def test_a_charge_whose_event_never_came_is_asked_about_and_applied(service: Service) -> None:
@@ -91,6 +199,7 @@ def test_only_what_the_latest_run_found_is_resolved_by_who_is_no_party(service: 
     assert service.balances()["own_funds"] == 0
 
 
+TWO_OFFICERS = "what is missing at the gateway was written off by two officers where it is more than a little"
 DAMAGE = {
     "own money at the gateway is booked as the gateway moved it": (
         "UPDATE gateway_movements SET difference_minor = difference_minor + 1 WHERE model = 'Topup'"
@@ -98,16 +207,18 @@ DAMAGE = {
     "each difference to the gateway that was accepted is an officer's decision, booked once": (
         "UPDATE reconciliation_exceptions SET resolution = 'ask'"
     ),
+    TWO_OFFICERS: "UPDATE reconciliation_exceptions SET proposed_by = resolved_by",
 }
 
 
 @pytest.mark.parametrize("rule", DAMAGE)
 def test_what_it_booked_is_held_to_the_rules_of_the_books(service: Service, rule: str) -> None:
     service.paid_order()
-    service.gateway.fill(1_000)
+    service.gateway.fill(120_000)
     service.transfer("somebody-elses-6", 120_000)
     service.reconcile()
     resolve(service, "own_funds")
+    resolve(service, "own_funds", officer=second_officer(service))
     with service.database.transaction() as session:
         assert_books_are_whole(session)
         assert books.verify(session) == []

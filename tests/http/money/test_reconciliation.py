@@ -9,6 +9,7 @@ from werkzeug.test import TestResponse
 
 from blueprints.areas import AREAS
 from tests.support.checked_client import checked_app
+from tests.support.finance import make_officer
 from tests.support.market import Bearer
 from tests.support.purchases import make_person
 from tests.support.reconciling import Service, service
@@ -90,21 +91,45 @@ def test_what_differs_is_named_with_its_order_and_what_to_do(office: Office) -> 
 
 def test_an_exception_is_resolved_once(office: Office) -> None:
     office.service.paid_order()
-    office.service.transfer("somebody-elses-5", 120_000)
+    office.service.gateway.fill(120_000)
+    office.service.transfer("somebody-elses-5", 80_000)
     shown = office.reconcile()
     found = shown["exceptions"][0]["id"]
     assert office.resolve(shown["runId"], found, "ask").status_code == 409
     done = office.resolve(shown["runId"], found, "own_funds")
     assert done.get_json()["data"] == {
         "exceptionId": found,
+        "state": "resolved",
         "resolution": "own_funds",
-        "bookedMinor": -120_000,
+        "bookedMinor": -80_000,
     }
     assert office.resolve(shown["runId"], found, "own_funds").status_code == 409
     assert office.resolve(shown["runId"], str(uuid4()), "own_funds").status_code == 404
     assert office.show(shown["runId"])["openExceptions"] == 0
     listed = office.get(f"/{shown['runId']}/exceptions?open=false").get_json()["data"]
     assert [(row["resolution"], row["note"]) for row in listed] == [("own_funds", NOTE)]
+    assert office.reconcile()["status"] == "matched"
+
+
+def test_much_is_written_off_by_a_second_officer(office: Office, bearer: Bearer) -> None:
+    office.service.paid_order()
+    office.service.gateway.fill(300_000)
+    office.service.transfer("somebody-elses-6", 250_000)
+    shown = office.reconcile()
+    found = shown["exceptions"][0]["id"]
+    proposed = office.resolve(shown["runId"], found, "own_funds")
+    assert (proposed.status_code, proposed.get_json()["data"]["state"]) == (200, "proposed")
+    again = office.resolve(shown["runId"], found, "own_funds")
+    assert (again.status_code, again.get_json()["code"]) == (403, "AUTH_FORBIDDEN")
+    shown = office.reconcile()
+    [one] = shown["exceptions"]
+    first = str(office.service.officer.id)
+    assert (one["proposedResolution"], one["proposedBy"], one["proposalNote"]) == ("own_funds", first, NOTE)
+    assert (shown["status"], one["resolvedBy"]) == ("drift", None)
+    with office.service.database.transaction() as session:
+        office.headers = bearer(make_officer(session).id, "aal2")
+    done = office.resolve(shown["runId"], one["id"], "own_funds").get_json()["data"]
+    assert (done["state"], done["bookedMinor"]) == ("resolved", -250_000)
     assert office.reconcile()["status"] == "matched"
 
 
