@@ -33,12 +33,17 @@ SCHEDULE = AuditActor("schedule")
 NO_MONEY = "nothing_to_pay"
 REASONS = (NO_MONEY, claims.BELOW_MINIMUM, claims.WAITING, *HOLD_REASONS)
 
-_PAYEES = """
-    SELECT v.id AS vendor_id, v.user_id, a.id AS account_id, coalesce(b.balance_minor, 0) AS balance_minor
+_WAITING = """
+    EXISTS (SELECT FROM payout_transfer_intents i
+        WHERE i.user_id = v.user_id AND i.vendor_id = v.id AND i.status = 'pending')
+"""
+_PAYEES = f"""
+    SELECT v.id AS vendor_id, v.user_id, a.id AS account_id, coalesce(b.balance_minor, 0) AS balance_minor,
+        {_WAITING} AS waits
     FROM vendor_profiles v
         LEFT JOIN ledger_accounts b ON b.kind = 'vendor_payable' AND b.owner_id = v.id
         LEFT JOIN payout_accounts a ON a.user_id = v.user_id AND a.replaced_at IS NULL
-"""
+"""  # noqa: S608 - our own text
 _NAMED = Statement(text(f"{_PAYEES} WHERE v.id = ANY(:vendor_ids) ORDER BY v.id"))
 # What is left over by the bound is the next batch's: those that are in this one are out of the way then. Those with
 # a debt are there for less, since that is taken out of what they would get.
@@ -49,10 +54,9 @@ _ALL = Statement(
         WHERE b.balance_minor > 0 AND v.user_id IS DISTINCT FROM CAST(:officer_id AS uuid)
             AND (b.balance_minor >= :minimum_minor OR EXISTS (SELECT FROM ledger_accounts d
                 WHERE d.kind = 'vendor_receivable' AND d.owner_id = v.id AND d.balance_minor > 0))
-            AND NOT EXISTS (SELECT FROM payout_transfer_intents i
-                WHERE i.user_id = v.user_id AND i.vendor_id = v.id AND i.status = 'pending')
+            AND NOT {_WAITING}
         ORDER BY (a.id IS NULL), v.id LIMIT :most
-        """  # noqa: S608 - our own text
+        """
     )
 )
 # One that is being withdrawn at the moment is not waited for.
@@ -271,9 +275,13 @@ def _named(session: Session, officer: Caller | None, vendor_ids: Sequence[UUID])
 
 
 def _hold_on(row: dict[str, Any], holds: tuple[Hold, ...]) -> Hold | None:
-    if not row["balance_minor"]:
+    """Tell why nothing more is claimed for a vendor, if that is known before the balances are locked."""
+    if not row["balance_minor"] and not row["waits"]:
         return Hold(NO_MONEY)
-    return holds[0] if holds else None
+    if holds:
+        return holds[0]
+    # All of it is in a payment that waits.
+    return None if row["balance_minor"] else Hold(claims.WAITING)
 
 
 def _join(

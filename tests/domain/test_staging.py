@@ -96,7 +96,7 @@ def test_a_balance_is_claimed_once_however_often_it_is_staged(session: Session) 
     again = stage(session, payees)
 
     assert again.batch_id is None
-    assert set(reasons(again).values()) == {"nothing_to_pay"}
+    assert reasons(again) == {payee.store_id: "waiting" for payee in payees}
     assert [len(intents_of(session, payee)) for payee in payees] == [1, 1, 1]
 
 
@@ -109,6 +109,21 @@ def test_who_waits_already_is_left_out_with_what_came_since(session: Session) ->
 
     assert (again.batch_id, reasons(again)) == (None, {payee.store_id: "waiting"})
     assert owed(session, payee) == OWED_MINOR
+
+
+def test_of_all_those_alone_are_told_who_have_enough_and_are_on_hold(session: Session) -> None:
+    waiting = make_payee(session)
+    staged_batch(session, [waiting])
+    owe(session, waiting, OWED_MINOR)
+    poor, without = make_payee(session, owed_minor=MINIMUM_MINOR - 1), make_payee(session, owed_minor=0)
+    held, indebted = make_payee(session, account={"created_at": NOW}), make_payee(session)
+    owes(session, indebted, OWED_MINOR - 1)
+
+    told_of = reasons(staging.stage(session, officer=None, actor=staging.SCHEDULE, now=NOW))
+
+    assert told_of.keys().isdisjoint({waiting.store_id, poor.store_id, without.store_id})
+    assert told_of[held.store_id or uuid4()] == "bank_account_changed"
+    assert told_of[indebted.store_id or uuid4()] == "below_minimum"
 
 
 @pytest.mark.parametrize(("owed_minor", "paid"), [(MINIMUM_MINOR, True), (MINIMUM_MINOR - 1, False)])
@@ -224,7 +239,8 @@ def test_what_was_asked_for_waits_while_its_payee_is_on_hold(session: Session) -
     intent_id = ask(session, payee, OWED_MINOR)
     make_account(session, payee.user.id, created_at=NOW)
 
-    assert stage(session, [payee]).batch_id is None
+    early = stage(session, [payee])
+    assert (early.batch_id, reasons(early)) == (None, {payee.store_id: "bank_account_changed"})
     batch_id = staged_batch(session, [payee], now=later(hours=24))
 
     assert [row["id"] for row in intents_in(session, batch_id)] == [intent_id]
