@@ -40,7 +40,7 @@ from tests.support.proposals import propose
 from tests.support.purchases import fill_wallet
 
 # So many requests of each kind, well formed and not, to each operation as each caller.
-_EXAMPLES = 15
+_EXAMPLES = 8
 _CONTRACTS = contracts()
 every_contract = pytest.mark.parametrize(
     "contract", _CONTRACTS, ids=[f"{contract.method} {contract.path}" for contract in _CONTRACTS]

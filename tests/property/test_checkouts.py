@@ -122,7 +122,7 @@ def place_case(session: Session, case: Case) -> tuple[list[Shop], CheckedOut]:
     return shops, done
 
 
-@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_what_is_checked_out_adds_up_to_the_kobo(database: Database, case: Case) -> None:
     with undone(database) as session:
@@ -146,7 +146,7 @@ def test_what_is_checked_out_adds_up_to_the_kobo(database: Database, case: Case)
         assert_books_are_whole(session)
 
 
-@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_whatever_is_cancelled_and_charged_no_kobo_is_made_or_lost(database: Database, case: Case) -> None:
     with undone(database) as session:

@@ -487,5 +487,5 @@ def test_whatever_happens_the_books_are_whole(own_database: Database) -> None:
         return machine
 
     run_state_machine_as_test(
-        start, settings=hypothesis_settings(max_examples=30, stateful_step_count=40, deadline=None)
+        start, settings=hypothesis_settings(max_examples=15, stateful_step_count=40, deadline=None)
     )

@@ -391,5 +391,5 @@ def test_whatever_happens_the_books_are_what_the_gateway_says(own_database: Data
     LifeOfPayouts.database = own_database
     run_state_machine_as_test(
         LifeOfPayouts,
-        settings=hypothesis_settings(max_examples=60, stateful_step_count=40),
+        settings=hypothesis_settings(max_examples=30, stateful_step_count=40),
     )

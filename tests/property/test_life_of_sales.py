@@ -285,5 +285,5 @@ def test_whatever_happens_each_order_has_the_price_of_its_moment(own_database: D
         return machine
 
     run_state_machine_as_test(
-        start, settings=hypothesis_settings(max_examples=30, stateful_step_count=40, deadline=None)
+        start, settings=hypothesis_settings(max_examples=15, stateful_step_count=40, deadline=None)
     )

@@ -21,7 +21,7 @@ from tests.support.world import CONDITIONS, PRICES, PRODUCTS, STATUSES, Item, Wo
 
 _MOST_PAGES = PRODUCTS + 2
 EXAMPLES = hypothesis_settings(
-    max_examples=120, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=60, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 
 SORTS: dict[str, tuple[str, bool]] = {
