@@ -234,14 +234,14 @@ _OFFICERS = Statement(
         SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
         WHERE p.role = 'staff' AND p.account_status = 'active' AND :permission = ANY(r.permissions)
             AND p.id IS DISTINCT FROM CAST(:besides AS uuid)
-        ORDER BY p.id LIMIT :most
+        ORDER BY p.id DESC LIMIT :most
         """
     )
 )
 
 
 def officers_with(session: Session, *, permission: str, besides: UUID | None = None) -> list[UUID]:
-    """This function will tell which officers hold a permission and may act, at most 100 of them.
+    """This function will tell which officers hold a permission and may act, at most the 100 latest of them.
 
     :param besides: an officer who is left out; none for nobody
     """
