@@ -11,7 +11,7 @@ PYTHON ?= $(shell for name in $(PYTHONS); do \
 
 # Tests run side by side in so many processes, a module in one, each process with a database of its own. Many wait
 # for servers to start and to stop: one more than two processors keeps both at work.
-TEST_WORKERS ?= 3
+TEST_WORKERS ?= 4
 # More arguments: make test ARGS="-k checkout"
 ARGS ?=
 
