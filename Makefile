@@ -10,7 +10,7 @@ PYTHON ?= $(shell for name in $(PYTHONS); do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 # Tests run side by side in so many processes, a module in one, each process with a database of its own. Many wait
-# for servers to start and to stop: one more than two processors keeps both at work.
+# for servers to start and to stop: twice as many as processors keep both at work.
 TEST_WORKERS ?= 4
 # More arguments: make test ARGS="-k checkout"
 ARGS ?=
