@@ -5,6 +5,7 @@ same ones. Ticks of an interval are its multiples since 1970, so that ``every 1h
 """
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -28,22 +29,22 @@ class TimetableError(ValueError):
 
 
 @dataclass(frozen=True)
-class Timetable:
+class Timetable(ABC):
     """Ticks at certain times; ``text`` is how it is written."""
 
     text: str
 
     @property
+    @abstractmethod
     def words(self) -> str:
         """This function will say when it ticks, for people."""
-        raise NotImplementedError
 
+    @abstractmethod
     def after(self, moment: datetime) -> datetime:
         """This function will give the first tick after a time.
 
         :param moment: a time with its zone
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -108,10 +108,14 @@ class TestFiling:
                 )
 
     def test_each_bound_itself_can_be_proposed(self, session: Session, shop: Shop) -> None:
+        before = proposals_filed(session)
+
         for value in (0, 1_000_000):
             propose(session, "fee", {"key": KEY, "value": value})
         for bps in (None, 0, 5_000):
             propose(session, "category_commission", {"category_id": shop.category_id, "commission_bps": bps})
+
+        assert proposals_filed(session) == before + 5
 
     @pytest.mark.parametrize("days", [-1, 91])
     def test_it_begins_neither_in_the_past_nor_in_a_far_future(self, session: Session, days: int) -> None:
