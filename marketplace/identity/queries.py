@@ -234,7 +234,7 @@ _OFFICERS = Statement(
         SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
         WHERE p.role = 'staff' AND p.account_status = 'active' AND :permission = ANY(r.permissions)
             AND p.id IS DISTINCT FROM CAST(:besides AS uuid)
-        ORDER BY p.id DESC LIMIT :most
+        ORDER BY p.created_at DESC, p.id LIMIT :most
         """
     )
 )
