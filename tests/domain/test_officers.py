@@ -1,0 +1,45 @@
+"""Who of the staff is told that something waits for them."""
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+from sqlalchemy.orm import Session
+
+from marketplace.identity.models import Profile
+from marketplace.identity.queries import officers_with
+from marketplace.proposals.states import PERMISSION
+from tests.support.purchases import NOW
+
+MOST = 100
+
+
+def make_officer(session: Session, **values: object) -> UUID:
+    officer = Profile(**({"id": uuid4(), "role": "staff", "staff_role": "admin", "name": "Officer"} | values))
+    session.add(officer)
+    session.flush()
+    return officer.id
+
+
+class TestOfficersWith:
+    def test_those_who_came_last_are_told_where_there_are_too_many(self, session: Session) -> None:
+        # The highest identifier there is: they say nothing of who came first.
+        first = make_officer(session, id=UUID(int=2**128 - 1), created_at=NOW - timedelta(days=3_650))
+        others = [make_officer(session, created_at=NOW + timedelta(days=3_650)) for _ in range(MOST)]
+
+        told = officers_with(session, permission=PERMISSION)
+
+        assert set(told) == set(others)
+        assert first not in told
+
+    def test_neither_one_without_the_right_nor_one_who_may_not_act_nor_who_is_left_out(
+        self, session: Session
+    ) -> None:
+        late = NOW + timedelta(days=3_650)
+        asks, other = make_officer(session, created_at=late), make_officer(session, created_at=late)
+        support = make_officer(session, staff_role="support", created_at=late)
+        suspended = make_officer(session, account_status="suspended", created_at=late)
+
+        told = officers_with(session, permission=PERMISSION, besides=asks)
+
+        assert other in told
+        assert not {asks, support, suspended} & set(told)
