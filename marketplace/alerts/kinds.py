@@ -204,7 +204,10 @@ KINDS: dict[str, Kind] = {
         "a payout",
         "After five days the gateway still does not say what became of a payout, or does not know it.",
         "Look the reference up at the gateway. Its event settles the payout still; or have it asked again:"
-        " `POST /api/payouts/:id/ask`. What the gateway never knew can be given up (`.../give-up`).",
+        " `POST /api/payouts/:id/ask`. What the gateway never knew can be given up (`.../give-up`). Where"
+        " `keptFromSending` is not empty it was not sent again for these reasons. With `account_replaced` it never is:"
+        " give it up, and the next batch pays the payee's new account. Otherwise have it asked again when they are"
+        " over, and it is sent; or give it up.",
         "when the payout is settled, or by an officer",
         FINANCE,
     ),

@@ -14,7 +14,7 @@ from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.payouts import risks, states
 from marketplace.payouts.accounts import masked
 from marketplace.payouts.batch_queries import show_batch
-from marketplace.payouts.policy import Hold, holds_of, holds_of_people
+from marketplace.payouts.policy import Hold, holds_of_payouts
 from marketplace.payouts.risks import Facts, risks_of
 from marketplace.payouts.staging import MOST_PAYEES
 from marketplace.platform.halts import payouts_halted
@@ -84,7 +84,11 @@ def batch_detail(
     batch = show_batch(session, batch_id=batch_id)
     # Payments that were called off may be more than the bound lets in; they would be as many again at most.
     rows = _PAYMENTS.all(session, batch_id=batch_id, history=risks.HISTORY, most=2 * MOST_PAYEES)
-    holds = _holds(session, rows, now=now) if batch["status"] in (states.STAGED, states.APPROVED) else {}
+    holds = (
+        holds_of_payouts(session, payouts=rows, now=now)
+        if batch["status"] in (states.STAGED, states.APPROVED)
+        else {}
+    )
     payments = [_payment(row, holds.get(row["id"], ()), now=now) for row in rows]
     paid = [payment for payment in payments if payment["status"] != states.CANCELLED]
     listed = sorted(
@@ -112,19 +116,6 @@ def _page(listed: Sequence[dict[str, Any]], page: PageRequest) -> Page:
     if page.position is not None:
         listed = [one for one in listed if _order(one) > (count, minor, last)]
     return page_of(list(listed[: page.limit + 1]), request=page, position_of=lambda one: [*_order(one)])
-
-
-def _holds(
-    session: Session, rows: Sequence[dict[str, Any]], *, now: datetime
-) -> dict[UUID, tuple[Hold, ...]]:
-    """Give what holds each payment back, by its id."""
-    stores = holds_of(session, vendor_ids=[row["vendor_id"] for row in rows if row["vendor_id"]], now=now)
-    people = holds_of_people(
-        session, user_ids=[row["user_id"] for row in rows if not row["vendor_id"]], now=now
-    )
-    return {
-        row["id"]: stores[row["vendor_id"]] if row["vendor_id"] else people[row["user_id"]] for row in rows
-    }
 
 
 def _payment(row: dict[str, Any], holds: tuple[Hold, ...], *, now: datetime) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from marketplace.kernel.errors import ConflictError
 from marketplace.payouts import sending, states
 from marketplace.payouts.batches import lock_batch, move, record_act, refuse_payee, require_payments
 from marketplace.payouts.content import content_hash
-from marketplace.payouts.policy import holds_of, holds_of_people
+from marketplace.payouts.policy import holds_of_payouts
 from marketplace.platform.halts import require_running
 
 _DISPATCH = Statement(
@@ -31,7 +31,8 @@ _DISPATCH = Statement(
 _PAYEES = Statement(
     text(
         """
-        SELECT user_id, vendor_id FROM payout_transfer_intents WHERE batch_id = :batch_id AND status = 'pending'
+        SELECT id, user_id, vendor_id FROM payout_transfer_intents
+        WHERE batch_id = :batch_id AND status = 'pending'
         """
     )
 )
@@ -120,14 +121,8 @@ def begin_dispatch(
 
 
 def _refuse_held(session: Session, batch_id: UUID, *, now: datetime) -> None:
-    payees = _PAYEES.all(session, batch_id=batch_id)
-    stores = [row["vendor_id"] for row in payees if row["vendor_id"]]
-    others = [row["user_id"] for row in payees if not row["vendor_id"]]
-    found = [
-        *holds_of(session, vendor_ids=stores, now=now).values(),
-        *holds_of_people(session, user_ids=others, now=now).values(),
-    ]
-    held = [holds for holds in found if holds]
+    found = holds_of_payouts(session, payouts=_PAYEES.all(session, batch_id=batch_id), now=now)
+    held = [holds for holds in found.values() if holds]
     if not held:
         return
     ends = [hold.until for holds in held for hold in holds]

@@ -1,6 +1,6 @@
 """Who may be paid: what holds somebody's payouts back, and until when."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,6 +23,8 @@ HOLD_REASONS = (NO_BANK_ACCOUNT, BANK_ACCOUNT_CHANGED, ACCOUNT_RESTRICTED, ACCOU
 # Nobody's own, but shown beside them.
 PAYOUTS_HALTED = "payouts_halted"
 SHOWN_REASONS = (*HOLD_REASONS, PAYOUTS_HALTED)
+# A payment goes to the account that officers approved it for, or nowhere.
+ACCOUNT_REPLACED = "account_replaced"
 # What the payee can do about each, in their words.
 _WHAT_TO_DO = {
     NO_BANK_ACCOUNT: "There is no bank account to pay to. Give one.",
@@ -88,6 +90,46 @@ def holds_of_people(
     """
     rows = _OF_PEOPLE.all(session, ids=list(user_ids))
     return {row["id"]: _holds_in(row, now=now) for row in rows}
+
+
+def holds_of_payouts(
+    session: Session, *, payouts: Sequence[Mapping[str, Any]], now: datetime
+) -> dict[UUID, tuple[Hold, ...]]:
+    """This function will tell what holds payouts back, by their ids, in two queries.
+
+    :param payouts: each with its ``id``, the payee's ``user_id``, and ``vendor_id``, which is empty out of a wallet
+    :param now: the time of the request or of the run
+    """
+    vendor_ids = [row["vendor_id"] for row in payouts if row["vendor_id"]]
+    user_ids = [row["user_id"] for row in payouts if not row["vendor_id"]]
+    of_stores = holds_of(session, vendor_ids=vendor_ids, now=now) if vendor_ids else {}
+    of_people = holds_of_people(session, user_ids=user_ids, now=now) if user_ids else {}
+    return {
+        row["id"]: of_stores[row["vendor_id"]] if row["vendor_id"] else of_people[row["user_id"]]
+        for row in payouts
+    }
+
+
+def kept_from_sending(
+    session: Session, *, payouts: Sequence[Mapping[str, Any]], now: datetime
+) -> dict[UUID, tuple[str, ...]]:
+    """This function will tell why payouts are not sent now, approved as they are: what is not told of is sent.
+
+    A halt of all payouts is none of the reasons.
+
+    :param payouts: as of ``holds_of_payouts``, each with whether its account was replaced since (``account_replaced``)
+    :param now: when they would be sent
+    :return: ``account_replaced`` and ``HOLD_REASONS``, by the payouts' ids
+    """
+    holds = holds_of_payouts(session, payouts=payouts, now=now)
+    reasons = {
+        row["id"]: (
+            *((ACCOUNT_REPLACED,) if row["account_replaced"] else ()),
+            *(hold.reason for hold in holds[row["id"]]),
+        )
+        for row in payouts
+    }
+    return {payout_id: found for payout_id, found in reasons.items() if found}
 
 
 def shown(holds: Sequence[Hold]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 It is asked five minutes after a call began, after an hour, and then each day for five days. What it does not know was
 never sent, and is sent then, under the same reference: should the first call still arrive, the two are one transfer.
+What may not be sent any more, as its payee is on hold or has another bank account, stays unknown and is asked about.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts import kinds
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import (
     ConflictError,
@@ -22,6 +24,7 @@ from marketplace.kernel.errors import (
 )
 from marketplace.payments import alarms as gateway_alarms
 from marketplace.payouts import alarms, sending, settling, states
+from marketplace.payouts.policy import PAYOUTS_HALTED, kept_from_sending
 from marketplace.payouts.sending import Claimed, ToSend
 from marketplace.platform.halts import payouts_halted
 from marketplace.providers.gateway_events import GatewayTransfer
@@ -233,7 +236,7 @@ def _take(
 
 
 def _send_again(database: Database, gateway: TransferSender, row: dict[str, Any], *, now: datetime) -> bool:
-    """Send a payout that the gateway does not know, unless payouts are halted or it was asked for the last time."""
+    """Send a payout that the gateway does not know, unless something keeps it or it was asked for the last time."""
     if not database.in_transaction(_claim_again, row["reference"], now=now):
         return False
     claimed = Claimed(
@@ -251,10 +254,20 @@ def _send_again(database: Database, gateway: TransferSender, row: dict[str, Any]
 
 def _claim_again(session: Session, reference: str, *, now: datetime) -> bool:
     row = settling.lock(session, reference=reference)
-    if row["ask_at"] is None or row["status"] != states.UNKNOWN or payouts_halted(session):
+    if row["ask_at"] is None or row["status"] != states.UNKNOWN:
+        return False
+    kept = _kept(session, row, now=now)
+    if kept:
+        _log.info("payout not sent again", reference=reference, reasons=kept)
         return False
     _SEND_AGAIN.run(session, reference=reference, now=now)
     return True
+
+
+def _kept(session: Session, row: dict[str, Any], *, now: datetime) -> list[str]:
+    """Tell what keeps a payout, which is locked, from being sent."""
+    reasons = kept_from_sending(session, payouts=[row], now=now).get(row["id"], ())
+    return [*reasons, *([PAYOUTS_HALTED] if payouts_halted(session) else [])]
 
 
 def _note_again(session: Session, *, found: ToSend, answers: sending.Answers, now: datetime) -> None:
@@ -270,7 +283,8 @@ def _schedule(session: Session, row: dict[str, Any], *, known: bool, now: dateti
     if attempts < len(ASKED_AFTER):
         ask_at = max(row["sent_at"] + ASKED_AFTER[attempts], now + _LEAST_PAUSE)
     else:
-        alarms.unsettled(session, row, known=known, now=now)
+        facts = {"knownAtGateway": known, "keptFromSending": [] if known else _kept(session, row, now=now)}
+        alarms.raise_of_payout(session, kinds.TRANSFER_UNSETTLED, row, facts=facts, now=now)
     _ASKED.run(session, reference=row["reference"], attempts=attempts, ask_at=ask_at, now=now)
 
 

@@ -8,19 +8,21 @@ the references first (see ``requery``), and a second call with the same referenc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts import kinds
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import alarms as gateway_alarms
 from marketplace.payouts import alarms, settling, states
-from marketplace.payouts.policy import holds_of, holds_of_people
+from marketplace.payouts.policy import kept_from_sending
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.providers.transfers import (
     MOST_AT_ONCE,
@@ -57,7 +59,7 @@ _CLAIM = Statement(
         WITH picked AS MATERIALIZED (
             SELECT i.id, i.amount_minor, i.account_id FROM payout_transfer_intents i
                 JOIN payout_transfers t ON t.intent_id = i.id
-            WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND i.id <> ALL(:held)
+            WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND i.id <> ALL(:kept)
                 AND NOT EXISTS (SELECT FROM payout_halts WHERE resumed_at IS NULL)
             ORDER BY i.id LIMIT :most FOR NO KEY UPDATE OF i, t SKIP LOCKED
         )
@@ -205,31 +207,16 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
     :param now: when
     :return: at most as many as the gateway takes at once
     """
+    kept = kept_from_sending(session, payouts=_WAITING.all(session, batch_id=batch_id), now=now)
     rows = _CLAIM.all(
         session,
         batch_id=batch_id,
-        held=_held(session, batch_id, now=now),
+        kept=list(kept),
         most=MOST_AT_ONCE,
         now=now,
         ask_at=now + FIRST_ASKED_AFTER,
     )
     return ToSend(batch_id, [Claimed(**row) for row in rows])
-
-
-def _held(session: Session, batch_id: UUID, *, now: datetime) -> list[UUID]:
-    """Give the payments of a batch that may not be sent now, approved as they are."""
-    waiting = _WAITING.all(session, batch_id=batch_id)
-    of_stores = holds_of(
-        session, vendor_ids=[row["vendor_id"] for row in waiting if row["vendor_id"]], now=now
-    )
-    others = [row["user_id"] for row in waiting if not row["vendor_id"]]
-    of_people = holds_of_people(session, user_ids=others, now=now)
-    return [
-        row["id"]
-        for row in waiting
-        if row["account_replaced"]
-        or (of_stores[row["vendor_id"]] if row["vendor_id"] else of_people[row["user_id"]])
-    ]
 
 
 def send(gateway: TransferSender, claimed: Sequence[Claimed]) -> Answers:
@@ -336,7 +323,13 @@ def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) ->
         alarms.taken(session, batch_id=found.batch_id, now=now)
     for reference, told in answers.sent.items():
         if told.wants_otp:
-            alarms.wants_otp(session, batch_id=found.batch_id, reference=reference, now=now)
+            alarms.raise_of_batch(
+                session,
+                kinds.TRANSFER_WANTS_OTP,
+                batch_id=found.batch_id,
+                facts={"reference": reference},
+                now=now,
+            )
             break
     enqueue_sending(session, batch_id=found.batch_id, due_at=now + PAUSE if answers.troubled else now)
 
@@ -348,10 +341,13 @@ def raise_trouble(session: Session, *, found: ToSend, answers: Answers, now: dat
     :param answers: what became of it
     :param now: when
     """
+    trouble: dict[str, dict[str, Any]] = {}
     if answers.funds_short:
-        alarms.funds_short(session, batch_id=found.batch_id, amount_minor=found.amount_minor, now=now)
+        trouble[kinds.PAYOUT_FUNDS_SHORT] = {"amountMinor": found.amount_minor}
     if answers.unwilling_with is not None:
-        alarms.unwilling(session, batch_id=found.batch_id, refused_with=answers.unwilling_with, now=now)
+        trouble[kinds.PAYOUTS_REFUSED] = {"refusedWith": answers.unwilling_with}
+    for identifier, facts in trouble.items():
+        alarms.raise_of_batch(session, identifier, batch_id=found.batch_id, facts=facts, now=now)
 
 
 def note_answers(session: Session, *, answers: Answers, now: datetime) -> None:

@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts import kinds
 from marketplace.infra.db import Statement
 from marketplace.kernel import money
 from marketplace.payouts import alarms, bookings, exceptions, news, states
@@ -36,7 +37,7 @@ _LOCK = Statement(
         """
         SELECT i.id, i.batch_id, i.user_id, i.vendor_id, i.account_id, i.amount_minor, i.status,
             t.reference, t.gateway_transfer_id, t.attempts, t.times_returned, t.ask_at, t.sent_at, t.updated_at,
-            a.account_number
+            a.account_number, a.replaced_at IS NOT NULL AS account_replaced
         FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
             JOIN payout_accounts a ON a.id = i.account_id
         WHERE t.reference = :reference FOR NO KEY UPDATE OF i, t
@@ -132,10 +133,13 @@ def settle(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now:
     """
     before: str = row["status"]
     if (told.amount_minor, told.currency) != (row["amount_minor"], money.CURRENCY):
-        alarms.differs(session, row, told, now=now)
+        alarms.raise_of_payout(session, kinds.TRANSFER_DIFFERS, row, told=told, now=now)
         return before
     if told.wants_otp and before not in _OVER:
-        alarms.wants_otp(session, batch_id=row["batch_id"], reference=row["reference"], now=now)
+        facts = {"reference": row["reference"]}
+        alarms.raise_of_batch(
+            session, kinds.TRANSFER_WANTS_OTP, batch_id=row["batch_id"], facts=facts, now=now
+        )
     trigger = _trigger_of(before, told)
     if not states.INTENT.allows(before, trigger):
         return before
@@ -219,7 +223,7 @@ def _reason_of(status: str) -> str:
 def _succeed(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now: datetime) -> None:
     if row["status"] in (states.FAILED, states.REVERSED):
         bookings.book_sent_after_all(session, row, fee_minor=told.fee_minor, now=now)
-        alarms.sent_after_all(session, row, told, now=now)
+        alarms.raise_of_payout(session, kinds.TRANSFER_SENT_AFTER_ALL, row, told=told, now=now)
     else:
         bookings.book_sent(session, row, fee_minor=told.fee_minor, now=now)
     news.sent(session, row, now=now)

@@ -19,7 +19,7 @@ from marketplace.notifications.operations import News, notify_all
 from marketplace.payouts import claims, states
 from marketplace.payouts.claims import Claims, Payee, Wish
 from marketplace.payouts.content import content_hash
-from marketplace.payouts.policy import HOLD_REASONS, Hold, holds_of, holds_of_people
+from marketplace.payouts.policy import HOLD_REASONS, Hold, holds_of, holds_of_payouts
 from marketplace.platform import features
 from marketplace.platform.halts import payouts_halted
 from marketplace.platform.queries import platform_settings
@@ -301,13 +301,8 @@ def _join(
     )
     if not rows:
         return []
-    of_stores = holds_of(session, vendor_ids=[row["vendor_id"] for row in rows if row["vendor_id"]], now=now)
-    of_people = holds_of_people(session, user_ids=[row["user_id"] for row in rows], now=now)
-    free = [
-        row
-        for row in rows
-        if not (of_stores[row["vendor_id"]] if row["vendor_id"] else of_people[row["user_id"]])
-    ]
+    holds = holds_of_payouts(session, payouts=rows, now=now)
+    free = [row for row in rows if not holds[row["id"]]]
     _JOIN.run(session, batch_id=batch_id, ids=[row["id"] for row in free], now=now)
     return [row["vendor_id"] for row in free]
 

@@ -7,7 +7,6 @@ ever more than one transfer.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -19,20 +18,19 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
-from marketplace.kernel.errors import MarketplaceError, ProviderUnavailableError
-from marketplace.ledger.queries import balances_by_kind
+from marketplace.kernel.errors import MarketplaceError
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import balance_of, balances_by_kind
 from marketplace.payouts import approval, calling_off, claims, dispatching, requery, sending, staging
 from marketplace.payouts.claims import Wish
 from marketplace.payouts.giving_up import give_up
 from marketplace.platform.queries import platform_settings
-from marketplace.providers.gateway_events import GatewayTransfer
-from marketplace.providers.transfers import FundsShortError, TransferOrder, TransferRefusedError
 from marketplace.webhooks import operations as webhooks
 from tests.support.finance import actor_of, make_officer
-from tests.support.gateway import event_of
-from tests.support.payouts import OWED_MINOR, Payee, intents_in, make_account, make_payees, owe
+from tests.support.payouts import OWED_MINOR, Payee, intents_in, make_account, make_payees, owe, owed, owes
 from tests.support.purchases import NOW, assert_books_are_whole
 from tests.support.servers import Addresses, create_database, drop_database
+from tests.support.transfer_till import Till
 
 PICK = st.integers(0, 10**6)
 VENDORS = 3
@@ -40,84 +38,6 @@ FAULTS = ("", "", "", "down", "lost", "short", "unwilling", "closed")
 DEATHS = ("", "", "after the claim", "before the note")
 # What becomes of a transfer by and by, in the gateway's words.
 FATES = ((), ("success",), ("success",), ("failed",), ("reversed",), ("success", "reversed"))
-# An id is an event's name too: no life may have those of another.
-_transfer_ids = count(10**9)
-
-
-class Till:
-    """The gateway's transfers in memory: its answers are lost on demand, its events are the test's to deliver."""
-
-    def __init__(self) -> None:
-        self.transfers: dict[str, dict[str, Any]] = {}
-        self.events: list[bytes] = []
-        self.fault = ""
-
-    def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
-        self._may_be_down()
-        return f"RCP_{account_number}"
-
-    def send(self, order: TransferOrder) -> GatewayTransfer:
-        self._may_refuse()
-        made = self._make(order)
-        self._may_lose()
-        return GatewayTransfer.from_wire(made)
-
-    def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
-        self._may_refuse()
-        if any(order.reference in self.transfers for order in orders):
-            raise TransferRefusedError(404)
-        made = [self._make(order) for order in orders]
-        self._may_lose()
-        return [GatewayTransfer.from_wire(data) for data in made]
-
-    def transfer(self, reference: str) -> GatewayTransfer | None:
-        self._may_be_down()
-        self._may_lose()
-        data = self.transfers.get(reference)
-        return GatewayTransfer.from_wire(data) if data else None
-
-    def decide(self, data: dict[str, Any], status: str) -> None:
-        """Bring a transfer to a result, or reverse it afterwards; it is told of by an event."""
-        follows = {"pending": ("success", "failed", "reversed"), "success": ("reversed",)}
-        if status in follows.get(data["status"], ()):
-            data["status"] = status
-            self.events.append(event_of(dict(data), f"transfer.{status}"))
-
-    @property
-    def left_minor(self) -> int:
-        """What is gone from it for good, or was not decided on yet."""
-        return sum(data["amount"] for data in self.transfers.values() if data["status"] == "success")
-
-    def _make(self, order: TransferOrder) -> dict[str, Any]:
-        data = self.transfers.setdefault(
-            order.reference,
-            {
-                "id": next(_transfer_ids),
-                "reference": order.reference,
-                "amount": order.amount_minor,
-                "currency": "NGN",
-                "status": "pending",
-                "transfer_code": f"TRF_{order.reference}",
-                "recipient_code": order.recipient_code,
-            },
-        )
-        assert (data["amount"], data["recipient_code"]) == (order.amount_minor, order.recipient_code)
-        return data
-
-    def _may_be_down(self) -> None:
-        if self.fault == "down":
-            raise ProviderUnavailableError
-
-    def _may_refuse(self) -> None:
-        self._may_be_down()
-        if self.fault == "short":
-            raise FundsShortError
-        if self.fault in ("unwilling", "closed"):
-            raise TransferRefusedError(400, for_good=self.fault == "closed")
-
-    def _may_lose(self) -> None:
-        if self.fault == "lost":
-            raise ProviderUnavailableError
 
 
 class LifeOfPayouts(RuleBasedStateMachine):
@@ -139,10 +59,12 @@ class LifeOfPayouts(RuleBasedStateMachine):
             session.execute(text("UPDATE payout_transfers SET ask_at = NULL"))
             self.payees: list[Payee] = make_payees(session, VENDORS)
             self.owed = dict.fromkeys(range(VENDORS), OWED_MINOR)
+            self.clawed_back = dict.fromkeys(range(VENDORS), 0)
             self.officers = [make_officer(session) for _ in range(3)]
             self.minimum = int(platform_settings(session)["minimum_payout_minor"])
             held = balances_by_kind(session).get("gateway_clearing", 0)
             self.clearing_before = held - sum(self.owed.values())
+            self.look_at_accounts(session)
 
     def attempt(self, work: Callable[..., Any], **given: Any) -> Any:
         """Try what may be refused, in a transaction of its own; a refusal may have changes to keep."""
@@ -161,6 +83,13 @@ class LifeOfPayouts(RuleBasedStateMachine):
             owe(session, self.payees[who], minor)
         self.owed[who] += minor
 
+    @rule(who=st.integers(0, VENDORS - 1), minor=st.integers(1, 300_000))
+    def claw_back(self, who: int, minor: int) -> None:
+        """Have a vendor owe us, as a refund after the release does."""
+        with self.database.transaction() as session:
+            owes(session, self.payees[who], minor)
+        self.clawed_back[who] += minor
+
     @rule(who=st.integers(0, VENDORS - 1), minor=st.integers(100_000, 400_000))
     def withdraw(self, who: int, minor: int) -> None:
         """Have a vendor ask for something."""
@@ -173,6 +102,31 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Have a vendor give another bank account, a while ago."""
         with self.database.transaction() as session:
             make_account(session, self.payees[who].user.id)
+            self.look_at_accounts(session)
+
+    @rule(who=st.integers(0, VENDORS - 1), status=st.sampled_from(("suspended", "active", "active")))
+    def look_into(self, who: int, status: str) -> None:
+        """Suspend a store, or have done with that."""
+        self._set_status([self.payees[who]], status)
+
+    def _set_status(self, payees: Sequence[Payee], status: str) -> None:
+        with self.database.transaction() as session:
+            session.execute(
+                text("UPDATE vendor_profiles SET status = :status WHERE id = ANY(:ids)"),
+                {"status": status, "ids": [payee.store_id for payee in payees]},
+            )
+            self.look_at_accounts(session)
+
+    def look_at_accounts(self, session: Session) -> None:
+        """Tell the gateway which accounts may be paid to."""
+        rows = session.execute(
+            text(
+                "SELECT a.recipient_code FROM payout_accounts a JOIN vendor_profiles v ON v.user_id = a.user_id"
+                " WHERE a.replaced_at IS NULL AND v.status = 'active' AND a.user_id = ANY(:users)"
+            ),
+            {"users": [payee.user.id for payee in self.payees]},
+        )
+        self.till.recipients = set(rows.scalars())
 
     @rule(by_hand=st.booleans(), further=st.sampled_from((0, 1, 2, *[3] * 6)))
     def stage(self, by_hand: bool, further: int) -> None:
@@ -302,7 +256,8 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Have all come to an end, and compare the books with the gateway."""
         if not hasattr(self, "payees"):
             return
-        for _ in range(4):
+        self._set_status(self.payees, "active")
+        for attempts in (0, 0, 0, len(requery.ASKED_AFTER) - 1):
             for batch_id in self.batches:
                 with self.database.reading() as session:
                     found = sending.claim(session, batch_id=batch_id, now=self.now)
@@ -312,17 +267,19 @@ class LifeOfPayouts(RuleBasedStateMachine):
                 self.till.decide(data, "success")
             for body in list(self.till.events):
                 self._deliver(body)
-            self._ask_about_all()
+            self._ask_about_all(attempts)
         self._give_up_what_waits()
         self.database.in_transaction(self.check)
 
     def _give_up_what_waits(self) -> None:
-        """Have an officer give up what is not sent, its payee having another bank account since it was approved."""
+        """Have an officer give up what never arrived, its payee having another bank account since it was approved."""
         with self.database.transaction() as session:
             waiting = session.execute(
                 text(
                     "SELECT i.id FROM payout_transfer_intents i JOIN payout_transfers t ON t.intent_id = i.id"
-                    " WHERE i.status = 'pending' AND t.sent_at IS NULL AND i.batch_id = ANY(:batches)"
+                    " JOIN payout_accounts a ON a.id = i.account_id AND a.replaced_at IS NOT NULL"
+                    " WHERE (i.status = 'pending' AND t.sent_at IS NULL OR i.status = 'unknown')"
+                    " AND i.batch_id = ANY(:batches)"
                 ),
                 {"batches": self.batches},
             ).scalars()
@@ -336,16 +293,16 @@ class LifeOfPayouts(RuleBasedStateMachine):
                     now=self.now,
                 )
 
-    def _ask_about_all(self) -> None:
-        """Have officers ask about what the schedule gave up, so that all is known in the end."""
+    def _ask_about_all(self, attempts: int) -> None:
+        """Have all be asked about that is open, and was asked about so often, so that all is known in the end."""
         with self.database.transaction() as session:
             session.execute(
                 text(
-                    "UPDATE payout_transfers t SET attempts = 0, ask_at = :now FROM payout_transfer_intents i"
+                    "UPDATE payout_transfers t SET attempts = :attempts, ask_at = :now FROM payout_transfer_intents i"
                     " WHERE i.id = t.intent_id AND t.sent_at IS NOT NULL"
                     " AND i.status IN ('pending', 'submitted', 'unknown') AND i.batch_id = ANY(:batches)"
                 ),
-                {"now": self.now, "batches": self.batches},
+                {"attempts": attempts, "now": self.now, "batches": self.batches},
             )
         requery.requery_transfers(self.database, self.till, now=self.now)
 
@@ -366,15 +323,32 @@ class LifeOfPayouts(RuleBasedStateMachine):
         for row in rows:
             if row.status == "success":
                 paid[row.vendor_id] += row.amount_minor
-        assert all(paid[payee.store_id] <= self.owed[who] for who, payee in enumerate(self.payees))
+        for who, payee in enumerate(self.payees):
+            assert paid[payee.store_id] <= self.owed[who]
+            earned_minor = self.owed[who] - self.clawed_back[who]
+            assert paid[payee.store_id] + self.kept_of(session, payee) == earned_minor
         assert sum(paid.values()) == self.till.left_minor
         clearing = balances_by_kind(session)["gateway_clearing"] - self.clearing_before
-        assert clearing == sum(self.owed.values()) - self.till.left_minor
+        earned_minor = sum(self.owed.values()) - sum(self.clawed_back.values())
+        assert clearing == earned_minor - self.till.left_minor
         ended = session.execute(
             text("SELECT DISTINCT status FROM payout_batches WHERE id = ANY(:batches)"),
             {"batches": self.batches},
         ).scalars()
         assert set(ended) <= {"staged", "approved", "rejected", "completed", "partially_failed"}
+
+    def kept_of(self, session: Session, payee: Payee) -> int:
+        """Give what a vendor has in the books: the balance, less what they owe, and what waits to be paid."""
+        assert payee.store_id is not None
+        waiting = session.execute(
+            text(
+                "SELECT coalesce(sum(amount_minor), 0)::bigint FROM payout_transfer_intents"
+                " WHERE vendor_id = :id AND status = 'pending'"
+            ),
+            {"id": payee.store_id},
+        ).scalar_one()
+        owing = balance_of(session, account=accounts.vendor_receivable(payee.store_id))
+        return owed(session, payee) - owing + int(waiting)
 
 
 @pytest.fixture(scope="module")

@@ -1,23 +1,27 @@
 """Payouts that nothing was heard of: asked about by their schedule, sent again once, and given up in the end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.orm import Session
 
 from marketplace.payouts import requery
+from marketplace.payouts.giving_up import give_up
 from marketplace.payouts.requery import ASKED_AFTER, Requery, requery_transfers
 from marketplace.platform.halts import halt_payouts
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.services import Services
 from tasks.relay import Relay
 from tasks.sweeps import task_named
-from tests.support.alerts import open_about
+from tests.support.alerts import alerts_about, open_about
 from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
+from tests.support.finance import actor_of, make_officer
 from tests.support.gateway import MovableClock, TestGateway
+from tests.support.payouts import OWED_MINOR, Payee, make_account, owed
 from tests.support.purchases import NOW, assert_books_are_whole
 
 
@@ -192,3 +196,106 @@ class TestTheSweep:
 
     def test_it_is_a_periodic_task(self, relay: Relay, paying_services: Services) -> None:
         assert isinstance(task_named("requery-transfers").run(paying_services, relay, NOW), Requery)
+
+
+def suspend(session: Session, payee: Payee) -> None:
+    session.execute(
+        text("UPDATE vendor_profiles SET status = 'suspended' WHERE id = :id"), {"id": payee.store_id}
+    )
+
+
+def restrict(session: Session, payee: Payee) -> None:
+    session.execute(
+        text("UPDATE profiles SET account_status = 'restricted' WHERE id = :id"), {"id": payee.user.id}
+    )
+
+
+def change_account(session: Session, payee: Payee) -> None:
+    make_account(session, payee.user.id, created_at=datetime.now(UTC))
+
+
+def change_account_days_ago(session: Session, payee: Payee) -> None:
+    """Change it so long ago that it holds nothing by itself."""
+    make_account(session, payee.user.id)
+
+
+class TestWhatMayNotBeSentAnyMore:
+    """The first call never arrived, and meanwhile something befell a payee."""
+
+    @pytest.fixture
+    def payee(self, case: Case, gateway: TestGateway, relay: Relay) -> Payee:
+        """Whom it befalls: the one of the first payout."""
+        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+        assert (case.statuses, case.known()) == ({("unknown", "unknown")}, [])
+        return next(one for one in case.payees if one.user.id == case.transfers[0]["user_id"])
+
+    def befall(self, case: Case, payee: Payee, what: Callable[[Session, Payee], None]) -> None:
+        with case.database.transaction() as session:
+            what(session, payee)
+
+    def ask_for_the_last_time(self, case: Case) -> dict[str, object]:
+        """Have the sweep ask about the first payout for the last time, and give the facts of its alert."""
+        case.change("payout_transfers", "reference = ANY(:references)", attempts=len(ASKED_AFTER) - 1)
+        case.sweep_at(case.transfers[0]["ask_at"])
+        with case.database.reading() as session:
+            [alert] = alerts_about(session, f"payout:{case.transfers[0]['intent_id']}")
+        facts: dict[str, object] = alert["facts"]
+        return facts
+
+    @pytest.mark.parametrize(
+        ("befallen", "reasons"),
+        [
+            (suspend, ["store_suspended"]),
+            (restrict, ["account_restricted"]),
+            (change_account, ["account_replaced", "bank_account_changed"]),
+            (change_account_days_ago, ["account_replaced"]),
+        ],
+    )
+    def test_it_is_not_sent_again_and_the_last_asking_says_why(
+        self, case: Case, payee: Payee, befallen: Callable[[Session, Payee], None], reasons: list[str]
+    ) -> None:
+        self.befall(case, payee, befallen)
+
+        assert case.sweep(minutes=6).sent_again == 2
+
+        kept, *others = case.transfers
+        assert {one["reference"] for one in case.known()} == {one["reference"] for one in others}
+        assert (kept["payout_status"], kept["ask_at"]) == ("unknown", kept["sent_at"] + ASKED_AFTER[1])
+        facts = self.ask_for_the_last_time(case)
+        assert (facts["knownAtGateway"], facts["keptFromSending"]) == (False, reasons)
+
+    def test_it_is_sent_by_the_schedule_once_that_is_over(self, case: Case, payee: Payee) -> None:
+        self.befall(case, payee, suspend)
+        assert case.sweep(minutes=6).sent_again == 2
+        with case.database.transaction() as session:
+            session.execute(
+                text("UPDATE vendor_profiles SET status = 'active' WHERE id = :id"), {"id": payee.store_id}
+            )
+
+        assert case.sweep_at(case.transfers[0]["ask_at"]).sent_again == 1
+
+        for data in case.known():
+            deliver(case, data)
+        case.assert_paid()
+
+    def test_what_was_meant_for_another_account_is_given_up_and_paid_anew(
+        self, case: Case, payee: Payee
+    ) -> None:
+        self.befall(case, payee, change_account_days_ago)
+        self.ask_for_the_last_time(case)
+        with case.database.transaction() as session:
+            officer = make_officer(session)
+            given_up = give_up(
+                session,
+                payout_id=case.transfers[0]["intent_id"],
+                note="The account was changed before it was sent.",
+                officer=officer,
+                actor=actor_of(officer),
+                now=NOW,
+            )
+
+        assert given_up["status"] == "failed"
+        with case.database.reading() as session:
+            assert owed(session, payee) == OWED_MINOR
+            assert open_about(session, f"payout:{given_up['id']}") == {}
+            assert_books_are_whole(session)

@@ -1,0 +1,92 @@
+"""A gateway's transfers in memory, for lives that Hypothesis plays by the hundred."""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.transfers import FundsShortError, TransferOrder, TransferRefusedError
+from tests.support.gateway import event_of
+
+# An id is an event's name too: no life may have those of another.
+_transfer_ids = count(10**9)
+
+
+class Till:
+    """The gateway's transfers in memory: its answers are lost on demand, its events are the test's to deliver."""
+
+    def __init__(self) -> None:
+        self.transfers: dict[str, dict[str, Any]] = {}
+        self.events: list[bytes] = []
+        self.fault = ""
+        # Of the accounts that may be paid to at the moment: nothing goes to another one.
+        self.recipients: set[str] = set()
+
+    def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
+        self._may_be_down()
+        return f"RCP_{account_number}"
+
+    def send(self, order: TransferOrder) -> GatewayTransfer:
+        self._may_refuse()
+        made = self._make(order)
+        self._may_lose()
+        return GatewayTransfer.from_wire(made)
+
+    def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+        self._may_refuse()
+        if any(order.reference in self.transfers for order in orders):
+            raise TransferRefusedError(404)
+        made = [self._make(order) for order in orders]
+        self._may_lose()
+        return [GatewayTransfer.from_wire(data) for data in made]
+
+    def transfer(self, reference: str) -> GatewayTransfer | None:
+        self._may_be_down()
+        self._may_lose()
+        data = self.transfers.get(reference)
+        return GatewayTransfer.from_wire(data) if data else None
+
+    def decide(self, data: dict[str, Any], status: str) -> None:
+        """Bring a transfer to a result, or reverse it afterwards; it is told of by an event."""
+        follows = {"pending": ("success", "failed", "reversed"), "success": ("reversed",)}
+        if status in follows.get(data["status"], ()):
+            data["status"] = status
+            self.events.append(event_of(dict(data), f"transfer.{status}"))
+
+    @property
+    def left_minor(self) -> int:
+        """What is gone from it for good, or was not decided on yet."""
+        return sum(data["amount"] for data in self.transfers.values() if data["status"] == "success")
+
+    def _make(self, order: TransferOrder) -> dict[str, Any]:
+        assert order.reference in self.transfers or order.recipient_code in self.recipients
+        data = self.transfers.setdefault(
+            order.reference,
+            {
+                "id": next(_transfer_ids),
+                "reference": order.reference,
+                "amount": order.amount_minor,
+                "currency": "NGN",
+                "status": "pending",
+                "transfer_code": f"TRF_{order.reference}",
+                "recipient_code": order.recipient_code,
+            },
+        )
+        assert (data["amount"], data["recipient_code"]) == (order.amount_minor, order.recipient_code)
+        return data
+
+    def _may_be_down(self) -> None:
+        if self.fault == "down":
+            raise ProviderUnavailableError
+
+    def _may_refuse(self) -> None:
+        self._may_be_down()
+        if self.fault == "short":
+            raise FundsShortError
+        if self.fault in ("unwilling", "closed"):
+            raise TransferRefusedError(400, for_good=self.fault == "closed")
+
+    def _may_lose(self) -> None:
+        if self.fault == "lost":
+            raise ProviderUnavailableError
