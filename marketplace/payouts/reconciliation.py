@@ -23,7 +23,7 @@ from marketplace.kernel.clock import Clock, iso
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments.drift import GATEWAY_BALANCE, raise_drift
-from marketplace.payouts import gateway_history, judging, matching, shortfalls
+from marketplace.payouts import differences, gateway_history, judging, matching
 from marketplace.payouts.gateway_history import CLAIMED_FOR, History
 from marketplace.payouts.judging import Verdict
 from marketplace.payouts.reconciliation_figures import Figures, Outcome
@@ -342,7 +342,7 @@ class _Run:
 
     def _finish(self, session: Session, outcome: Outcome) -> None:
         gateway_history.clear_read(session)
-        shortfalls.carry_over(session, run_id=self._run_id, now=self._now)
+        differences.carry_over(session, run_id=self._run_id, now=self._now)
         _FINISH.run(
             session,
             run_id=self._run_id,

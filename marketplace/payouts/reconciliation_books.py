@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from marketplace.ledger.queries import Violation, rules, violations_of
-from marketplace.payouts.shortfalls import ALONE_MINOR
+from marketplace.payouts.differences import ALONE_MINOR
 
 _MOVED = """
     SELECT coalesce(sum(CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END), 0)::bigint AS minor
@@ -27,10 +27,10 @@ _CHECKS = rules(
             CROSS JOIN LATERAL ({_MOVED}) booked
             WHERE t.id IS NULL OR x.id IS NULL OR booked.minor <> x.there_minor - x.here_minor LIMIT 100
             """,  # noqa: S608 - our own text
-        "what is missing at the gateway was written off by two officers where it is more than a little": f"""
+        "a difference to the gateway that is more than a little was accepted by two officers": f"""
             SELECT x.id::text AS exception, x.there_minor - x.here_minor AS decided_minor
             FROM reconciliation_exceptions x
-            WHERE x.resolution IN ('own_funds', 'gateway_cost') AND x.here_minor - x.there_minor > {ALONE_MINOR}
+            WHERE x.resolution IN ('own_funds', 'gateway_cost') AND abs(x.there_minor - x.here_minor) > {ALONE_MINOR}
                 AND (x.proposed_by IS NULL OR x.proposed_by = x.resolved_by) LIMIT 100
             """,  # noqa: S608 - our own text
     }

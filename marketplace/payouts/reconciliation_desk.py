@@ -19,13 +19,14 @@ from marketplace.ledger import accounts
 from marketplace.payments import operations as payments
 from marketplace.payments import refund_events
 from marketplace.payments.parties import refuse_party
-from marketplace.payouts import matching, shortfalls, transfer_events
+from marketplace.payouts import differences, matching, transfer_events
 from marketplace.payouts.clearing import move
+from marketplace.payouts.differences import GATEWAY_COST, OWN_FUNDS
 from marketplace.providers.gateway import Charge, PaymentGateway
 
 APPLY_TOPIC = "reconciliation.apply-charge"
 
-ASK, OWN_FUNDS, GATEWAY_COST = "ask", "own_funds", "gateway_cost"
+ASK = "ask"
 RESOLUTIONS = (ASK, OWN_FUNDS, GATEWAY_COST)
 PROPOSED, RESOLVED = "proposed", "resolved"
 STATES = (PROPOSED, RESOLVED)
@@ -57,14 +58,25 @@ _LOCK = Statement(
 _LATER = Statement(text("SELECT id FROM reconciliations WHERE id > :run_id AND status <> 'failed' LIMIT 1"))
 _PARTIES = Statement(text("SELECT buyer_id, vendor_id FROM orders WHERE id = :order_id"))
 _PAYEE = Statement(text("SELECT user_id FROM payout_transfer_intents WHERE id = :intent_id"))
-_RESOLVE = Statement(
-    text(
-        """
-        UPDATE reconciliation_exceptions SET resolved_at = :now, resolved_by = :officer_id, resolution = :resolution,
-            note = :note WHERE id = :exception_id
-        """
-    )
-)
+# What is proposed takes the place of what was proposed before.
+_NOTE: Mapping[str, Statement] = {
+    PROPOSED: Statement(
+        text(
+            """
+            UPDATE reconciliation_exceptions SET proposed_resolution = :resolution, proposed_by = :officer_id,
+                proposed_at = :now, proposal_note = :note WHERE id = :exception_id
+            """
+        )
+    ),
+    RESOLVED: Statement(
+        text(
+            """
+            UPDATE reconciliation_exceptions SET resolution = :resolution, resolved_by = :officer_id,
+                resolved_at = :now, note = :note WHERE id = :exception_id
+            """
+        )
+    ),
+}
 
 
 class AlreadyResolvedError(ConflictError):
@@ -102,8 +114,8 @@ def resolve(
     ``ask`` has a worker ask the gateway, and take its word as that of an event. ``own_funds`` books the difference as
     the company's own money at the gateway, ``gateway_cost`` as what the gateway charged. It is for what the latest
     reconciliation found; the next one tells whether it agrees now. Payouts stay halted until two officers resume them.
-    What the gateway holds less is booked out of the company's own funds only, and above a bound it is proposed by the
-    first officer and booked by the same word of a second one.
+    What the gateway holds less is booked out of the company's own funds only. Above a bound a difference, either way,
+    is proposed by the first officer and booked by the same word of a second one.
 
     :param run_id: the reconciliation
     :param exception_id: what it found
@@ -127,18 +139,24 @@ def resolve(
     booked, state = 0, RESOLVED
     if decision.resolution == ASK:
         _enqueue_asking(session, row, now=now)
-    elif _takes_another(session, row, decision, officer, now=now):
+    elif differences.takes_another(
+        session,
+        row,
+        resolution=decision.resolution,
+        difference_minor=difference,
+        officer=officer,
+        now=now,
+    ):
         state = PROPOSED
     else:
         booked = difference
         _book(session, row, decision.resolution, difference, now=now)
-    note = shortfalls.propose if state == PROPOSED else _resolve
-    note(
+    _NOTE[state].run(
         session,
         exception_id=exception_id,
         resolution=decision.resolution,
         note=decision.note,
-        officer=officer,
+        officer_id=officer.id,
         now=now,
     )
     record(
@@ -175,37 +193,6 @@ def _lock(session: Session, run_id: UUID, exception_id: UUID) -> dict[str, Any]:
     return row
 
 
-def _resolve(
-    session: Session, *, exception_id: UUID, resolution: str, note: str, officer: Caller, now: datetime
-) -> None:
-    _RESOLVE.run(
-        session,
-        exception_id=exception_id,
-        resolution=resolution,
-        note=note,
-        officer_id=officer.id,
-        now=now,
-    )
-
-
-def _takes_another(
-    session: Session, row: dict[str, Any], decision: Decision, officer: Caller, *, now: datetime
-) -> bool:
-    shortfall_minor = row["here_minor"] - row["there_minor"]
-    if shortfall_minor <= 0:
-        return False
-    covered_minor = shortfall_minor if decision.resolution == OWN_FUNDS else 0
-    shortfalls.require_cover(session, shortfall_minor=covered_minor)
-    return shortfalls.takes_another(
-        session,
-        row,
-        resolution=decision.resolution,
-        shortfall_minor=shortfall_minor,
-        officer=officer,
-        now=now,
-    )
-
-
 def _refuse_party(session: Session, row: dict[str, Any], officer: Caller) -> None:
     if row["order_id"] is not None:
         parties = _PARTIES.one(session, order_id=row["order_id"])
@@ -223,7 +210,7 @@ def _check(action: str, resolution: str, difference: int) -> None:
     if not difference:
         fitting -= _BOOKED
     # Nor does it charge much that nobody heard of: that is the company's to bear, out of what it has there.
-    if difference > 0 or -difference > shortfalls.ALONE_MINOR:
+    if difference > 0 or -difference > differences.ALONE_MINOR:
         fitting.discard(GATEWAY_COST)
     if resolution not in fitting:
         how = " or ".join(sorted(fitting)) or "nothing that can be done here"

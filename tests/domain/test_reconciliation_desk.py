@@ -9,8 +9,8 @@ from sqlalchemy import text
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.payouts import books, reconciliation_books
+from marketplace.payouts.differences import SameOfficerError, UncoveredError
 from marketplace.payouts.reconciliation_desk import AlreadyResolvedError, OutdatedError, UnfittingError
-from marketplace.payouts.shortfalls import SameOfficerError, UncoveredError
 from tests.support.finance import make_officer
 from tests.support.purchases import assert_books_are_whole
 from tests.support.reconciling import Service, service
@@ -98,6 +98,27 @@ def test_much_is_written_off_by_two_officers(service: Service) -> None:
     assert (service.balances()["own_funds"], service.reconcile().status) == (99_999, "matched")
 
 
+def test_much_too_much_takes_two_officers_as_well(service: Service) -> None:
+    service.paid_order()
+    service.book(-100_001, "by-hand:7")
+    service.reconcile()
+    own = service.balances()["own_funds"]
+    assert resolve(service, "own_funds")["state"] == "proposed"
+    with pytest.raises(SameOfficerError):
+        resolve(service, "own_funds")
+    assert (service.balances()["own_funds"], service.reconcile().status) == (own, "drift")
+    done = resolve(service, "own_funds", officer=second_officer(service))
+    assert (done["state"], done["bookedMinor"]) == ("resolved", 100_001)
+    assert (service.balances()["own_funds"], service.reconcile().status) == (own + 100_001, "matched")
+
+
+def test_a_little_too_much_takes_one_officer(service: Service) -> None:
+    service.paid_order()
+    service.book(-100_000, "by-hand:8")
+    service.reconcile()
+    assert resolve(service, "own_funds")["bookedMinor"] == 100_000
+
+
 def test_a_proposal_is_for_the_amount_it_was_made_for(service: Service) -> None:
     service.paid_order()
     service.gateway.fill(500_000)
@@ -118,6 +139,16 @@ def test_many_small_ones_are_much_too(service: Service) -> None:
     for number in range(2):
         service.transfer(f"somebody-elses-of-many-{number}", 60_000)
     service.reconcile()
+    states = [resolve(service, "own_funds", exception_id=one["id"])["state"] for one in service.found()]
+    assert states == ["resolved", "proposed"]
+
+
+def test_what_is_missing_does_not_make_up_for_what_is_too_much(service: Service) -> None:
+    service.paid_order()
+    service.gateway.fill(500_000)
+    service.transfer("somebody-elses-beside-a-surplus", 60_000)
+    service.book(-60_000, "by-hand:9")
+    assert (service.reconcile().drift_minor, len(service.found())) == (0, 2)
     states = [resolve(service, "own_funds", exception_id=one["id"])["state"] for one in service.found()]
     assert states == ["resolved", "proposed"]
 
@@ -199,7 +230,7 @@ def test_only_what_the_latest_run_found_is_resolved_by_who_is_no_party(service: 
     assert service.balances()["own_funds"] == 0
 
 
-TWO_OFFICERS = "what is missing at the gateway was written off by two officers where it is more than a little"
+TWO_OFFICERS = "a difference to the gateway that is more than a little was accepted by two officers"
 DAMAGE = {
     "own money at the gateway is booked as the gateway moved it": (
         "UPDATE gateway_movements SET difference_minor = difference_minor + 1 WHERE model = 'Topup'"

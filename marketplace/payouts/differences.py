@@ -1,7 +1,8 @@
-"""Writing off what the gateway holds less than the books say: only out of the company's own money, and not alone.
+"""Accepting that the gateway holds more or less than the books say: not alone, and less only out of the company's own.
 
-Until it is paid for by the company it is somebody else's money that is missing: a write-off makes the books agree, and
-resolves the alert. So own funds have to cover it, and more than a little takes a second officer.
+What is missing is somebody else's money until the company pays for it, and what is too much may be somebody's as well.
+To accept it makes the books agree and resolves the alert. So own funds have to cover what is missing, and more than a
+little takes a second officer, whichever way it goes.
 """
 
 from datetime import datetime, timedelta
@@ -17,13 +18,14 @@ from marketplace.kernel.errors import ConflictError, ForbiddenError
 from marketplace.kernel.money import naira_text
 from marketplace.ledger import accounts
 
-# What one officer writes off alone within a day, and the most that is called a charge of the gateway's; in kobo.
+OWN_FUNDS, GATEWAY_COST = "own_funds", "gateway_cost"
+# What one officer accepts alone within a day, and the most that is called a charge of the gateway's; in kobo.
 ALONE_MINOR = 100_000
 _DAY = timedelta(days=1)
 # A proposal that nobody confirmed for so long is no more.
 _PROPOSED_FOR = timedelta(days=7)
 
-# It has no balance of its own that a posting would lock: two write-offs at once would both find it sufficient.
+# It has no balance of its own that a posting would lock: two at once would each find that it, or the day, suffices.
 _LOCK_OWN_FUNDS = Statement(text("SELECT id FROM ledger_accounts WHERE id = :account_id FOR NO KEY UPDATE"))
 _OWN_FUNDS = Statement(
     text(
@@ -37,17 +39,9 @@ _OWN_FUNDS = Statement(
 _ALONE = Statement(
     text(
         """
-        SELECT coalesce(sum(here_minor - there_minor), 0)::bigint AS minor FROM reconciliation_exceptions
-        WHERE resolved_by = :officer_id AND resolved_at > :since AND here_minor > there_minor
+        SELECT coalesce(sum(abs(here_minor - there_minor)), 0)::bigint AS minor FROM reconciliation_exceptions
+        WHERE resolved_by = :officer_id AND resolved_at > :since
             AND resolution IN ('own_funds', 'gateway_cost') AND (proposed_by IS NULL OR proposed_by = resolved_by)
-        """
-    )
-)
-_PROPOSE = Statement(
-    text(
-        """
-        UPDATE reconciliation_exceptions SET proposed_resolution = :resolution, proposed_by = :officer_id,
-            proposed_at = :now, proposal_note = :note WHERE id = :exception_id
         """
     )
 )
@@ -74,40 +68,30 @@ class SameOfficerError(ForbiddenError):
     """The officer has proposed it: another one has to confirm it."""
 
 
-def require_cover(session: Session, *, shortfall_minor: int) -> None:
-    """This function will refuse to write off more than the company has at the gateway, and keep others from it.
-
-    :param shortfall_minor: kobo that are written off as own funds, or 0 to be the only one at it
-    :raises UncoveredError: own funds would fall below zero, or below what they were opened with if that is less
-    """
-    account_id = accounts.OWN_FUNDS.id
-    _LOCK_OWN_FUNDS.one(session, account_id=account_id)
-    own = _OWN_FUNDS.one(session, account_id=account_id)
-    # LEAST leaves none out: without an opening it is 0.
-    if shortfall_minor and own["minor"] - shortfall_minor < own["opening_minor"]:
-        raise UncoveredError(
-            f"The company's own money at the gateway ({naira_text(own['minor'])}) does not cover it. To bear it is for"
-            " the company to decide: it pays the money in at the gateway, and the next reconciliation books that."
-        )
-
-
 def takes_another(
     session: Session,
     row: dict[str, Any],
     *,
     resolution: str,
-    shortfall_minor: int,
+    difference_minor: int,
     officer: Caller,
     now: datetime,
 ) -> bool:
-    """This function will tell whether a write-off is yet to be confirmed by another officer.
+    """This function will tell whether a difference is accepted only once another officer confirms it.
+
+    No other one is accepted until the transaction ends.
 
     :param row: the exception, locked, with what is proposed
-    :param shortfall_minor: kobo that are written off
+    :param resolution: as what it is to be booked
+    :param difference_minor: kobo that the gateway holds more than the books say, or (below zero) less
+    :raises UncoveredError: own funds would fall below zero, or below what they were opened with if that is less
     :raises SameOfficerError: the officer has proposed just that
     """
+    _LOCK_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
+    if resolution == OWN_FUNDS and difference_minor < 0:
+        _require_cover(session, -difference_minor)
     alone: int = _ALONE.one(session, officer_id=officer.id, since=now - _DAY)["minor"]
-    if alone + shortfall_minor <= ALONE_MINOR:
+    if alone + abs(difference_minor) <= ALONE_MINOR:
         return False
     if row["proposed_resolution"] != resolution or row["proposed_at"] <= now - _PROPOSED_FOR:
         return True
@@ -116,18 +100,14 @@ def takes_another(
     return False
 
 
-def propose(
-    session: Session, *, exception_id: UUID, resolution: str, note: str, officer: Caller, now: datetime
-) -> None:
-    """This function will note what an officer proposes, in place of what was proposed before."""
-    _PROPOSE.run(
-        session,
-        exception_id=exception_id,
-        resolution=resolution,
-        note=note,
-        officer_id=officer.id,
-        now=now,
-    )
+def _require_cover(session: Session, missing_minor: int) -> None:
+    own = _OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
+    # LEAST leaves none out: without an opening it is 0.
+    if own["minor"] - missing_minor < own["opening_minor"]:
+        raise UncoveredError(
+            f"The company's own money at the gateway ({naira_text(own['minor'])}) does not cover it. To bear it is for"
+            " the company to decide: it pays the money in at the gateway, and the next reconciliation books that."
+        )
 
 
 def carry_over(session: Session, *, run_id: UUID, now: datetime) -> None:
