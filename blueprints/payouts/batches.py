@@ -1,5 +1,6 @@
 """Batches: staged, looked at, approved by two officers, or called off."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -70,16 +71,8 @@ def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
 )  # fmt: skip
 def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """This function will note an officer's approval of a batch; the second officer's makes it ready for dispatch."""
-    approval.approve(
-        ctx.session,
-        batch_id=batch_id,
-        officer=ctx.user,
-        actor=ctx.actor,
-        comment=body.get("comment"),
-        seen_hash=body.get("content_hash"),
-        now=ctx.now,
-    )
-    return batch_queries.show_batch(ctx.session, batch_id=batch_id)
+    said = {"comment": body.get("comment"), "seen_hash": body.get("content_hash")}
+    return _decide(ctx, approval.approve, batch_id=batch_id, **said)
 
 
 @area.post(
@@ -88,15 +81,7 @@ def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[st
 )  # fmt: skip
 def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """This function will call a batch off: its money goes back to the balances that it was taken from."""
-    calling_off.reject(
-        ctx.session,
-        batch_id=batch_id,
-        officer=ctx.user,
-        actor=ctx.actor,
-        reason=body["reason"],
-        now=ctx.now,
-    )
-    return batch_queries.show_batch(ctx.session, batch_id=batch_id)
+    return _decide(ctx, calling_off.reject, batch_id=batch_id, reason=body["reason"])
 
 
 @area.post(
@@ -105,13 +90,11 @@ def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str
 )  # fmt: skip
 def take_out(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """This function will take payments out of a batch; what is left takes two approvals anew."""
-    calling_off.exclude(
-        ctx.session,
-        batch_id=batch_id,
-        intent_ids=body["intent_ids"],
-        officer=ctx.user,
-        actor=ctx.actor,
-        reason=body["reason"],
-        now=ctx.now,
-    )
+    taken = {"intent_ids": body["intent_ids"], "reason": body["reason"]}
+    return _decide(ctx, calling_off.exclude, batch_id=batch_id, **taken)
+
+
+def _decide(ctx: Context, act: Callable[..., object], *, batch_id: UUID, **given: Any) -> dict[str, Any]:
+    """Do what an officer decides about a batch, and show it as it is then."""
+    act(ctx.session, batch_id=batch_id, officer=ctx.user, actor=ctx.actor, now=ctx.now, **given)
     return batch_queries.show_batch(ctx.session, batch_id=batch_id)
