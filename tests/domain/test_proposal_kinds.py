@@ -8,6 +8,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.clock import iso
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import balance_of
+from marketplace.orders.escrowed import in_escrow_of
 from marketplace.payments.drift import raise_drift
 from marketplace.payouts import staging
 from marketplace.payouts.asking import ask_for_cash_out, ask_for_payout
@@ -36,7 +39,9 @@ from tests.support.purchases import (
     make_product,
     make_shop,
     place,
+    release,
     row_of,
+    shipped_order,
 )
 
 
@@ -69,6 +74,18 @@ class TestKinds:
             COMMISSION_BPS,
             1_000,
         ]
+
+    def test_a_running_order_is_released_as_it_was_placed(self, session: Session, shop: Shop) -> None:
+        running = shipped_order(session, shop)
+        share_minor = in_escrow_of(session, vendor_id=shop.store_id).held_minor
+        for key, value in (("commission_bps", 1_000), ("service_fee_minor", 0), ("delivery_fee_minor", 0)):
+            approve(session, propose(session, "fee", {"key": key, "value": value}))
+        payload = {"category_id": shop.category_id, "commission_bps": 2_000}
+        approve(session, propose(session, "category_commission", payload))
+
+        release(session, shop, running)
+
+        assert balance_of(session, account=accounts.vendor_payable(shop.store_id)) == share_minor
 
     def test_a_category_has_a_commission_of_its_own_and_loses_it_again(
         self, session: Session, shop: Shop

@@ -1,0 +1,82 @@
+"""Judging what a reconciliation found: what is on its way, what is wrong with the rest, and what is suggested."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from marketplace.payouts.judging import (
+    AMOUNTS_DIFFER,
+    MISSING_HERE,
+    MISSING_THERE,
+    SETTLING_FOR,
+    SUGGESTIONS,
+    UNDER_WAY_FOR,
+    Verdict,
+    judge,
+)
+from marketplace.payouts.reconciliation_desk import FITTING
+
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+LONG_AGO = NOW - SETTLING_FOR
+LATELY = LONG_AGO + timedelta(seconds=1)
+
+
+def item(kind: str, here_minor: int, there_minor: int, **facts: Any) -> dict[str, Any]:
+    """Give an item that only the sums, and these facts, are known of."""
+    unknown = dict.fromkeys(
+        ("here_status", "there_status", "moved_at", "booked_at", "changed_at", "dispute_id")
+    )
+    sums = {"here_minor": here_minor, "here_now_minor": here_minor, "there_minor": there_minor}
+    return {"kind": kind, **unknown, **sums, **facts}
+
+
+SETTLEMENT = Verdict(MISSING_HERE, "look_up_settlement")
+FOREIGN_REFUND = Verdict(MISSING_HERE, "look_up_refund")
+LOOK_UP = Verdict(MISSING_THERE, "look_up_booking")
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        # What was sent to the bank is on its way for three days, unless the gateway says that it is over.
+        (item("settlement", 0, -500, moved_at=LATELY), None),
+        (item("settlement", 0, -500, moved_at=LATELY, there_status="pending"), None),
+        (item("settlement", 0, -500, moved_at=LONG_AGO), SETTLEMENT),
+        (item("settlement", 0, -500, moved_at=LATELY, there_status="failed"), SETTLEMENT),
+        (item("settlement", -500, 0), Verdict(MISSING_THERE, "look_up_settlement")),
+        (item("settlement", -500, -400, moved_at=LATELY), Verdict(AMOUNTS_DIFFER, "compare_amounts")),
+        # What a bank takes for a dispute that is open, or was over lately, the other side may not have heard of.
+        (item("dispute", 0, -500, moved_at=LONG_AGO, here_status="open"), None),
+        (item("dispute", 0, -500, moved_at=LATELY, here_status="lost"), None),
+        (
+            item("dispute", 0, -500, moved_at=LONG_AGO, here_status="lost"),
+            Verdict(MISSING_HERE, "compare_amounts"),
+        ),
+        (
+            item("dispute", -400, -500, moved_at=LONG_AGO, here_status="lost"),
+            Verdict(AMOUNTS_DIFFER, "compare_amounts"),
+        ),
+        (item("dispute", -500, 0, booked_at=LATELY, here_status="lost"), None),
+        (item("dispute", -500, 0, booked_at=LONG_AGO, here_status="lost"), LOOK_UP),
+        # A refund that a bank forced is told of by the dispute's event, which takes a while.
+        (item("gateway-refund", 0, -500, moved_at=NOW, dispute_id="7"), None),
+        (item("gateway-refund", 0, -500, moved_at=NOW - UNDER_WAY_FOR, dispute_id="7"), FOREIGN_REFUND),
+        (item("gateway-refund", 0, -500, moved_at=NOW), FOREIGN_REFUND),
+        # What is none of ours is told at once, and so is what the gateway never moved.
+        (item("gateway-transfer", 0, -500, moved_at=NOW), Verdict(MISSING_HERE, "look_up_transfer")),
+        (item("movement", 0, -500, moved_at=NOW), Verdict(MISSING_HERE, "look_up_movement")),
+        (item("movement", -500, 0, booked_at=NOW), LOOK_UP),
+        (item("by-hand", 500, 0, booked_at=NOW), LOOK_UP),
+        # What was booked while the gateway was read agrees by now.
+        (item("movement", 0, 500) | {"here_now_minor": 500}, None),
+    ],
+)
+def test_what_is_found_is_judged(found: dict[str, Any], verdict: Verdict | None) -> None:
+    assert judge(found, now=NOW) == verdict
+
+
+@pytest.mark.parametrize("action", SUGGESTIONS)
+def test_what_is_suggested_is_what_may_be_done_about_it(action: str) -> None:
+    assert set(re.findall(r"`(\w+)`", SUGGESTIONS[action])) <= FITTING[action]
