@@ -21,6 +21,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
+from marketplace.background.beginnings import DIED, Beginnings
+from marketplace.background.workers import Worker
 from marketplace.infra import nudges, outbox
 from marketplace.infra.outbox import Handler, PutOffError
 from marketplace.kernel import queues
@@ -56,6 +58,7 @@ _MOST_DONE_HERE = 100
 _LONGEST_DONE_HERE_SECONDS = 10.0
 _DOWN_SECONDS = 1.0
 _PUT_BACK_SECONDS = 3.0  # by then the process is gone, and its locks with it
+_LEAST_SHARE = 0.5  # of the delay after a death
 _AFTER_DUE_SECONDS = 0.05  # a message that came a moment early would find the row not due
 
 
@@ -70,9 +73,14 @@ class Swept:
 class Relay:
     """The queues of one process, and the one kind of message that they carry: a row's id."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, *, worker: Worker | None = None) -> None:
+        """This function will make the queues; nothing is connected to until it is used.
+
+        :param worker: this process, if it is one that tells that it lives
+        """
         self._services = services
         self.activity = Activity()
+        self._beginnings = Beginnings(services.cache, worker)
         self.queues: dict[str, RedisHuey] = {
             name: make_queue(name, services.settings.redis_url) for name in queues.NAMES
         }
@@ -115,8 +123,14 @@ class Relay:
         :param table: ``inbox`` or ``outbox``
         :param row_id: the row's id
         """
-        with self.activity.doing(f"{table} {row_id}", now=self._services.clock(), queue=queue, row_id=row_id):
-            if table == nudges.INBOX:
+        what, now = f"{table} {row_id}", self._services.clock()
+        with (
+            self.activity.doing(what, now=now, queue=queue, row_id=row_id),
+            self._beginnings.of(what) as has_killed,
+        ):
+            if has_killed:
+                self._note_death(queue, table, UUID(row_id))
+            elif table == nudges.INBOX:
                 self._run_inbox(queue, UUID(row_id))
             else:
                 self._run_outbox(queue, UUID(row_id))
@@ -151,6 +165,7 @@ class Relay:
         for one in rows:
             table = one.what.partition(" ")[0]
             self.nudge(one.queue or "", table, UUID(one.row_id), delay_seconds=_PUT_BACK_SECONDS)
+            self._beginnings.forget(one.what)
         return len(rows)
 
     def _sweep(
@@ -191,6 +206,20 @@ class Relay:
             if time.monotonic() >= until:
                 return count
         return len(rows)
+
+    def _note_death(self, queue: str, table: str, row_id: UUID) -> None:
+        """Count that a worker died at a row as a try of it. The next one comes after the delay, and is a real one."""
+        database, now = self._services.database, self._services.clock()
+        _log.warning("worker died at row", queue=queue, table=table, rowId=str(row_id))
+        if table == nudges.INBOX:
+            result = webhooks.note_death(database, inbox_id=row_id, error=DIED, now=now, random=random.random)
+            due_at = result.due_at if result else None
+        else:
+            # What was beside it has died with it, and is to be beside it no more.
+            share = random.uniform(_LEAST_SHARE, 1)  # noqa: S311 - no secret
+            due_at = database.in_transaction(_note_failure, row_id, DIED, now=now, share=share)
+        if due_at is not None:
+            self.nudge_when_due(queue, table, row_id, due_at)
 
     def _run_inbox(self, queue: str, row_id: UUID) -> None:
         result = webhooks.process(
@@ -241,12 +270,14 @@ class Relay:
         )
 
 
-def _note_failure(session: Session, event_id: UUID, error: str, *, now: datetime) -> datetime | None:
+def _note_failure(
+    session: Session, event_id: UUID, error: str, *, now: datetime, share: float = 1
+) -> datetime | None:
     """Note that an event failed, and raise that it was given up; give when it is due again.
 
     Many of a kind may fail together: the alert is about the kind of work, and counts them.
     """
-    failure = outbox.note_failure(session, event_id=event_id, error=error, now=now)
+    failure = outbox.note_failure(session, event_id=event_id, error=error, now=now, share=share)
     if failure is not None and failure.due_at is None:
         raise_alert(
             session,

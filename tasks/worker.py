@@ -57,9 +57,9 @@ def main(arguments: list[str]) -> int:
 def _work(queue: str, settings: Settings) -> None:
     roomy = replace(settings, database_pool_size=max(settings.database_pool_size, _CONNECTIONS))
     services = Services.from_settings(roomy, application_name=f"worker {queue}")
-    relay = Relay(services)
-    connect_nudges(relay)
     me = _identify(queue, services)
+    relay = Relay(services, worker=me)
+    connect_nudges(relay)
     runs = Runs(services, relay, by=me.name)
     scheduler = Scheduler(services, runs, queue=queue)
     consumer = _consumer(relay.queues[queue])

@@ -74,6 +74,11 @@ class Worker:
     told_at: datetime
     doing: tuple[Doing, ...] = ()
 
+    @property
+    def life(self) -> str:
+        """This function will name this one life: who is started anew in a container has the name of before."""
+        return f"{self.name} {self.started_at.isoformat()}"
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:

@@ -185,6 +185,14 @@ class Cache:
         with self._guard():
             return self._run_script(script, keys, *arguments)
 
+    def remove(self, key: str) -> None:
+        """This function will remove what a program has kept under a key; the cache's answer is not waited for.
+
+        :raises CacheDownError: the cache is not to be had
+        """
+        with self._guard():
+            self._wire.send_unanswered("DEL", key)
+
     def _run_script(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
         try:
             return self._wire.send("EVALSHA", script.digest, len(keys), *keys, *arguments)

@@ -118,7 +118,7 @@ _FAILED = Statement(
     text(
         """
         UPDATE outbox_events SET attempts = attempts + 1, last_error = :error,
-            due_at = :now + :first * power(2, attempts),
+            due_at = :now + :first * power(2, attempts) * :share,
             failed_at = CASE WHEN attempts + 1 >= :most THEN CAST(:now AS timestamptz) END
         WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
         RETURNING topic, attempts, due_at, failed_at
@@ -212,10 +212,13 @@ class Failure:
     due_at: datetime | None
 
 
-def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime) -> Failure | None:
+def note_failure(
+    session: Session, *, event_id: UUID, error: str, now: datetime, share: float = 1
+) -> Failure | None:
     """This function will note that an event's work failed; a try that two workers failed at counts once.
 
     :param error: what is known of it, without personal data
+    :param share: of the delay, at most all of it: what failed together need not be tried together
     :return: what is left of it; none if it is done, or the failure was noted by somebody else
     """
     row = _FAILED.first(
@@ -225,6 +228,7 @@ def note_failure(session: Session, *, event_id: UUID, error: str, now: datetime)
         now=now,
         first=_FIRST_DELAY,
         most=MAX_TRIES,
+        share=share,
     )
     if row is None:
         return None

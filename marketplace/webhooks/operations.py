@@ -70,7 +70,7 @@ _FINISH = Prepared(
 _LOCK_FAILED = Statement(
     text(
         f"""
-        SELECT id, provider, body, attempts FROM webhook_inbox
+        SELECT id, provider, body, attempts, event_type, dedupe_id FROM webhook_inbox
         WHERE id = :inbox_id AND {_IS_DUE} FOR NO KEY UPDATE
         """  # noqa: S608 - our own words
     )
@@ -194,6 +194,19 @@ def process(
     return result
 
 
+def note_death(
+    database: Database, *, inbox_id: UUID, error: str, now: datetime, random: Callable[[], float]
+) -> Result | None:
+    """This function will note a try of an inbox row that ended the process; its body is not looked at again.
+
+    :param error: what is known of it
+    :return: as ``process`` does
+    """
+    return database.in_transaction(
+        _note_failure, inbox_id, error, began_at=now, now=now, random=random, reads=False
+    )
+
+
 def describe(error: Exception) -> str:
     """This function will describe an error nobody foresaw, by its kind alone: its text may hold what was sent."""
     return f"{type(error).__name__} {sqlstate(error) or ''}".strip()
@@ -270,6 +283,7 @@ def _note_failure(
     began_at: datetime,
     now: datetime,
     random: Callable[[], float] | None,
+    reads: bool = True,
 ) -> Result | None:
     """Note a failed try: due again after the next delay, or dead after the fifth retry or when hopeless."""
     # Two workers may have failed at the same try: the second finds it put off already, and counts it not again.
@@ -277,7 +291,9 @@ def _note_failure(
     if row is None:
         return None
     attempts = row["attempts"] + 1
-    event_type, dedupe_id = _identify(row["provider"], bytes(row["body"]))
+    event_type, dedupe_id = row.pop("event_type"), row.pop("dedupe_id")
+    if reads:
+        event_type, dedupe_id = _identify(row["provider"], bytes(row["body"]))
     known = {"event_type": event_type, "dedupe_id": dedupe_id}
     if random is not None and attempts <= len(RETRY_DELAYS_SECONDS):
         seconds = RETRY_DELAYS_SECONDS[attempts - 1] * (1 + JITTER * (2 * random() - 1))

@@ -13,9 +13,13 @@ import psycopg2
 import pytest
 import requests
 
+from marketplace.background.beginnings import DIED
+from marketplace.infra import nudges, outbox
 from marketplace.kernel.clock import system_clock
+from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS
 from sandbox.process import Process, wait_until
 from tests.support.gateway import charge_data, event_of, sign
+from tests.support.poison import TOPIC, Poison
 from tests.support.purchases import (
     Shop,
     assert_books_are_whole,
@@ -217,6 +221,41 @@ def test_poison_and_slow_events_hold_up_nothing_behind_them(site: Site, shop: Sh
     ) == [(10,)]
 
 
+def test_what_kills_its_worker_is_given_up_and_what_is_beside_it_is_done_once(site: Site, shop: Shop) -> None:
+    """An event and work of the outbox, with two tries left each; the order of an event beside them is held."""
+    payments = Payments(site, shop, 6)
+    beside = next(iter(payments.bodies))
+    fate = Poison(site)
+    with holding(site, "SELECT FROM orders WHERE id = %s FOR UPDATE", str(beside)):
+        payments.store()
+        site.until(lambda: payments.paid() == 5 and site.connections(NAME, waiting=True), fate.workers[0])
+        poison = [
+            fate.add_event(attempts=len(RETRY_DELAYS_SECONDS) - 1),
+            fate.add_work(attempts=outbox.MAX_TRIES - 2),
+        ]
+        site.until(lambda: not fate.workers[0].running)
+    [[row_id]] = site.query("SELECT id FROM webhook_inbox WHERE body = %s", payments.bodies[beside])
+    fate.attend(nudges.INBOX, row_id)
+
+    site.until(lambda: fate.supervised() and not fate.waiting(poison))
+    site.until(lambda: fate.supervised() and payments.paid() == 6)
+
+    assert site.query(
+        "SELECT attempts, error FROM dead_letter_webhooks WHERE inbox_id = %s", str(poison[0])
+    ) == [(len(RETRY_DELAYS_SECONDS) + 1, DIED)]
+    assert site.query(
+        "SELECT attempts, last_error FROM outbox_events WHERE failed_at IS NOT NULL AND id = %s",
+        str(poison[1]),
+    ) == [(outbox.MAX_TRIES, DIED)]
+    assert site.query("SELECT identifier FROM alerts WHERE subject = %s", TOPIC) == [("OUTBOX_GIVEN_UP",)]
+    # No worker more died than there were tries; and the one beside them lost a try by it.
+    assert len(fate.workers) <= 1 + 2 * 2
+    assert fate.workers[-1].running
+    payments.assert_once()
+    [[tries]] = site.query("SELECT attempts FROM webhook_inbox WHERE id = %s", str(row_id))
+    assert tries >= 2
+
+
 @contextmanager
 def holding(site: Site, sql: str, *parameters: object) -> Iterator[None]:
     """Hold what a statement locks, or writes, in a transaction that is rolled back in the end."""
@@ -247,7 +286,7 @@ class TestKilledAt:
         """The next worker finishes, and nothing is there twice."""
         site.until(lambda: site.connections(NAME) == 0)
         site.worker()
-        payments.until_paid()
+        payments.until_paid(SWEPT_SECONDS)
         payments.assert_once()
 
     def test_after_the_claim(self, site: Site, shop: Shop) -> None:

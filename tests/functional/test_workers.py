@@ -17,11 +17,8 @@ from marketplace.background.workers import Worker
 from marketplace.catalog import promotions, review
 from marketplace.infra import nudges
 from marketplace.infra.cache import Cache
-from marketplace.infra.settings import load_settings
 from marketplace.kernel import queues
-from marketplace.services import Services
 from sandbox.process import Process, wait_until
-from tasks.relay import Relay
 from tests.support.installation import marketplace
 from tests.support.purchases import Shop, make_product
 from tests.support.site import Blocker, Site, kill
@@ -76,12 +73,6 @@ def store(site: Site, queue: str, product_id: UUID, topic: str = promotions.TURN
     return UUID(str(row_id))
 
 
-def tell(site: Site, queue: str, row_id: UUID) -> None:
-    """Tell a queue of a row, as a commit does."""
-    services = Services.from_settings(load_settings(site.environment), application_name="tests")
-    assert Relay(services).nudge(queue, nudges.OUTBOX, row_id)
-
-
 def is_done(site: Site, row_id: UUID) -> bool:
     return site.query("SELECT done_at IS NOT NULL FROM outbox_events WHERE id = %s", str(row_id)) == [(True,)]
 
@@ -123,7 +114,7 @@ class TestHeartbeats:
         blocked.hold("products", id=product_id)
         row_id = store(site, queues.WEBHOOKS, product_id)
         before = figures_of(site, cache, queues.WEBHOOKS)
-        tell(site, queues.WEBHOOKS, row_id)
+        site.tell(queues.WEBHOOKS, nudges.OUTBOX, row_id)
 
         [at_it] = site.until(lambda: busy(cache, row_id))
         now = figures_of(site, cache, queues.WEBHOOKS)
@@ -167,7 +158,7 @@ class TestKilled:
         blocked.hold("products", id=product_id)
         victim = site.worker(queue)
         row_id = store(site, queue, product_id)
-        tell(site, queue, row_id)
+        site.tell(queue, nudges.OUTBOX, row_id)
         until(site, lambda: site.connections(f"worker {queue}", waiting=True), victim)
 
         kill(victim)
@@ -222,7 +213,7 @@ class TestStopped:
         site.until(lambda: task(site, "relay-outbox")["runs"] > 0, worker)
         site.query("UPDATE periodic_tasks SET paused_at = now()")
         row_id = store(site, queues.AI_MODERATION, product_id, review.SCREENING_TOPIC)
-        tell(site, queues.AI_MODERATION, row_id)
+        site.tell(queues.AI_MODERATION, nudges.OUTBOX, row_id)
         site.until(lambda: site.providers.ai.asked()[0] == 1, worker)
 
         worker.request_stop()
@@ -244,12 +235,12 @@ class TestBesideOneAnother:
         stuck = [store(site, queues.WEBHOOKS, slow) for _ in range(3)]
         worker = site.worker()
         for row_id in stuck:
-            tell(site, queues.WEBHOOKS, row_id)
+            site.tell(queues.WEBHOOKS, nudges.OUTBOX, row_id)
         site.until(lambda: site.connections("worker webhooks", waiting=True) >= 3, worker)
 
         row_ids = [store(site, queues.WEBHOOKS, quick) for _ in range(5)]
         for row_id in row_ids:
-            tell(site, queues.WEBHOOKS, row_id)
+            site.tell(queues.WEBHOOKS, nudges.OUTBOX, row_id)
 
         site.until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
         assert not any(is_done(site, row_id) for row_id in stuck)
@@ -265,9 +256,9 @@ class TestBesideOneAnother:
             for _ in range(8)
         ]
         for row_id in poison:
-            tell(site, queues.AI_MODERATION, UUID(str(row_id)))
+            site.tell(queues.AI_MODERATION, nudges.OUTBOX, UUID(str(row_id)))
         good = store(site, queues.AI_MODERATION, quick)
-        tell(site, queues.AI_MODERATION, good)
+        site.tell(queues.AI_MODERATION, nudges.OUTBOX, good)
 
         site.until(lambda: is_done(site, good), worker)
         tries = "SELECT count(*) FROM outbox_events WHERE topic = 'nobody.knows' AND attempts >= 1"

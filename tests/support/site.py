@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import UUID
 
 import psycopg2
 import requests
 
 from marketplace.infra.db import Database
+from marketplace.infra.settings import load_settings
+from marketplace.services import Services
 from sandbox.ports import is_free, reserve_ports
 from sandbox.process import Process, wait_until
 from sandbox.providers.server import ProvidersServer
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
+from tasks.relay import Relay
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.installation import query
 from tests.support.servers import PROJECT, migrate
@@ -69,9 +73,14 @@ class Site:
         self.until(lambda: self.answers("/health/live"), process)
         return process
 
-    def worker(self, queue: str = "webhooks") -> Process:
+    def worker(self, queue: str = "webhooks", *, module: str = "tasks.worker") -> Process:
         """Start a worker, and not wait for it."""
-        return self._launch(f"worker-{queue}", "tasks.worker", queue)
+        return self._launch(f"worker-{queue}", module, queue)
+
+    def tell(self, queue: str, table: str, row_id: UUID) -> None:
+        """Tell a queue of a row, as a commit does."""
+        services = Services.from_settings(load_settings(self.environment), application_name="tests")
+        assert Relay(services).nudge(queue, table, row_id)
 
     def _launch(self, name: str, module: str, *arguments: str) -> Process:
         process = Process(
