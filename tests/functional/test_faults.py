@@ -20,7 +20,7 @@ from tests.support.purchases import (
     row_of,
     status_of,
 )
-from tests.support.site import Blocker, Site, kill
+from tests.support.site import SWEPT_SECONDS, Blocker, Site, kill
 
 NAME = "worker webhooks"
 
@@ -105,7 +105,7 @@ def test_a_worker_killed_in_the_middle_leaves_nothing_and_the_next_one_finishes(
     assert site.query("SELECT id FROM ledger_transactions WHERE source = %s", f"charge:{data['id']}") == []
 
     site.worker()
-    site.until(lambda: status(site, order_id) == "paid_escrow")
+    site.until(lambda: status(site, order_id) == "paid_escrow", seconds=SWEPT_SECONDS)
 
     assert_paid_once(site, order_id, data["id"])
 

@@ -29,11 +29,9 @@ from tests.support.purchases import (
     place,
     with_buyer,
 )
-from tests.support.site import BOUND_SECONDS, Site, kill
+from tests.support.site import BOUND_SECONDS, SWEPT_SECONDS, Site, kill
 
 NAME = "worker webhooks"
-# A sweep that a killed worker was at is noticed after a while, and comes again.
-SWEPT_SECONDS = 90.0
 SENDERS = 4
 
 

@@ -25,6 +25,8 @@ from tests.support.installation import query
 from tests.support.servers import PROJECT, migrate
 
 BOUND_SECONDS = 30.0
+# A sweep that a killed worker was at is noticed after a while, and comes again.
+SWEPT_SECONDS = 90.0
 _KEY = "of-these-tests-only-0123456789abcdef"
 Found = TypeVar("Found")
 
@@ -101,7 +103,9 @@ class Site:
         except requests.RequestException:
             return False
 
-    def until(self, look: Callable[[], Found], process: Process | None = None) -> Found:
+    def until(
+        self, look: Callable[[], Found], process: Process | None = None, *, seconds: float = BOUND_SECONDS
+    ) -> Found:
         """Wait until what is looked for is there, with a bound, and give it."""
         found: list[Found] = []
 
@@ -109,7 +113,7 @@ class Site:
             found[:] = [look()]
             return bool(found[0]) or (process is not None and not process.running)
 
-        assert wait_until(looked, timeout_seconds=BOUND_SECONDS), self.logs()
+        assert wait_until(looked, timeout_seconds=seconds), self.logs()
         assert found[0], self.logs()
         return found[0]
 
