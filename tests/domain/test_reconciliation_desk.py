@@ -1,5 +1,6 @@
 """What officers do about what a reconciliation found: what they may, and what is booked of it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import uuid4
 
@@ -11,10 +12,11 @@ from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundErr
 from marketplace.payouts import books, reconciliation_books
 from marketplace.payouts.differences import SameOfficerError, UncoveredError
 from marketplace.payouts.reconciliation_desk import AlreadyResolvedError, OutdatedError, UnfittingError
+from sandbox.process import wait_until
 from tests.support.finance import make_officer
 from tests.support.purchases import assert_books_are_whole
 from tests.support.reconciling import Service, service
-from tests.support.resolving import NOTE, resolve
+from tests.support.resolving import NOTE, resolve, resolve_in
 
 __all__ = ["service"]
 
@@ -151,6 +153,21 @@ def test_what_is_missing_does_not_make_up_for_what_is_too_much(service: Service)
     assert (service.reconcile().drift_minor, len(service.found())) == (0, 2)
     states = [resolve(service, "own_funds", exception_id=one["id"])["state"] for one in service.found()]
     assert states == ["resolved", "proposed"]
+
+
+def test_of_two_at_once_the_second_waits_and_counts_the_first(service: Service) -> None:
+    service.paid_order()
+    for number in range(2):
+        service.book(-60_000, f"by-hand-at-once:{number}")
+    service.reconcile()
+    first, second = (one["id"] for one in service.found())
+    waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as pool:
+        with service.database.transaction() as session:
+            assert resolve_in(session, service, "own_funds", exception_id=first)["state"] == "resolved"
+            other = pool.submit(resolve, service, "own_funds", exception_id=second)
+            assert wait_until(lambda: other.done() or bool(service.rows(waits)), timeout_seconds=20)
+        assert other.result(timeout=20)["state"] == "proposed"
 
 
 def test_what_the_gateway_charged_is_a_cost(service: Service) -> None:

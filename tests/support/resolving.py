@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from marketplace.audit.operations import AuditActor
 from marketplace.identity.queries import Caller
 from marketplace.payouts import reconciliation_desk
@@ -14,14 +16,21 @@ NOTE = "Seen in the gateway's dashboard."
 
 def resolve(service: Service, resolution: str, *, officer: Caller | None = None, **values: Any) -> Any:
     """Resolve the first that the latest run found."""
+    with service.database.transaction() as session:
+        return resolve_in(session, service, resolution, officer=officer, **values)
+
+
+def resolve_in(
+    session: Session, service: Service, resolution: str, *, officer: Caller | None = None, **values: Any
+) -> Any:
+    """Resolve it in a transaction that goes on."""
     given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
     who = officer or service.officer
-    with service.database.transaction() as session:
-        return reconciliation_desk.resolve(
-            session,
-            **given,
-            decision=Decision(resolution, NOTE),
-            officer=who,
-            actor=AuditActor("finance", id=who.id),
-            now=datetime.now(UTC),
-        )
+    return reconciliation_desk.resolve(
+        session,
+        **given,
+        decision=Decision(resolution, NOTE),
+        officer=who,
+        actor=AuditActor("finance", id=who.id),
+        now=datetime.now(UTC),
+    )
