@@ -205,10 +205,12 @@ def ask_anew(session: Session, *, payout_id: UUID, now: datetime) -> dict[str, A
 def _hand_on(session: Session, *, now: datetime) -> int:
     if payouts_halted(session):
         return 0
-    rows = _LEFT_BEHIND.all(session, topic=sending.SEND_TOPIC, most=_BATCH)
-    for row in rows:
-        sending.enqueue_sending(session, batch_id=row["id"], due_at=now)
-    return len(rows)
+    # Of some all that is left may be kept from being sent, for as long as that takes.
+    found = [row["id"] for row in _LEFT_BEHIND.all(session, topic=sending.SEND_TOPIC, most=_BATCH)]
+    ready = [one for one in found if sending.can_send(session, batch_id=one, now=now)]
+    for batch_id in ready:
+        sending.enqueue_sending(session, batch_id=batch_id, due_at=now)
+    return len(ready)
 
 
 def _take(

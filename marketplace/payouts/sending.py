@@ -219,6 +219,12 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
     return ToSend(batch_id, [Claimed(**row) for row in rows])
 
 
+def can_send(session: Session, *, batch_id: UUID, now: datetime) -> bool:
+    """This function will tell whether a batch has payouts that would be claimed now, if they are not halted."""
+    waiting = _WAITING.all(session, batch_id=batch_id)
+    return len(kept_from_sending(session, payouts=waiting, now=now)) < len(waiting)
+
+
 def send(gateway: TransferSender, claimed: Sequence[Claimed]) -> Answers:
     """This function will have the gateway send payouts, by one call as far as it takes that.
 

@@ -149,6 +149,9 @@ class TestTheWorker:
         assert (held["payout_status"], held["sent_at"]) == ("pending", None)
         assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
         assert case.gateway.calls(held["reference"]) == {}
+        # Nobody is set to work on what would not be sent.
+        case.sweep_at(NOW)
+        assert case.events() == []
 
         if befallen == "suspended":
             with case.database.transaction() as session:
