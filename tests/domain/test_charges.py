@@ -22,17 +22,11 @@ from tests.support.purchases import (
     make_charge,
     make_intent,
     make_product,
-    make_shop,
     place,
     row_of,
     status_of,
     stock_of,
 )
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
 
 
 @pytest.fixture

@@ -21,18 +21,12 @@ from tests.support.purchases import (
     make_intent,
     make_person,
     make_product,
-    make_shop,
     pay,
     place,
     row_of,
 )
 
 PAGE = PaymentPage("https://pay.example/abc", "abc")
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ from tests.support.purchases import (
     make_charge,
     make_intent,
     make_product,
-    make_shop,
     neighbours,
     paid_order,
     pin_of,
@@ -38,11 +37,6 @@ from tests.support.purchases import (
 
 # Codes of ours, and what only a program reads.
 _CODES = re.compile(r"[a-z]+_[a-z]|[A-Z]{2,}_|checkout-[0-9a-f]|[0-9a-f]{8}-[0-9a-f]{4}|kobo|None")
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
 
 
 @pytest.fixture(autouse=True)

@@ -44,11 +44,6 @@ from tests.support.purchases import (
 VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
 
 
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
-
-
 def cancel(session: Session, order_id: UUID, caller: Caller, reason: str | None = None) -> None:
     cancelling.cancel(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
 

@@ -47,11 +47,6 @@ from tests.support.purchases import (
 )
 
 
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
-
-
 def make_hub(session: Session, campus_id: UUID, *, active: bool = True) -> UUID:
     hub = Hub(campus_id=campus_id, name="Main gate", address="Gate 1", opening_hours="8-18", active=active)
     session.add(hub)

@@ -37,17 +37,11 @@ from tests.support.purchases import (
     later,
     make_category,
     make_product,
-    make_shop,
     place,
     release,
     row_of,
     shipped_order,
 )
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
 
 
 class TestKinds:

@@ -36,15 +36,9 @@ from tests.support.purchases import (
     SERVICE_FEE_MINOR,
     Shop,
     later,
-    make_shop,
 )
 
 KEY = "service_fee_minor"
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
 
 
 def status(session: Session, proposal_id: UUID) -> str:

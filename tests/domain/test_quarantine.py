@@ -58,16 +58,6 @@ NOTE = "The buyer's bank took its fee out of it."
 
 
 @pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
-
-
-@pytest.fixture
-def officer(session: Session) -> Caller:
-    return make_officer(session)
-
-
-@pytest.fixture
 def order_id(session: Session, shop: Shop) -> UUID:
     return place(session, shop, make_product(session, shop))
 

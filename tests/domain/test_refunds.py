@@ -19,7 +19,7 @@ from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
 from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling
 from marketplace.payments.refunding import AlreadyReleasedError, EscrowDeficitError, Pieces
-from tests.support.finance import REASON, audited, make_officer, refund, refunds_of, say, sums_of, told
+from tests.support.finance import REASON, audited, refund, refunds_of, say, sums_of, told
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,
@@ -33,7 +33,6 @@ from tests.support.purchases import (
     fill_wallet,
     make_charge,
     make_product,
-    make_shop,
     neighbours,
     paid_order,
     pay,
@@ -49,16 +48,6 @@ from tests.support.purchases import (
 from tests.support.purchases import apply as apply_charge_of
 
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
-
-
-@pytest.fixture
-def officer(session: Session) -> Caller:
-    return make_officer(session)
 
 
 def escrow_of(session: Session, order_id: UUID) -> tuple[str, int]:

@@ -27,17 +27,11 @@ from tests.support.purchases import (
     assert_books_are_whole,
     later,
     make_product,
-    make_shop,
     pay,
     place,
     row_of,
 )
 from tests.support.sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
 
 
 @pytest.fixture

@@ -24,17 +24,11 @@ from tests.support.purchases import (
     later,
     make_intent,
     make_product,
-    make_shop,
     place,
     row_of,
 )
 
 AMOUNT = 310_050
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
 
 
 @pytest.fixture

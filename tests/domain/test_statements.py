@@ -3,14 +3,13 @@
 from datetime import datetime
 from uuid import UUID, uuid4
 
-import pytest
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.paging import PageRequest
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import EntryFilter, statement_of
-from tests.support.purchases import NOW, Shop, later, make_shop, paid_order, release, shipped_order
+from tests.support.purchases import NOW, Shop, later, paid_order, release, shipped_order
 
 
 def credit(session: Session, owner: UUID, minor: int, *, now: datetime = NOW, kind: str = "gift") -> None:
@@ -37,11 +36,6 @@ def amounts(
         page=PageRequest(limit),  # type: ignore[arg-type]
     )
     return [(entry["direction"], entry["amountMinor"], entry["balanceAfterMinor"]) for entry in page.items]
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
 
 
 def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Shop) -> None:

@@ -30,7 +30,6 @@ from tests.support.purchases import (
     make_charge,
     make_intent,
     make_product,
-    make_shop,
     neighbours,
     place,
     release,
@@ -43,11 +42,6 @@ from tests.support.purchases import (
 
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 AS_MUCH = WalletUse(as_much_as_possible=True)
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
 
 
 @pytest.fixture
