@@ -32,9 +32,13 @@ def _ask(services: Services, found: ToSend | None) -> GatewayRefund | None:
 
 
 def _settle(session: Session, found: ToSend | None, told: GatewayRefund | None, now: datetime) -> None:
-    if found is not None and told is not None:
+    if found is None:
+        return
+    if told is None:
+        sending.note_unknown(session, found=found, now=now)
+    else:
         sending.settle(session, refund_id=found.id, told=told, now=now)
-        alarms.gateway_key_taken(session, now=now)
+    alarms.gateway_key_taken(session, now=now)
 
 
 def _find(session: Session, payload: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Work of the outbox that asks a provider: read, ask, settle, with no transaction open while it waits.
 
+What is read may be claimed too: that has committed before the provider is asked.
+
 The event's row is taken only to settle, in the transaction that marks it done. Until then nothing is held, so a
 worker that is killed while it waits leaves an event that is due, and two workers at the same event ask twice
 and settle once. So ``ask`` must be fit to come more than once, and ``settle`` must look again at what was read.
@@ -23,7 +25,7 @@ _Answer = TypeVar("_Answer")
 class Phased(Generic[_Found, _Answer]):
     """A handler in phases.
 
-    :param read: takes a reading session and the payload, and gives what the provider is to be asked about
+    :param read: takes the payload, in a transaction of its own, and gives what the provider is to be asked about
     :param ask: calls the provider; what it raises has the event tried again
     :param settle: does the work, given what was read and what was answered, in a transaction
     """
@@ -38,8 +40,7 @@ class Phased(Generic[_Found, _Answer]):
         :param services: where the database and the providers are
         :param payload: the event's
         """
-        with services.database.reading() as session:
-            found = self.read(session, payload)
+        found = services.database.in_transaction(self.read, payload)
         answer = self.ask(services, found)
 
         def settle(session: Session, _payload: dict[str, Any], now: datetime) -> None:

@@ -126,6 +126,15 @@ class RefundRow(ProcessedPart):
     payment_reference = fields.String(required=True, allow_none=True)
     gateway_refund_id = fields.String(required=True, allow_none=True)
     requested_by = Uuid(required=True, allow_none=True)
+    dispute = Choice(
+        "open",
+        "lost",
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "The buyer's bank disputes the charge, so what was not sent waits; or took it back."
+        },
+    )
     paid_twice_minor = Minor(
         required=True,
         metadata={"description": "What the gateway paid of it although the buyer had the money already."},

@@ -146,8 +146,9 @@ KINDS: dict[str, Kind] = {
         "a dispute of the gateway's",
         "A customer disputes a charge at their bank. What escrow still holds of its orders is frozen; of what was"
         " released already there is nothing to freeze (the facts say which).",
-        "Answer at the gateway before its deadline, with the order's trail (`GET /api/orders/:id/events`). Do not"
-        " refund the order meanwhile: the bank may pay the buyer too.",
+        "Answer at the gateway before its deadline, with the order's trail (`GET /api/orders/:id/events`). The"
+        " order is not refunded meanwhile: the bank may pay the buyer too. Refunds that were not sent yet wait"
+        " (`refundsWaiting` in the facts), and are sent if the dispute is won.",
         "when the gateway tells how it ended, or by an officer",
         FINANCE,
     ),
@@ -157,7 +158,8 @@ KINDS: dict[str, Kind] = {
         "A customer's bank has decided on a disputed charge: in our favour (SEV-3), or the money was taken from us.",
         "Orders whose money escrow held stay frozen until staff rule on them: where the money was taken, the buyer has"
         " it, so do not refund the order as well. What was taken is booked (`booked` in the facts): of what was out of"
-        " escrow, the vendor owes it, or the buyer whom it reached twice.",
+        " escrow, the vendor owes it, or the buyer whom it reached twice; what we were about to send is not sent. Where"
+        " `resolution` does not say who won, look at the gateway: refunds wait until it says so.",
         _OFFICER,
         FINANCE,
     ),

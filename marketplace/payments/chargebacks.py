@@ -2,7 +2,8 @@
 
 What the gateway tells is kept, and freezes the escrow of the orders that the charge paid. How a dispute is answered,
 and what becomes of frozen orders, is for staff to decide: an order leaves ``disputed`` by a ruling alone, also where
-the bank decided for us. What a lost one takes of orders whose money is out of escrow is booked at once.
+the bank decided for us. What a lost one takes of orders whose money is out of escrow is booked at once. Refunds
+that were not sent yet wait for its end.
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,16 @@ from sqlalchemy.orm import Session
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Statement
+from marketplace.kernel.money import CURRENCY
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
+from marketplace.payments import refund_news, unsent
 from marketplace.payments.charges import UnknownReferenceError
 from marketplace.payments.lost_disputes import Loss, book_loss
-from marketplace.providers.gateway_events import GatewayDispute
+from marketplace.providers.gateway_events import IN_OUR_FAVOUR, LOST, GatewayDispute
 
 _log = structlog.get_logger(__name__)
 
@@ -41,27 +44,30 @@ _FIND = Statement(
 _CHARGES = Statement(
     text(
         """
-        SELECT gateway_charge_id, outcome FROM gateway_charges WHERE intent_id = :intent_id ORDER BY id
-        FOR NO KEY UPDATE
+        SELECT id, gateway_charge_id, outcome, principal_minor, currency FROM gateway_charges
+        WHERE intent_id = :intent_id ORDER BY id FOR NO KEY UPDATE
         """
     )
 )
-# An earlier word never undoes that it is over, in whatever order they come.
+# An earlier word never undoes that it is over, in whatever order they come. One that does not say how it ended may be
+# followed by one that does.
 _KEEP = Statement(
     text(
         """
-        INSERT INTO charge_disputes (gateway_dispute_id, intent_id, status, gateway_status, resolution, category,
-            amount_minor, due_at, opened_at, resolved_at, updated_at)
-        VALUES (:gateway_dispute_id, :intent_id, :status, :gateway_status, :resolution, :category,
-            :amount_minor, :due_at, :now, :resolved_at, :now)
+        INSERT INTO charge_disputes (gateway_dispute_id, intent_id, gateway_charge_id, status, gateway_status,
+            resolution, category, amount_minor, due_at, opened_at, resolved_at, updated_at)
+        VALUES (:gateway_dispute_id, :intent_id, :gateway_charge_id, :status, :gateway_status, :resolution,
+            :category, :amount_minor, :due_at, :now, :resolved_at, :now)
         ON CONFLICT (gateway_dispute_id) DO UPDATE SET status = excluded.status,
             gateway_status = excluded.gateway_status, resolution = excluded.resolution,
+            gateway_charge_id = coalesce(excluded.gateway_charge_id, charge_disputes.gateway_charge_id),
             category = coalesce(excluded.category, charge_disputes.category),
             amount_minor = coalesce(excluded.amount_minor, charge_disputes.amount_minor),
             due_at = coalesce(excluded.due_at, charge_disputes.due_at),
             resolved_at = excluded.resolved_at, updated_at = excluded.updated_at
-        WHERE charge_disputes.status = 'open'
-        RETURNING id
+        WHERE charge_disputes.status = 'open' OR (excluded.status = 'resolved'
+            AND excluded.resolution = ANY(:clear) AND coalesce(charge_disputes.resolution, '') <> ALL(:clear))
+        RETURNING id, gateway_charge_id, amount_minor
         """
     )
 )
@@ -83,11 +89,12 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
     if found is None:
         raise UnknownReferenceError("no payment has this reference")
     locked = lock_orders(session, order_ids=found["order_ids"])
-    applied = _paid_by(_CHARGES.all(session, intent_id=found["intent_id"]), told)
+    known = _CHARGES.all(session, intent_id=found["intent_id"])
     kept = _KEEP.first(
         session,
         gateway_dispute_id=told.id,
         intent_id=found["intent_id"],
+        gateway_charge_id=told.charge_id or None,
         status="resolved" if over else "open",
         gateway_status=told.status or None,
         resolution=told.resolution or None,
@@ -95,39 +102,61 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
         amount_minor=told.amount_minor,
         due_at=told.due_at,
         resolved_at=now if over else None,
+        clear=[IN_OUR_FAVOUR, LOST],
         now=now,
     )
     if kept is None:
         return False
+    charges = _meant_by(known, kept["gateway_charge_id"])
+    # One that was held back, or goes back, pays for no order.
+    applied = any(charge["outcome"] == "applied" for charge in charges)
     frozen = _freeze(session, locked, told, now=now) if applied and not told.in_our_favour else []
     for order in frozen:
         _tell(session, order, now=now)
     losses: list[Loss] = []
-    if over and told.lost and applied:
+    if over and told.lost:
         losses = book_loss(
             session,
             dispute_id=kept["id"],
-            intent_id=found["intent_id"],
-            charge_id=told.charge_id,
-            amount_minor=told.amount_minor,
+            charges=[charge for charge in charges if charge["currency"] == CURRENCY],
+            amount_minor=kept["amount_minor"],
             locked=locked,
             now=now,
         )
-    _alert(session, kept["id"], told, over=over, locked=locked, frozen=frozen, losses=losses, now=now)
+    waiting = _see_to_refunds(session, kept["id"], charges, ended=over and told.is_clear, now=now)
+    facts = _facts(kept["id"], told, locked=locked, frozen=frozen, waiting=waiting)
+    _alert(session, kept["id"], told, over=over, facts=facts, losses=losses, now=now)
     return True
 
 
-def _paid_by(charges: Sequence[dict[str, Any]], told: GatewayDispute) -> bool:
-    """Tell whether orders were paid by the disputed charge: one that was held or sent back pays for nothing.
+def _meant_by(charges: Sequence[dict[str, Any]], charge_id: str | None) -> Sequence[dict[str, Any]]:
+    """Give the charges that a dispute is about: where it names none, those that paid, if any did.
 
     :raises UnknownReferenceError: the charge has not come yet; frozen too early, the order would be paid afterwards
     """
-    meant = [
-        charge for charge in charges if not told.charge_id or charge["gateway_charge_id"] == told.charge_id
-    ]
+    meant = [charge for charge in charges if charge_id is None or charge["gateway_charge_id"] == charge_id]
     if not meant:
         raise UnknownReferenceError("the disputed charge is not known")
-    return any(charge["outcome"] == "applied" for charge in meant)
+    applied = [charge for charge in meant if charge["outcome"] == "applied"]
+    return applied or meant
+
+
+def _see_to_refunds(
+    session: Session, dispute_id: UUID, charges: Sequence[dict[str, Any]], *, ended: bool, now: datetime
+) -> Sequence[dict[str, Any]]:
+    """Have what was not sent of the charges wait, its buyer being told, or go on; give what waits."""
+    charge_ids = [charge["id"] for charge in charges]
+    if ended:
+        unsent.send_waiting(session, charge_ids=charge_ids, now=now)
+        return []
+    waiting = [
+        refund
+        for refund in unsent.lock_unsent(session, charge_ids=charge_ids)
+        if refund["status"] == "pending"
+    ]
+    for refund in waiting:
+        refund_news.waits(session, refund, dispute_id=dispute_id, now=now)
+    return waiting
 
 
 def _freeze(
@@ -162,19 +191,16 @@ def _tell(session: Session, order: LockedOrder, *, now: datetime) -> None:
     )
 
 
-def _alert(
-    session: Session,
+def _facts(
     dispute_id: UUID,
     told: GatewayDispute,
     *,
-    over: bool,
     locked: Sequence[LockedOrder],
     frozen: Sequence[LockedOrder],
-    losses: Sequence[Loss],
-    now: datetime,
-) -> None:
+    waiting: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
     newly = {order.id for order in frozen}
-    facts = {
+    return {
         "disputeId": dispute_id,
         "reference": told.reference,
         "status": told.status,
@@ -185,7 +211,20 @@ def _alert(
             {"id": order.id, "number": order.number, "was": order.status, "frozen": order.id in newly}
             for order in locked
         ],
+        "refundsWaiting": [{"id": refund["id"], "amountMinor": refund["amount_minor"]} for refund in waiting],
     }
+
+
+def _alert(
+    session: Session,
+    dispute_id: UUID,
+    told: GatewayDispute,
+    *,
+    over: bool,
+    facts: dict[str, Any],
+    losses: Sequence[Loss],
+    now: datetime,
+) -> None:
     # Ours, not the gateway's number: an alert would take that for a number of somebody's.
     subject = f"charge-dispute:{dispute_id}"
     if over:
@@ -206,6 +245,7 @@ def _alert(
                         "platformMinor": loss.platform_minor,
                         "buyerMinor": loss.buyer_minor,
                         "undecidedMinor": loss.undecided_minor,
+                        "unsentMinor": loss.unsent_minor,
                     }
                     for loss in losses
                 ],

@@ -11,6 +11,7 @@ from marketplace.infra.db import Statement
 from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payments import states
+from marketplace.payments.disputed import STANDING_OF_CHARGE
 
 REFUND_SORTS = ("created_at", "settled_at", "amount")
 QUARANTINE_SORTS = ("created_at", "resolved_at", "amount")
@@ -38,15 +39,18 @@ _REFUNDS_FROM = """
         AND (CAST(:causes AS text[]) IS NULL OR split_part(r.cause, ':', 1) = ANY(:causes))
         AND (CAST(:created_by AS timestamptz) IS NULL OR r.created_at <= :created_by)
 """
-_REFUNDS = """
+# That a bank disputes the charge, or took it back, is why it is not sent, or can't be sent again.
+_REFUNDS = f"""
     SELECT r.id, r.status, r.destination, r.amount_minor AS "amountMinor", r.reason, r.attempt,
         r.order_id AS "orderId", o.number AS "orderNumber", r.buyer_id, b.name AS buyer_name,
         i.reference AS "paymentReference", r.gateway_refund_id AS "gatewayRefundId",
         r.times_returned AS "timesReturned",
+        CASE WHEN r.status IN ('pending', 'submitted', 'failed', 'needs_attention') THEN ({STANDING_OF_CHARGE}) END
+            AS dispute,
         r.paid_twice_minor AS "paidTwiceMinor", coalesce(d.balance_minor, 0) AS "buyerOwesMinor",
         r.requested_by AS "requestedBy", r.created_at AS "createdAt", r.settled_at AS "settledAt",
         greatest(extract(epoch FROM coalesce(r.settled_at, :now) - r.created_at), 0)::bigint AS "ageSeconds"
-"""
+"""  # noqa: S608 - our own text
 _QUARANTINE_FROM = """
     FROM quarantined_charges q
         JOIN payment_intents i ON i.id = q.intent_id

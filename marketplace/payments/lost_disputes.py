@@ -1,13 +1,15 @@
 """Disputes that were lost: the bank took the money back, of orders too whose money was released or refunded before.
 
-What was released is the vendor's and the platform's to bear, as by a clawback. What we had refunded already has
-reached its buyer twice, and is owed by them. Orders whose money escrow still holds stay frozen until staff rule on
-them; what the bank took of them stands in an account of its own until then.
+What we were about to send back is not sent: the bank has. What was released is the vendor's and the platform's to
+bear, as by a clawback. What we had refunded already has reached its buyer twice, and is taken from their wallet, or
+owed by them. Orders whose money escrow still holds stay frozen until staff rule on them; what the bank took of them
+stands in an account of its own until then.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -16,29 +18,40 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import naira_text, split
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, lock_balances, post
 from marketplace.ledger.queries import balance_of
 from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, note_clawback
+from marketplace.payments import refund_news, states, unsent
 from marketplace.payments.clawbacks import bear, owing, tell
+from marketplace.payments.refund_news import TakenBack
 
 CHARGEBACK = "chargeback"
 
-# What the disputed charge brought each of its orders, by the books.
+# What charges brought each of their orders, by the books.
 _PAID = Statement(
     text(
         """
         SELECT e.order_id, sum(e.amount_minor)::bigint AS minor
         FROM gateway_charges c JOIN ledger_entries e ON e.transaction_id = c.ledger_transaction_id
-        WHERE c.intent_id = :intent_id AND c.outcome = 'applied' AND e.account_id = :escrow_id
+        WHERE c.id = ANY(:charge_ids) AND c.outcome = 'applied' AND e.account_id = :escrow_id
             AND e.direction = 'credit' AND e.order_id IS NOT NULL
-            AND (:charge_id = '' OR c.gateway_charge_id = :charge_id)
         GROUP BY e.order_id ORDER BY e.order_id
         """
     )
 )
-
-
+# What went straight back of charges, by the orders that it was no use to.
+_STRAIGHT_BACK = Statement(
+    text(
+        """
+        SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
+        WHERE charge_id = ANY(:charge_ids) AND NOT split_part(cause, ':', 1) = ANY(:out_of_orders)
+        GROUP BY order_id ORDER BY order_id
+        """
+    )
+)
+# What refunds of money begin with that was an order's.
+_OUT_OF_ORDERS = ["order", "clawback", "accepted"]
 _TAKEN = Statement(
     text(
         """
@@ -51,55 +64,116 @@ _TAKEN = Statement(
 
 @dataclass(frozen=True)
 class Loss:
-    """What of a lost dispute was booked for an order, in kobo: who bears it."""
+    """What of a lost dispute was booked for an order, in kobo: who bears it.
+
+    ``unsent_minor`` was about to go back, and is not sent any more; ``buyer_minor`` has reached the buyer twice.
+    """
 
     order_id: UUID
     vendor_minor: int
     platform_minor: int
     buyer_minor: int
     undecided_minor: int
+    unsent_minor: int
+
+
+@dataclass
+class _Part:
+    """What a charge was for: an order's price, or money that was no use to an order and is its buyer's."""
+
+    order: LockedOrder
+    brought_minor: int
+    is_orders: bool
+    unsent_minor: int = 0
+    taken_minor: int = 0
+
+    @property
+    def covered_minor(self) -> int:
+        """Give what the bank took of what was about to go back: that is given once so."""
+        return min(self.taken_minor, self.unsent_minor)
 
 
 def book_loss(
     session: Session,
     *,
     dispute_id: UUID,
-    intent_id: UUID,
-    charge_id: str,
+    charges: Sequence[dict[str, Any]],
     amount_minor: int | None,
     locked: Sequence[LockedOrder],
     now: datetime,
 ) -> list[Loss]:
-    """This function will book that a bank took the money of a charge: it has left the gateway.
+    """This function will book that a bank took the money of charges: it has left the gateway.
 
-    Of a part, each of its orders bears its share.
+    Of a part, each of their orders bears its share. Refunds of them that were not sent go to the wallet, out of which
+    what the bank gave is taken.
 
     :param dispute_id: ours; it is lost once
-    :param intent_id: whose charge it is
-    :param charge_id: the gateway's; empty where it did not say
-    :param amount_minor: kobo that were taken; none for all that the charge brought its orders
+    :param charges: which; locked, of one payment, and in naira
+    :param amount_minor: kobo that were taken; none for all that the charges brought
     :param locked: the payment's orders, locked
     :return: what was booked, order by order
     """
-    paid = {
-        row["order_id"]: row["minor"]
-        for row in _PAID.all(session, intent_id=intent_id, charge_id=charge_id, escrow_id=accounts.ESCROW.id)
-    }
-    orders = [order for order in locked if order.id in paid]
-    brought = sum(paid.values())
+    charge_ids = [charge["id"] for charge in charges]
+    brought = sum(max(charge["principal_minor"], 0) for charge in charges)
     taken = brought if amount_minor is None else min(amount_minor, brought)
     if not taken:
         return []
-    shares = split(taken, [paid[order.id] for order in orders])
-    return [
-        _book(session, dispute_id, order, share, now=now)
-        for order, share in zip(orders, shares, strict=True)
-        if share
-    ]
+    parts = _parts_of(session, charge_ids, brought, locked)
+    stopped = unsent.lock_unsent(session, charge_ids=charge_ids)
+    for part in parts:
+        part.unsent_minor = sum(row["amount_minor"] for row in stopped if _is_of(row, part))
+    for part, share in zip(parts, split(taken, [part.brought_minor for part in parts]), strict=True):
+        part.taken_minor = share
+    buyer_id = locked[0].buyer_id
+    wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
+    vendors = [accounts.vendor_receivable(order.vendor_id) for order in locked]
+    # At once, as whoever posts afterwards locks them one by one.
+    purse = lock_balances(session, wanted=list(dict.fromkeys([wallet, debt, *vendors])))[wallet]
+    for row in stopped:
+        unsent.credit(session, row, trigger=states.WITHDRAW, now=now)
+    # What was stopped is in the wallet by now, so at least that can be taken from there.
+    purse += sum(row["amount_minor"] for row in stopped) - sum(part.covered_minor for part in parts)
+    losses, before = [], purse
+    for part in parts:
+        if part.taken_minor:
+            loss, from_purse = _book(session, dispute_id, part, purse, now=now)
+            purse -= from_purse
+            losses.append(loss)
+    what = _summed(taken, stopped, losses, given_minor=before - purse)
+    refund_news.taken_back(session, buyer_id=buyer_id, dispute_id=dispute_id, what=what, now=now)
+    return losses
 
 
-def _book(session: Session, dispute_id: UUID, order: LockedOrder, minor: int, *, now: datetime) -> Loss:
-    clawed_back = min(minor, order.left_with_vendor_minor)
+def _is_of(refund: dict[str, Any], part: _Part) -> bool:
+    is_orders = refund["cause"].partition(":")[0] in _OUT_OF_ORDERS
+    return refund["order_id"] == part.order.id and is_orders == part.is_orders
+
+
+def _parts_of(
+    session: Session, charge_ids: Sequence[UUID], brought: int, locked: Sequence[LockedOrder]
+) -> list[_Part]:
+    """Tell what charges were for; together the parts are what they brought."""
+    by_id = {order.id: order for order in locked}
+    paid = _PAID.all(session, charge_ids=charge_ids, escrow_id=accounts.ESCROW.id)
+    back = _STRAIGHT_BACK.all(session, charge_ids=charge_ids, out_of_orders=_OUT_OF_ORDERS)
+    parts = [_Part(by_id[row["order_id"]], row["minor"], is_orders=True) for row in paid]
+    parts += [_Part(by_id[row["order_id"]], row["minor"], is_orders=False) for row in back]
+    # More than was due is in the wallet; what is held back is finance's to decide on. Either is the buyer's.
+    rest = brought - sum(part.brought_minor for part in parts)
+    if rest:
+        of_first = [part for part in parts if part.order.id == locked[0].id and not part.is_orders]
+        if of_first:
+            of_first[0].brought_minor += rest
+        else:
+            parts.append(_Part(locked[0], rest, is_orders=False))
+    return parts
+
+
+def _book(session: Session, dispute_id: UUID, part: _Part, purse: int, *, now: datetime) -> tuple[Loss, int]:
+    """Book what was taken of a part, and give what of it the wallet gave that was not about to be sent."""
+    order, minor = part.order, part.taken_minor
+    left = minor - part.covered_minor
+    clawed_back = min(left, order.left_with_vendor_minor) if part.is_orders else 0
     borne = bear(order, clawed_back) if clawed_back else []
     if clawed_back:
         note_clawback(
@@ -110,28 +184,31 @@ def _book(session: Session, dispute_id: UUID, order: LockedOrder, minor: int, *,
             note="The buyer's bank took the payment back",
             now=now,
         )
-    undecided = min(minor - clawed_back, max(order.held_minor - _taken_before(session, order), 0))
-    twice = minor - clawed_back - undecided
+    in_escrow = max(order.held_minor - _taken_before(session, order), 0) if part.is_orders else 0
+    undecided = min(left - clawed_back, in_escrow)
+    twice = left - clawed_back - undecided
+    from_purse = min(twice, purse)
     sources = [
         *borne,
         (accounts.LOST_DISPUTES, undecided),
-        (accounts.buyer_receivable(order.buyer_id), twice),
+        (accounts.wallet(order.buyer_id), part.covered_minor + from_purse),
+        (accounts.buyer_receivable(order.buyer_id), twice - from_purse),
     ]
     post(
         session,
         kind=CHARGEBACK,
-        source=f"charge-dispute:{dispute_id}:{order.id}",
+        source=f"charge-dispute:{dispute_id}:{order.id}" + ("" if part.is_orders else ":unneeded"),
         description=f"Payment of order {order.number} taken back by the buyer's bank",
         postings=[
-            *(Posting(account, "debit", part, order.id) for account, part in sources if part),
+            *(Posting(account, "debit", share, order.id) for account, share in sources if share),
             Posting(accounts.GATEWAY_CLEARING, "credit", minor, order.id),
         ],
         now=now,
     )
-    vendor_minor, platform_minor = (part for _, part in borne) if borne else (0, 0)
+    vendor_minor, platform_minor = (share for _, share in borne) if borne else (0, 0)
     if clawed_back:
         _tell_vendor(session, dispute_id, order, minor, vendor_minor, now=now)
-    return Loss(order.id, vendor_minor, platform_minor, twice, undecided)
+    return Loss(order.id, vendor_minor, platform_minor, twice, undecided, part.covered_minor), from_purse
 
 
 def _taken_before(session: Session, order: LockedOrder) -> int:
@@ -139,6 +216,19 @@ def _taken_before(session: Session, order: LockedOrder) -> int:
     row = _TAKEN.one(session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id)
     taken: int = row["minor"]
     return taken
+
+
+def _summed(
+    taken_minor: int, stopped: Sequence[dict[str, Any]], losses: Sequence[Loss], *, given_minor: int
+) -> TakenBack:
+    stopped_minor = sum(row["amount_minor"] for row in stopped)
+    return TakenBack(
+        bank_minor=taken_minor,
+        unsent_minor=stopped_minor,
+        left_minor=stopped_minor - sum(loss.unsent_minor for loss in losses),
+        taken_minor=given_minor,
+        owed_minor=sum(loss.buyer_minor for loss in losses) - given_minor,
+    )
 
 
 def _tell_vendor(

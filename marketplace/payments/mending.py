@@ -12,11 +12,7 @@ from marketplace.audit.operations import AuditActor, record
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
-from marketplace.kernel.money import naira_text
-from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
-from marketplace.notifications.operations import notify
-from marketplace.payments import alarms, refunds, sending, states
+from marketplace.payments import alarms, refund_news, refunds, sending, states, unsent
 from marketplace.payments.disputed import refuse_disputed_charge
 from marketplace.payments.parties import refuse_party
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
@@ -51,13 +47,6 @@ _RETRY = Statement(
         UPDATE refunds SET status = :status, attempt = tries + 1, tries = tries + 1, asked_at = NULL,
             asking_until = NULL, gateway_refund_id = NULL, updated_at = :now
         WHERE id = :refund_id
-        """
-    )
-)
-_CREDIT = Statement(
-    text(
-        """
-        UPDATE refunds SET status = :status, settled_at = :now, updated_at = :now WHERE id = :refund_id
         """
     )
 )
@@ -132,10 +121,11 @@ def retry(
     :raises IllegalTransitionError: somebody else saw to it
     """
     row = _locked(session, stuck, told, now=now)
-    refuse_disputed_charge(session, charge_id=row["charge_id"])
+    refuse_disputed_charge(session, charge_id=row["charge_id"], into_wallet=False)
     status = states.REFUND.target(row["status"], states.RETRY)
     _RETRY.run(session, refund_id=stuck.id, status=status, now=now)
     refunds.enqueue_sending(session, refund_id=stuck.id, now=now)
+    alarms.refund_moved_on(session, refund_id=stuck.id, status=status, now=now)
     return _recorded(session, row, status, actor=actor, action="refund.retry", now=now)
 
 
@@ -146,7 +136,8 @@ def credit(
 
     The charge has that much more left to refund by the gateway then, should there be reason to. A refund that
     needs attention is one that the gateway keeps, and sends only when somebody gives it other bank details there;
-    should that happen, it is booked as paid twice, and the buyer owes it.
+    should that happen, it is booked as paid twice, and the buyer owes it. What the buyer's bank took of its charge
+    comes off the wallet at once.
 
     :param stuck: as it was found
     :param told: what the gateway answered about it
@@ -154,42 +145,23 @@ def credit(
     :param now: when
     :return: the refund
     :raises NotFailedError: the gateway may still send it, or has
-    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
+    :raises DisputedAtBankError: the buyer's bank may yet give the money back
     :raises UnclearError: the gateway had it, and does not tell of it
     :raises IllegalTransitionError: somebody else saw to it
     """
     row = _locked(session, stuck, told, now=now)
-    refuse_disputed_charge(session, charge_id=row["charge_id"])
-    status = states.REFUND.target(row["status"], states.CREDIT)
+    standing = refuse_disputed_charge(session, charge_id=row["charge_id"], into_wallet=True)
+    states.REFUND.target(row["status"], states.CREDIT)
     if told is None and row["status"] == states.NEEDS_ATTENTION:
         raise UnclearError(
             "The gateway had this refund, and does not tell now how far it is: it may still send it. Look it up at"
             " the gateway, and try again."
         )
-    amount_minor, order_id = row["amount_minor"], row["order_id"]
-    _CREDIT.run(session, refund_id=stuck.id, status=status, now=now)
-    refunds.recount(session, charge_id=row["charge_id"])
-    post(
-        session,
-        kind="refund_credit",
-        source=f"refund:{stuck.id}",
-        description="Refund that could not be sent credited to the wallet",
-        postings=[
-            Posting(accounts.REFUNDS_IN_TRANSIT, "debit", amount_minor, order_id),
-            Posting(accounts.wallet(row["buyer_id"]), "credit", amount_minor, order_id),
-        ],
-        now=now,
-    )
-    notify(
-        session,
-        user_id=row["buyer_id"],
-        type="wallet_credited",
-        title="Your refund is in your wallet",
-        body=f"{naira_text(amount_minor)} could not be sent to where you paid from. They are in your wallet.",
-        link="/wallet",
-        cause=f"refund:{stuck.id}:credited",
-        now=now,
-    )
+    if standing == "lost":
+        status = unsent.credit_and_collect(session, row, trigger=states.CREDIT, now=now)
+    else:
+        status = unsent.credit(session, row, trigger=states.CREDIT, now=now)
+        refund_news.credited(session, row, now=now)
     return _recorded(session, row, status, actor=actor, action="refund.credit", now=now)
 
 
@@ -213,7 +185,6 @@ def _recorded(
     session: Session, row: dict[str, Any], status: str, *, actor: AuditActor, action: str, now: datetime
 ) -> dict[str, Any]:
     after = _LOCK.one(session, refund_id=row["id"])
-    alarms.refund_moved_on(session, refund_id=row["id"], status=status, now=now)
     record(
         session,
         actor=actor,

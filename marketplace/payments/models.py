@@ -216,6 +216,9 @@ class ChargeDispute(Base):
     id: Mapped[Id]
     gateway_dispute_id: Mapped[str] = mapped_column(unique=True)
     intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), index=True)
+    gateway_charge_id: Mapped[str | None] = mapped_column(
+        comment="The charge that it is about; none where the gateway did not say: any of the payment"
+    )
     status: Mapped[str]
     gateway_status: Mapped[str | None] = mapped_column(comment="The gateway's own word")
     resolution: Mapped[str | None] = mapped_column(comment="The gateway's own word for how it ended")

@@ -20,8 +20,8 @@ from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.placing import PAYABLE_FOR
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
-from marketplace.payments import alarms, refunds, states
-from marketplace.payments.disputed import refuse_disputed_intent
+from marketplace.payments import alarms, debts, refunds, states
+from marketplace.payments.disputed import refuse_disputed_charge
 from marketplace.payments.held import Held, shares_of
 from marketplace.payments.parties import refuse_party
 
@@ -146,7 +146,8 @@ def resolve(
         no money in the books
     """
     held = _lock(session, held_id=held_id, officer=officer)
-    refuse_disputed_intent(session, intent_id=held.intent["id"])
+    into_wallet = action == "wallet" or (action == "refund" and not held.minor)
+    standing = refuse_disputed_charge(session, charge_id=held.charge_id, into_wallet=into_wallet)
     if action == "accept_rest":
         _accept(session, held, officer=officer, now=now)
     elif action == "wallet" and not held.minor:
@@ -156,6 +157,9 @@ def resolve(
         )
     elif held.minor:
         _give_back(session, held, action, officer=officer, now=now)
+        if standing == "lost":
+            # The bank gave the buyer the money: they owe it.
+            debts.collect(session, buyer_id=held.intent["buyer_id"], now=now)
     _RESOLVE.run(session, held_id=held_id, action=action, note=note, officer_id=officer.id, now=now)
     alarms.quarantine_decided(session, held_id=held_id, action=action, now=now)
     until = now + (REST_PAYABLE_FOR if action == "accept_rest" else PAYABLE_FOR)

@@ -1,7 +1,9 @@
 """What a buyer is told of a refund that the gateway sends: in plain words, each once."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy.orm import Session
 
@@ -44,6 +46,112 @@ def delayed(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
         " officers look into it: they have it sent again, or put it into your wallet. You need not do anything.",
         link=_link(refund),
         cause=f"refund:{refund['id']}:delayed",
+        now=now,
+    )
+
+
+def waits(session: Session, refund: dict[str, Any], *, dispute_id: UUID, now: datetime) -> None:
+    """This function will tell the buyer that their money is not sent while their bank is asked to give it back.
+
+    :param refund: its id, buyer, order and amount
+    :param dispute_id: ours
+    """
+    notify(
+        session,
+        user_id=refund["buyer_id"],
+        type="refund_delayed",
+        title="Your refund waits for your bank",
+        body="Your bank was asked to give a payment back. Until it has decided, we do not send you"
+        f" {naira_text(refund['amount_minor'])} of it as well. If your bank does not give them back, we do.",
+        link=_link(refund),
+        cause=f"refund:{refund['id']}:waits:{dispute_id}",
+        now=now,
+    )
+
+
+def credited(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+    """This function will tell the buyer that their wallet has what could not be sent.
+
+    :param refund: its id, buyer and amount
+    """
+    notify(
+        session,
+        user_id=refund["buyer_id"],
+        type="wallet_credited",
+        title="Your refund is in your wallet",
+        body=f"{naira_text(refund['amount_minor'])} could not be sent to where you paid from. They are in your wallet.",
+        link="/wallet",
+        cause=f"refund:{refund['id']}:credited",
+        now=now,
+    )
+
+
+def withdrawn(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+    """This function will tell the buyer that their money is not sent: their bank gave the payment back.
+
+    :param refund: its id, buyer and amount
+    """
+    notify(
+        session,
+        user_id=refund["buyer_id"],
+        type="wallet_credited",
+        title="Your refund is in your wallet",
+        body=f"Your bank gave the payment back, so {naira_text(refund['amount_minor'])} of it are not sent to where you"
+        " paid from as well. They are in your wallet, and what you owe us for that payment comes off it.",
+        link="/wallet",
+        cause=f"refund:{refund['id']}:withdrawn",
+        now=now,
+    )
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """What a bank gave a buyer of a payment that had gone back to them, or was about to, in kobo.
+
+    :param bank_minor: what the bank gave
+    :param unsent_minor: what had not been sent yet, and is not sent any more
+    :param left_minor: what of that is in the wallet, the bank having given less
+    :param taken_minor: what the wallet gave back of what they had before
+    :param owed_minor: what they owe of it
+    """
+
+    bank_minor: int
+    unsent_minor: int
+    left_minor: int
+    taken_minor: int
+    owed_minor: int
+
+
+def taken_back(session: Session, *, buyer_id: UUID, dispute_id: UUID, what: TakenBack, now: datetime) -> None:
+    """This function will tell the buyer what their bank's giving a payment back means for what we gave, or were to.
+
+    Where nothing had gone back, or was about to, they hear of it from their bank alone.
+
+    :param dispute_id: ours
+    :param what: in kobo
+    """
+    twice_minor = what.taken_minor + what.owed_minor
+    if not what.unsent_minor and not twice_minor:
+        return
+    body = f"Your bank gave you {naira_text(what.bank_minor)} of a payment back."
+    if what.unsent_minor:
+        body += f" So {naira_text(what.unsent_minor)} of it are not sent by us as well."
+    if what.left_minor:
+        body += f" {naira_text(what.left_minor)} that your bank did not give are in your wallet."
+    if twice_minor:
+        body += f" {naira_text(twice_minor)} you had got from us before."
+    if what.taken_minor:
+        body += f" {naira_text(what.taken_minor)} were taken from your wallet for them."
+    if what.owed_minor:
+        body += f" You owe us {naira_text(what.owed_minor)}: they come off what your wallet receives next."
+    notify(
+        session,
+        user_id=buyer_id,
+        type="payment_taken_back",
+        title="Your bank gave you a payment back",
+        body=body,
+        link="/wallet",
+        cause=f"charge-dispute:{dispute_id}:taken-back",
         now=now,
     )
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.payments import alarms, refunds, sending, states
+from marketplace.payments.disputed import STANDING_OF_CHARGE
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
 _log = structlog.get_logger(__name__)
@@ -40,17 +41,19 @@ _QUIET = Statement(
         """
     )
 )
-# Their event was given up after its last try; nobody else will send them.
+# Their event was given up after its last try; nobody else will send them. What was not asked for waits while its
+# charge is disputed.
 _LEFT_BEHIND = Statement(
     text(
-        """
-        SELECT r.id FROM refunds r
+        f"""
+        SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
         WHERE r.status = 'pending' AND r.updated_at <= :before AND NOT EXISTS (
             SELECT FROM outbox_events e WHERE e.topic = :topic AND e.done_at IS NULL AND e.failed_at IS NULL
                 AND e.payload ->> 'refundId' = CAST(r.id AS text))
+            AND (r.asked_at IS NOT NULL OR ({STANDING_OF_CHARGE}) IS DISTINCT FROM 'open')
         ORDER BY r.updated_at, r.id LIMIT :most
-        FOR NO KEY UPDATE SKIP LOCKED
-        """
+        FOR NO KEY UPDATE OF r SKIP LOCKED
+        """  # noqa: S608 - our own text
     )
 )
 _HEARD_OF = Statement(text("UPDATE refunds SET updated_at = :now WHERE id = :refund_id"))

@@ -18,7 +18,8 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.payments import alarms, paid_twice, refund_news, states
+from marketplace.payments import alarms, paid_twice, refund_news, refunds, states, unsent
+from marketplace.payments.disputed import Standing, standing_of_charge
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -31,23 +32,17 @@ _KEY_REFUSED = (401, 403)
 _NOTE = "marketplace refund {id}"
 _NOTED = re.compile(r"marketplace refund ([0-9a-f-]{36})(?: try (\d{1,6}))?")
 
-# Of two workers the second waits for the row, and then finds the claim of the first.
-_CLAIM = Statement(
+_ASK = Statement(
     text(
         """
-        WITH found AS (
-            SELECT id, asked_at FROM refunds
-            WHERE id = :refund_id AND status = 'pending' AND (asking_until IS NULL OR asking_until <= :now)
-            FOR NO KEY UPDATE
-        )
         UPDATE refunds r SET asked_at = coalesce(r.asked_at, :now), asking_until = :until
-        FROM found, gateway_charges c, payment_intents i
-        WHERE r.id = found.id AND c.id = r.charge_id AND i.id = c.intent_id
-        RETURNING r.id, r.amount_minor, r.attempt, found.asked_at IS NOT NULL AS was_asked, i.reference
+        FROM gateway_charges c, payment_intents i
+        WHERE r.id = :refund_id AND c.id = r.charge_id AND i.id = c.intent_id
+        RETURNING i.reference
         """
     )
 )
-_STATUS = Statement(text("SELECT status FROM refunds WHERE id = :refund_id"))
+_STOP_ASKING = Statement(text("UPDATE refunds SET asking_until = NULL WHERE id = :refund_id"))
 _LOCK_CHARGE = Statement(
     text(
         """
@@ -59,8 +54,8 @@ _LOCK_CHARGE = Statement(
 _LOCK = Statement(
     text(
         """
-        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt, asked_at, gateway_refund_id,
-            times_returned, paid_twice_minor, updated_at
+        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt, asked_at, asking_until,
+            gateway_refund_id, times_returned, paid_twice_minor, updated_at
         FROM refunds WHERE id = :refund_id FOR NO KEY UPDATE
         """
     )
@@ -109,13 +104,17 @@ class RefusedRefund(GatewayRefund):
 
 @dataclass(frozen=True)
 class ToSend:
-    """A refund that is ours to send; ``was_asked`` says that the gateway may know it already."""
+    """A refund that is ours to send; ``was_asked`` says that the gateway may know it already.
+
+    Of one whose charge is ``disputed`` it is only asked whether it does.
+    """
 
     id: UUID
     amount_minor: int
     attempt: int
     was_asked: bool
     reference: str
+    disputed: bool = False
 
     @property
     def note(self) -> str:
@@ -144,31 +143,63 @@ def noted(note: str) -> tuple[UUID, int] | None:
 def claim(session: Session, *, refund_id: UUID, now: datetime) -> ToSend | None:
     """This function will claim the sending of a refund for a while, noting that the gateway is asked.
 
-    :param session: in autocommit: the note must stand before the call is made
+    While the buyer's bank disputes the charge, a refund that was not asked for waits: the end of the dispute hands it
+    on again. Of a charge that the bank took back it goes to the wallet instead. Rows are locked in the order: the
+    charge, the refund, balances.
+
+    :param session: of a transaction that commits before the gateway is called
     :param refund_id: ours
     :param now: the time
-    :return: none if it was sent, or settled, already
+    :return: none if it was sent, or settled, already, or is not to be sent
     :raises BeingSentError: somebody else is at it
     """
-    row = _CLAIM.first(session, refund_id=refund_id, now=now, until=now + ASKING_FOR)
-    if row is not None:
-        return ToSend(**row)
-    if status_of(session, refund_id=refund_id) == states.REFUND.initial:
+    row = lock(session, refund_id=refund_id)
+    if row["status"] != states.REFUND.initial:
+        return None
+    if row["asking_until"] is not None and row["asking_until"] > now:
         raise BeingSentError("The refund is being sent.")
-    return None
+    standing = standing_of_charge(session, charge_id=row["charge_id"])
+    was_asked = row["asked_at"] is not None
+    if standing is not None and not was_asked:
+        _stay(session, row, standing, now=now)
+        return None
+    asked = _ASK.one(session, refund_id=refund_id, now=now, until=now + ASKING_FOR)
+    return ToSend(
+        refund_id, row["amount_minor"], row["attempt"], was_asked, asked["reference"], standing is not None
+    )
 
 
-def status_of(session: Session, *, refund_id: UUID) -> str:
-    """This function will give a refund's status."""
-    status: str = _STATUS.one(session, refund_id=refund_id)["status"]
-    return status
+def note_unknown(session: Session, *, found: ToSend, now: datetime) -> None:
+    """This function will note that the gateway does not know a refund that it is not to be told to send.
+
+    :param found: claimed, its charge disputed, and asked about
+    :param now: when
+    """
+    row = lock(session, refund_id=found.id)
+    if row["status"] != states.REFUND.initial or row["attempt"] != found.attempt:
+        return
+    _STOP_ASKING.run(session, refund_id=found.id)
+    standing = standing_of_charge(session, charge_id=row["charge_id"])
+    if standing is None:
+        # It ended meanwhile, while nobody could send it.
+        refunds.enqueue_sending(session, refund_id=found.id, now=now)
+    else:
+        _stay(session, row, standing, now=now)
+
+
+def _stay(session: Session, row: dict[str, Any], standing: Standing, *, now: datetime) -> None:
+    """Leave a locked refund unsent that the gateway does not know: it waits, or goes to the wallet."""
+    if standing == "lost":
+        unsent.credit_and_collect(session, row, trigger=states.WITHDRAW, now=now)
+    else:
+        _log.info("refund waits for the end of a dispute", refundId=str(row["id"]))
 
 
 def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
     """This function will have the gateway send a refund, unless it knows of it already.
 
     :param found: claimed, and the claim committed
-    :return: what the gateway says of it; none if there is nothing to send
+    :return: what the gateway says of it; none if there is nothing to send, or nothing may be sent
     :raises KeyRefusedError: the gateway refuses our key
     :raises ProviderUnavailableError: no usable answer: it is asked again later, by the note first
     """
@@ -178,6 +209,8 @@ def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
         known = find_known(gateway, reference=found.reference, note=found.note)
         if known is not None:
             return known
+    if found.disputed:
+        return None
     try:
         return gateway.refund(reference=found.reference, amount_minor=found.amount_minor, note=found.note)
     except ProviderRefusedError as error:

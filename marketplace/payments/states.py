@@ -30,6 +30,7 @@ CREDITED = "credited"
 
 RETRY = "retry"
 CREDIT = "credit"
+WITHDRAW = "withdraw"
 
 REFUND = StateMachine(
     name="refund",
@@ -43,5 +44,7 @@ REFUND = StateMachine(
         Transition("need-attention", (PENDING, SUBMITTED), NEEDS_ATTENTION),
         Transition(RETRY, (FAILED,), PENDING),
         Transition(CREDIT, (FAILED, NEEDS_ATTENTION), CREDITED),
+        # The buyer's bank gave the payment back before it was sent.
+        Transition(WITHDRAW, (PENDING, FAILED), CREDITED),
     ),
 )

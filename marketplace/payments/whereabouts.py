@@ -16,6 +16,7 @@ from marketplace.orders import queries as orders
 from marketplace.orders import states
 from marketplace.payments import states as payment_states
 from marketplace.payments import whereabouts_words as words
+from marketplace.payments.disputed import waiting_among
 from marketplace.payments.held import shares_of
 from marketplace.payments.refunds import refunds_of
 
@@ -80,7 +81,7 @@ class _Move:
         if self.kind == "payment" and self.source.startswith("quarantine:"):
             return "held_payment"
         if self.kind == "chargeback" and not self.net.keys() & set(_BEAR):
-            return "chargeback_undecided"
+            return "chargeback_undecided" if "lost_disputes" in self.net else "chargeback_of_refunded"
         if self.kind != "refund":
             return self.kind
         of = next((word for account, word in _REFUND_OF.items() if account in self.net), "return")
@@ -89,7 +90,7 @@ class _Move:
     @property
     def minor(self) -> int:
         # What was paid twice may come out of the wallet in part only.
-        if self.kind == "refund_sent_twice":
+        if self.meaning in ("refund_sent_twice", "chargeback_of_refunded"):
             return abs(self.net["gateway_clearing"])
         # Beyond what they bear, it reached the buyer twice.
         if self.kind == "chargeback":
@@ -115,16 +116,19 @@ def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str
     role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
     held_back: list[dict[str, Any]] = []
     refunds: list[dict[str, Any]] = []
+    waiting: set[UUID] = set()
     if role != "vendor":
         held_back = _held_back_of(session, order_id)
         refunds = refunds_of(session, order_ids=[order_id])
+        pending = [row["id"] for row in refunds if row["status"] == payment_states.PENDING]
+        waiting = waiting_among(session, refund_ids=pending) if pending else set()
     # What was put aside for an order that was never paid is none of the vendor's business.
     moves = [] if role == "vendor" and order["paidAt"] is None else _moves(session, order_id)
     holders = [
         *_unpaid(order, role, held_back),
         *_held_back(held_back),
         *_in_escrow(order, moves),
-        *_on_the_way(refunds, moves),
+        *_on_the_way(refunds, moves, waiting),
         *_released(moves, role),
         *_back(moves, refunds, role),
     ]
@@ -227,11 +231,14 @@ def _in_escrow(order: dict[str, Any], moves: list[_Move]) -> Iterator[dict[str, 
     yield _holder("escrow", minor, why, then, by=by, since=_last(moves, "escrow"))
 
 
-def _on_the_way(refunds: list[dict[str, Any]], moves: list[_Move]) -> Iterator[dict[str, Any]]:
+def _on_the_way(
+    refunds: list[dict[str, Any]], moves: list[_Move], waiting: set[UUID]
+) -> Iterator[dict[str, Any]]:
     begun = {move.source: move.id for move in moves if move.kind == "refund"}
     for refund in refunds:
         if refund["status"] in words.ON_THE_WAY:
-            why, then = words.ON_THE_WAY[refund["status"]]
+            waits = refund["id"] in waiting
+            why, then = words.DISPUTED_AT_BANK if waits else words.ON_THE_WAY[refund["status"]]
             since = begun.get(f"refund:{refund['id']}")
             yield _holder("on_the_way_back", refund["amountMinor"], why, then, since=since)
 

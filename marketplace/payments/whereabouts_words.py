@@ -60,6 +60,11 @@ WORDS: dict[str, tuple[str, str, str]] = {
         "buyer",
         "The buyer's bank took the payment back. Our staff decide about the order.",
     ),
+    "chargeback_of_refunded": (
+        "gateway",
+        "buyer",
+        "The buyer's bank gave back what was refunded already: the wallet gave it back, or the buyer owes it.",
+    ),
     "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
 }
 PAYMENTS = frozenset({"wallet_payment", "held_payment"})
@@ -100,6 +105,10 @@ IN_ESCROW = {
     ),
 }
 STILL_IN_ESCROW = ("It is kept for the order.", "Our finance officers look into it.")
+DISPUTED_AT_BANK = (
+    "The buyer's bank was asked to give the payment back, so we do not send it as well for now.",
+    "The bank decides. If it does not give the payment back, the gateway is asked to.",
+)
 ON_THE_WAY = {
     payment_states.PENDING: (
         "The refund is written, and the gateway is about to be asked to send it.",

@@ -203,7 +203,7 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
     From then on the gateway is asked what became of them, whatever happens to the caller. None are claimed while
     payouts are halted, nor those whose payee is on hold by now or has another bank account: they wait.
 
-    :param session: in autocommit: the note must stand before the call is made
+    :param session: of a transaction that commits before the call is made
     :param now: when
     :return: at most as many as the gateway takes at once
     """

@@ -11,7 +11,7 @@ _MAX_NAME_LENGTH = 255
 _MAX_AMOUNT_MINOR = 10**15
 # The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
 IN_OUR_FAVOUR = "declined"
-_LOST = "merchant-accepted"
+LOST = "merchant-accepted"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,12 @@ class GatewayDispute:
     @property
     def lost(self) -> bool:
         """This function will tell whether it ended, and the money was taken from us."""
-        return self.resolution == _LOST
+        return self.resolution == LOST
+
+    @property
+    def is_clear(self) -> bool:
+        """This function will tell whether it says how it ended."""
+        return self.in_our_favour or self.lost
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayDispute":

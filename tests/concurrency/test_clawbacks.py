@@ -10,15 +10,13 @@ from marketplace.ledger.queries import balance_of
 from marketplace.payments.disputed import DisputedAtBankError
 from marketplace.payments.refunding import EscrowDeficitError
 from marketplace.payouts.staging import NothingToPayError
-from tests.support.finance import claw_back, lose_dispute, make_officer
+from tests.support.finance import claw_back, delivered_order, lose_dispute, make_officer
 from tests.support.payouts import Payee, make_account, stage
 from tests.support.purchases import (
     Shop,
     assert_books_are_whole,
     make_shop,
-    release,
     row_of,
-    shipped_order,
     wallet_of,
     with_buyer,
 )
@@ -30,14 +28,6 @@ ROUNDS = 6
 @pytest.fixture
 def shop(database: Database) -> Shop:
     return database.in_transaction(make_shop)
-
-
-def delivered(database: Database, shop: Shop) -> UUID:
-    """Make an order whose money was released."""
-    with database.transaction() as session:
-        order_id = shipped_order(session, shop)
-        release(session, shop, order_id)
-    return order_id
 
 
 def owed(database: Database, shop: Shop) -> int:
@@ -53,7 +43,7 @@ def assert_whole(database: Database) -> None:
 def test_four_of_one_order_take_it_once(database: Database, shop: Shop) -> None:
     officers = [database.in_transaction(make_officer) for _ in range(4)]
     for _ in range(ROUNDS):
-        order_id = delivered(database, shop)
+        order_id = database.in_transaction(delivered_order, shop)
         results = at_once(
             lambda officer, it=order_id: database.in_transaction(claw_back, it, officer), officers
         )
@@ -67,7 +57,7 @@ def test_four_of_one_order_take_it_once(database: Database, shop: Shop) -> None:
 
 def test_parts_add_up(database: Database, shop: Shop) -> None:
     officer = database.in_transaction(make_officer)
-    order_id = delivered(database, shop)
+    order_id = database.in_transaction(delivered_order, shop)
     results = at_once(
         lambda minor: database.in_transaction(claw_back, order_id, officer, amount_minor=minor),
         [1_000, 2_000, 3_000, 4_000],
@@ -82,7 +72,7 @@ def test_parts_add_up(database: Database, shop: Shop) -> None:
 def test_an_officer_and_a_bank_take_no_more_than_there_was(database: Database, shop: Shop) -> None:
     officer = database.in_transaction(make_officer)
     for _ in range(ROUNDS):
-        order_id = delivered(database, shop)
+        order_id = database.in_transaction(delivered_order, shop)
 
         def act(by: str, it: UUID = order_id) -> object:
             if by == "bank":
@@ -101,7 +91,9 @@ def test_clawbacks_of_many_orders_while_the_vendor_is_staged(database: Database,
     with database.transaction() as session:
         officer = make_officer(session)
         payee = Payee(shop.vendor, shop.store_id, make_account(session, shop.vendor.id))
-    orders = [delivered(database, database.in_transaction(with_buyer, shop)) for _ in range(4)]
+    orders = [
+        database.in_transaction(delivered_order, database.in_transaction(with_buyer, shop)) for _ in range(4)
+    ]
 
     def act(order_id: UUID | None) -> object:
         if order_id is None:

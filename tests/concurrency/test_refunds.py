@@ -227,8 +227,7 @@ class TestOnTheirWay:
         adapter = gateway.adapter(settings)
 
         def work(_number: int) -> str | None:
-            with database.reading() as session:
-                found = sending.claim(session, refund_id=refund_id, now=NOW)
+            found = database.in_transaction(sending.claim, refund_id=refund_id, now=NOW)
             told = sending.send(adapter, found)
             assert told is None or found is not None
             if told is None:

@@ -14,7 +14,7 @@ from marketplace.alerts.queries import open_subjects
 from marketplace.audit.operations import OPERATOR
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
-from marketplace.payments import alarms, cancelling, mending, operations, quarantine, sending, states
+from marketplace.payments import alarms, cancelling, operations, quarantine, sending, states
 from marketplace.payments.charges import Outcome
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.payments.operations import Intent
@@ -27,7 +27,7 @@ from marketplace.providers.gateway import GatewayRefund
 from marketplace.webhooks import operations as webhooks
 from marketplace.webhooks.replay import replay
 from tests.support.alerts import alerts_about, open_about
-from tests.support.finance import actor_of, make_officer, refunds_of, say
+from tests.support.finance import actor_of, cancelled_order, make_officer, mend_refund, refunds_of, say
 from tests.support.gateway import TestGateway, charge_data, event_of
 from tests.support.purchases import (
     NOW,
@@ -46,16 +46,9 @@ from tests.support.purchases import (
 
 
 @pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
-
-
-@pytest.fixture
 def refund_id(session: Session, shop: Shop) -> UUID:
     """A refund that the gateway is to send."""
-    order_id = paid_order(session, shop)
-    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-    [made] = refunds_of(session, order_id)
+    [made] = refunds_of(session, cancelled_order(session, shop))
     found: UUID = made["id"]
     return found
 
@@ -65,10 +58,7 @@ def about(refund_id: UUID) -> str:
 
 
 def mend(session: Session, refund_id: UUID, trigger: str) -> None:
-    officer = make_officer(session)
-    stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
-    work = mending.retry if trigger == states.RETRY else mending.credit
-    work(session, stuck=stuck, told=None, actor=actor_of(officer), now=later(hours=1))
+    mend_refund(session, refund_id, make_officer(session), trigger, now=later(hours=1))
 
 
 class TestRefunds:

@@ -14,19 +14,21 @@ from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
-from marketplace.orders import operations as orders
 from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling
 from marketplace.payments.desk import RefundFilters, list_refunds
-from marketplace.payments.disputed import DisputedAtBankError
 from marketplace.payments.refunding import EscrowDeficitError, Pieces
 from marketplace.payments.whereabouts import whereabouts
-from tests.support.alerts import alerts_about
 from tests.support.finance import (
+    BOTH_HAD,
+    GONE,
+    PLATFORMS,
+    TOTAL,
+    VENDORS,
     audited,
     claw_back,
-    lose_dispute,
-    make_officer,
+    deliver,
+    delivered_order,
     refund,
     refunds_of,
     say,
@@ -34,66 +36,34 @@ from tests.support.finance import (
     told,
 )
 from tests.support.purchases import (
-    COMMISSION_BPS,
-    DELIVERY_FEE_MINOR,
     NOW,
     PRICE_MINOR,
-    SERVICE_FEE_MINOR,
     Shop,
     assert_books_are_whole,
     balances_of_order,
     fill_wallet,
     make_product,
-    make_shop,
     paid_order,
     pay,
     place,
     release,
     row_of,
     shipped_order,
-    status_of,
     trail_of,
     wallet_of,
 )
-
-TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
-COMMISSION = PRICE_MINOR * COMMISSION_BPS // 10_000
-VENDORS = PRICE_MINOR - COMMISSION + DELIVERY_FEE_MINOR
-PLATFORMS = TOTAL - VENDORS
-# What came by the gateway was no order's then; it is the order's that it left by it, and that the wallet paid.
-BOTH_HAD = {"vendor_payable": VENDORS, "vendor_receivable": VENDORS}
-GONE = {"gateway_clearing": -TOTAL, "wallet": -TOTAL}
-
-
-@pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
-
-
-@pytest.fixture
-def officer(session: Session) -> Caller:
-    return make_officer(session)
 
 
 @pytest.fixture
 def delivered(session: Session, shop: Shop) -> UUID:
     """An order whose money was released."""
-    order_id = paid_order(session, shop)
-    deliver(session, shop, order_id)
-    return order_id
+    return delivered_order(session, shop)
 
 
 @pytest.fixture(autouse=True)
 def _books_stay_whole(session: Session) -> Any:
     yield
     assert_books_are_whole(session)
-
-
-def deliver(session: Session, shop: Shop, order_id: UUID) -> None:
-    """Have a paid order accepted, shipped and released."""
-    orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
-    orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
-    release(session, shop, order_id)
 
 
 def owed(session: Session, shop: Shop) -> int:
@@ -288,111 +258,3 @@ class TestShown:
         assert held == {"vendor": VENDORS - 100_000, "platform": PLATFORMS, "buyer": 100_000}
         assert (last["from"], last["to"], last["amountMinor"]) == ("vendor", "buyer", 100_000)
         assert "next payouts" in last["what"]
-
-
-class TestByABank:
-    def test_a_lost_dispute_after_the_release_is_borne_like_a_clawback(
-        self, session: Session, shop: Shop, delivered: UUID
-    ) -> None:
-        dispute_id = lose_dispute(session, delivered, amount_minor=TOTAL)
-
-        assert status_of(session, delivered) == "delivered"
-        assert balances_of_order(session, delivered) == BOTH_HAD | GONE
-        assert owed(session, shop) == VENDORS
-        assert trail_of(session, delivered)[-1] == ("delivered", "delivered", "clawback", "gateway")
-        assert told(session, shop.vendor.id)[-1] == "order_clawed_back"
-        [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
-        assert alert["facts"]["booked"] == [
-            {
-                "orderId": str(delivered),
-                "vendorMinor": VENDORS,
-                "platformMinor": PLATFORMS,
-                "buyerMinor": 0,
-                "undecidedMinor": 0,
-            }
-        ]
-        held = whereabouts(session, order_id=delivered, caller=shop.buyer)["holders"]
-        assert [(one["holder"], one["amountMinor"]) for one in held] == [("buyer", TOTAL)]
-
-    @pytest.mark.parametrize("resolution", ["declined", "", "odd"])
-    def test_what_was_not_lost_is_not_borne(
-        self, session: Session, shop: Shop, delivered: UUID, resolution: str
-    ) -> None:
-        lose_dispute(session, delivered, amount_minor=TOTAL, resolution=resolution)
-        assert owed(session, shop) == 0
-
-    def test_without_an_amount_it_is_all_that_the_charge_brought(
-        self, session: Session, shop: Shop, delivered: UUID
-    ) -> None:
-        lose_dispute(session, delivered, amount_minor=None)
-        assert owed(session, shop) == VENDORS
-
-    def test_more_than_the_charge_brought_is_not_booked(
-        self, session: Session, shop: Shop, delivered: UUID
-    ) -> None:
-        lose_dispute(session, delivered, amount_minor=TOTAL * 2)
-        assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == TOTAL
-
-    def test_what_was_clawed_back_before_reached_the_buyer_twice(
-        self, session: Session, shop: Shop, officer: Caller, delivered: UUID
-    ) -> None:
-        claw_back(session, delivered, officer, amount_minor=100_000)
-        lose_dispute(session, delivered, amount_minor=TOTAL)
-
-        assert owed(session, shop) == VENDORS
-        debt = balance_of(session, account=accounts.buyer_receivable(shop.buyer.id))
-        assert debt == wallet_of(session, shop.buyer.id) == 100_000
-
-    def test_what_was_refunded_whole_before_is_the_buyers_to_give_back(
-        self, session: Session, shop: Shop, officer: Caller
-    ) -> None:
-        order_id = paid_order(session, shop)
-        refund(session, order_id, officer)
-        lose_dispute(session, order_id, amount_minor=TOTAL)
-
-        assert owed(session, shop) == 0
-        assert balance_of(session, account=accounts.buyer_receivable(shop.buyer.id)) == TOTAL
-
-    def test_what_escrow_holds_waits_for_a_ruling(self, session: Session, shop: Shop) -> None:
-        order_id = paid_order(session, shop)
-        lose_dispute(session, order_id, amount_minor=TOTAL)
-
-        assert status_of(session, order_id) == "disputed"
-        assert balances_of_order(session, order_id) == {
-            "escrow": TOTAL,
-            "wallet": -TOTAL,
-            "gateway_clearing": -TOTAL,
-            "lost_disputes": TOTAL,
-        }
-        assert owed(session, shop) == 0
-        last = whereabouts(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
-        assert (last["from"], last["to"], last["amountMinor"]) == ("gateway", "buyer", TOTAL)
-        held = whereabouts(session, order_id=order_id, caller=shop.vendor)
-        assert [(one["holder"], one["amountMinor"]) for one in held["holders"]] == [("escrow", TOTAL)]
-        assert {entry["kind"] for entry in held["entries"]} == {"payment"}
-
-    def test_more_than_escrow_holds_reached_the_buyer_twice(
-        self, session: Session, shop: Shop, officer: Caller
-    ) -> None:
-        order_id = paid_order(session, shop)
-        refund(session, order_id, officer, amount_minor=100_000, destination="wallet")
-        lose_dispute(session, order_id, amount_minor=TOTAL - 1_000)
-        lose_dispute(session, order_id, amount_minor=5_000)
-
-        assert balances_of_order(session, order_id)["lost_disputes"] == TOTAL - 100_000
-        debt = balance_of(session, account=accounts.buyer_receivable(shop.buyer.id))
-        assert debt == 100_000 + 4_000
-
-    def test_what_a_bank_took_is_not_clawed_back_as_well(
-        self, session: Session, officer: Caller, delivered: UUID
-    ) -> None:
-        lose_dispute(session, delivered, amount_minor=1_000)
-        with pytest.raises(DisputedAtBankError):
-            claw_back(session, delivered, officer)
-
-    def test_two_lost_disputes_of_one_charge_are_two_losses(
-        self, session: Session, shop: Shop, delivered: UUID
-    ) -> None:
-        lose_dispute(session, delivered, amount_minor=1_000)
-        lose_dispute(session, delivered, amount_minor=2_000)
-        assert owed(session, shop) == 3_000

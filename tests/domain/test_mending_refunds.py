@@ -26,8 +26,9 @@ from tests.support.alerts import open_about
 from tests.support.finance import (
     actor_of,
     audited,
+    cancelled_order,
     dispute_charge,
-    make_officer,
+    mend_refund,
     refund,
     refunds_of,
     say,
@@ -42,7 +43,6 @@ from tests.support.purchases import (
     later,
     make_intent,
     make_product,
-    make_shop,
     paid_order,
     place,
     row_of,
@@ -51,20 +51,8 @@ from tests.support.purchases import (
 
 
 @pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
-
-
-@pytest.fixture
-def officer(session: Session) -> Caller:
-    return make_officer(session)
-
-
-@pytest.fixture
 def order_id(session: Session, shop: Shop) -> UUID:
-    order_id = paid_order(session, shop)
-    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-    return order_id
+    return cancelled_order(session, shop)
 
 
 @pytest.fixture
@@ -80,14 +68,6 @@ def find(session: Session, refund_id: UUID, officer: Caller, trigger: str = stat
     return mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
 
 
-def mend(
-    session: Session, refund_id: UUID, officer: Caller, trigger: str, told: GatewayRefund | None = None
-) -> dict[str, object]:
-    stuck = find(session, refund_id, officer, trigger)
-    work = mending.retry if trigger == states.RETRY else mending.credit
-    return work(session, stuck=stuck, told=told, actor=actor_of(officer), now=NOW)
-
-
 @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
 def test_what_the_bank_may_give_back_is_not_given_back_too(
     session: Session, officer: Caller, refund_id: UUID, trigger: str
@@ -96,7 +76,7 @@ def test_what_the_bank_may_give_back_is_not_given_back_too(
     dispute_charge(session, row_of(session, "gateway_charges", id=charge_id)["gateway_charge_id"])
 
     with pytest.raises(DisputedAtBankError, match="would be the second time"):
-        mend(session, refund_id, officer, trigger)
+        mend_refund(session, refund_id, officer, trigger)
 
     assert row_of(session, "refunds", id=refund_id)["status"] == "failed"
 
@@ -107,7 +87,7 @@ class TestRetry:
     ) -> None:
         before = balances_by_kind(session)
 
-        done = mend(session, refund_id, officer, states.RETRY)
+        done = mend_refund(session, refund_id, officer, states.RETRY)
 
         assert (done["status"], done["attempt"]) == ("pending", 2)
         row = row_of(session, "refunds", id=refund_id)
@@ -138,7 +118,7 @@ class TestRetry:
         say(session, made["id"], "needs-attention")
 
         with pytest.raises(IllegalTransitionError):
-            mend(session, made["id"], officer, states.RETRY)
+            mend_refund(session, made["id"], officer, states.RETRY)
 
 
 class TestCredit:
@@ -151,7 +131,7 @@ class TestCredit:
         before = balances_by_kind(session)["refunds_in_transit"]
 
         said = GatewayRefund("9", word, made["amount_minor"], sending.note_of(made["id"], 1))
-        done = mend(session, made["id"], officer, states.CREDIT, said)
+        done = mend_refund(session, made["id"], officer, states.CREDIT, said)
 
         amount = made["amount_minor"]
         assert done["status"] == "credited"
@@ -170,7 +150,7 @@ class TestCredit:
         refund(session, order_id, officer, amount_minor=1_000)
         [part] = refunds_of(session, order_id)
         say(session, part["id"], "failed")
-        mend(session, part["id"], officer, states.CREDIT)
+        mend_refund(session, part["id"], officer, states.CREDIT)
 
         refund(session, order_id, officer)
 
@@ -187,7 +167,7 @@ class TestCredit:
         say(session, made["id"], "needs-attention")
 
         with pytest.raises(UnclearError, match="may still send it"):
-            mend(session, made["id"], officer, states.CREDIT, None)
+            mend_refund(session, made["id"], officer, states.CREDIT, None)
 
         assert row_of(session, "refunds", id=made["id"])["status"] == "needs_attention"
         assert wallet_of(session, shop.buyer.id) == 0
@@ -233,7 +213,7 @@ class TestWhatCameBack:
     ) -> None:
         before = balances_by_kind(session)["gateway_clearing"]
         for time in (2, 3):
-            mend(session, came_back, officer, states.RETRY)
+            mend_refund(session, came_back, officer, states.RETRY)
             assert say(session, came_back, "processed") == "processed"
             assert_books_are_whole(session)
             if time == 2:
@@ -256,19 +236,19 @@ class TestWhatCameBack:
     ) -> None:
         """The first try failed, then the second, and the first was sent after all; then it comes back."""
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
-        mend(session, refund_id, officer, states.RETRY)
+        mend_refund(session, refund_id, officer, states.RETRY)
         say(session, refund_id, "failed")
         for word in ("processed", "failed"):
             first = GatewayRefund("11", word, amount, sending.note_of(refund_id, 1))
             assert sending.settle(session, refund_id=refund_id, told=first, now=NOW) == word
 
-        done = mend(session, refund_id, officer, states.RETRY)
+        done = mend_refund(session, refund_id, officer, states.RETRY)
 
         assert (done["status"], done["attempt"]) == ("pending", 3)
         assert_books_are_whole(session)
 
     def test_the_wallet_gets_it(self, session: Session, shop: Shop, officer: Caller, came_back: UUID) -> None:
-        mend(session, came_back, officer, states.CREDIT)
+        mend_refund(session, came_back, officer, states.CREDIT)
 
         row = row_of(session, "refunds", id=came_back)
         assert (row["status"], wallet_of(session, shop.buyer.id)) == ("credited", row["amount_minor"])
@@ -286,7 +266,7 @@ class TestBoth:
         said = GatewayRefund("", word, row["amount_minor"], sending.note_of(refund_id, 1))
 
         with pytest.raises(NotFailedError, match=f"may still send it: it says {word}") as refused:
-            mend(session, refund_id, officer, trigger, said)
+            mend_refund(session, refund_id, officer, trigger, said)
 
         # What was learnt is kept.
         assert refused.value.keeps_changes
@@ -300,7 +280,7 @@ class TestBoth:
         self, session: Session, officer: Caller, refund_id: UUID, trigger: str
     ) -> None:
         stuck = find(session, refund_id, officer, trigger)
-        mend(session, refund_id, officer, trigger)
+        mend_refund(session, refund_id, officer, trigger)
 
         for work in (mending.retry, mending.credit):
             with pytest.raises(ConflictError):
@@ -347,7 +327,7 @@ class TestAskingTheGatewayFirst:
         known = mending.ask(adapter, find(session, made["id"], officer))
         assert known is not None
         assert known.note == sending.note_of(made["id"], 1)
-        mend(session, made["id"], officer, states.RETRY)
+        mend_refund(session, made["id"], officer, states.RETRY)
         say(session, made["id"], "failed")
         # The second try is unknown to the gateway, but the first one is on its way after all.
         stuck = find(session, made["id"], officer)
@@ -361,7 +341,7 @@ class TestAskingTheGatewayFirst:
 
 
 def test_a_claim_that_ran_out_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:
-    mend(session, refund_id, officer, states.RETRY)
+    mend_refund(session, refund_id, officer, states.RETRY)
     sending.claim(session, refund_id=refund_id, now=NOW)
 
     again = sending.claim(session, refund_id=refund_id, now=later() + timedelta(minutes=2))

@@ -11,14 +11,20 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import TableRequest
-from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of, balances_by_kind
+from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders.wallet import WalletUse
-from marketplace.payments import cancelling, debts, desk, mending, refund_events, requery, sending, states
+from marketplace.payments import debts, desk, refund_events, requery, sending, states
 from marketplace.payments.whereabouts import whereabouts
 from marketplace.providers.gateway import GatewayRefund
 from tests.support.alerts import open_about
-from tests.support.finance import actor_of, make_officer, refund, refunds_of, say
+from tests.support.finance import (
+    cancelled_order,
+    mend_refund,
+    owed_by,
+    refund,
+    refunds_of,
+    say,
+)
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -26,7 +32,6 @@ from tests.support.purchases import (
     fill_wallet,
     later,
     make_product,
-    make_shop,
     paid_order,
     place,
     row_of,
@@ -35,20 +40,8 @@ from tests.support.purchases import (
 
 
 @pytest.fixture
-def shop(session: Session) -> Shop:
-    return make_shop(session)
-
-
-@pytest.fixture
-def officer(session: Session) -> Caller:
-    return make_officer(session)
-
-
-@pytest.fixture
 def order_id(session: Session, shop: Shop) -> UUID:
-    order_id = paid_order(session, shop)
-    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-    return order_id
+    return cancelled_order(session, shop)
 
 
 @pytest.fixture
@@ -68,11 +61,9 @@ def refund_id(session: Session, order_id: UUID) -> UUID:
 
 
 def mend(session: Session, refund_id: UUID, officer: Caller, trigger: str, word: str) -> None:
-    stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
     row = row_of(session, "refunds", id=refund_id)
     said = GatewayRefund("77", word, row["amount_minor"], sending.note_of(refund_id, row["attempt"]))
-    work = mending.retry if trigger == states.RETRY else mending.credit
-    work(session, stuck=stuck, told=said, actor=actor_of(officer), now=NOW)
+    mend_refund(session, refund_id, officer, trigger, said)
 
 
 def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
@@ -82,10 +73,6 @@ def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
 def spend(session: Session, shop: Shop, minor: int) -> UUID:
     """Have a buyer put money of their wallet into an order."""
     return place(session, shop, make_product(session, shop, price_minor=1_000_000), wallet=WalletUse(minor))
-
-
-def owed_by(session: Session, buyer_id: UUID) -> int:
-    return balance_of(session, account=accounts.buyer_receivable(buyer_id))
 
 
 def bodies_of(session: Session, user_id: UUID, kind: str) -> list[str]:

@@ -321,7 +321,7 @@ class Life:
 
     def _send(self, event: dict[str, Any]) -> None:
         """Work an event of the outbox off, as the worker's phases do."""
-        with self.database.reading() as session:
+        with self.database.transaction() as session:
             found = sending.claim(session, refund_id=UUID(event["refund_id"]), now=self.now)
         told = sending.send(self.till, found)
         with self.database.transaction() as session:

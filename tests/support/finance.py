@@ -1,5 +1,6 @@
 """Finance's desk for tests: officers, refunds in whatever state, and what is read of them."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -8,15 +9,35 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor
 from marketplace.identity.queries import Caller
-from marketplace.payments import clawbacks, sending
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import balance_of
+from marketplace.orders import operations as orders
+from marketplace.payments import cancelling, clawbacks, mending, sending, states
 from marketplace.payments.chargebacks import note_dispute
 from marketplace.payments.refunding import Wanted, process_refund
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.providers.gateway_events import GatewayDispute
 from tests.support.events import dispute_data
-from tests.support.purchases import NOW, make_person
+from tests.support.purchases import (
+    COMMISSION_BPS,
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    make_person,
+    paid_order,
+    release,
+)
 
 REASON = "The lamp came broken."
+# What an order of one piece costs, and what vendor and platform have of it once it is released.
+TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+VENDORS = PRICE_MINOR - PRICE_MINOR * COMMISSION_BPS // 10_000 + DELIVERY_FEE_MINOR
+PLATFORMS = TOTAL - VENDORS
+# What came by the gateway was no order's then; it is the order's that it left by it, and that the wallet paid.
+BOTH_HAD = {"vendor_payable": VENDORS, "vendor_receivable": VENDORS}
+GONE = {"gateway_clearing": -TOTAL, "wallet": -TOTAL}
 
 
 def make_officer(session: Session) -> Caller:
@@ -42,8 +63,63 @@ def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> 
     )
 
 
-def dispute_charge(session: Session, gateway_charge_id: str) -> None:
-    """Have the buyer's bank dispute a charge."""
+def cancelled_order(session: Session, shop: Shop) -> UUID:
+    """Make an order that was paid by the gateway and cancelled: its refund waits to be sent."""
+    order_id = paid_order(session, shop)
+    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    return order_id
+
+
+def delivered_order(session: Session, shop: Shop) -> UUID:
+    """Make an order whose money was released."""
+    order_id = paid_order(session, shop)
+    deliver(session, shop, order_id)
+    return order_id
+
+
+def deliver(session: Session, shop: Shop, order_id: UUID) -> None:
+    """Have a paid order accepted, shipped and released."""
+    orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+    orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+    release(session, shop, order_id)
+
+
+def mend_refund(
+    session: Session,
+    refund_id: UUID,
+    officer: Caller,
+    trigger: str,
+    told: GatewayRefund | None = None,
+    *,
+    now: datetime = NOW,
+) -> dict[str, Any]:
+    """Have an officer try a refund again, or credit it, the gateway having told what it knows."""
+    stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+    work = mending.retry if trigger == states.RETRY else mending.credit
+    return work(session, stuck=stuck, told=told, actor=actor_of(officer), now=now)
+
+
+def owed_by(session: Session, buyer_id: UUID) -> int:
+    """Give what a buyer owes us."""
+    return balance_of(session, account=accounts.buyer_receivable(buyer_id))
+
+
+def charge_of(session: Session, order_id: UUID) -> str:
+    """Give the gateway's id of the charge that paid an order."""
+    found: str = session.execute(
+        text(
+            "SELECT c.gateway_charge_id FROM gateway_charges c JOIN payment_allocations a"
+            " ON a.intent_id = c.intent_id WHERE a.order_id = :id AND c.outcome = 'applied'"
+        ),
+        {"id": order_id},
+    ).scalar_one()
+    return found
+
+
+def dispute_charge(
+    session: Session, gateway_charge_id: str, resolution: str | None = None, **values: Any
+) -> UUID:
+    """Have the buyer's bank dispute a charge, or end its one dispute of it."""
     reference: str = session.execute(
         text(
             "SELECT i.reference FROM gateway_charges c JOIN payment_intents i ON i.id = c.intent_id"
@@ -51,8 +127,13 @@ def dispute_charge(session: Session, gateway_charge_id: str) -> None:
         ),
         {"id": gateway_charge_id},
     ).scalar_one()
-    told = GatewayDispute.from_wire(dispute_data(reference, int(gateway_charge_id)))
-    assert note_dispute(session, told=told, over=False, now=NOW)
+    data = dispute_data(reference, int(gateway_charge_id), id=int(gateway_charge_id)) | values
+    told = GatewayDispute.from_wire(data | {"resolution": resolution})
+    assert note_dispute(session, told=told, over=resolution is not None, now=NOW)
+    found: UUID = session.execute(
+        text("SELECT id FROM charge_disputes WHERE gateway_dispute_id = :id"), {"id": told.id}
+    ).scalar_one()
+    return found
 
 
 def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> dict[str, Any]:
@@ -72,30 +153,8 @@ def lose_dispute(
     session: Session, order_id: UUID, *, amount_minor: int | None, resolution: str = "merchant-accepted"
 ) -> UUID:
     """Have the gateway tell that a dispute of what paid an order is over, lost unless told otherwise."""
-    row = session.execute(
-        text(
-            "SELECT i.reference, c.gateway_charge_id FROM gateway_charges c"
-            " JOIN payment_intents i ON i.id = c.intent_id"
-            " JOIN payment_allocations a ON a.intent_id = i.id"
-            " WHERE a.order_id = :id AND c.outcome = 'applied'"
-        ),
-        {"id": order_id},
-    ).one()
-    told = GatewayDispute(
-        id=f"dispute-{uuid4().hex}",
-        reference=row.reference,
-        charge_id=row.gateway_charge_id,
-        status="resolved",
-        resolution=resolution,
-        category="chargeback",
-        amount_minor=amount_minor,
-        due_at=None,
-    )
-    assert note_dispute(session, told=told, over=True, now=NOW)
-    found: UUID = session.execute(
-        text("SELECT id FROM charge_disputes WHERE gateway_dispute_id = :id"), {"id": told.id}
-    ).scalar_one()
-    return found
+    charge_id = charge_of(session, order_id)
+    return dispute_charge(session, charge_id, resolution, id=uuid4().int % 10**12, refund_amount=amount_minor)
 
 
 def refunds_of(session: Session, order_id: UUID) -> list[dict[str, Any]]:

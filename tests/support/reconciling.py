@@ -244,8 +244,7 @@ class Service:
             made = refund(session, order_id, self.officer)
         refund_id: UUID = made["refunds"][0]["id"]
         now = datetime.now(UTC)
-        with self.database.reading() as session:
-            claimed = sending.claim(session, refund_id=refund_id, now=now)
+        claimed = self.database.in_transaction(sending.claim, refund_id=refund_id, now=now)
         told = sending.send(self.services.gateway, claimed)
         assert told is not None
         with self.database.transaction() as session:

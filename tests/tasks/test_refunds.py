@@ -20,7 +20,7 @@ from marketplace.webhooks import operations as webhooks
 from sandbox.process import wait_until
 from tasks.relay import Relay
 from tasks.sweeps import task_named
-from tests.support.finance import refunds_of
+from tests.support.finance import dispute_charge, refunds_of
 from tests.support.gateway import MovableClock, TestGateway, event_of
 from tests.support.purchases import (
     NOW,
@@ -355,6 +355,52 @@ class TestTheSweep:
         )
         case.run(relay)
         case.assert_sent_once(gateway)
+
+    def test_what_waits_for_a_dispute_is_left_until_that_is_over(
+        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+    ) -> None:
+        with case.database.transaction() as session:
+            charge_id = row_of(session, "gateway_charges", id=case.row["charge_id"])["gateway_charge_id"]
+            dispute_charge(session, charge_id)
+        case.run(relay)
+        assert (case.row["status"], case.row["asked_at"]) == ("pending", None)
+        assert "POST /refund" not in gateway.calls(case.reference)
+
+        self.sweep(paying_services, minutes=61)
+        waiting = "SELECT count(*) FROM outbox_events WHERE payload ->> 'refundId' = :id AND done_at IS NULL"
+        assert case.one(waiting) == 0
+
+        with case.database.transaction() as session:
+            dispute_charge(session, charge_id, "declined")
+        work_off(relay, case.database, case.id, topic="refund.send")
+        assert gateway.calls(case.reference)["POST /refund"] == 1
+        assert case.row["status"] in ("submitted", "processed")
+
+    def test_what_may_have_been_sent_is_asked_about_while_it_is_disputed(
+        self,
+        relay: Relay,
+        gateway: TestGateway,
+        paying_services: Services,
+        clock: MovableClock,
+        case: Case,
+    ) -> None:
+        """A worker died before its call, and the event was given up."""
+        mortal = Relay(replace(paying_services, gateway=Mortal(paying_services.gateway, "before the call")))
+        with pytest.raises(_KilledError):
+            case.run(mortal)
+        with case.database.transaction() as session:
+            charge_id = row_of(session, "gateway_charges", id=case.row["charge_id"])["gateway_charge_id"]
+            dispute_charge(session, charge_id)
+        case.change(asking_until=None)
+
+        case.run(relay)
+        assert case.row["status"] == "pending"
+        self.sweep(paying_services, minutes=61)
+        clock.now = later(minutes=61)
+        work_off(relay, case.database, case.id, topic="refund.send")
+
+        assert (case.row["status"], case.row["asking_until"]) == ("pending", None)
+        assert "POST /refund" not in gateway.calls(case.reference)
 
     def test_it_stops_while_the_gateway_is_down(
         self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case

@@ -1,0 +1,176 @@
+"""A dispute, the sending of a refund and finance at once: what the bank gives is not sent, nothing deadlocks."""
+
+from uuid import UUID
+
+import pytest
+
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import ConflictError
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.payments import sending
+from marketplace.payments.debts import collect
+from marketplace.payments.sending import BeingSentError, ToSend
+from tests.support.finance import (
+    TOTAL,
+    cancelled_order,
+    charge_of,
+    dispute_charge,
+    make_officer,
+    mend_refund,
+    owed_by,
+    refunds_of,
+    say,
+)
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    assert_books_are_whole,
+    make_shop,
+    row_of,
+    wallet_of,
+    with_buyer,
+)
+from tests.support.threads import at_once, unforeseen
+
+ROUNDS = 6
+LOST = "merchant-accepted"
+
+
+@pytest.fixture
+def shop(database: Database) -> Shop:
+    return database.in_transaction(make_shop)
+
+
+@pytest.fixture
+def officer(database: Database) -> Caller:
+    return database.in_transaction(make_officer)
+
+
+class Case:
+    """A refund that waits to be sent, and its charge."""
+
+    def __init__(self, database: Database, shop: Shop) -> None:
+        self.database = database
+        with database.transaction() as session:
+            self.shop = with_buyer(session, shop)
+            order_id = cancelled_order(session, self.shop)
+            self.refund_id: UUID = refunds_of(session, order_id)[0]["id"]
+            self.charge_id = charge_of(session, order_id)
+
+    def claim(self) -> ToSend | None:
+        return self.database.in_transaction(sending.claim, refund_id=self.refund_id, now=NOW)
+
+    def say(self, word: str) -> str:
+        return self.database.in_transaction(say, self.refund_id, word)
+
+    def dispute(self, resolution: str | None = None) -> UUID:
+        return self.database.in_transaction(dispute_charge, self.charge_id, resolution, refund_amount=TOTAL)
+
+    def mend(self, officer: Caller, trigger: str) -> object:
+        return self.database.in_transaction(mend_refund, self.refund_id, officer, trigger)
+
+    def collect(self) -> bool:
+        return self.database.in_transaction(collect, buyer_id=self.shop.buyer.id, now=NOW)
+
+    @property
+    def status(self) -> str:
+        with self.database.reading() as session:
+            status: str = row_of(session, "refunds", id=self.refund_id)["status"]
+        return status
+
+    def has(self) -> tuple[int, int]:
+        """Give what is in the buyer's wallet, and what they owe."""
+        with self.database.reading() as session:
+            assert_books_are_whole(session)
+            return wallet_of(session, self.shop.buyer.id), owed_by(session, self.shop.buyer.id)
+
+
+def test_it_is_asked_for_before_the_dispute_or_not_at_all(database: Database, shop: Shop) -> None:
+    for _ in range(ROUNDS):
+        case = Case(database, shop)
+
+        results = at_once(lambda act: act(), [case.claim, case.dispute, case.claim, case.claim])
+
+        assert unforeseen(results, BeingSentError) == []
+        claimed = [result for result in results if isinstance(result, ToSend)]
+        assert len(claimed) <= 1
+        assert not any(found.disputed for found in claimed)
+        with database.reading() as session:
+            asked = row_of(session, "refunds", id=case.refund_id)["asked_at"] is not None
+        assert asked == bool(claimed)
+
+
+def test_a_loss_and_the_sending_leave_the_buyer_with_it_once(database: Database, shop: Shop) -> None:
+    for _ in range(ROUNDS):
+        case = Case(database, shop)
+
+        def lose(it: Case = case) -> UUID:
+            return it.dispute(LOST)
+
+        results = at_once(lambda act: act(), [case.claim, lose, case.claim])
+
+        assert unforeseen(results, BeingSentError) == []
+        if any(isinstance(result, ToSend) for result in results):
+            # It was under way when the bank took the money: by now the buyer has it twice, and owes it.
+            assert case.status == "pending"
+            case.say("processed")
+            assert case.has() == (0, TOTAL)
+        else:
+            assert case.status == "credited"
+            assert case.has() == (0, 0)
+
+
+def test_a_loss_finance_and_the_gateways_word_at_once(
+    database: Database, shop: Shop, officer: Caller
+) -> None:
+    for _ in range(ROUNDS):
+        case = Case(database, shop)
+        case.say("failed")
+        acts = [
+            lambda it=case: it.dispute(LOST),
+            lambda it=case: it.mend(officer, "credit"),
+            lambda it=case: it.mend(officer, "retry"),
+            lambda it=case: it.collect(),
+        ]
+
+        results = at_once(lambda act: act(), acts)
+
+        assert unforeseen(results, ConflictError, IllegalTransitionError) == []
+        case.collect()
+        if case.status == "pending":
+            # Tried again first, and not asked for: its event finds the charge lost.
+            assert case.claim() is None
+        assert case.status == "credited"
+        assert case.has() == (0, 0)
+
+
+def test_the_end_of_a_dispute_and_a_worker_that_asks_leave_nothing_behind(
+    database: Database, shop: Shop
+) -> None:
+    for resolution in (LOST, "declined") * 3:
+        case = Case(database, shop)
+        found = case.claim()
+        assert found is not None
+        case.dispute()
+
+        def unknown(it: Case = case, to_send: ToSend = found) -> None:
+            it.database.in_transaction(sending.note_unknown, found=to_send, now=NOW)
+
+        def end(it: Case = case, word: str = resolution) -> UUID:
+            return it.dispute(word)
+
+        results = at_once(lambda act: act(), [unknown, end])
+
+        assert unforeseen(results) == []
+        again = case.database.in_transaction(
+            sending.claim, refund_id=case.refund_id, now=NOW + sending.ASKING_FOR
+        )
+        if resolution == LOST:
+            if again is not None:
+                unknown()
+            assert case.status == "credited"
+            assert case.has() == (0, 0)
+        else:
+            assert again is not None
+            assert not again.disputed

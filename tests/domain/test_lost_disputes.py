@@ -1,0 +1,330 @@
+"""Disputes that the buyer's bank decided against us: who bears what it took, and that the buyer has it once."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.kernel.money import naira_text
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import balance_of, balances_by_kind
+from marketplace.payments import quarantine, sending
+from marketplace.payments.disputed import DisputedAtBankError
+from marketplace.payments.whereabouts import whereabouts
+from tests.support.alerts import alerts_about
+from tests.support.finance import (
+    BOTH_HAD,
+    GONE,
+    PLATFORMS,
+    TOTAL,
+    VENDORS,
+    actor_of,
+    claw_back,
+    delivered_order,
+    dispute_charge,
+    lose_dispute,
+    owed_by,
+    refund,
+    refunds_of,
+    say,
+    sums_of,
+    told,
+)
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    balances_of_order,
+    make_charge,
+    make_intent,
+    make_product,
+    paid_order,
+    place,
+    row_of,
+    status_of,
+    trail_of,
+    wallet_of,
+)
+
+
+@pytest.fixture
+def delivered(session: Session, shop: Shop) -> UUID:
+    """An order whose money was released."""
+    return delivered_order(session, shop)
+
+
+@pytest.fixture(autouse=True)
+def _books_stay_whole(session: Session) -> Any:
+    yield
+    assert_books_are_whole(session)
+
+
+def owed(session: Session, shop: Shop) -> int:
+    """Give what the vendor owes."""
+    return balance_of(session, account=accounts.vendor_receivable(shop.store_id))
+
+
+def test_a_lost_dispute_after_the_release_is_borne_like_a_clawback(
+    session: Session, shop: Shop, delivered: UUID
+) -> None:
+    dispute_id = lose_dispute(session, delivered, amount_minor=TOTAL)
+
+    assert status_of(session, delivered) == "delivered"
+    assert balances_of_order(session, delivered) == BOTH_HAD | GONE
+    assert owed(session, shop) == VENDORS
+    assert trail_of(session, delivered)[-1] == ("delivered", "delivered", "clawback", "gateway")
+    assert told(session, shop.vendor.id)[-1] == "order_clawed_back"
+    [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
+    assert alert["facts"]["booked"] == [
+        {
+            "orderId": str(delivered),
+            "vendorMinor": VENDORS,
+            "platformMinor": PLATFORMS,
+            "buyerMinor": 0,
+            "undecidedMinor": 0,
+            "unsentMinor": 0,
+        }
+    ]
+    held = whereabouts(session, order_id=delivered, caller=shop.buyer)["holders"]
+    assert [(one["holder"], one["amountMinor"]) for one in held] == [("buyer", TOTAL)]
+
+
+@pytest.mark.parametrize("resolution", ["declined", "", "odd"])
+def test_what_was_not_lost_is_not_borne(
+    session: Session, shop: Shop, delivered: UUID, resolution: str
+) -> None:
+    lose_dispute(session, delivered, amount_minor=TOTAL, resolution=resolution)
+    assert owed(session, shop) == 0
+
+
+def test_without_an_amount_it_is_all_that_the_charge_brought(
+    session: Session, shop: Shop, delivered: UUID
+) -> None:
+    lose_dispute(session, delivered, amount_minor=None)
+    assert owed(session, shop) == VENDORS
+
+
+def test_more_than_the_charge_brought_is_not_booked(session: Session, shop: Shop, delivered: UUID) -> None:
+    lose_dispute(session, delivered, amount_minor=TOTAL * 2)
+    assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == TOTAL
+
+
+def test_what_was_clawed_back_before_reached_the_buyer_twice(
+    session: Session, shop: Shop, officer: Caller, delivered: UUID
+) -> None:
+    claw_back(session, delivered, officer, amount_minor=100_000)
+    lose_dispute(session, delivered, amount_minor=TOTAL)
+
+    assert owed(session, shop) == VENDORS
+    # The wallet had it, and gave it back.
+    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+    body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
+    assert "NGN 1,000.00 were taken from your wallet" in body
+
+
+def test_what_was_sent_before_is_the_buyers_to_give_back(
+    session: Session, shop: Shop, officer: Caller
+) -> None:
+    order_id = paid_order(session, shop)
+    refund(session, order_id, officer)
+    say(session, refunds_of(session, order_id)[0]["id"], "processed")
+    lose_dispute(session, order_id, amount_minor=TOTAL)
+
+    assert (owed(session, shop), owed_by(session, shop.buyer.id)) == (0, TOTAL)
+    body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
+    assert f"You owe us {naira_text(TOTAL)}" in body
+    entry = whereabouts(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
+    assert (entry["from"], entry["to"], entry["amountMinor"]) == ("gateway", "buyer", TOTAL)
+    assert "owes it" in entry["what"]
+
+
+@pytest.mark.parametrize("status", ["pending", "failed"])
+def test_what_was_not_sent_is_given_once_by_the_bank(
+    session: Session, shop: Shop, officer: Caller, status: str
+) -> None:
+    order_id = paid_order(session, shop)
+    refund(session, order_id, officer)
+    if status == "failed":
+        say(session, refunds_of(session, order_id)[0]["id"], "failed")
+    dispute_id = lose_dispute(session, order_id, amount_minor=TOTAL)
+
+    assert sums_of(session, order_id) == [("gateway", "credited", TOTAL)]
+    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+    assert balances_of_order(session, order_id) == GONE
+    [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
+    [booked] = alert["facts"]["booked"]
+    assert (booked["unsentMinor"], booked["buyerMinor"], booked["vendorMinor"]) == (TOTAL, 0, 0)
+    body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
+    assert f"So {naira_text(TOTAL)} of it are not sent" in body
+    assert "owe" not in body
+    assert "wallet" not in body
+    held = whereabouts(session, order_id=order_id, caller=shop.buyer)["holders"]
+    assert [(one["holder"], one["amountMinor"]) for one in held] == [("buyer", TOTAL)]
+
+
+def test_what_the_bank_did_not_give_of_it_is_in_the_wallet(
+    session: Session, shop: Shop, officer: Caller
+) -> None:
+    order_id = paid_order(session, shop)
+    refund(session, order_id, officer)
+    lose_dispute(session, order_id, amount_minor=100_000)
+
+    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, TOTAL - 100_000)
+    body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
+    assert f"{naira_text(TOTAL - 100_000)} that your bank did not give are in your wallet" in body
+
+
+def test_what_was_about_to_go_back_comes_before_what_escrow_holds(
+    session: Session, shop: Shop, officer: Caller
+) -> None:
+    """The bank gave the buyer what we were about to: not that and its refund."""
+    order_id = paid_order(session, shop)
+    refund(session, order_id, officer, amount_minor=100_000)
+    lose_dispute(session, order_id, amount_minor=150_000)
+
+    assert balances_of_order(session, order_id)["lost_disputes"] == 50_000
+    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+
+
+def test_what_vendors_bear_of_it_is_not_borne_twice(
+    session: Session, shop: Shop, officer: Caller, delivered: UUID
+) -> None:
+    claw_back(session, delivered, officer, amount_minor=100_000, destination="gateway")
+    lose_dispute(session, delivered, amount_minor=TOTAL)
+
+    assert owed(session, shop) == VENDORS
+    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+    assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == TOTAL
+
+
+class TestChargesThatNothingTook:
+    """The bank takes money back that paid for no order: it has left the gateway all the same."""
+
+    def second_charge(self, session: Session, shop: Shop) -> tuple[UUID, str]:
+        """Pay an order twice; the second charge goes back."""
+        order_id = place(session, shop, make_product(session, shop))
+        intent = make_intent(session, shop, order_id)
+        apply(session, make_charge(intent))
+        second = make_charge(intent)
+        apply(session, second)
+        return order_id, second.id
+
+    def test_one_that_goes_back_is_not_sent(self, session: Session, shop: Shop) -> None:
+        order_id, charge_id = self.second_charge(session, shop)
+        before = balances_by_kind(session)
+        dispute_charge(session, charge_id)
+        dispute_charge(session, charge_id, "merchant-accepted", refund_amount=None)
+
+        after = balances_by_kind(session)
+        assert before["refunds_in_transit"] - after["refunds_in_transit"] == TOTAL
+        assert before["gateway_clearing"] - after["gateway_clearing"] == TOTAL
+        assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+        assert status_of(session, order_id) == "paid_escrow"
+
+    def test_one_that_went_back_is_owed(self, session: Session, shop: Shop) -> None:
+        order_id, charge_id = self.second_charge(session, shop)
+        [made] = refunds_of(session, order_id)
+        say(session, made["id"], "processed")
+        dispute_charge(session, charge_id, "merchant-accepted", refund_amount=None)
+
+        assert owed_by(session, shop.buyer.id) == TOTAL
+        assert status_of(session, order_id) == "paid_escrow"
+
+    def test_the_other_charge_of_the_payment_is_not_held_up(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        order_id, charge_id = self.second_charge(session, shop)
+        dispute_charge(session, charge_id, "merchant-accepted", refund_amount=None)
+
+        refund(session, order_id, officer)
+
+        made = refunds_of(session, order_id)[-1]
+        assert sending.claim(session, refund_id=made["id"], now=NOW) is not None
+
+    def test_one_that_is_held_back_is_the_wallets_which_owes_it(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        charge = make_charge(make_intent(session, shop, order_id), amount_minor=1_000)
+        apply(session, charge)
+        dispute_charge(session, charge.id, "merchant-accepted", refund_amount=None)
+        assert owed_by(session, shop.buyer.id) == 1_000
+        held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
+
+        def decide(action: str) -> None:
+            quarantine.resolve(
+                session, held_id=held_id, action=action, note="The bank took it.", officer=officer,
+                actor=actor_of(officer), now=NOW,
+            )  # fmt: skip
+
+        for action in ("accept_rest", "refund"):
+            with pytest.raises(DisputedAtBankError, match="Give it to the wallet"):
+                decide(action)
+        decide("wallet")
+
+        assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+        assert row_of(session, "orders", id=order_id)["payment_status"] is None
+
+    def test_what_was_more_than_due_is_in_the_wallet_and_taken_from_there(
+        self, session: Session, shop: Shop
+    ) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        charge = make_charge(make_intent(session, shop, order_id), amount_minor=TOTAL + 700)
+        apply(session, charge)
+        assert wallet_of(session, shop.buyer.id) == 700
+
+        dispute_charge(session, charge.id, "merchant-accepted", refund_amount=None)
+
+        assert wallet_of(session, shop.buyer.id) == 0
+        assert balances_of_order(session, order_id)["lost_disputes"] == TOTAL
+
+
+def test_what_escrow_holds_waits_for_a_ruling(session: Session, shop: Shop) -> None:
+    order_id = paid_order(session, shop)
+    lose_dispute(session, order_id, amount_minor=TOTAL)
+
+    assert status_of(session, order_id) == "disputed"
+    assert balances_of_order(session, order_id) == {
+        "escrow": TOTAL,
+        "wallet": -TOTAL,
+        "gateway_clearing": -TOTAL,
+        "lost_disputes": TOTAL,
+    }
+    assert owed(session, shop) == 0
+    last = whereabouts(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
+    assert (last["from"], last["to"], last["amountMinor"]) == ("gateway", "buyer", TOTAL)
+    held = whereabouts(session, order_id=order_id, caller=shop.vendor)
+    assert [(one["holder"], one["amountMinor"]) for one in held["holders"]] == [("escrow", TOTAL)]
+    assert {entry["kind"] for entry in held["entries"]} == {"payment"}
+
+
+def test_more_than_escrow_holds_reached_the_buyer_twice(
+    session: Session, shop: Shop, officer: Caller
+) -> None:
+    order_id = paid_order(session, shop)
+    refund(session, order_id, officer, amount_minor=100_000, destination="wallet")
+    lose_dispute(session, order_id, amount_minor=TOTAL - 1_000)
+    lose_dispute(session, order_id, amount_minor=5_000)
+
+    assert balances_of_order(session, order_id)["lost_disputes"] == TOTAL - 100_000
+    # Of what reached them twice the wallet gave what it had.
+    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 4_000)
+
+
+def test_what_a_bank_took_is_not_clawed_back_as_well(
+    session: Session, officer: Caller, delivered: UUID
+) -> None:
+    lose_dispute(session, delivered, amount_minor=1_000)
+    with pytest.raises(DisputedAtBankError):
+        claw_back(session, delivered, officer)
+
+
+def test_two_lost_disputes_of_one_charge_are_two_losses(
+    session: Session, shop: Shop, delivered: UUID
+) -> None:
+    lose_dispute(session, delivered, amount_minor=1_000)
+    lose_dispute(session, delivered, amount_minor=2_000)
+    assert owed(session, shop) == 3_000
