@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from textwrap import fill
 from typing import Any
 from uuid import UUID
 
@@ -35,6 +36,7 @@ from tasks.scheduler import BEAT_SECONDS, LOOK_SECONDS, Beats, Runs
 from tasks.sweeps import PeriodicTask
 
 _NAMES = [task.name for task in sweeps.PERIODIC_TASKS]
+_INDENTED = fill(", ".join(_NAMES), 70, break_on_hyphens=False, subsequent_indent="    ")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 # Tasks reckon with years before and after the time that they are given, and calendars end.
 _FIRST_YEAR, _LAST_YEAR = 2000, 2999
@@ -126,7 +128,9 @@ def show(name: str) -> None:
 
     A task that is running is not started twice: this waits for it first. Ends with status 1 if the task fails.
 
-    Names: {", ".join(_NAMES)}.
+    \b
+    Names:
+    {_INDENTED}
 
     \b
     Examples:

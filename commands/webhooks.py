@@ -172,6 +172,7 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
 
     A dry run tries each by itself, as if the others had not been replayed: one that needs another to be replayed
     before it fails there.
+
     \b
     Examples:
       marketplace webhooks replay --id 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --dry-run

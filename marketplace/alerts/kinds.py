@@ -127,8 +127,9 @@ KINDS: dict[str, Kind] = {
         "SEV-2",
         "a kind of work",
         "Work that was handed on was given up after its last try, almost a day after the first (22 h 45 min).",
-        "The facts name the event and its last error; the worker's log has the trace (`outbox event failed`)."
-        " Refunds are handed on again by `requery-refunds`, payouts by `requery-transfers`.",
+        "The facts name the event and its last error; the worker's log has the trace (`outbox event failed`),"
+        " or that a worker died (`worker died at row`). Refunds are handed on again by `requery-refunds`, payouts by"
+        " `requery-transfers`.",
         _OFFICER,
         PLATFORM,
     ),

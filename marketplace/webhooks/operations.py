@@ -187,8 +187,8 @@ def process(
             "webhook event processed",
             inboxId=str(inbox_id),
             eventType=event.type,
-            # A message's id is made of its sender's number.
-            dedupeId=event.dedupe_id if event.provider == GATEWAY else None,
+            # As a number it is shown whole. A message's is made of its sender's.
+            eventId=event.data.get("id") if event.provider == GATEWAY else None,
             outcome=result.status,
         )
     return result

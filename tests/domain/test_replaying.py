@@ -1,13 +1,14 @@
 """Many replays by an operator: what ends them early is told, with what was done until then."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import orjson
 import pytest
 
+from commands import replaying
 from commands.replaying import replay_all
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ServiceUnavailableError
@@ -65,6 +66,45 @@ def test_what_was_done_is_told_whatever_ends_it(
     with database.reading() as session:
         states = [queries.show_event(session, inbox_id=row["id"])["status"] for row in rows]
     assert states == ["processed", "processed", "received", "received"]
+
+
+@dataclass
+class Time:
+    """Stands in for the module: each event takes a tenth of a second, and so long as one sleeps."""
+
+    now: float = 1_000.0
+    slept: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("rate", "slept"), [(None, 0.0), (2, 0.4 * 4), (10, 0.0), (1_000, 0.0), (0.5, 1.9 * 4)]
+)
+def test_no_more_are_replayed_in_a_second_than_the_rate(
+    services: Services,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    rate: float | None,
+    slept: float,
+) -> None:
+    time = Time()
+    monkeypatch.setattr(replaying, "time", time)
+
+    def take_a_while() -> datetime:
+        time.now += 0.1
+        return NOW
+
+    rows = [event(database) for _ in range(5)]
+    run = replay_all(replace(services, clock=take_a_while), rows, dry_run=True, rate=rate)
+
+    assert len(run.replayed) == 5
+    assert time.slept == pytest.approx(slept)
 
 
 def test_a_stage_that_is_done_is_told_by_its_number_alone(

@@ -510,6 +510,8 @@ def test_what_a_replay_logs_is_json_and_a_terminal_gets_none_of_it(
     )
 
     assert status == 0
+    # The bar of those that failed alike, once it is full.
+    assert re.search(r"it failed .*━.*1/1", shown)
     assert "alert raised: SEV-2 PAYOUT_EXCEPTION" in shown
     assert '"message"' not in shown
     assert "occurrences" not in shown
