@@ -1,9 +1,13 @@
 """Fixtures of the tests of orders, payments and statements over HTTP."""
 
+from collections.abc import Iterator
+
 import pytest
 from flask import Flask
 
 from marketplace.infra.db import Database
+from marketplace.payments.banks import TAG
+from marketplace.services import Services
 from tests.support.desk import Desk
 from tests.support.gateway import (
     MovableClock,
@@ -26,3 +30,11 @@ def desk(
     """A desk of its own for each test."""
     assert clock.now == NOW
     return Desk(database.in_transaction(make_shop), database, paying_app.test_client(), bearer)
+
+
+@pytest.fixture
+def forgotten_banks(paying_services: Services) -> Iterator[None]:
+    """No test finds the list of banks that another one had kept."""
+    paying_services.cache.drop(TAG)
+    yield
+    paying_services.cache.drop(TAG)

@@ -1,6 +1,5 @@
 """Banks, whose account a number is, and paying by transfer to an account made for the payment."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,7 +9,6 @@ import pytest
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders.baskets import Wish
-from marketplace.payments.banks import TAG
 from marketplace.payments.expiry import TRANSFER_GRACE, sweep_abandoned_checkouts
 from marketplace.providers.banking import Bank, MalformedAnswerError, TransferAccount
 from marketplace.providers.client import ProviderRefusedError
@@ -34,12 +32,7 @@ GTB = {"accountNumber": "2234567890", "bankCode": "058"}
 FAULTS = ["refuse", "lose", "garble"]
 
 
-@pytest.fixture(autouse=True)
-def forgotten(paying_services: Services) -> Iterator[None]:
-    """No test finds the list that another one had kept."""
-    paying_services.cache.drop(TAG)
-    yield
-    paying_services.cache.drop(TAG)
+pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
 
 class TestBanks:
