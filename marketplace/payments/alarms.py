@@ -232,25 +232,13 @@ def gateway_unreachable(session: Session, *, waiting_since: datetime, now: datet
 
     :param waiting_since: when the time of the first order was over that can't be decided on
     """
-    raise_alert(
-        session,
-        identifier=kinds.GATEWAY_UNREACHABLE,
-        subject=GATEWAY,
-        title="The payment gateway does not answer",
-        facts={"waitingSince": waiting_since},
-        now=now,
-    )
+    title = "The payment gateway does not answer"
+    _of_gateway(session, kinds.GATEWAY_UNREACHABLE, title, {"waitingSince": waiting_since}, now=now)
 
 
 def gateway_reached(session: Session, *, now: datetime) -> None:
     """This function will resolve that the gateway does not answer."""
-    resolve_alert(
-        session,
-        identifier=kinds.GATEWAY_UNREACHABLE,
-        subject=GATEWAY,
-        note="The gateway answers.",
-        now=now,
-    )
+    _over_at_gateway(session, kinds.GATEWAY_UNREACHABLE, "The gateway answers.", now=now)
 
 
 def gateway_key_refused(session: Session, *, status: int, now: datetime) -> None:
@@ -258,25 +246,25 @@ def gateway_key_refused(session: Session, *, status: int, now: datetime) -> None
 
     :param status: the HTTP status of its refusal
     """
-    raise_alert(
-        session,
-        identifier=kinds.GATEWAY_KEY_REFUSED,
-        subject=GATEWAY,
-        title="The payment gateway refuses our key",
-        facts={"status": status},
-        now=now,
-    )
+    title = "The payment gateway refuses our key"
+    _of_gateway(session, kinds.GATEWAY_KEY_REFUSED, title, {"status": status}, now=now)
 
 
 def gateway_key_taken(session: Session, *, now: datetime) -> None:
     """This function will resolve that the gateway refuses our key."""
-    resolve_alert(
-        session,
-        identifier=kinds.GATEWAY_KEY_REFUSED,
-        subject=GATEWAY,
-        note="The gateway took what it was told to send.",
-        now=now,
+    _over_at_gateway(
+        session, kinds.GATEWAY_KEY_REFUSED, "The gateway took what it was told to send.", now=now
     )
+
+
+def _of_gateway(
+    session: Session, identifier: str, title: str, facts: dict[str, Any], *, now: datetime
+) -> None:
+    raise_alert(session, identifier=identifier, subject=GATEWAY, title=title, facts=facts, now=now)
+
+
+def _over_at_gateway(session: Session, identifier: str, note: str, *, now: datetime) -> None:
+    resolve_alert(session, identifier=identifier, subject=GATEWAY, note=note, now=now)
 
 
 def books_checked(session: Session, violations: Sequence[Violation], *, now: datetime) -> None:

@@ -77,10 +77,7 @@ def claw_back(
         order=order,
         sources=borne,
         destination=wanted.destination,
-        # What was clawed back before only grows, so it tells one clawback of an order from the next.
-        request=refunds.Request(
-            f"clawback:{order.id}:{order.clawed_back_minor}", wanted.reason, requested_by=officer.id
-        ),
+        request=wanted.request(f"clawback:{order.id}", order.clawed_back_minor, officer=officer),
         now=now,
     )
     vendor_minor, platform_minor = (minor for _, minor in borne)

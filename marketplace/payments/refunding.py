@@ -66,6 +66,15 @@ class Wanted:
     amount_minor: int | None = None
     items: Sequence[Pieces] = ()
 
+    def request(self, cause: str, before_minor: int, *, officer: Caller) -> refunds.Request:
+        """This function will give what the refund is for.
+
+        :param cause: what kind of refund, and of which order
+        :param before_minor: what went back of the order before; it only grows, so it tells one from the next
+        :param officer: who decides
+        """
+        return refunds.Request(f"{cause}:{before_minor}", self.reason, requested_by=officer.id)
+
 
 def process_refund(
     session: Session, *, order_id: UUID, officer: Caller, actor: AuditActor, wanted: Wanted, now: datetime
@@ -108,10 +117,7 @@ def process_refund(
         order=order,
         amount_minor=amount_minor,
         destination=wanted.destination,
-        # What was refunded before only grows, so it tells one refund of an order from the next.
-        request=refunds.Request(
-            f"order:{order.id}:refund:{order.refunded_minor}", wanted.reason, requested_by=officer.id
-        ),
+        request=wanted.request(f"order:{order.id}:refund", order.refunded_minor, officer=officer),
         now=now,
     )
     after = lock_order(session, order_id=order_id)
