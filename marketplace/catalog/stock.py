@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.catalog.commissions import RATE_SQL
 from marketplace.catalog.sale_terms import COLUMNS_SQL, SaleTerms
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
@@ -19,7 +20,7 @@ _LOCK = Prepared(
     text(
         f"""
         SELECT p.id, p.vendor_id, p.campus_id, p.title, p.price_minor, p.cover_key, p.available,
-            p.status = 'published' AS published, c.commission_bps, {COLUMNS_SQL}
+            p.status = 'published' AS published, {RATE_SQL} AS commission_bps, {COLUMNS_SQL}
         FROM products p JOIN categories c ON c.id = p.category_id
         WHERE p.id = ANY(:ids)
         ORDER BY p.id
@@ -59,7 +60,10 @@ _PUT_BACK = Statement(
 
 @dataclass(frozen=True, slots=True)
 class LockedProduct:
-    """A product whose row is ours until the transaction ends, as an order takes it. Prices are kobo."""
+    """A product whose row is ours until the transaction ends, as an order takes it. Prices are kobo.
+
+    :ivar commission_bps: its categories' rate; none for the platform's
+    """
 
     id: UUID
     vendor_id: UUID

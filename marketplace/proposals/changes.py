@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds as alert_kinds
 from marketplace.alerts.queries import open_subjects
+from marketplace.catalog.commissions import RATE_SQL, TAKES_RATE_SQL
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ValidationError
@@ -28,11 +29,19 @@ _MINIMUM_PAYOUT = "minimum_payout_minor"
 
 _CATEGORY = Statement(
     text(
-        """
-        SELECT c.id, c.name, c.commission_bps,
-            (SELECT count(*) FROM products p WHERE p.category_id = c.id AND p.status = 'published') AS products
-        FROM categories c WHERE c.id = :category_id
-        """
+        f"""
+        SELECT c.id, c.name, c.commission_bps, {RATE_SQL} AS rate_bps,
+            (SELECT {RATE_SQL} FROM categories c WHERE c.id = own.parent_id) AS inherited_bps
+        FROM categories c JOIN categories own ON own.id = c.id WHERE c.id = :category_id
+        """  # noqa: S608 - our own text
+    )
+)
+_PRODUCTS = Statement(
+    text(
+        f"""
+        SELECT count(*) AS count FROM products p JOIN categories c ON c.id = p.category_id
+        WHERE p.status = 'published' AND {TAKES_RATE_SQL}
+        """  # noqa: S608 - our own text
     )
 )
 _SET_COMMISSION = Statement(
@@ -139,7 +148,7 @@ class FeeChange(Change):
 
 
 class CategoryCommission(Change):
-    """A category's own commission; none of its own means the platform's."""
+    """A category's own commission, and of those below it that have none; none means that of the one above it."""
 
     def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
         bps = given["commission_bps"]
@@ -161,9 +170,11 @@ class CategoryCommission(Change):
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         row, settings = self._row(session, payload), platform_settings(session)
-        before = sample_order(settings, commission_bps=row["commission_bps"])
-        after = sample_order(settings, commission_bps=payload["commissionBps"])
-        return compared(before, after) | {"publishedProducts": row["products"]}
+        own = payload["commissionBps"]
+        before = sample_order(settings, commission_bps=row["rate_bps"])
+        after = sample_order(settings, commission_bps=row["inherited_bps"] if own is None else own)
+        products = _PRODUCTS.one(session, category_id=row["id"])["count"]
+        return compared(before, after) | {"publishedProducts": products}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         _SET_COMMISSION.run(

@@ -1,12 +1,15 @@
 """What each kind of proposal shows and does, and what is refused while a feature is off or payouts stand still."""
 
 import re
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.catalog import stock
 from marketplace.kernel.clock import iso
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
@@ -107,6 +110,42 @@ class TestKinds:
         assert dropped["effect"]["sampleOrder"]["after"]["commissionMinor"] == 50_000
         again = place(session, shop, make_product(session, shop))
         assert row_of(session, "order_items", order_id=again)["commission_bps"] == COMMISSION_BPS
+
+    def test_a_rate_is_of_the_categories_below_too_but_where_a_nearer_one_has_its_own(
+        self, session: Session, shop: Shop
+    ) -> None:
+        def change(category_id: UUID, bps: int | None) -> dict[str, Any]:
+            payload = {"category_id": category_id, "commission_bps": bps}
+            proposal_id = propose(session, "category_commission", payload)
+            approve(session, proposal_id)
+            effect = proposal_row(session, proposal_id)["effect"]
+            sample = effect["sampleOrder"]
+            minor = [sample[when]["commissionMinor"] for when in ("before", "after")]
+            return {"products": effect["publishedProducts"], "minor": minor}
+
+        def rates() -> list[int | None]:
+            locked = stock.lock_products(session, product_ids=products)
+            return [locked[one].commission_bps for one in products]
+
+        root = make_category(session)
+        own = make_category(session, below=root, commission_bps=700)
+        free = make_category(session, below=root)
+        below_own = make_category(session, below=own)
+        below_free = make_category(session, below=free)
+        listed = (root, own, free, below_own, below_free)
+        products = [make_product(session, replace(shop, category_id=one)) for one in listed]
+        make_product(session, replace(shop, category_id=below_free), status="draft")
+
+        assert change(root, 300) == {"products": 3, "minor": [50_000, 30_000]}
+        assert rates() == [300, 700, 300, 700, 300]
+        ordered = place(session, shop, products[-1])
+        assert row_of(session, "order_items", order_id=ordered)["commission_bps"] == 300
+        assert change(own, None) == {"products": 2, "minor": [70_000, 30_000]}
+        assert change(below_own, 0) == {"products": 1, "minor": [30_000, 0]}
+        assert change(own, 900) == {"products": 1, "minor": [30_000, 90_000]}
+        assert rates() == [300, 900, 300, 0, 300]
+        assert change(root, None) == {"products": 3, "minor": [30_000, 50_000]}
+        assert rates() == [None, 900, None, 0, None]
 
     def test_other_categories_keep_theirs(self, session: Session, shop: Shop) -> None:
         other = make_category(session, commission_bps=700)

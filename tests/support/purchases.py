@@ -89,15 +89,17 @@ def make_campus(session: Session) -> UUID:
     return campus.id
 
 
-def make_category(session: Session, *, commission_bps: int | None = None) -> UUID:
-    """Make a category; without a rate of its own it has the platform's."""
+def make_category(session: Session, *, commission_bps: int | None = None, below: UUID | None = None) -> UUID:
+    """Make a category; without a rate of its own it has that of the one above it, else the platform's."""
     category_id = uuid4()
+    above = row_of(session, "categories", id=below)["lineage"] if below else []
     session.add(
         Category(
             id=category_id,
+            parent_id=below,
             name="Lamps",
             slug=f"lamps-{category_id.hex[:12]}",
-            lineage=[category_id],
+            lineage=[*above, category_id],
             commission_bps=commission_bps,
         )
     )
