@@ -10,6 +10,7 @@ from commands.output import facts, table
 from marketplace.kernel.clock import system_clock
 from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest
+from marketplace.kernel.words import counted
 from marketplace.payouts import batch_detail, batch_queries
 from marketplace.payouts.risks import RISKS
 
@@ -72,7 +73,8 @@ def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
         click.echo("\nPayouts are halted: nothing is sent until two officers resume them.")
     for one in batch["risks"]:
         click.echo(
-            f"\n{one['risk']}: {one['payments']} payments, {naira_text(one['amountMinor'])}. {one['meaning']}"
+            f"\n{one['risk']}: {counted(one['payments'], 'payment')}, {naira_text(one['amountMinor'])}."
+            f" {one['meaning']}"
         )
     if batch["changes"]:
         click.echo("\nNot as it was staged:")

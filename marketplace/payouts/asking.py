@@ -27,12 +27,11 @@ from marketplace.orders.escrowed import InEscrow, in_escrow_of
 from marketplace.payments import debts
 from marketplace.payouts import claims, listing, states
 from marketplace.payouts.accounts import account_of
-from marketplace.payouts.balances import minimum_payout
+from marketplace.payouts.balances import minimum_payout, waiting_minor
 from marketplace.payouts.cashable import rewards_in
 from marketplace.payouts.claims import Payee, Wish
-from marketplace.payouts.policy import Hold, holds_of, holds_of_people, shown
+from marketplace.payouts.policy import Hold, holds_of, holds_of_people, shown, with_halt
 from marketplace.platform import features
-from marketplace.platform.halts import require_running
 from marketplace.platform.queries import platform_settings
 from marketplace.vendors.queries import store_of_user
 
@@ -80,8 +79,7 @@ def ask_for_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     :raises NotFoundError: the caller has no store
     :raises SwitchedOffError: early withdrawals are switched off, or there is maintenance
     :raises EscrowLockedError: it takes money that is in escrow or frozen
-    :raises PayoutsHeldError: something holds the vendor's payouts back
-    :raises PayoutsHaltedError: all payouts are halted
+    :raises PayoutsHeldError: something holds the vendor's payouts back, or everybody's
     :raises TooLittleError: there is less, and nothing in escrow either
     :raises ValidationError: it is less than the least payout
     :raises PayoutWaitsError: one waits already
@@ -97,7 +95,7 @@ def ask_for_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     if amount_minor > available:
         escrow = in_escrow_of(session, vendor_id=store.id)
         if escrow.total_minor:
-            raise _escrow_locked(escrow, available)
+            raise _escrow_locked(escrow, available, _elsewhere(session, payee, held[debt]))
     _refuse_held(session, holds_of(session, vendor_ids=[store.id], now=now)[store.id])
     return _claim(session, payee, amount_minor, available, owed_minor=held[debt], now=now)
 
@@ -112,8 +110,7 @@ def ask_for_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     :param now: the time of the request
     :return: the payout, as it is listed
     :raises SwitchedOffError: cash-outs are switched off, or there is maintenance
-    :raises PayoutsHeldError: something holds the person's payouts back
-    :raises PayoutsHaltedError: all payouts are halted
+    :raises PayoutsHeldError: something holds the person's payouts back, or everybody's
     :raises TooLittleError: less can be paid out
     :raises ValidationError: it is less than the least payout
     :raises PayoutWaitsError: one waits already
@@ -152,16 +149,15 @@ def _claim(
     session: Session, payee: Payee, amount_minor: int, available_minor: int, *, owed_minor: int, now: datetime
 ) -> dict[str, Any]:
     """Claim what is asked for, of balances that are locked."""
-    require_running(session)
     if amount_minor > available_minor:
-        owed = f" {naira_text(owed_minor)} are owed to us." if owed_minor else ""
+        elsewhere = _elsewhere(session, payee, owed_minor)
         raise TooLittleError(
-            f"{naira_text(available_minor)} can be paid out.{owed}",
-            invalid_params=[InvalidParam("amountMinor", f"Is more than {available_minor}.")],
+            f"{'; '.join((f'{naira_text(available_minor)} can be paid out', *elsewhere))}.",
+            invalid_params=[_too_much(available_minor)],
         )
     minimum = minimum_payout(session)
     if amount_minor < minimum:
-        raise ValidationError.of("amountMinor", f"Is less than the least payout, {minimum}.")
+        raise ValidationError.of("amountMinor", f"Is less than the least payout, {naira_text(minimum)}.")
     account = account_of(session, user_id=payee.user_id)
     if account is None:
         raise LookupError("nobody without a bank account gets here")
@@ -181,6 +177,7 @@ def _claim(
 
 
 def _refuse_held(session: Session, holds: tuple[Hold, ...]) -> None:
+    holds = with_halt(session, holds)
     if not holds:
         return
     found = shown(holds)
@@ -194,18 +191,28 @@ def _refuse_held(session: Session, holds: tuple[Hold, ...]) -> None:
     )
 
 
-def _escrow_locked(escrow: InEscrow, available_minor: int) -> EscrowLockedError:
-    parts = [
-        f"{naira_text(minor)} {what}"
-        for minor, what in (
-            (escrow.held_minor, "are in escrow until the buyers have their orders"),
-            (escrow.frozen_minor, "are frozen by disputes"),
-        )
-        if minor
-    ]
+def _elsewhere(session: Session, payee: Payee, owed_minor: int) -> list[str]:
+    """Tell where else money of a payee's is than in what can be paid out, apart from escrow."""
+    waiting = waiting_minor(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
+    return _told((waiting, "are in a payout that waits to be sent"), (owed_minor, "are owed to us"))
+
+
+def _told(*parts: tuple[int, str]) -> list[str]:
+    return [f"{naira_text(minor)} {what}" for minor, what in parts if minor]
+
+
+def _too_much(available_minor: int) -> InvalidParam:
+    return InvalidParam("amountMinor", f"Is more than {naira_text(available_minor)}.")
+
+
+def _escrow_locked(escrow: InEscrow, available_minor: int, elsewhere: list[str]) -> EscrowLockedError:
+    parts = _told(
+        (escrow.held_minor, "are in escrow until the buyers have their orders"),
+        (escrow.frozen_minor, "are frozen by disputes"),
+    )
     return EscrowLockedError(
-        f"{naira_text(available_minor)} can be withdrawn; {' and '.join(parts)}.",
-        invalid_params=[InvalidParam("amountMinor", f"Is more than {available_minor}.")],
+        f"{naira_text(available_minor)} can be withdrawn; {'; '.join((*parts, *elsewhere))}.",
+        invalid_params=[_too_much(available_minor)],
         extensions={
             "availableMinor": available_minor,
             "inEscrowMinor": escrow.held_minor,

@@ -14,8 +14,7 @@ from marketplace.ledger.accounts import Account
 from marketplace.orders.escrowed import in_escrow_of
 from marketplace.payouts import policy
 from marketplace.payouts.cashable import rewards_in
-from marketplace.payouts.policy import PAYOUTS_HALTED, Hold, holds_of, holds_of_people
-from marketplace.platform.halts import payouts_halted
+from marketplace.payouts.policy import Hold, holds_of, holds_of_people, with_halt
 from marketplace.platform.queries import platform_settings
 
 _BOOKED = Statement(text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids)"))
@@ -48,7 +47,7 @@ def balance_of_store(session: Session, *, vendor_id: UUID, now: datetime) -> dic
     net = max(payable_minor - owed_minor, 0)
     under_way = _UNDER_WAY.one(session, vendor_id=vendor_id)
     escrow = in_escrow_of(session, vendor_id=vendor_id)
-    holds = _with_halt(session, holds_of(session, vendor_ids=[vendor_id], now=now)[vendor_id])
+    holds = with_halt(session, holds_of(session, vendor_ids=[vendor_id], now=now)[vendor_id])
     return {
         "vendorId": vendor_id,
         "currency": CURRENCY,
@@ -89,14 +88,24 @@ def balance_of_wallet(session: Session, *, user_id: UUID, now: datetime) -> dict
         "minimumPayoutMinor": minimum_payout(session),
         "currency": CURRENCY,
         "holds": policy.shown(
-            _with_halt(session, holds_of_people(session, user_ids=[user_id], now=now)[user_id])
+            with_halt(session, holds_of_people(session, user_ids=[user_id], now=now)[user_id])
         ),
     }
 
 
-def _with_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
-    """Add to somebody's holds the one that is everybody's, if there is one."""
-    return (*holds, Hold(PAYOUTS_HALTED)) if payouts_halted(session) else holds
+def waiting_minor(session: Session, *, user_id: UUID, vendor_id: UUID | None) -> int:
+    """This function will give what is in payouts that wait to be sent, in kobo.
+
+    :param user_id: whose
+    :param vendor_id: of their store; none: of their wallet
+    """
+    found = (
+        _OUT_OF_WALLET.one(session, user_id=user_id)
+        if vendor_id is None
+        else _UNDER_WAY.one(session, vendor_id=vendor_id)
+    )
+    waiting: int = found["waiting_minor"]
+    return waiting
 
 
 def _booked(session: Session, *wanted: Account) -> dict[Account, int]:

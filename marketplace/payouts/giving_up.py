@@ -16,7 +16,7 @@ from marketplace.payouts import news, settling, states
 _REFERENCE = Statement(
     text(
         """
-        SELECT t.reference FROM payout_transfer_intents i LEFT JOIN payout_transfers t ON t.intent_id = i.id
+        SELECT i.status, t.reference FROM payout_transfer_intents i LEFT JOIN payout_transfers t ON t.intent_id = i.id
         WHERE i.id = :payout_id
         """
     )
@@ -24,7 +24,11 @@ _REFERENCE = Statement(
 
 
 class MayBeSentError(ConflictError):
-    """The payout was sent, or may have been."""
+    """The payout was sent, or may have been, or its batch was not dispatched."""
+
+
+class PayoutOverError(ConflictError):
+    """The payout is over: there is nothing of it to give up."""
 
 
 def give_up(
@@ -32,8 +36,8 @@ def give_up(
 ) -> dict[str, Any]:
     """This function will give up a payout of a dispatched batch that was not sent, or that the gateway never knew.
 
-    Its money is the payee's again, and is paid with the next batch. Should the gateway have sent it after all, that is
-    booked as such when it says so.
+    Its money is the payee's again: the next batch pays a vendor's, a cash-out is asked for anew. Should the gateway have
+    sent it after all, that is booked as such when it says so.
 
     :param note: why
     :param officer: who; not its payee
@@ -42,11 +46,13 @@ def give_up(
     :return: its id, status and reference
     :raises NotFoundError: there is no such payout
     :raises ForbiddenError: it is the officer's own
-    :raises MayBeSentError: it was sent, may have been, or is over; or its batch was not dispatched
+    :raises PayoutOverError: it failed, came back or was called off already
+    :raises MayBeSentError: it was sent, or may have been; or its batch was not dispatched
     """
     found = _REFERENCE.first(session, payout_id=payout_id)
     if found is None:
         raise NotFoundError("There is no such payout.")
+    _refuse_over(found["status"])
     if found["reference"] is None:
         raise MayBeSentError(
             "The payout's batch was not dispatched: reject it, or take the payout out of it."
@@ -54,6 +60,7 @@ def give_up(
     row = settling.lock(session, reference=found["reference"])
     if row["user_id"] == officer.id:
         raise ForbiddenError("It is your own payout: another officer has to see to it.")
+    _refuse_over(row["status"])
     unsent = row["status"] == states.PENDING and row["sent_at"] is None
     # The gateway was asked for the last time, and did not know it.
     never_known = row["status"] == states.UNKNOWN and row["ask_at"] is None
@@ -74,3 +81,8 @@ def give_up(
         now=now,
     )
     return {"id": payout_id, "status": states.FAILED, "reference": row["reference"]}
+
+
+def _refuse_over(status: str) -> None:
+    if status in (states.FAILED, states.REVERSED, states.CANCELLED):
+        raise PayoutOverError(f"The payout is {status} already: its money is back in its payee's balance.")

@@ -46,12 +46,26 @@ def came_back(session: Session, row: dict[str, Any], *, reason: str, number: int
         type="payout_failed",
         title="Your payout did not reach you",
         body=f"{naira_text(row['amount_minor'])} to your bank account {masked(row['account_number'])}: {reason}"
-        f" The money is back in your {'wallet' if row['vendor_id'] is None else 'balance'}. Look whether your bank"
-        " account is right and can receive money, or give another one; then it is paid with the next payouts.",
+        f" The money is back in your {_balance(row)}. {_what_to_do(row, reason)}",
         link=_link(row),
         cause=f"payout:{row['id']}:came_back{again}",
         now=now,
     )
+
+
+def _what_to_do(row: dict[str, Any], reason: str) -> str:
+    """Tell how what came back is paid: a balance is staged by itself, a wallet's money has to be asked for."""
+    then = (
+        "ask for it to be paid out anew" if row["vendor_id"] is None else "it is paid with the next payouts"
+    )
+    # Of an account that nothing was sent to there is nothing to look for.
+    if reason == GIVEN_UP:
+        return f"{then[0].upper()}{then[1:]}."
+    return f"Look whether your bank account is right and can receive money, or give another one; then {then}."
+
+
+def _balance(row: dict[str, Any]) -> str:
+    return "wallet" if row["vendor_id"] is None else "balance"
 
 
 def _link(row: dict[str, Any]) -> str:

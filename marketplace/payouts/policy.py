@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.platform.halts import payouts_halted
 
 # Whoever took over an account and had the money sent elsewhere is noticed within it: both contacts are told.
 ACCOUNT_HOLD = timedelta(hours=24)
@@ -130,6 +131,11 @@ def kept_from_sending(
         for row in payouts
     }
     return {payout_id: found for payout_id, found in reasons.items() if found}
+
+
+def with_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
+    """This function will add to somebody's holds the one that is everybody's, if there is one."""
+    return (*holds, Hold(PAYOUTS_HALTED)) if payouts_halted(session) else holds
 
 
 def shown(holds: Sequence[Hold]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ForbiddenError, InvalidParam, ValidationError
 from marketplace.kernel.money import naira_text
+from marketplace.kernel.words import counted
 from marketplace.notifications.operations import News, notify_all
 from marketplace.payouts import claims, states
 from marketplace.payouts.claims import Claims, Payee, Wish
@@ -319,7 +320,7 @@ def _tell_officers(
     session: Session, batch_id: UUID, stager: Caller | None, sums: dict[str, Any], *, now: datetime
 ) -> None:
     """Tell those who can approve it that a batch waits."""
-    body = f"{sums['payments']} payments, {naira_text(sums['minor'])} in all. Two officers approve it first."
+    body = f"{counted(sums['payments'], 'payment')}, {naira_text(sums['minor'])} in all. Two officers approve it first."
     news = [
         News(
             officer_id,

@@ -17,7 +17,12 @@ BATCH = StateMachine(
         # What was approved is no longer what is there: it takes two officers again.
         Transition("reopen", (APPROVED,), STAGED),
         Transition("reject", (STAGED, APPROVED), REJECTED),
-        Transition("dispatch", (APPROVED,), DISPATCHING, otherwise="Two officers approve it first."),
+        Transition(
+            "dispatch",
+            (APPROVED,),
+            DISPATCHING,
+            otherwise="It is sent once, after two officers have approved it.",
+        ),
         Transition("complete", (DISPATCHING, PARTIALLY_FAILED), COMPLETED),
         # A transfer that had succeeded may be reversed days later.
         Transition("fail-in-part", (DISPATCHING, COMPLETED), PARTIALLY_FAILED),

@@ -337,8 +337,19 @@ def test_a_batch_that_one_officer_approved_is_not_sent(session: Session) -> None
     batch_id = staged_batch(session, make_payees(session, 1))
     approve(session, batch_id, make_officer(session))
 
-    with pytest.raises(IllegalTransitionError, match="Two officers approve it first"):
+    with pytest.raises(IllegalTransitionError, match="after two officers have approved it"):
         begin(session, batch_id, make_officer(session))
+
+
+def test_one_that_is_being_sent_wants_no_more_approvals(session: Session) -> None:
+    batch_id = approved_batch(session, make_payees(session, 1))
+    begin(session, batch_id, make_officer(session))
+
+    with pytest.raises(IllegalTransitionError) as refused:
+        begin(session, batch_id, make_officer(session))
+
+    assert refused.value.detail.startswith("The payout batch is dispatching;")
+    assert refused.value.detail.endswith("It is sent once, after two officers have approved it.")
 
 
 def test_nothing_is_sent_while_payouts_are_halted(session: Session) -> None:

@@ -289,13 +289,15 @@ def test_nobody_stages_what_is_their_own(session: Session) -> None:
 def test_staging_is_audited_and_the_other_officers_are_told(session: Session) -> None:
     officer, other = make_officer(session), make_officer(session)
 
-    batch_id = staged_batch(session, make_payees(session, 2), officer=officer)
+    batch_id = staged_batch(session, make_payees(session, 1), officer=officer)
 
     [(action, before, after)] = audited(session, batch_id)
     assert (action, before) == ("payout_batch.stage", None)
     assert after["status"] == "staged"
-    assert (after["payments"], after["amountMinor"]) == (2, 2 * OWED_MINOR)
+    assert (after["payments"], after["amountMinor"]) == (1, OWED_MINOR)
     assert told(session, other.id) == ["payout_batch_staged"]
+    news = row_of(session, "notifications", user_id=other.id)
+    assert news["body"] == "1 payment, NGN 5,000.00 in all. Two officers approve it first."
     assert told(session, officer.id) == []
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from marketplace.identity.queries import Caller
-from marketplace.payouts import stalled
+from marketplace.payouts import asking, stalled
 from marketplace.payouts.exceptions import log_unexpected
 from marketplace.providers.gateway_events import GatewayTransfer
 from tests.support.alerts import open_about
@@ -17,6 +17,7 @@ from tests.support.desk import Desk
 from tests.support.finance import audited, make_officer
 from tests.support.payouts import (
     OWED_MINOR,
+    ask,
     intents_in,
     make_payee,
     make_payees,
@@ -262,6 +263,34 @@ class TestGivingUp:
         assert answer.status_code == expected
         with desk.database.reading() as session:
             assert owed(session, transfer["payee"]) == (OWED_MINOR if expected == 200 else 0)
+
+    def test_what_was_given_up_is_over(
+        self, desk: Desk, officer: dict[str, str], transfer: dict[str, Any]
+    ) -> None:
+        path, payee = self.path_of(transfer), transfer["payee"]
+        assert desk.post(path, officer, {"note": NOTE}).status_code == 200
+        with desk.database.reading() as session:
+            body = row_of(session, "notifications", user_id=payee.user.id, type="payout_failed")["body"]
+        assert body.endswith(
+            "The transfer could not be sent. The money is back in your balance. It is paid with the next payouts."
+        )
+
+        again = desk.post(path, officer, {"note": NOTE})
+
+        assert again.status_code == 409
+        assert (
+            again.json["detail"] == "The payout is failed already: its money is back in its payee's balance."
+        )
+
+    def test_what_was_called_off_is_over(self, desk: Desk, officer: dict[str, str]) -> None:
+        with desk.database.transaction() as session:
+            payee = make_payee(session)
+            payout_id = ask(session, payee, OWED_MINOR)
+            asking.take_back(session, payout_id=payout_id, caller=payee.user, now=NOW)
+
+        answer = desk.post(f"/api/payouts/{payout_id}/give-up", officer, {"note": NOTE})
+
+        assert (answer.status_code, "is cancelled already" in answer.json["detail"]) == (409, True)
 
     def test_not_everybody_may_and_not_of_anything(
         self, desk: Desk, officer: dict[str, str], transfer: dict[str, Any]

@@ -1,0 +1,13 @@
+"""Words of sentences that are put together."""
+
+import pytest
+
+from marketplace.kernel.words import counted
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, "0 payments"), (1, "1 payment"), (2, "2 payments"), (5_000, "5,000 payments")],
+)
+def test_what_is_counted_is_one_or_several(number: int, expected: str) -> None:
+    assert counted(number, "payment") == expected
