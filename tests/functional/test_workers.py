@@ -225,6 +225,8 @@ class TestStopped:
 
         site.until(lambda: is_done(site, row_id), heir)
         assert task(site, "relay-outbox")["runs"] == runs
+        # Its end was no death at the row, which would have cost a try.
+        assert site.query("SELECT attempts FROM outbox_events WHERE id = %s", str(row_id)) == [(1,)]
 
 
 class TestBesideOneAnother:
