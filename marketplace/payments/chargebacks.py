@@ -26,7 +26,7 @@ from marketplace.orders.news import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments import refund_news, unsent
 from marketplace.payments.charges import UnknownReferenceError
-from marketplace.payments.lost_disputes import Loss, book_loss
+from marketplace.payments.lost_disputes import Loss, book_loss, paid_by
 from marketplace.providers.gateway_events import IN_OUR_FAVOUR, LOST, GatewayDispute
 
 _log = structlog.get_logger(__name__)
@@ -94,7 +94,7 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
         session,
         gateway_dispute_id=told.id,
         intent_id=found["intent_id"],
-        gateway_charge_id=told.charge_id or None,
+        gateway_charge_id=_named_by(told, known),
         status="resolved" if over else "open",
         gateway_status=told.status or None,
         resolution=told.resolution or None,
@@ -108,9 +108,10 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
     if kept is None:
         return False
     charges = _meant_by(known, kept["gateway_charge_id"])
-    # One that was held back, or goes back, pays for no order.
-    applied = any(charge["outcome"] == "applied" for charge in charges)
-    frozen = _freeze(session, locked, told, now=now) if applied and not told.in_our_favour else []
+    # One that was held back, or goes back, pays for no order; nor does it for those of its checkout that others paid.
+    paid = paid_by(session, charge_ids=[charge["id"] for charge in charges])
+    disputed = [order for order in locked if order.id in paid and not told.in_our_favour]
+    frozen = _freeze(session, disputed, told, now=now)
     for order in frozen:
         _tell(session, order, now=now)
     losses: list[Loss] = []
@@ -127,6 +128,13 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
     facts = _facts(kept["id"], told, locked=locked, frozen=frozen, waiting=waiting)
     _alert(session, kept["id"], told, over=over, facts=facts, losses=losses, now=now)
     return True
+
+
+def _named_by(told: GatewayDispute, known: Sequence[dict[str, Any]]) -> str | None:
+    """Tell which charge a dispute names; none where one of the payment goes by its reference: it may be that."""
+    names = {charge["gateway_charge_id"] for charge in known}
+    may_be_another = told.charge_id not in names and told.reference in names
+    return None if may_be_another else told.charge_id or None
 
 
 def _meant_by(charges: Sequence[dict[str, Any]], charge_id: str | None) -> Sequence[dict[str, Any]]:

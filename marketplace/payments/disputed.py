@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError
+from marketplace.ledger import accounts
 from marketplace.providers.gateway_events import IN_OUR_FAVOUR, LOST
 
 # An open dispute may still be lost; a lost one has been booked. One that ended as nobody can tell is as good as open.
@@ -23,12 +24,13 @@ _STANDING = f"CASE WHEN d.status = 'resolved' AND d.resolution = '{LOST}' THEN '
 # Of several disputes, one that is open counts before one that was lost.
 STANDING_OF_CHARGE = f"SELECT max({_STANDING}) FROM charge_disputes d WHERE {OF_CHARGE} AND {NOT_WON}"  # noqa: S608 - our own text
 _FOUND = f"SELECT max({_STANDING}) AS standing FROM charge_disputes d JOIN gateway_charges c ON {OF_CHARGE} WHERE {NOT_WON}"  # noqa: S608, E501 - our own text
-# Of all attempts at an order, those that paid it.
+# Of all charges, those that paid the order, by the books: its checkout's may have paid others alone.
 _OF_ORDER = Statement(
     text(
         f"""
         {_FOUND} AND c.outcome = 'applied' AND EXISTS (
-            SELECT FROM payment_allocations a WHERE a.intent_id = c.intent_id AND a.order_id = :id)
+            SELECT FROM ledger_entries e WHERE e.transaction_id = c.ledger_transaction_id
+                AND e.order_id = :id AND e.account_id = :escrow_id AND e.direction = 'credit')
         """
     )
 )
@@ -68,7 +70,7 @@ def refuse_disputed_order(session: Session, *, order_id: UUID) -> None:
     :param order_id: of an order that is locked in this transaction, as a dispute locks it
     :raises DisputedAtBankError: it would be paid back twice
     """
-    standing = _OF_ORDER.one(session, id=order_id)["standing"]
+    standing = _OF_ORDER.one(session, id=order_id, escrow_id=accounts.ESCROW.id)["standing"]
     _refuse_open(standing)
     if standing == "lost":
         raise DisputedAtBankError(

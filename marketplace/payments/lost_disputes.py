@@ -144,6 +144,12 @@ def book_loss(
     return losses
 
 
+def paid_by(session: Session, *, charge_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """This function will tell what charges paid of which orders, in kobo."""
+    rows = _PAID.all(session, charge_ids=list(charge_ids), escrow_id=accounts.ESCROW.id)
+    return {row["order_id"]: row["minor"] for row in rows}
+
+
 def _is_of(refund: dict[str, Any], part: _Part) -> bool:
     is_orders = refund["cause"].partition(":")[0] in _OUT_OF_ORDERS
     return refund["order_id"] == part.order.id and is_orders == part.is_orders
@@ -154,9 +160,9 @@ def _parts_of(
 ) -> list[_Part]:
     """Tell what charges were for; together the parts are what they brought."""
     by_id = {order.id: order for order in locked}
-    paid = _PAID.all(session, charge_ids=charge_ids, escrow_id=accounts.ESCROW.id)
+    paid = paid_by(session, charge_ids=charge_ids)
     back = _STRAIGHT_BACK.all(session, charge_ids=charge_ids, out_of_orders=_OUT_OF_ORDERS)
-    parts = [_Part(by_id[row["order_id"]], row["minor"], is_orders=True) for row in paid]
+    parts = [_Part(by_id[order_id], minor, is_orders=True) for order_id, minor in paid.items()]
     parts += [_Part(by_id[row["order_id"]], row["minor"], is_orders=False) for row in back]
     # More than was due is in the wallet; what is held back is finance's to decide on. Either is the buyer's.
     rest = brought - sum(part.brought_minor for part in parts)

@@ -12,11 +12,16 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import TableRequest
+from marketplace.orders.baskets import Wish
+from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling, quarantine, sending
+from marketplace.payments.chargebacks import note_dispute
 from marketplace.payments.desk import RefundFilters, list_refunds
-from marketplace.payments.disputed import DisputedAtBankError
+from marketplace.payments.disputed import DisputedAtBankError, standing_of_charge
 from marketplace.payments.whereabouts import whereabouts
+from marketplace.providers.gateway_events import GatewayDispute
 from tests.support.alerts import alerts_about, open_about
+from tests.support.events import dispute_data
 from tests.support.finance import (
     TOTAL,
     actor_of,
@@ -25,6 +30,7 @@ from tests.support.finance import (
     dispute_charge,
     mend_refund,
     owed_by,
+    refund,
     refunds_of,
     say,
 )
@@ -34,10 +40,13 @@ from tests.support.purchases import (
     Shop,
     apply,
     assert_books_are_whole,
+    check_out,
+    fill_wallet,
     later,
     make_charge,
     make_intent,
     make_product,
+    neighbours,
     place,
     row_of,
     wallet_of,
@@ -165,6 +174,44 @@ class TestWhileItIsOpen:
 
         assert status_of(session, refund_id) == "credited"
         assert wallet_of(session, shop.buyer.id) == TOTAL - 50_000
+
+
+class TestWhatItIsAbout:
+    def test_an_order_of_the_checkout_that_the_wallet_paid_is_not_held_up(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, TOTAL)
+        shops = neighbours(session, shop, 2)
+        wishes = [Wish(make_product(session, one), 1) for one in shops]
+        done = check_out(session, shop, wishes, wallet=WalletUse(TOTAL))
+        assert done.payment is not None
+        charge = make_charge(done.payment)
+        apply(session, charge)
+        orders = [row_of(session, "orders", id=order_id) for order_id in done.order_ids]
+        [by_wallet] = [order for order in orders if order["wallet_minor"] == order["total_minor"]]
+        [by_charge] = [order for order in orders if order["id"] != by_wallet["id"]]
+
+        dispute_charge(session, charge.id)
+
+        assert row_of(session, "orders", id=by_charge["id"])["status"] == "disputed"
+        assert row_of(session, "orders", id=by_wallet["id"])["status"] == "paid_escrow"
+        refund(session, by_wallet["id"], officer)
+        assert wallet_of(session, shop.buyer.id) == TOTAL
+
+    def test_a_charge_that_was_told_of_without_its_id_is_meant_by_any(
+        self, session: Session, shop: Shop
+    ) -> None:
+        order_id = place(session, shop, make_product(session, shop))
+        intent = make_intent(session, shop, order_id)
+        apply(session, make_charge(intent, id=intent.reference))
+        told = GatewayDispute.from_wire(dispute_data(intent.reference, 4711))
+
+        assert note_dispute(session, told=told, over=False, now=NOW)
+
+        assert row_of(session, "orders", id=order_id)["status"] == "disputed"
+        apply(session, make_charge(intent, id="4711"))
+        charge = row_of(session, "gateway_charges", gateway_charge_id="4711")
+        assert standing_of_charge(session, charge_id=charge["id"]) == "open"
 
 
 class TestThatWasAskedFor:
