@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from marketplace.infra.db import Database
-from sandbox.process import Process
+from tests.support.forked import Forked
 from tests.support.market import Market
 from tests.support.site import Site, kill
 
@@ -24,7 +24,7 @@ def count(site: Site, product_id: UUID, times: int) -> None:
         assert answer.status_code == 200, answer.text
 
 
-def flush(site: Site) -> Process:
+def flush(site: Site) -> Forked:
     """Start a flush in a process of its own."""
     return site._launch("flush", "commands.main", "periodic", "run", "flush-statistics")
 

@@ -9,7 +9,6 @@ import requests
 from marketplace.kernel.clock import system_clock
 from marketplace.ledger import accounts
 from marketplace.payments.operations import Intent
-from sandbox.process import Process
 from tests.support.gateway import charge_data, event_of, sign
 from tests.support.purchases import (
     Shop,
@@ -194,7 +193,7 @@ def test_without_the_database_the_sender_is_told_so_and_tries_again(site: Site, 
 
 
 def test_web_processes_that_are_killed_lose_nothing_that_was_acknowledged(site: Site, shop: Shop) -> None:
-    web: Process = site.web()
+    web = site.web()
     order_id, intent = unpaid(site, shop)
     data = charge_data(intent.reference, intent.amount_minor)
     assert deliver(site, event_of(data)).status_code == 200

@@ -11,7 +11,7 @@ import requests
 from marketplace.infra.settings import load_settings
 from marketplace.payouts.requery import requery_transfers
 from marketplace.providers.transfers import HttpTransferGateway
-from sandbox.process import Process
+from tests.support.forked import Forked
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.payouts import OWED_MINOR, make_payees, owed
 from tests.support.purchases import assert_books_are_whole
@@ -88,7 +88,7 @@ class Batch:
             assert_books_are_whole(session)
 
 
-def workers(site: Site) -> Process:
+def workers(site: Site) -> Forked:
     """Start the worker that sends, and then the one that hands out what waits as it starts; give the first."""
     sender = site.worker()
     site.worker("notifications")

@@ -7,8 +7,8 @@ import requests
 
 from marketplace.payments import cancelling, mending, states
 from marketplace.providers.gateway import Charge
-from sandbox.process import Process
 from tests.support.finance import actor_of, make_officer, refunds_of
+from tests.support.forked import Forked
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.purchases import (
     NOW,
@@ -23,7 +23,7 @@ from tests.support.purchases import (
 from tests.support.site import Site, kill
 
 
-def workers(site: Site) -> Process:
+def workers(site: Site) -> Forked:
     """Start the worker that sends, and then the one that hands out what waits as it starts; give the first."""
     sender = site.worker()
     site.worker("notifications")

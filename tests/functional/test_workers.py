@@ -18,7 +18,8 @@ from marketplace.catalog import promotions, review
 from marketplace.infra import nudges
 from marketplace.infra.cache import Cache
 from marketplace.kernel import queues
-from sandbox.process import Process, wait_until
+from sandbox.process import wait_until
+from tests.support.forked import Forked
 from tests.support.installation import marketplace
 from tests.support.purchases import Shop, make_product
 from tests.support.site import Blocker, Site, kill
@@ -98,7 +99,7 @@ def task(site: Site, name: str) -> dict[str, Any]:
     return found
 
 
-def until(site: Site, look: Any, *processes: Process, seconds: float = TAKEN_UP_SECONDS) -> None:
+def until(site: Site, look: Any, *processes: Forked, seconds: float = TAKEN_UP_SECONDS) -> None:
     assert wait_until(lambda: bool(look()), timeout_seconds=seconds), site.logs()
     assert all(process.running for process in processes), site.logs()
 

@@ -18,6 +18,8 @@ from sandbox.servers import (
     OBJECT_STORAGE_PORTS,
     EmbeddedObjectStorage,
 )
+from tests.support.fork_server import Start
+from tests.support.forked import completed, kept_environment
 from tests.support.servers import Addresses, create_database, drop_database
 
 PROJECT = Path(__file__).parents[2]
@@ -79,16 +81,20 @@ class Installation:
 
 def marketplace(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run ``marketplace`` in a process of its own, in an environment of nothing but what is given."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "commands.main", *arguments],
-        cwd=PROJECT,
-        env={**kept, "DATA_DIR": "/nonexistent", **environment},
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_SECONDS,
-        check=False,
-    )
+    given = {**kept_environment(), "DATA_DIR": "/nonexistent", **environment}
+    if arguments[:1] == ("seed",):
+        # It makes the same each time whatever an interpreter's hashes are, and copies would all have the same ones.
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-m", "commands.main", *arguments],
+            cwd=PROJECT,
+            env=given,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_SECONDS,
+            check=False,
+        )
+    start = Start("commands.main", list(arguments), given, strict=True)
+    return completed(start, timeout_seconds=_COMMAND_SECONDS)
 
 
 def query(url: str, sql: str, *parameters: object) -> list[tuple[Any, ...]]:

@@ -16,8 +16,8 @@ from marketplace.infra.cache import Cache
 from marketplace.kernel import queues
 from marketplace.webhooks import events
 from marketplace.webhooks import operations as webhooks
-from sandbox.process import Process
 from tasks import relay, worker
+from tests.support.forked import Forked
 from tests.support.site import Site
 
 BODY = b"poison"
@@ -40,7 +40,7 @@ class Poison:
         self._site, self._queue = site, queue
         self._cache = Cache(site.valkey.url)
         self._rows: dict[UUID, str] = {}
-        self.workers: list[Process] = []
+        self.workers: list[Forked] = []
         self._start()
 
     def _start(self) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +19,11 @@ from sandbox.process import Process, wait_until
 from sandbox.providers.server import ProvidersServer
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
 from tasks.relay import Relay
+from tests.support.fork_server import Start
+from tests.support.forked import Forked, kept_environment, launched
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.installation import query
-from tests.support.servers import PROJECT, migrate
+from tests.support.servers import migrate
 
 BOUND_SECONDS = 30.0
 # A sweep that a killed worker was at is noticed after a while, and comes again.
@@ -51,7 +52,7 @@ class Site:
             webhook_timeout_seconds=5,
         )
         self.environment = {
-            **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
+            **kept_environment(),
             "ENVIRONMENT": "test",
             "PUBLIC_BASE_URL": self.url,
             "DATABASE_URL": self.postgres.url,
@@ -67,15 +68,15 @@ class Site:
             "WEB_GRACEFUL_SECONDS": "2",
         }
         self.database = Database(self.postgres.url, pool_size=5, application_name="tests")
-        self._processes: list[Process] = []
+        self._processes: list[Forked] = []
 
-    def web(self) -> Process:
+    def web(self) -> Forked:
         """Start the web processes, and wait until they answer."""
         process = self._launch("web", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
         self.until(lambda: self.answers("/health/live"), process)
         return process
 
-    def worker(self, queue: str = "webhooks", *, module: str = "tasks.worker") -> Process:
+    def worker(self, queue: str = "webhooks", *, module: str = "tasks.worker") -> Forked:
         """Start a worker, and not wait for it."""
         return self._launch(f"worker-{queue}", module, queue)
 
@@ -84,15 +85,9 @@ class Site:
         services = Services.from_settings(load_settings(self.environment), application_name="tests")
         assert Relay(services).nudge(queue, table, row_id)
 
-    def _launch(self, name: str, module: str, *arguments: str) -> Process:
-        process = Process(
-            name,
-            [sys.executable, "-m", module, *arguments],
-            log_path=self.directory / f"{name}.log",
-            directory=PROJECT,
-            environment=self.environment,
-        )
-        process.launch()
+    def _launch(self, name: str, module: str, *arguments: str) -> Forked:
+        start = Start(module, list(arguments), self.environment, strict=False)
+        process = launched(name, self.directory / f"{name}.log", start)
         self._processes.append(process)
         return process
 
@@ -104,7 +99,7 @@ class Site:
             return False
 
     def until(
-        self, look: Callable[[], Found], process: Process | None = None, *, seconds: float = BOUND_SECONDS
+        self, look: Callable[[], Found], process: Forked | None = None, *, seconds: float = BOUND_SECONDS
     ) -> Found:
         """Wait until what is looked for is there, with a bound, and give it."""
         found: list[Found] = []
@@ -173,7 +168,7 @@ class Blocker:
         self._connection.rollback()
 
 
-def kill(process: Process) -> None:
+def kill(process: Process | Forked) -> None:
     """Kill a process as nobody could prepare for."""
     assert process.process_id is not None
     os.kill(process.process_id, signal.SIGKILL)

@@ -1,0 +1,147 @@
+"""Processes of the project's own programs, as copies of one that has imported them: see ``fork_server``."""
+
+import array
+import atexit
+import contextlib
+import functools
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+from sandbox.process import log_tail, wait_until
+from tests.support.fork_server import Start
+
+PROJECT = Path(__file__).parents[2]
+_START_SECONDS = 60.0
+_KILL_SECONDS = 5.0
+
+
+class Forked:
+    """A process that runs a program: as ``sandbox.process.Process``, started in another way."""
+
+    def __init__(
+        self, name: str, start: Start, *, outputs: tuple[IO[bytes], IO[bytes]], log_path: Path
+    ) -> None:
+        """This function will start the program and not wait for it.
+
+        :param outputs: where its standard output and its standard error go
+        """
+        self.name = name
+        self.log_path = log_path
+        self._status: int | None = None
+        self._told, report = socket.socketpair()
+        with report:
+            descriptors = [*(output.fileno() for output in outputs), report.fileno()]
+            _ask(json.dumps(asdict(start)).encode(), descriptors)
+        self.process_id = int(self._line(_START_SECONDS))
+
+    def _line(self, timeout_seconds: float) -> bytes:
+        self._told.settimeout(timeout_seconds)
+        line = b""
+        while not line.endswith(b"\n"):
+            part = self._told.recv(1)
+            if not part:
+                raise RuntimeError(f"nobody tells any more how {self.name} ends")
+            line += part
+        return line
+
+    def wait(self, timeout_seconds: float) -> int | None:
+        """This function will wait for its end, and give the exit status; none if it has not ended by then."""
+        if self._status is None:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._told, selectors.EVENT_READ)
+                if selector.select(timeout_seconds):
+                    self._status = int(self._line(_KILL_SECONDS))
+                    self._told.close()
+        return self._status
+
+    @property
+    def exit_status(self) -> int | None:
+        """This function will give the exit status, negative for a signal; none while it has not ended."""
+        return self.wait(0)
+
+    @property
+    def running(self) -> bool:
+        """This function will tell whether it has not ended."""
+        return self.exit_status is None
+
+    def request_stop(self) -> None:
+        """This function will ask it to stop in good order, and not wait for it."""
+        # It may end just then.
+        with contextlib.suppress(ProcessLookupError):
+            if self.running:
+                os.kill(self.process_id, signal.SIGTERM)
+
+    def stop(self, timeout_seconds: float = 10.0) -> bool:
+        """This function will stop it and all that it started: in good order, or else by force."""
+        self.request_stop()
+        orderly = wait_until(lambda: not self.running, timeout_seconds=timeout_seconds)
+        if not orderly:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process_id, signal.SIGKILL)
+            assert self.wait(_KILL_SECONDS) is not None
+        return orderly
+
+    def log_tail(self, lines: int = 15) -> str:
+        """This function will give the last lines of its log."""
+        return log_tail(self.log_path, lines)
+
+
+def launched(name: str, log_path: Path, start: Start) -> Forked:
+    """Start a program whose output goes to a log."""
+    with log_path.open("ab") as log:
+        return Forked(name, start, outputs=(log, log), log_path=log_path)
+
+
+def completed(start: Start, *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, and give what it said and how it ended."""
+    command = [start.module, *start.arguments]
+    with tempfile.TemporaryFile() as output, tempfile.NamedTemporaryFile() as errors:
+        process = Forked(start.module, start, outputs=(output, errors), log_path=Path(errors.name))
+        status = process.wait(timeout_seconds)
+        if status is None:
+            process.stop(timeout_seconds=0)
+            raise subprocess.TimeoutExpired(command, timeout_seconds, stderr=process.log_tail())
+        said = []
+        for file in (output, errors):
+            file.seek(0)
+            said.append(file.read().decode())
+        return subprocess.CompletedProcess(command, status, *said)
+
+
+def kept_environment() -> dict[str, str]:
+    """Give what of our own environment is passed on."""
+    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+
+
+def _ask(request: bytes, descriptors: list[int]) -> None:
+    passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    _channel().sendmsg([request], passed)
+
+
+@functools.cache
+def _channel() -> socket.socket:
+    """Start the server of this test process; it ends when nobody holds our end of the channel any more."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its:
+        server = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "tests.support.fork_server"],
+            cwd=PROJECT,
+            env=kept_environment(),
+            stdin=its,
+        )
+
+    def end() -> None:
+        ours.close()
+        server.wait(_KILL_SECONDS)
+
+    atexit.register(end)
+    return ours
