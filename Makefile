@@ -15,6 +15,9 @@ TEST_WORKERS ?= 4
 # More arguments: make test ARGS="-k checkout"
 ARGS ?=
 
+# What was compiled once is kept, wherever this runs: each of the many processes would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 UV := VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv
@@ -37,7 +40,8 @@ demo: $(INSTALLED) ## Play one purchase, from browsing to money released, and sh
 
 .PHONY: test
 test: $(INSTALLED) ## Run all tests, on real servers that they start themselves
-	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadscope $(ARGS)
+	@# In the order of tests/conftest.py, not by how many tests a module has.
+	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 # Each seed is a life of orders, payments, refunds and crashes; the same seed is the same life again.
 SEEDS ?= 0-999

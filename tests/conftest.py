@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -31,6 +32,8 @@ SHARED_SECRET = "of-the-tests-only-0123456789abcdef"
 ISSUER = "http://identity.test"
 AUDIENCE = "campus-marketplace"
 
+_LONGEST_FIRST = ("functional", "simulation", "browser", "property", "unit")
+
 hypothesis_settings.register_profile(
     "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
@@ -47,6 +50,46 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_ADDRESSES] = config.stash[_SERVERS].start()
     else:
         config.stash[_ADDRESSES] = Addresses.load(config.workerinput["addresses"])
+
+
+class _Directory(pytest.Dir):
+    """A directory that each worker process of pytest-xdist reads from another place on, round to that place.
+
+    Asserts are rewritten when a file is first read, and what came of it is kept: so the processes share that work.
+    """
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        found = list(super().collect())
+        number, processes = _place(self.config)
+        first = number * len(found) // processes
+        return [*found[first:], *found[:first]]
+
+
+def _place(config: pytest.Config) -> tuple[int, int]:
+    """Tell which of how many worker processes this is; the first and only one where nothing is distributed."""
+    given = getattr(config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    return int(given["workerid"].removeprefix("gw")), int(given["workercount"])
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector:
+    """Read directories as said above."""
+    directory: pytest.Collector = _Directory.from_parent(parent, path=path)
+    return directory
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put modules into one order in all processes: what starts servers or lives many lives first.
+
+    Their few tests take longest. At the end of a run short modules are left, and no process waits long for another.
+    """
+    tests = Path(__file__).parent
+
+    def place(item: pytest.Item) -> tuple[int, str]:
+        room = item.path.relative_to(tests).parts[0]
+        return (_LONGEST_FIRST.index(room) if room in _LONGEST_FIRST else len(_LONGEST_FIRST)), str(item.path)
+
+    items.sort(key=place)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
