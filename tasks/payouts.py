@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.clock import system_clock
-from marketplace.payouts import requery, sending, transfer_events
+from marketplace.payouts import giving_up, requery, sending, transfer_events
 from marketplace.payouts.sending import Answers, ToSend
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.services import Services
@@ -17,7 +17,9 @@ from tasks.phases import Phased
 
 
 def _claim(session: Session, payload: dict[str, Any]) -> ToSend:
-    return sending.claim(session, batch_id=UUID(payload["batchId"]), now=system_clock())
+    batch_id, now = UUID(payload["batchId"]), system_clock()
+    giving_up.give_up_replaced(session, batch_id=batch_id, now=now)
+    return sending.claim(session, batch_id=batch_id, now=now)
 
 
 def _send(services: Services, found: ToSend) -> Answers:

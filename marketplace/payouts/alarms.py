@@ -106,6 +106,12 @@ def taken(session: Session, *, batch_id: UUID, now: datetime) -> None:
     resolve_alert(session, identifier=_TAKEN, subject=about_batch(batch_id), note=note, now=now)
 
 
+def none_waits(session: Session, *, batch_id: UUID, now: datetime) -> None:
+    """This function will resolve that the gateway takes none of a batch's payouts: there is none that it could take."""
+    note = "None of the batch's payouts waits for the gateway any more."
+    resolve_alert(session, identifier=_TAKEN, subject=about_batch(batch_id), note=note, now=now)
+
+
 def batch_over(session: Session, *, batch_id: UUID, now: datetime) -> None:
     """This function will resolve what a batch waited for that is settled."""
     note = "All payouts of the batch are settled."

@@ -42,10 +42,11 @@ _PAYMENTS = Statement(
             s.account_name AS staged_account_name, s.created_at AS staged_account_since,
             coalesce(h.arrived, 0) AS arrived, h.usual_minor, h.largest_minor, h.last_paid_at,
             coalesce(l.failed, false) AS last_failed, coalesce(disputed.disputes, 0) AS disputes,
-            coalesce(debt.balance_minor, 0) AS owes_minor
+            coalesce(debt.balance_minor, 0) AS owes_minor, i.status = 'pending' AND t.sent_at IS NULL AS waits
         FROM payout_transfer_intents i
             JOIN profiles p ON p.id = i.user_id
             JOIN payout_accounts s ON s.id = i.account_id
+            LEFT JOIN payout_transfers t ON t.intent_id = i.id
             LEFT JOIN vendor_profiles v ON v.id = i.vendor_id
             LEFT JOIN payout_accounts a ON a.user_id = i.user_id AND a.replaced_at IS NULL
             LEFT JOIN disputed ON disputed.vendor_id = i.vendor_id
@@ -86,7 +87,7 @@ def batch_detail(
     rows = _PAYMENTS.all(session, batch_id=batch_id, history=risks.HISTORY, most=2 * MOST_PAYEES)
     holds = (
         holds_of_payouts(session, payouts=rows, now=now)
-        if batch["status"] in (states.STAGED, states.APPROVED)
+        if batch["status"] in (states.STAGED, states.APPROVED, states.DISPATCHING)
         else {}
     )
     payments = [_payment(row, holds.get(row["id"], ()), now=now) for row in rows]
@@ -119,7 +120,7 @@ def _page(listed: Sequence[dict[str, Any]], page: PageRequest) -> Page:
 
 
 def _payment(row: dict[str, Any], holds: tuple[Hold, ...], *, now: datetime) -> dict[str, Any]:
-    waits = row["status"] == states.PENDING
+    waits = row["waits"]
     same = row["account_id"] == row["staged_id"]
     # What was sent went to the account that was approved, whatever the payee has now.
     current = waits and row["account_id"] is not None

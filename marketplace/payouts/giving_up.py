@@ -1,4 +1,7 @@
-"""Giving a payout up that certainly was not sent: an officer ends what would wait for ever, and the money goes back."""
+"""Giving a payout up that certainly was not sent: it would wait for ever, and so its money goes back.
+
+An officer does it; and of those whose payee has another bank account since they were approved, whoever is to send them.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -22,6 +25,17 @@ _REFERENCE = Statement(
     )
 )
 
+_REPLACED = Statement(
+    text(
+        """
+        SELECT t.reference FROM payout_transfer_intents i JOIN payout_transfers t ON t.intent_id = i.id
+            JOIN payout_accounts a ON a.id = i.account_id
+        WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND a.replaced_at IS NOT NULL
+        ORDER BY i.id
+        """
+    )
+)
+
 
 class MayBeSentError(ConflictError):
     """The payout was sent, or may have been, or its batch was not dispatched."""
@@ -36,8 +50,8 @@ def give_up(
 ) -> dict[str, Any]:
     """This function will give up a payout of a dispatched batch that was not sent, or that the gateway never knew.
 
-    Its money is the payee's again: the next batch pays a vendor's, a cash-out is asked for anew. Should the gateway have
-    sent it after all, that is booked as such when it says so.
+    Its money is the payee's again: the next batch pays a vendor's, a cash-out is asked for anew. Should the gateway
+    have sent it after all, that is booked as such when it says so.
 
     :param note: why
     :param officer: who; not its payee
@@ -61,10 +75,9 @@ def give_up(
     if row["user_id"] == officer.id:
         raise ForbiddenError("It is your own payout: another officer has to see to it.")
     _refuse_over(row["status"])
-    unsent = row["status"] == states.PENDING and row["sent_at"] is None
     # The gateway was asked for the last time, and did not know it.
     never_known = row["status"] == states.UNKNOWN and row["ask_at"] is None
-    if not (unsent or never_known):
+    if not (_is_unsent(row) or never_known):
         raise MayBeSentError(
             f"The payout is {row['status']}, and was sent or may have been. Have the gateway asked about it; what it"
             " does not know after five days can be given up."
@@ -81,6 +94,30 @@ def give_up(
         now=now,
     )
     return {"id": payout_id, "status": states.FAILED, "reference": row["reference"]}
+
+
+def give_up_replaced(session: Session, *, batch_id: UUID, now: datetime) -> int:
+    """This function will give up what was not sent of a batch and was approved for an account that was replaced since.
+
+    It may go to no other account than was approved, and to that one the payee wants it no more. The next batch pays it
+    to the account that they have then.
+
+    :param batch_id: of a batch that was dispatched
+    :param now: when
+    :return: how many
+    """
+    given_up = 0
+    for found in _REPLACED.all(session, batch_id=batch_id):
+        row = settling.lock(session, reference=found["reference"])
+        # Whoever had it locked may have begun its call, before the account was replaced.
+        if _is_unsent(row):
+            settling.refuse(session, row, refused_with=None, reason=news.ACCOUNT_REPLACED, now=now)
+            given_up += 1
+    return given_up
+
+
+def _is_unsent(row: dict[str, Any]) -> bool:
+    return row["status"] == states.PENDING and row["sent_at"] is None
 
 
 def _refuse_over(status: str) -> None:

@@ -13,6 +13,7 @@ REFUSED = "The bank account could not be paid to: the bank does not know it."
 GIVEN_UP = "The transfer could not be sent."
 FAILED = "The bank did not take the transfer."
 REVERSED = "The bank sent the transfer back."
+ACCOUNT_REPLACED = "You gave another bank account before it was sent, so nothing went to the former one."
 
 
 def sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
@@ -59,7 +60,7 @@ def _what_to_do(row: dict[str, Any], reason: str) -> str:
         "ask for it to be paid out anew" if row["vendor_id"] is None else "it is paid with the next payouts"
     )
     # Of an account that nothing was sent to there is nothing to look for.
-    if reason == GIVEN_UP:
+    if reason in (GIVEN_UP, ACCOUNT_REPLACED):
         return f"{then[0].upper()}{then[1:]}."
     return f"Look whether your bank account is right and can receive money, or give another one; then {then}."
 

@@ -207,7 +207,7 @@ def _hand_on(session: Session, *, now: datetime) -> int:
         return 0
     # Of some all that is left may be kept from being sent, for as long as that takes.
     found = [row["id"] for row in _LEFT_BEHIND.all(session, topic=sending.SEND_TOPIC, most=_BATCH)]
-    ready = [one for one in found if sending.can_send(session, batch_id=one, now=now)]
+    ready = [one for one in found if sending.has_work(session, batch_id=one, now=now)]
     for batch_id in ready:
         sending.enqueue_sending(session, batch_id=batch_id, due_at=now)
     return len(ready)

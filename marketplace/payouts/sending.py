@@ -201,7 +201,8 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
     """This function will claim the next payouts of a batch, noting that their call begins.
 
     From then on the gateway is asked what became of them, whatever happens to the caller. None are claimed while
-    payouts are halted, nor those whose payee is on hold by now or has another bank account: they wait.
+    payouts are halted, nor those whose payee is on hold by now: they wait. Nor those whose payee has another bank
+    account: they were given up before (see ``giving_up``), but for what was replaced since.
 
     :param session: of a transaction that commits before the call is made
     :param now: when
@@ -221,7 +222,16 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
 
 def can_send(session: Session, *, batch_id: UUID, now: datetime) -> bool:
     """This function will tell whether a batch has payouts that would be claimed now, if they are not halted."""
+    return _can_send(session, _WAITING.all(session, batch_id=batch_id), now=now)
+
+
+def has_work(session: Session, *, batch_id: UUID, now: datetime) -> bool:
+    """This function will tell whether a batch has payouts that would be claimed now, or given up."""
     waiting = _WAITING.all(session, batch_id=batch_id)
+    return any(row["account_replaced"] for row in waiting) or _can_send(session, waiting, now=now)
+
+
+def _can_send(session: Session, waiting: Sequence[dict[str, Any]], *, now: datetime) -> bool:
     return len(kept_from_sending(session, payouts=waiting, now=now)) < len(waiting)
 
 
@@ -320,9 +330,11 @@ def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) ->
     :param answers: what became of it
     :param now: when
     """
-    if not found.claimed:
-        return
     _LOCK_BATCH.run(session, batch_id=found.batch_id)
+    if not found.claimed:
+        if not can_send(session, batch_id=found.batch_id, now=now):
+            alarms.none_waits(session, batch_id=found.batch_id, now=now)
+        return
     note_answers(session, answers=answers, now=now)
     raise_trouble(session, found=found, answers=answers, now=now)
     if answers.sent:

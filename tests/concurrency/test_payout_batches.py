@@ -1,6 +1,7 @@
 """Batches by many hands at once: each balance is claimed once, two officers decide, and one decision wins."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
@@ -14,11 +15,12 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
-from marketplace.payouts import calling_off, claims, dispatching
+from marketplace.payouts import calling_off, claims, dispatching, giving_up, sending
 from marketplace.payouts.approval import SameOfficerError
 from marketplace.payouts.claims import Claims, Wish
 from marketplace.payouts.dispatching import ChangedSinceApprovalError
 from marketplace.payouts.staging import Staged
+from sandbox.process import wait_until
 from tests.support.finance import actor_of, make_officer
 from tests.support.payouts import (
     OWED_MINOR,
@@ -37,7 +39,8 @@ from tests.support.payouts import (
     staged_batch,
 )
 from tests.support.purchases import NOW, assert_books_are_whole, row_of
-from tests.support.threads import at_once, unforeseen
+from tests.support.sending import dispatched_batch
+from tests.support.threads import BOUND_SECONDS, at_once, unforeseen
 
 ROUNDS = 6
 REASON = "Decided at once with others."
@@ -254,4 +257,44 @@ def test_an_account_that_changes_during_approval_and_dispatch_is_never_paid_unap
             assert batch["approved_hash"] != batch["content_hash"]
         if batch["status"] == "dispatching" and intent["account_id"] == who[0].account_id:
             assert batch["approved_hash"] == batch["content_hash"]
+    assert_whole(database)
+
+
+def test_whoever_begins_the_call_first_or_gives_it_up_first_wins(database: Database) -> None:
+    """A worker that claims a payout, and one that finds its account replaced, each with the row in their hands."""
+
+    def give_up(session: Session, batch_id: UUID) -> int:
+        return giving_up.give_up_replaced(session, batch_id=batch_id, now=NOW)
+
+    def waiting() -> bool:
+        with database.reading() as looking:
+            found = looking.execute(
+                text(
+                    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                )
+            )
+            return found.first() is not None
+
+    claimed, replaced = payees(database, 2)
+    batch_id = database.in_transaction(dispatched_batch, [claimed])
+    with ThreadPoolExecutor(1) as pool, database.transaction() as session:
+        assert len(sending.claim(session, batch_id=batch_id, now=NOW).claimed) == 1
+        with database.transaction() as payee:
+            make_account(payee, claimed.user.id)
+        # It finds the payout unsent as yet, and waits for who has it.
+        second = pool.submit(database.in_transaction, give_up, batch_id)
+        assert wait_until(waiting, timeout_seconds=BOUND_SECONDS)
+        session.commit()
+        assert second.result(BOUND_SECONDS) == 0
+
+    other_id = database.in_transaction(dispatched_batch, [replaced])
+    with database.transaction() as session, database.reading() as other:
+        make_account(session, replaced.user.id)
+        assert give_up(session, other_id) == 1
+        assert sending.claim(other, batch_id=other_id, now=NOW).claimed == []
+
+    with database.reading() as session:
+        [kept], [given_up] = intents_in(session, batch_id), intents_in(session, other_id)
+        assert [kept["status"], given_up["status"]] == ["pending", "failed"]
+        assert [owed(session, payee) for payee in (claimed, replaced)] == [0, OWED_MINOR]
     assert_whole(database)

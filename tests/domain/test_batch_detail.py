@@ -35,6 +35,7 @@ from tests.support.purchases import (
     make_person,
     paid_order,
 )
+from tests.support.sending import dispatched_batch
 
 
 def page_of(
@@ -264,6 +265,30 @@ def test_what_was_sent_is_shown_with_the_account_it_went_to(session: Session) ->
     assert (batch["paid"], batch["changes"]) == (1, [])
     assert batch["contentHash"] == batch["approvedHash"]
     assert batch["changedSinceApproval"] is False
+
+
+def test_what_holds_back_what_is_to_be_sent_is_shown_while_the_batch_is_being_sent(session: Session) -> None:
+    unsent, claimed = usual_payee(session), usual_payee(session)
+    batch_id = dispatched_batch(session, [unsent, claimed])
+    for payee in (unsent, claimed):
+        make_account(session, payee.user.id, created_at=NOW - timedelta(hours=1))
+    run(
+        session,
+        "UPDATE payout_transfers t SET sent_at = now() FROM payout_transfer_intents i"
+        " WHERE i.id = t.intent_id AND i.batch_id = :batch_id AND i.vendor_id = :id",
+        batch_id=batch_id,
+        id=claimed.store_id,
+    )
+
+    payments = {one["payee"]["vendorId"]: one for one in read(session, batch_id)["intents"]}
+
+    held = payments[unsent.store_id]
+    assert held["holds"] == [{"reason": "bank_account_changed", "until": later(hours=23)}]
+    assert held["stagedAccount"]["id"] == unsent.account_id
+    # Its call has begun, to the account that was approved.
+    going = payments[claimed.store_id]
+    assert (going["holds"], going["stagedAccount"]) == ([], None)
+    assert going["account"]["id"] == claimed.account_id
 
 
 def test_that_payouts_are_halted_is_shown(session: Session) -> None:

@@ -19,7 +19,7 @@ from tests.support.alerts import open_about
 from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
 from tests.support.finance import told
 from tests.support.gateway import MovableClock, TestGateway
-from tests.support.payouts import OWED_MINOR, make_account, owed
+from tests.support.payouts import OWED_MINOR, Payee, owed
 from tests.support.purchases import NOW, assert_books_are_whole, later, row_of
 from tests.support.sending import dispatched_batch, exceptions_of, statuses_in
 
@@ -123,24 +123,9 @@ class TestTheWorker:
         assert len(first.claimed) == 3
         assert second.claimed == []
 
-    @pytest.mark.parametrize("befallen", ["suspended", "another account"])
-    def test_who_is_on_hold_by_now_is_not_paid_and_the_others_are(
-        self, relay: Relay, case: Case, befallen: str
-    ) -> None:
+    def test_who_is_on_hold_by_now_is_not_paid_and_the_others_are(self, relay: Relay, case: Case) -> None:
         payee = case.payees[0]
-        with case.database.transaction() as session:
-            if befallen == "suspended":
-                session.execute(
-                    text("UPDATE profiles SET account_status = 'suspended' WHERE id = :id"),
-                    {"id": payee.user.id},
-                )
-            else:
-                session.execute(
-                    text("UPDATE payout_accounts SET replaced_at = :now WHERE id = :id"),
-                    {"now": NOW, "id": payee.account_id},
-                )
-                # Old enough to hold nothing by itself.
-                make_account(session, payee.user.id)
+        self.put(case, payee, "suspended")
 
         case.work(relay, times=2)
 
@@ -153,15 +138,17 @@ class TestTheWorker:
         case.sweep_at(NOW)
         assert case.events() == []
 
-        if befallen == "suspended":
-            with case.database.transaction() as session:
-                session.execute(
-                    text("UPDATE profiles SET account_status = 'active' WHERE id = :id"),
-                    {"id": payee.user.id},
-                )
-            case.sweep_at(NOW)
-            case.work(relay)
-            assert {row["payout_status"] for row in case.transfers} == {"submitted"}
+        self.put(case, payee, "active")
+        case.sweep_at(NOW)
+        case.work(relay)
+        assert {row["payout_status"] for row in case.transfers} == {"submitted"}
+
+    def put(self, case: Case, payee: Payee, status: str) -> None:
+        with case.database.transaction() as session:
+            session.execute(
+                text("UPDATE profiles SET account_status = :status WHERE id = :id"),
+                {"status": status, "id": payee.user.id},
+            )
 
     def test_an_event_may_come_before_our_own_answer(
         self, case: Case, relay: Relay, gateway: TestGateway

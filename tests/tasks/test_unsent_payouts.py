@@ -1,0 +1,90 @@
+"""Payouts that were dispatched and not sent, when their payees have another bank account, or are on hold by then."""
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.payouts import news
+from marketplace.services import Services
+from tasks.relay import Relay
+from tests.support.dispatched import Case
+from tests.support.gateway import MovableClock, TestGateway
+from tests.support.payouts import OWED_MINOR, make_account, owed
+from tests.support.purchases import NOW, assert_books_are_whole, later, row_of
+
+
+@pytest.fixture
+def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -> Case:
+    assert clock.now == NOW
+    return Case(paying_services, gateway)
+
+
+def run_short(relay: Relay, case: Case, gateway: TestGateway) -> None:
+    held = gateway.call("GET", "/balance")[0]["balance"]
+    gateway.call("POST", "/sandbox/settlements", json={"amountMinor": held})
+    case.work(relay)
+    assert case.alerts == {"PAYOUT_FUNDS_SHORT": "SEV-2"}
+
+
+def test_what_was_approved_for_an_account_that_was_replaced_is_the_payees_again(
+    relay: Relay, case: Case
+) -> None:
+    payee = case.payees[0]
+    with case.database.transaction() as session:
+        make_account(session, payee.user.id, created_at=NOW)
+
+    case.work(relay, times=2)
+
+    by_payee = {row["user_id"]: row for row in case.transfers}
+    given_up = by_payee.pop(payee.user.id)
+    assert (given_up["payout_status"], given_up["sent_at"]) == ("failed", None)
+    assert given_up["failure_reason"] == news.ACCOUNT_REPLACED
+    assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
+    assert case.gateway.calls(given_up["reference"]) == {}
+    with case.database.reading() as session:
+        assert owed(session, payee) == OWED_MINOR
+        notice = row_of(session, "notifications", user_id=payee.user.id)
+        assert_books_are_whole(session)
+    assert notice["type"] == "payout_failed"
+    assert notice["body"].endswith(
+        f"{news.ACCOUNT_REPLACED} The money is back in your balance. It is paid with the next payouts."
+    )
+
+
+def test_what_waits_for_funds_is_given_up_once_its_account_is_replaced(
+    relay: Relay, case: Case, gateway: TestGateway
+) -> None:
+    run_short(relay, case, gateway)
+    # The event of the next try found payouts halted: the sweep hands the batch on.
+    case.change("outbox_events", "payload ->> 'batchId' = CAST(:batch_id AS text)", done_at=NOW)
+    with case.database.transaction() as session:
+        for payee in case.payees:
+            make_account(session, payee.user.id, created_at=NOW)
+
+    assert case.sweep_at(NOW).handed_on >= 1
+    case.work(relay)
+
+    assert case.statuses == {("failed", "pending")}
+    assert (case.status, case.alerts) == ("partially_failed", {})
+    assert case.calls() == [{"POST /transfer/bulk": 1}] * 3
+    case.sweep_at(NOW)
+    assert case.events() == []
+    with case.database.reading() as session:
+        assert [owed(session, payee) for payee in case.payees] == [OWED_MINOR] * 3
+        assert_books_are_whole(session)
+
+
+def test_that_funds_are_short_is_over_once_nothing_waits_for_them(
+    relay: Relay, case: Case, gateway: TestGateway, clock: MovableClock
+) -> None:
+    run_short(relay, case, gateway)
+    with case.database.transaction() as session:
+        session.execute(
+            text("UPDATE profiles SET account_status = 'suspended' WHERE id = ANY(:ids)"),
+            {"ids": [payee.user.id for payee in case.payees]},
+        )
+
+    clock.now = later(minutes=5)
+    case.work(relay)
+
+    assert case.statuses == {("pending", "pending")}
+    assert case.alerts == {}
