@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
-from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
+from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ServiceUnavailableError
 from marketplace.payments import alarms, refunds, sending, states
 from marketplace.payments.disputed import STANDING_OF_CHARGE
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
@@ -65,11 +65,15 @@ class ChangedMeanwhileError(ConflictError):
 
 @dataclass
 class Requery:
-    """What a sweep did: refunds asked about, those that the gateway told news of, those that are sent again."""
+    """What a sweep did: refunds asked about, those that the gateway told news of, those that are sent again.
+
+    ``failed`` are those that could not be settled; they are asked about again.
+    """
 
     asked: int = 0
     news: int = 0
     enqueued: int = 0
+    failed: int = 0
     gateway_down: bool = False
 
 
@@ -94,18 +98,29 @@ def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetim
         )
     for row in quiet:
         try:
-            known = ask(gateway, row)
+            done.news += _ask_and_note(database, gateway, row, now)
         except ProviderUnavailableError:
             done.gateway_down = True
             break
+        except ServiceUnavailableError:
+            # The database is away, for the next one too.
+            raise
+        except Exception:  # noqa: BLE001 - logged with its trace; it must not keep those behind it waiting
+            _log.exception("refund not settled", refundId=str(row["id"]))
+            done.failed += 1
         done.asked += 1
-        try:
-            done.news += database.in_transaction(note, row, known, now)
-        except ChangedMeanwhileError:
-            _log.info("refund changed while it was asked about", refundId=str(row["id"]))
     if done.asked and not done.gateway_down:
         database.in_transaction(alarms.gateway_reached, now=now)
     return done
+
+
+def _ask_and_note(database: Database, gateway: PaymentGateway, row: dict[str, Any], now: datetime) -> bool:
+    known = ask(gateway, row)
+    try:
+        return database.in_transaction(note, row, known, now)
+    except ChangedMeanwhileError:
+        _log.info("refund changed while it was asked about", refundId=str(row["id"]))
+        return False
 
 
 def _enqueue_again(session: Session, now: datetime) -> int:

@@ -179,6 +179,17 @@ def say(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
     return sending.settle(session, refund_id=refund_id, told=told, now=NOW)
 
 
+def times_to_ask(session: Session, refund_id: UUID) -> int:
+    """Tell how often a worker was told to ask the gateway about a refund."""
+    found: int = session.execute(
+        text(
+            "SELECT count(*) FROM outbox_events WHERE topic = 'refund.ask' AND payload ->> 'refundId' = :id"
+        ),
+        {"id": str(refund_id)},
+    ).scalar_one()
+    return found
+
+
 def audited(session: Session, target_id: UUID) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Give what was audited of something: action, before and after."""
     rows = session.execute(

@@ -14,6 +14,7 @@ from marketplace.infra.db import Database
 from marketplace.orders.baskets import Wish
 from marketplace.payments import cancelling, requery, sending
 from marketplace.payments.requery import requery_refunds
+from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.services import Services
 from marketplace.webhooks import operations as webhooks
@@ -401,6 +402,31 @@ class TestTheSweep:
 
         assert (case.row["status"], case.row["asking_until"]) == ("pending", None)
         assert "POST /refund" not in gateway.calls(case.reference)
+
+    def test_one_that_the_gateway_refuses_to_tell_of_does_not_hold_up_the_others(
+        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+    ) -> None:
+        case.run(relay)
+        self.until(
+            lambda: gateway.call("GET", f"/refund/{case.row['gateway_refund_id']}")["status"] == "processed"
+        )
+        other = Case(paying_services, gateway)
+        other.run(relay)
+        # The refused one comes first.
+        other.change(updated_at=NOW - timedelta(minutes=5))
+
+        class Refusing(Mortal):
+            def refunds_of(self, reference: str) -> list[GatewayRefund]:
+                if reference == other.reference:
+                    raise ProviderRefusedError("gateway", 400, "Transaction not found")
+                return super().refunds_of(reference)
+
+        refusing: Any = Refusing(paying_services.gateway, "")
+        done = requery_refunds(case.database, refusing, now=later(minutes=61))
+
+        assert done.failed == 1
+        assert case.row["status"] == "processed"
+        assert other.row["status"] == "submitted"
 
     def test_it_stops_while_the_gateway_is_down(
         self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
