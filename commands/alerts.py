@@ -12,7 +12,7 @@ from commands.database import reading, services
 from commands.environment import settings
 from commands.failures import CommandFailedError
 from commands.operators import operator
-from commands.output import facts, shown_value, table
+from commands.output import facts, note_more, shown_value, table
 from marketplace.alerts import kinds, operations, queries
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest
@@ -64,7 +64,7 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
         wide=("About",),
     )
     if page.next_position is not None:
-        click.echo("There are more; --limit shows up to 100 of them.", err=True)
+        note_more(MAX_LIMIT)
 
 
 @alerts.command(

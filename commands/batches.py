@@ -6,7 +6,7 @@ from uuid import UUID
 import click
 
 from commands.database import reading
-from commands.output import facts, table
+from commands.output import facts, note_more, table
 from marketplace.kernel.clock import system_clock
 from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest
@@ -99,7 +99,7 @@ def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
         wide=("Payee", "Risks"),
     )
     if page.next_position is not None:
-        click.echo(f"There are more; --limit shows up to {MAX_LIMIT} of them.", err=True)
+        note_more(MAX_LIMIT)
 
 
 def _show_facts(batch: dict[str, Any]) -> None:

@@ -32,6 +32,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: Sequen
     Console().print(shown)
 
 
+def note_more(most: int) -> None:
+    """This function will say, aside, that a list was cut.
+
+    :param most: what ``--limit`` takes at the most
+    """
+    click.echo(f"There are more; --limit shows up to {most:,} of them.", err=True)
+
+
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
     """This function will print names and values, one pair a line."""
     for name, value in pairs:

@@ -19,10 +19,17 @@ from marketplace.webhooks.replay import replay as replay_event
 
 BUSY = "busy"
 _NEVER_TRIED = "not tried yet"
+_CAME_AGAIN = "nothing: it came again, and what came first had its effect"
 _UNCHANGED = {
     "processed": "nothing: it was processed already",
     "ignored": "nothing: it was ignored already, as one that does nothing here",
-    "duplicate": "nothing: it came again, and what came first had its effect",
+    "duplicate": _CAME_AGAIN,
+}
+# Of those that became so just now.
+_NO_CHANGE = {
+    "processed": "nothing else",
+    "ignored": "nothing: it does nothing here",
+    "duplicate": _CAME_AGAIN,
 }
 
 
@@ -166,7 +173,7 @@ def told(result: Replay) -> list[str]:
     lines += [f"message of type {row['type']} kept" for row in changes["messages"]]
     if changes["parts"]:
         lines.append(f"taken apart into {len(changes['parts'])} events, each processed by itself")
-    return lines or ["nothing else"]
+    return lines or [_NO_CHANGE[result.after]]
 
 
 def _amount(row: dict[str, Any]) -> str:

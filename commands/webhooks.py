@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,17 +15,35 @@ import orjson
 from commands import replaying
 from commands.database import reading, services
 from commands.failures import CommandFailedError
-from commands.output import facts, table
+from commands.output import facts, note_more, table
 from commands.replaying import BUSY, Replayed, Run
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.redaction import redact
 from marketplace.webhooks import events, queries
 from marketplace.webhooks.events import HopelessEventError
 from marketplace.webhooks.queries import PROVIDERS, STATES, Filters
-from marketplace.webhooks.replay import OUTCOMES
+from marketplace.webhooks.replay import FAILED, OUTCOMES, PROCESSED
 
 _MOST_SHOWN = 1_000
 _MOST_REPLAYED = 10_000
+# Headings, and what stands below them.
+_EVENTS = {
+    "ID": "id",
+    "State": "state",
+    "Provider": "provider",
+    "Type": "event_type",
+    "Event": "dedupe_id",
+    "Tries": "attempts",
+    "Received": "received_at",
+    "Last error": "last_error",
+}
+_CAUSES = {
+    "Events": "events",
+    "Type": "event_type",
+    "First came": "first_at",
+    "Last came": "last_at",
+    "Last error": "last_error",
+}
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -81,11 +100,12 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for ma
 
 @webhooks.command(
     name="list",
-    help="""List webhooks, the latest first.
+    help="""List webhooks, the latest first; or count them by type and cause, the most frequent first.
 
     \b
     Examples:
       marketplace webhooks list --state dead
+      marketplace webhooks list --state dead --causes
       marketplace webhooks list --type charge.success --since 2h
       marketplace webhooks list --state dead --error-like "no payment" --json""",
 )
@@ -99,6 +119,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for ma
 @click.option(
     "--limit", type=click.IntRange(1, _MOST_SHOWN), default=50, show_default=True, help="At most so many."
 )
+@click.option("--causes", "by_cause", is_flag=True, help="Count them by type and last error.")
 @_JSON
 def list_webhooks(
     *,
@@ -108,25 +129,25 @@ def list_webhooks(
     since: datetime | None,
     error_like: str | None,
     limit: int,
+    by_cause: bool,
     as_json: bool,
 ) -> None:
     """This function will list webhooks."""
     filters = Filters(state, event_type, provider, since, error_like)
+    find = queries.causes if by_cause else queries.list_events
     with reading() as session:
-        rows = queries.list_events(session, filters=filters, most=limit)
-    shown = [_told(row) for row in rows]
+        found = find(session, filters=filters, most=limit + 1)
+    rows = found[:limit] if by_cause else [_told(row) for row in found[:limit]]
     if as_json:
-        _print_json(shown)
-        return
-    if not rows:
+        _print_json(rows)
+    elif not rows:
         click.echo("No webhook matches.", err=True)
-        return
-    columns = ("id", "state", "provider", "event_type", "dedupe_id", "attempts", "received_at", "last_error")
-    table(
-        ("ID", "State", "Provider", "Type", "Event", "Tries", "Received", "Last error"),
-        [[row[name] for name in columns] for row in shown],
-        wide=("Event", "Last error"),
-    )
+    else:
+        columns = _CAUSES if by_cause else _EVENTS
+        cells = [[row[name] for name in columns.values()] for row in rows]
+        table(tuple(columns), cells, wide=("Event", "Last error"))
+    if len(found) > limit:
+        note_more(_MOST_SHOWN)
 
 
 @webhooks.command(
@@ -166,12 +187,13 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
     name="replay",
     help="""Try webhooks again that failed for good (state dead).
 
-    Name them by --id, or take all dead ones that match --type, --since and the like, the earliest first, those
-    of one cause after the other. A replay is one try: it works, or the event stays as it was. One that was
-    processed before changes nothing. Every replay is audited. Ends with status 1 if one failed.
+    Name them by --id, or take dead ones that match --type, --since and the like, up to --limit of them, those
+    of one cause after the other. Those that were never replayed come first, then those whose last replay is longest
+    ago, so that the same command goes on with the rest. A replay is one try: it works, or the event stays as it was.
+    One that was processed before changes nothing. Every replay is audited. Ends with status 1 if one failed.
 
     A dry run tries each by itself, as if the others had not been replayed: one that needs another to be replayed
-    before it fails there.
+    before it fails there, and of two deliveries of one charge both count.
 
     \b
     Examples:
@@ -218,9 +240,8 @@ def replay_webhooks(
             rows = [_event(session, webhook_id) for webhook_id in dict.fromkeys(ids)]
         else:
             filters = Filters("dead", event_type, provider, since, error_like)
-            rows = queries.oldest_events(session, filters=filters, most=limit + 1)
-    more = not ids and len(rows) > limit
-    rows = rows if ids else rows[:limit]
+            rows, matching = queries.dead_events(session, filters=filters, most=limit)
+    left = 0 if ids else matching - len(rows)
     run = replaying.replay_all(services(), rows, dry_run=dry_run, rate=rate)
     if as_json:
         _print_json(replaying.document(run, dry_run=dry_run))
@@ -228,8 +249,9 @@ def replay_webhooks(
         click.echo("No dead webhook matches.", err=True)
     else:
         _print_run(run, dry_run=dry_run, each=bool(ids) or dry_run)
-    if more:
-        click.echo(f"More than {limit} match: --limit takes more of them.", err=True)
+    if left:
+        turn = "--limit takes more" if dry_run else "the same command takes them next, --limit more at once"
+        click.echo(f"{left:,} more match: {turn}.", err=True)
     _fail_if_any(run, len(rows), dry_run=dry_run)
 
 
@@ -268,6 +290,8 @@ def _print_run(run: Run, *, dry_run: bool, each: bool) -> None:
             ],
             wide=("Cause",),
         )
+    if dry_run and len(run.replayed) > 1:
+        click.echo("Each was tried alone: of two deliveries of one charge, both count here.", err=True)
 
 
 def _print_events(replayed: Sequence[Replayed], *, dry_run: bool) -> None:
@@ -288,16 +312,20 @@ def _fail_if_any(run: Run, wanted: int, *, dry_run: bool) -> None:
             " `marketplace webhooks list --state dead` shows whether they still are.",
             err=True,
         )
+    counts = sum(run.counts().values(), Counter[str]())
+    failed = counts[FAILED]
+    all_dead = all(item.result.before == "dead" for item in run.replayed if item.failed)
+    stay = "stay dead" if all_dead else "stay as they were"
     if run.cut_short:
-        rest = "Nothing was changed." if dry_run else "What was replayed is not dead any more."
+        fared = [f"{counts[name]} {name}" for name in OUTCOMES if counts[name] or name == PROCESSED]
+        rest = "nothing was changed" if dry_run else ", ".join(fared) + (f" and {stay}" if failed else "")
         raise CommandFailedError(
-            f"{run.cut_short} after {len(run.replayed)} of {wanted}. {rest} Run the same command again for the rest."
+            f"{run.cut_short} after {len(run.replayed)} of {wanted}: {rest}. Run the same command again for the rest."
         )
-    failed = sum(item.failed for item in run.replayed)
     if failed:
         verb = "would fail" if dry_run else "failed"
         raise CommandFailedError(
-            f"{failed} of {wanted} {verb} again and stay as they were; `marketplace webhooks show ID` tells more."
+            f"{failed} of {wanted} {verb} again and {stay}; `marketplace webhooks show ID` tells more."
         )
 
 

@@ -16,7 +16,7 @@ _BURY = Statement(
     text(
         """
         UPDATE webhook_inbox SET status = 'dead', attempts = :attempts, last_error = :error, finished_at = :now,
-            event_type = :event_type, dedupe_id = :dedupe_id WHERE id = :inbox_id
+            due_at = :now, event_type = :event_type, dedupe_id = :dedupe_id WHERE id = :inbox_id
         """
     )
 )

@@ -57,6 +57,7 @@ class InboxEvent(Base):
     event_type: Mapped[str | None]
     dedupe_id: Mapped[str | None] = mapped_column(index=True)
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
+    # When it is tried next; of a dead one, when it was tried last.
     due_at: Mapped[datetime] = mapped_column(server_default=text("now()"))
     last_error: Mapped[str | None]
     received_at: Mapped[CreatedAt]

@@ -1,6 +1,6 @@
 """The inbox and the dead letters, as operators and staff look at them."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -60,9 +60,23 @@ _LIST = Statement(
         """  # noqa: S608 - our own columns
     )
 )
-_OLDEST = Statement(
+# Those that fail each time must not keep the others from their turn: a replay puts them behind.
+_TO_REPLAY = Statement(
     text(
-        f"SELECT {_COLUMNS} FROM webhook_inbox i WHERE {_WHERE} ORDER BY i.received_at, i.id LIMIT :most"  # noqa: S608 - our own columns
+        f"""
+        SELECT {_COLUMNS}, count(*) OVER () AS matching FROM webhook_inbox i WHERE {_WHERE}
+        ORDER BY i.due_at > i.finished_at, i.due_at, i.received_at, i.id LIMIT :most
+        """  # noqa: S608 - our own columns
+    )
+)
+_CAUSES = Statement(
+    text(
+        f"""
+        SELECT i.event_type, i.last_error, count(*) AS events,
+            min(i.received_at) AS first_at, max(i.received_at) AS last_at
+        FROM webhook_inbox i WHERE {_WHERE}
+        GROUP BY i.event_type, i.last_error ORDER BY events DESC, i.event_type, i.last_error LIMIT :most
+        """  # noqa: S608 - our own columns
     )
 )
 _SHOW = Statement(
@@ -127,12 +141,28 @@ def list_events(session: Session, *, filters: Filters, most: int) -> list[dict[s
     return _LIST.all(session, **filters.parameters(), after_time=None, after_id=None, most=most)
 
 
-def oldest_events(session: Session, *, filters: Filters, most: int) -> list[dict[str, Any]]:
-    """This function will list deliveries in the order that they came in.
+def dead_events(session: Session, *, filters: Filters, most: int) -> tuple[list[dict[str, Any]], int]:
+    """This function will list dead deliveries as they are to be replayed: those whose last try is longest ago first.
 
+    Those that were not replayed since they died come before all others.
+
+    :param filters: which; their state counts for nothing
     :param most: how many at the most
+    :return: they, and how many match altogether
     """
-    return _OLDEST.all(session, **filters.parameters(), most=most)
+    rows = _TO_REPLAY.all(session, **replace(filters, state="dead").parameters(), most=most)
+    matching = rows[0]["matching"] if rows else 0
+    for row in rows:
+        del row["matching"]
+    return rows, matching
+
+
+def causes(session: Session, *, filters: Filters, most: int) -> list[dict[str, Any]]:
+    """This function will count deliveries by their type and last error, the most frequent first.
+
+    :param most: how many causes at the most
+    """
+    return _CAUSES.all(session, **filters.parameters(), most=most)
 
 
 def list_for_staff(session: Session, *, filters: Filters, page: PageRequest, now: datetime) -> Page:

@@ -39,8 +39,15 @@ _LOCK = Statement(
     )
 )
 _EXISTS = Statement(text("SELECT 1 FROM webhook_inbox WHERE id = :inbox_id"))
+# A dead one goes behind those that were not replayed since they died, whatever the clock did meanwhile.
 _NOTE_FAILURE = Statement(
-    text("UPDATE webhook_inbox SET attempts = :attempts, last_error = :error WHERE id = :inbox_id")
+    text(
+        """
+        UPDATE webhook_inbox SET attempts = :attempts, last_error = :error,
+            due_at = CASE status WHEN 'dead' THEN greatest(:now, finished_at + interval '1 microsecond') ELSE due_at END
+        WHERE id = :inbox_id
+        """
+    )
 )
 # What a commit would find wrong is found wrong here.
 _SHOW_FAULTS_NOW = Statement(text("SET CONSTRAINTS ALL IMMEDIATE"))
@@ -122,7 +129,7 @@ def replay(
     if result.outcome == FAILED:
         # What is not dead has its tries before it: an operator's are not counted among them.
         attempts, error = row["attempts"] + (result.before == "dead"), result.error or ""
-        _NOTE_FAILURE.run(session, inbox_id=inbox_id, attempts=attempts, error=error)
+        _NOTE_FAILURE.run(session, inbox_id=inbox_id, attempts=attempts, error=error, now=now)
         dead_letters.note_failed_again(session, inbox_id=inbox_id, attempts=attempts, error=error)
     elif result.outcome != UNCHANGED:
         dead_letters.note_replayed(session, inbox_id=inbox_id, now=now)

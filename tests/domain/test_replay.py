@@ -109,10 +109,10 @@ def row(database: Database, inbox_id: UUID) -> dict[str, Any]:
         return queries.show_event(session, inbox_id=inbox_id)
 
 
-def replay(database: Database, inbox_id: UUID) -> Replay:
+def replay(database: Database, inbox_id: UUID, *, hours: int = 1) -> Replay:
     with database.reading() as outside:
         return database.in_transaction(
-            replay_in, outside, inbox_id=inbox_id, fee_bearer="platform", actor=ACTOR, now=later(hours=1)
+            replay_in, outside, inbox_id=inbox_id, fee_bearer="platform", actor=ACTOR, now=later(hours=hours)
         )
 
 
@@ -501,7 +501,8 @@ class TestLists:
 
         def found(**wanted: Any) -> list[UUID]:
             with database.reading() as session:
-                rows = queries.oldest_events(session, filters=Filters("dead", **wanted), most=1_000)
+                rows, matching = queries.dead_events(session, filters=Filters(**wanted), most=1_000)
+            assert matching == len(rows)
             return [one["id"] for one in rows if one["id"] in inbox]
 
         assert found() == inbox
@@ -510,6 +511,46 @@ class TestLists:
         assert found(event_type=event_type) == [inbox[0]]
         assert found(provider="messaging") == []
         assert found(since=later(seconds=1)) == []
+
+    def test_those_that_fail_each_time_let_the_others_have_their_turn(self, database: Database) -> None:
+        event_type = f"refund.{uuid4().hex}"
+
+        def die() -> UUID:
+            return dead(database, event_of({"id": uuid4().hex, "amount": "x"}, event_type))
+
+        def turn(most: int) -> tuple[list[UUID], int]:
+            with database.reading() as session:
+                rows, matching = queries.dead_events(session, filters=Filters(None, event_type), most=most)
+            return [one["id"] for one in rows], matching
+
+        inbox = [die() for _ in range(4)]
+        assert turn(2) == (inbox[:2], 4)
+        # Also where the clock went back meanwhile.
+        for inbox_id, hours in zip(inbox[:2], (2, -5), strict=True):
+            assert replay(database, inbox_id, hours=hours).outcome == "failed"
+        assert turn(2) == (inbox[2:], 4)
+
+        assert replay(database, inbox[2], hours=1).outcome == "failed"
+        inbox.append(die())
+        assert turn(5) == ([inbox[number] for number in (3, 4, 1, 2, 0)], 5)
+
+    def test_what_died_is_counted_by_type_and_cause(self, database: Database) -> None:
+        event_type = f"refund.{uuid4().hex}"
+        for data in ({"amount": "x"}, {"amount": 5}, {"amount": 6}):
+            status = {"status": "processed"} if data["amount"] == "x" else {}
+            dead(database, event_of({"id": uuid4().int % 10**9, **data, **status}, event_type))
+
+        with database.reading() as session:
+            found = queries.causes(session, filters=Filters("dead", event_type), most=10)
+            most = queries.causes(session, filters=Filters("dead", event_type), most=1)
+
+        told_of = [(row["event_type"], row["last_error"], row["events"]) for row in found]
+        assert told_of == [
+            (event_type, "data.status is not a string", 2),
+            (event_type, "data.amount is not an integer", 1),
+        ]
+        assert (found[0]["first_at"], found[0]["last_at"]) == (NOW, NOW)
+        assert most == found[:1]
 
     def test_the_payload_is_shown_without_persons(self, database: Database) -> None:
         body = event_of(

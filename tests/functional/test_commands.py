@@ -381,7 +381,7 @@ def kill(installation: Installation, inbox_id: UUID) -> None:
     query(
         installation.database_url,
         "WITH dead AS (UPDATE webhook_inbox SET status = 'dead', attempts = 6, last_error = 'it failed',"
-        " event_type = 'charge.success' WHERE id = %s RETURNING *)"
+        " finished_at = now(), event_type = 'charge.success' WHERE id = %s RETURNING *)"
         " INSERT INTO dead_letter_webhooks (inbox_id, provider, event_type, body, attempts, error, died_at)"
         " SELECT id, provider, event_type, body, attempts, last_error, now() FROM dead",
         str(inbox_id),
@@ -470,7 +470,8 @@ def test_many_are_replayed_cause_by_cause(installation: Installation, database: 
     rehearsed = json.loads(installation.ok("webhooks", "list", "--state", "dead", *since, "--json"))
     assert {row["id"] for row in rehearsed} >= {str(inbox_id) for inbox_id in (*good, bad)}
     some = installation.run("webhooks", "replay", *since, "--limit", "3", "--dry-run")
-    assert "More than 3 match" in some.stderr
+    assert "1 more match: --limit takes more." in some.stderr
+    assert "of two deliveries of one charge, both count here" in some.stderr
     done = installation.run("webhooks", "replay", *since, "--rate", "200")
 
     fails(done, "1 of 4 failed again", "it failed: 3 (", "it broke: 1 (")
@@ -487,6 +488,34 @@ def test_many_are_replayed_cause_by_cause(installation: Installation, database: 
     again = installation.run("webhooks", "replay", "--id", str(bad), "--dry-run", "--json")
     [event] = json.loads(again.stdout)["events"]
     assert (again.returncode, event["outcome"], event["before"]) == (1, "failed", "dead")
+
+
+def test_hopeless_ones_let_the_others_be_replayed(installation: Installation, database: Database) -> None:
+    """As many as one run takes fail each time; the same command goes on with those behind them."""
+    event_type = f"kind.{uuid4()}"
+    greeting = b'{"event": "greeted", "data": {"id": "%s"}}' % event_type.encode()
+    for body in (b"hopeless", b"as hopeless", greeting):
+        inbox_id = receive(database, body)
+        kill(installation, inbox_id)
+        named = "UPDATE webhook_inbox SET event_type = %s WHERE id = %s"
+        query(installation.database_url, named, event_type, str(inbox_id))
+    chosen = ["--type", event_type]
+
+    causes = installation.ok("webhooks", "list", "--state", "dead", "--causes", *chosen)
+    [headings, line] = [line.split("\t") for line in causes.splitlines()]
+    assert (headings[0], headings[-1]) == ("Events", "Last error")
+    assert (line[0], line[1], line[-1]) == ("3", event_type, "it failed")
+    cut = installation.run("webhooks", "list", *chosen, "--limit", "2")
+    assert (cut.returncode, len(cut.stdout.splitlines())) == (0, 3)
+    assert "There are more; --limit shows up to 1,000 of them." in cut.stderr
+    whole = installation.run("webhooks", "list", *chosen, "--limit", "3")
+    assert (len(whole.stdout.splitlines()), whole.stderr) == (4, "")
+
+    first = installation.run("webhooks", "replay", *chosen, "--limit", "2")
+    fails(first, "1 more match: the same command takes them next", "2 of 2 failed again and stay dead")
+    second = installation.run("webhooks", "replay", *chosen, "--limit", "2")
+    fails(second, "1 more match", "1 of 2 failed again")
+    assert "it failed\t1\t0\t1\t0\t0\t0\n" in second.stdout
 
 
 def transfer(installation: Installation, database: Database) -> UUID:
@@ -534,23 +563,27 @@ def test_one_that_another_has_just_then_is_no_failure(installation: Installation
 def test_a_database_that_goes_away_amid_a_replay_is_told_in_words(
     installation: Installation, database: Database
 ) -> None:
-    """What ends its connections stands in the way of the second event, so that it is met there."""
-    first, second = (transfer(installation, database) for _ in range(2))
-    installation_of_two = ["--id", str(first), "--id", str(second), "--rate", "1000"]
+    """What ends its connections stands in the way of the last event, so that it is met there."""
+    first, last = (transfer(installation, database) for _ in range(2))
+    bad = receive(database, b"neither JSON nor mended")
+    kill(installation, bad)
+    chosen = [word for inbox_id in (first, bad, last) for word in ("--id", str(inbox_id))]
     query(
         installation.database_url,
         "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
         "  PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;"
-        f" CREATE TRIGGER cut BEFORE UPDATE ON webhook_inbox FOR EACH ROW WHEN (OLD.id = '{second}')"
+        f" CREATE TRIGGER cut BEFORE UPDATE ON webhook_inbox FOR EACH ROW WHEN (OLD.id = '{last}')"
         " EXECUTE FUNCTION cut()",
     )
     try:
-        done = installation.run("webhooks", "replay", *installation_of_two)
+        done = installation.run("webhooks", "replay", *chosen, "--rate", "1000")
     finally:
         query(installation.database_url, "DROP FUNCTION cut() CASCADE")
 
-    fails(done, "The database went away after 1 of 2. What was replayed is not dead any more.")
-    assert "it failed: 1 of 2, broken off (" in done.stderr
+    fails(
+        done, "The database went away after 2 of 3: 1 processed, 1 failed and stay dead. Run the same command"
+    )
+    assert "it failed: 2 of 3, broken off (" in done.stderr
     logged = [json.loads(line)["message"] for line in done.stderr.splitlines() if line.startswith("{")]
     assert logged == ["alert raised"]
 
