@@ -17,18 +17,24 @@ from marketplace.payouts.risks import RISKS
 
 @click.command(
     name="list",
-    help="""List batches of payouts, the latest first.
+    help="""List batches of payouts, the latest first: those that are staged, approved or being sent, or others.
 
     \b
     Examples:
       marketplace payouts list
-      marketplace payouts list --status awaiting""",
+      marketplace payouts list --status all""",
 )
-@click.option("--status", type=click.Choice(tuple(batch_queries.FILTERS)), help="Only those that are so.")
+@click.option(
+    "--status",
+    type=click.Choice(tuple(batch_queries.FILTERS)),
+    default=batch_queries.UNDISBURSED,
+    show_default=True,
+    help="Only those that are so.",
+)
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LIMIT), default=50, show_default=True, help="At most so many."
 )
-def list_batches(status: str | None, limit: int) -> None:
+def list_batches(status: str, limit: int) -> None:
     """This function will list batches."""
     request = TableRequest(1, limit, "createdAt", descending=True)
     with reading() as session:

@@ -14,6 +14,7 @@ from blueprints.http.fields import (
     WholeParameter,
 )
 from blueprints.http.paging import CursorQuery, OffsetQuery
+from blueprints.http.periods import PeriodQuery
 from blueprints.http.tabular import FORMATS
 from blueprints.orders.schemas import Person, VendorSummary
 from marketplace.orders import states, tables
@@ -24,7 +25,7 @@ _MOST_HOURS = 10 * 365 * 24
 _MOST_MINOR = 10**15
 
 
-class AuditQuery(OffsetQuery):
+class AuditQuery(PeriodQuery, OffsetQuery):
     """Which orders the table shows, sorted by what; ``to`` is exclusive, amounts are kobo."""
 
     sort = Choice(*tables.SORTS, load_default="createdAt")

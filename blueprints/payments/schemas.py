@@ -4,8 +4,9 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
 
-from blueprints.http.fields import Address, Choice, Matches, Minor, Moment, PeriodBound, Schema, Text, Uuid
+from blueprints.http.fields import Address, Choice, Matches, Minor, Moment, Schema, Text, Uuid
 from blueprints.http.paging import CursorQuery
+from blueprints.http.periods import PeriodQuery
 from blueprints.http.tabular import FORMATS
 from marketplace.payments import states
 
@@ -81,11 +82,9 @@ class PaymentView(Schema):
     orders = fields.List(fields.Nested(PaidOrder), required=True)
 
 
-class EntryQuery(CursorQuery):
+class EntryQuery(PeriodQuery, CursorQuery):
     """Which entries of the caller's statement are listed; ``to`` is exclusive."""
 
-    from_ = PeriodBound(data_key="from", load_default=None)
-    to = PeriodBound(load_default=None)
     kind = Text(most=40, load_default=None)
     direction = Choice("debit", "credit", load_default=None)
     order_id = Uuid(load_default=None)

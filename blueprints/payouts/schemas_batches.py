@@ -9,13 +9,13 @@ from blueprints.http.fields import (
     Matches,
     Minor,
     Moment,
-    PeriodBound,
     Schema,
     Text,
     Uuid,
     Whole,
 )
 from blueprints.http.paging import CursorQuery, OffsetQuery
+from blueprints.http.periods import PeriodQuery
 from marketplace.payouts import batch_detail, batch_queries, policy, staging, states
 from marketplace.payouts.risks import RISKS
 
@@ -63,13 +63,14 @@ class TakePaymentsOut(Schema):
     reason = Line(**_REASON, required=True, metadata={"description": "For the other officers."})
 
 
-class BatchQuery(OffsetQuery):
-    """Which batches are listed: ``awaiting`` are those that are staged or approved; ``to`` is exclusive."""
+class BatchQuery(PeriodQuery, OffsetQuery):
+    """Which batches are listed; ``to`` is exclusive.
+
+    ``undisbursed`` are those that are staged, approved or dispatching, ``awaiting`` of these what waits for officers.
+    """
 
     sort = Choice(*batch_queries.SORTS, load_default="createdAt")
-    status = Choice(*batch_queries.FILTERS, load_default=None)
-    from_ = PeriodBound(data_key="from", load_default=None)
-    to = PeriodBound(load_default=None)
+    status = Choice(*batch_queries.FILTERS, load_default=batch_queries.UNDISBURSED)
 
 
 class BatchDetailQuery(CursorQuery):

@@ -2,8 +2,9 @@
 
 from marshmallow import fields
 
-from blueprints.http.fields import Choice, Minor, Moment, PeriodBound, Schema, Uuid, Whole
+from blueprints.http.fields import Choice, Minor, Moment, Schema, Uuid, Whole
 from blueprints.http.paging import OffsetQuery
+from blueprints.http.periods import PeriodQuery
 from blueprints.payouts.schemas_vendors import HoldView
 from marketplace.payouts import listing, states
 
@@ -14,13 +15,11 @@ class StoreQuery(Schema):
     vendor_id = Uuid(load_default=None)
 
 
-class CashOutQuery(OffsetQuery):
+class CashOutQuery(PeriodQuery, OffsetQuery):
     """Which payouts out of the caller's wallet are listed; ``to`` is exclusive."""
 
     sort = Choice(*listing.SORTS, load_default="createdAt")
     status = Choice(*sorted(states.INTENT.states), load_default=None)
-    from_ = PeriodBound(data_key="from", load_default=None)
-    to = PeriodBound(load_default=None)
 
 
 class PayoutQuery(CashOutQuery):
@@ -127,11 +126,9 @@ class WalletView(Schema):
     holds = fields.List(fields.Nested(HoldView), required=True)
 
 
-class StatementQuery(StoreQuery):
+class StatementQuery(PeriodQuery, StoreQuery):
     """Which period a statement is of; ``to`` is exclusive. By default it is the month that ``to`` is in."""
 
-    from_ = PeriodBound(data_key="from", load_default=None)
-    to = PeriodBound(load_default=None)
     format = Choice("json", "csv", "pdf", load_default=None)
 
 

@@ -28,18 +28,21 @@ _TABLE_SIZE = 7.5
 _MARGIN, _LINE, _FOOTER = 10, 5.5, 15
 _ELLIPSIS = "\u2026"
 _UNKNOWN = "?"
+# Stands for the number of pages until that is known. No font has a letter for it, so nobody's name can hold it.
+_PAGES = "\ufdd0" * 3
 
 
 class _Paper(FPDF):
     """A4 pages that say at the foot whose statement it is, and which page of how many."""
 
-    def __init__(self, foot: str) -> None:
+    def __init__(self, name: str, drawn: str) -> None:
         super().__init__(format="A4")
-        for style, name in _FONTS.items():
-            self.add_font(_FAMILY, style, _DIRECTORY / name)
+        for style, file in _FONTS.items():
+            self.add_font(_FAMILY, style, _DIRECTORY / file)
         fonts = [font for font in self.fonts.values() if isinstance(font, TTFFont)]
         self._letters = frozenset[int].intersection(*(frozenset(font.cmap) for font in fonts))
-        self._foot = self.writable(foot)
+        self._name, self._drawn = name, f" · drawn up {drawn} UTC"
+        self.alias_nb_pages(_PAGES)
         self.set_margins(_MARGIN, _MARGIN)
         self.set_auto_page_break(auto=True, margin=_FOOTER)
 
@@ -48,8 +51,9 @@ class _Paper(FPDF):
         self.set_y(-_FOOTER + 3)
         self.set_font(_FAMILY, size=7)
         width = self.epw / 2
-        self.cell(width, 4, self._foot)
-        self.cell(width, 4, f"Page {self.page_no()} of {{nb}}", align="R")
+        name = self.fitted(self._name, width - self.get_string_width(self._drawn))
+        self.cell(width, 4, name + self._drawn)
+        self.cell(width, 4, f"Page {self.page_no()} of {_PAGES}", align="R")
 
     def line_of(self, text: str, *, size: float = 9, style: str = "", height: float = _LINE) -> None:
         """This function will write a line of text, cut to the width of the page."""
@@ -118,7 +122,7 @@ def draw(statement: VendorStatement, *, drawn_at: datetime) -> bytes:
     :param drawn_at: when it is drawn up; the same statement of the same time is the same file
     :return: the PDF file
     """
-    paper = _Paper(f"{statement.display_name} · drawn up {_moment(drawn_at)} UTC")
+    paper = _Paper(statement.display_name, _moment(drawn_at))
     paper.set_creation_date(drawn_at)
     paper.set_title("Statement of account")
     paper.set_lang("en")

@@ -17,10 +17,12 @@ from marketplace.payouts.content import content_hash
 
 SORTS = ("createdAt", "updatedAt")
 _COLUMNS = {"createdAt": "created_at", "updatedAt": "updated_at"}
-AWAITING = "awaiting"
-# What a batch of each filter may be in; what waits for officers is asked for most.
+AWAITING, UNDISBURSED, ALL = "awaiting", "undisbursed", "all"
+# What a batch of each filter may be in: those that wait for officers, those that are not paid yet, and each state.
 FILTERS: dict[str, tuple[str, ...]] = {
     AWAITING: (states.STAGED, states.APPROVED),
+    UNDISBURSED: (states.STAGED, states.APPROVED, states.DISPATCHING),
+    ALL: tuple(sorted(states.BATCH.states)),
     **{status: (status,) for status in sorted(states.BATCH.states)},
 }
 
@@ -43,7 +45,7 @@ _BATCHES = f"""
         LEFT JOIN profiles dispatched ON dispatched.id = b.dispatched_by
 """  # noqa: S608 - our own text
 _WANTED = """
-    (CAST(:statuses AS text[]) IS NULL OR b.status = ANY(:statuses))
+    b.status = ANY(:statuses)
     AND (CAST(:starts AS timestamptz) IS NULL OR b.created_at >= :starts)
     AND (CAST(:ends AS timestamptz) IS NULL OR b.created_at < :ends)
 """
@@ -70,19 +72,19 @@ _APPROVALS = Statement(
 def list_batches(
     session: Session,
     *,
-    status: str | None,
+    status: str,
     starts: datetime | None,
     ends: datetime | None,
     page: TableRequest,
 ) -> TablePage:
     """This function will list batches, in two queries.
 
-    :param status: of ``FILTERS``; none for all
+    :param status: of ``FILTERS``
     :param starts: staged from then on; none from the first
     :param ends: staged before then; none to the last
     :param page: which page, sorted by one of ``SORTS``
     """
-    wanted = {"statuses": None if status is None else list(FILTERS[status]), "starts": starts, "ends": ends}
+    wanted = {"statuses": list(FILTERS[status]), "starts": starts, "ends": ends}
     rows = _PAGES[page.sort, page.descending].all(session, **wanted, most=page.limit, offset=page.offset)
     total = _COUNT.one(session, **wanted)["total"]
     return TablePage([_shown(row) for row in rows], page, total)

@@ -183,7 +183,8 @@ def statement_of(session: Session, *, store: Store, period: Period, most: int) -
     rows = [row for row in rows if row["id"] is not None]
     if len(rows) > most:
         raise ValidationError(
-            f"There are more than {most} movements in this period: choose a shorter one, or CSV.",
+            f"There are more than {most} movements in this period: choose a shorter one"
+            f"{', or CSV' if most < MOST_ROWS else ''}.",
             invalid_params=[InvalidParam("to", f"More than {most} movements.")],
         )
     entries = _run(rows, opening, names)

@@ -683,7 +683,7 @@ def test_batches_are_listed_and_shown(installation: Installation, database: Data
     shown = installation.ok("payouts", "show", str(approved))
     assert "status\tapproved" in shown
     assert shown.count("Approved by ") == 2
-    assert "first_payout: 1 payments" in shown
+    assert "first_payout: 1 payment, " in shown
     assert f"058 ******{number[-4:]}" in shown
     assert number not in shown
     shown = installation.ok("payouts", "show", str(staged), "--limit", "1")

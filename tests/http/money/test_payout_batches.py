@@ -22,6 +22,7 @@ from tests.support.payouts import (
     staged_batch,
 )
 from tests.support.purchases import NOW, make_person, row_of
+from tests.support.sending import dispatched_batch
 
 BATCHES = "/api/payouts/batches"
 REASON = {"reason": "The amounts are not what they were last week."}
@@ -248,14 +249,15 @@ def test_a_payment_is_taken_out(desk: Desk) -> None:
 def test_batches_are_listed_by_state_and_time(desk: Desk) -> None:
     waiting = staged(desk, *payees(desk))
     ready = desk.database.in_transaction(approved_batch, payees(desk))
+    sent = desk.database.in_transaction(dispatched_batch, payees(desk))
     over = staged(desk, *payees(desk))
     desk.post(f"{BATCHES}/{over}/reject", officer(desk), REASON)
     header = officer(desk)
     # In a table that other tests fill too.
-    for number, batch_id in enumerate((waiting, ready, over)):
+    for number, batch_id in enumerate((waiting, ready, sent, over)):
         at = datetime(2031, 3, 1, tzinfo=UTC) + timedelta(hours=number)
         run(desk, "UPDATE payout_batches SET created_at = :at WHERE id = :id", at=at, id=batch_id)
-    period = {"from": "2031-03-01T00:00:00Z", "to": "2031-03-01T03:00:00Z"}
+    period = {"from": "2031-03-01T00:00:00Z", "to": "2031-03-01T04:00:00Z"}
 
     def listed(**query: Any) -> list[str]:
         answer = desk.get(BATCHES, header, **period, **query)
@@ -263,11 +265,14 @@ def test_batches_are_listed_by_state_and_time(desk: Desk) -> None:
         assert answer.json["meta"]["total"] >= len(answer.json["data"])
         return [row["id"] for row in answer.json["data"]]
 
-    ids = {name: str(value) for name, value in (("waiting", waiting), ("ready", ready), ("over", over))}
-    assert listed() == [ids["over"], ids["ready"], ids["waiting"]]
+    named_ids = {"waiting": waiting, "ready": ready, "sent": sent, "over": over}
+    ids = {name: str(value) for name, value in named_ids.items()}
+    # By default those that are not paid yet.
+    assert listed() == [ids["sent"], ids["ready"], ids["waiting"]]
     assert listed(order="asc", limit=2) == [ids["waiting"], ids["ready"]]
     assert listed(status="awaiting") == [ids["ready"], ids["waiting"]]
     assert listed(status="rejected") == [ids["over"]]
+    assert listed(status="all") == [ids["over"], ids["sent"], ids["ready"], ids["waiting"]]
     assert listed(page=2, limit=2) == [ids["waiting"]]
     [row] = desk.get(BATCHES, header, **period, status="approved").json["data"]
     assert (row["payments"], row["amountMinor"], row["currency"]) == (1, OWED_MINOR, "NGN")

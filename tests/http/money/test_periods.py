@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.desk import Desk
-from tests.support.probes import faults
+from tests.support.probes import assert_problem, faults
 
 LISTINGS = (
     "/api/payouts",
@@ -34,6 +34,15 @@ def test_a_time_before_there_was_anything_is_named(desk: Desk, path: str, end: s
 @pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
 def test_any_later_one_is_taken(desk: Desk, path: str, end: str, moment: str) -> None:
     assert desk.get(path, headers_for(desk, path), **{end: moment}).status_code == 200
+
+
+@pytest.mark.parametrize("path", [*LISTINGS, STATEMENT])
+@pytest.mark.parametrize("end", ["2026-11-01T00:00:00Z", "2026-10-31T23:59:59Z"])
+def test_one_that_does_not_end_after_it_begins_is_named(desk: Desk, path: str, end: str) -> None:
+    period = {"from": "2026-11-01T00:00:00Z", "to": end}
+    refused = desk.get(path, headers_for(desk, path), **period)
+    [fault] = assert_problem(refused, 422, "VALIDATION_FAILED")["invalid_params"]
+    assert fault == {"name": "from", "reason": "Is not before the end of the period."}
 
 
 @pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])

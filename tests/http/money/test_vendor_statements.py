@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -186,10 +187,14 @@ class TestStatement:
         monkeypatch.setattr(statements, "MOST_LAID_OUT", 4)
         own = desk.bearer(payee.user.id)
         for form in ("json", "pdf"):
-            assert list(faults(desk.get(STATEMENT, own, format=form))) == ["to"]
+            refused = desk.get(STATEMENT, own, format=form)
+            assert list(faults(refused)) == ["to"]
+            assert refused.json["detail"].endswith("choose a shorter one, or CSV.")
         assert desk.get(STATEMENT, own, format="csv").status_code == 200
         monkeypatch.setattr(statements, "MOST_ROWS", 4)
-        assert list(faults(desk.get(STATEMENT, own, format="csv"))) == ["to"]
+        refused = desk.get(STATEMENT, own, format="csv")
+        assert list(faults(refused)) == ["to"]
+        assert refused.json["detail"].endswith("choose a shorter one.")
 
     def test_it_takes_the_same_number_of_queries_however_long_it_is(
         self, desk: Desk, payee: Payee, clock: MovableClock
@@ -318,6 +323,18 @@ class TestFiles:
         text = text_of(statement_pdf.draw(_long(1, name="Ọjà 💡 灯 " + "W" * 200), drawn_at=NOW))
         assert "Ọjà ? ? W" in text
         assert "…" in text
+
+    def test_a_long_name_leaves_room_at_the_foot(self) -> None:
+        text = text_of(statement_pdf.draw(_long(1, name="W" * 80), drawn_at=NOW))
+        [foot] = re.findall(r"(W+)… · drawn up 2026-11-20 09:30 UTC", text)
+        # At most a half of the page, beside its number.
+        assert len(foot) < 40
+        assert "Page 1 of 1" in text
+
+    def test_a_name_is_not_taken_for_a_number_of_pages(self) -> None:
+        text = text_of(statement_pdf.draw(_long(120, name="The {nb} shop \ufdd0\ufdd0\ufdd0"), drawn_at=NOW))
+        assert text.count("The {nb} shop ???") == 1 + 3
+        assert "Page 3 of 3" in text
 
     def test_no_amount_is_cut(self) -> None:
         entry = _long(1).entries[0] | {"amountMinor": 10**15 - 1, "balanceMinor": -(10**15)}

@@ -1,0 +1,21 @@
+"""Periods: what clients ask with for what happened within one."""
+
+from typing import Any
+
+from marshmallow import ValidationError, validates_schema
+
+from blueprints.http.fields import PeriodBound, Schema
+
+
+class PeriodQuery(Schema):
+    """The parameters of what is asked for by time: ``from`` a moment on, until before ``to``; either may be missing."""
+
+    from_ = PeriodBound(data_key="from", load_default=None)
+    to = PeriodBound(load_default=None)
+
+    @validates_schema
+    def check_order(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """This function will refuse a period that ends before it begins."""
+        starts, ends = data.get("from_"), data.get("to")
+        if starts is not None and ends is not None and starts >= ends:
+            raise ValidationError("Is not before the end of the period.", "from")
