@@ -37,7 +37,7 @@ def alerts() -> None:
 )
 @click.option(
     "--state",
-    type=click.Choice((*queries.STATES, "all")),
+    type=click.Choice((*queries.STATES, queries.ALL)),
     default=queries.OPEN,
     show_default=True,
     help="Only those that are so.",
@@ -51,7 +51,7 @@ def alerts() -> None:
 )
 def list_alerts(state: str, severity: str | None, identifier: str | None, limit: int) -> None:
     """This function will list alerts."""
-    filters = queries.AlertFilters(None if state == "all" else state, severity, identifier)
+    filters = queries.AlertFilters(state, severity, identifier)
     with reading() as session:
         page = queries.list_alerts(session, filters=filters, page=PageRequest(limit))
     if not page.items:

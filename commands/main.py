@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,18 @@ ENTRIES = {
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, not to be listed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """This function will read what is given to any command; no command can do anything with what is no text.
+
+        :raises click.UsageError: it is not in UTF-8
+        """
+        for argument in args:
+            given = os.fsencode(argument)
+            shown = given.decode("utf-8", "replace")
+            if shown.encode() != given:
+                ctx.fail(f"{shown!r} is not in UTF-8.")
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """This function will name the commands."""

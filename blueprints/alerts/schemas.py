@@ -12,7 +12,7 @@ _IDS = {"description": "Ids, counts and amounts; no personal data."}
 class AlertQuery(CursorQuery):
     """Which alerts are listed; all that are not narrowed down."""
 
-    state = Choice(*queries.STATES, load_default=None)
+    state = Choice(*queries.STATES, queries.ALL, load_default=queries.ALL)
     severity = Choice(*kinds.SEVERITIES, load_default=None)
     identifier = Choice(*kinds.KINDS, load_default=None)
 

@@ -118,13 +118,20 @@ def load_query(schema: Schema | None, raw: bytes | None = None) -> dict[str, Any
     given = request.args if raw is None else _parameters(raw)
     if schema is None and not given:
         return {}
-    repeated = [name for name, values in given.lists() if len(values) > 1]
+    repeated = [name for name, values in given.lists() if len(values) > 1 and _counts(schema, name)]
     if repeated:
         raise named_faults([InvalidParam(name, "was given more than once") for name in repeated])
     if schema is None:
         raise named_faults([InvalidParam(name, "Unknown field.") for name in given])
     loaded: dict[str, Any] = _load(schema, given.to_dict())
     return loaded
+
+
+def _counts(schema: Schema | None, name: str) -> bool:
+    """Tell whether a parameter is looked at: a schema may say that others than its own are not."""
+    if schema is None or schema.unknown != marshmallow.EXCLUDE:
+        return True
+    return name in {field.data_key for field in schema.fields.values()}
 
 
 def check_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import ipaddress
 from functools import lru_cache
+from typing import Any
 
 import structlog
 from flask import Response, request
@@ -10,7 +11,7 @@ from blueprints.http.bodies import read_signed_bytes
 from blueprints.http.contract import UNCHECKED, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.tracing import sender_address
-from blueprints.webhooks.schemas import Received
+from blueprints.webhooks.schemas import Anything, Received
 from blueprints.webhooks.storing import store
 from marketplace.kernel.errors import ForbiddenError, MarketplaceError, NotFoundError, UnauthorizedError
 from marketplace.providers.gateway import signature_matches
@@ -29,9 +30,10 @@ class SigningSecretMissingError(MarketplaceError):
 
 
 @area.post(
-    "/webhook", auth=UNCHECKED, limit=Shared.UNLIMITED, reply=Received, enveloped=False, autocommit=True
-)
-def webhook(ctx: Context) -> Response:
+    "/webhook", auth=UNCHECKED, limit=Shared.UNLIMITED, query=Anything, reply=Received, enveloped=False,
+    autocommit=True,
+)  # fmt: skip
+def webhook(ctx: Context, query: dict[str, Any]) -> Response:
     """This function will store a signed event of the gateway; a worker processes it."""
     return _take(ctx)
 
@@ -40,11 +42,12 @@ def webhook(ctx: Context) -> Response:
     "/<string:gateway>-webhook",
     auth=UNCHECKED,
     limit=Shared.UNLIMITED,
+    query=Anything,
     reply=Received,
     enveloped=False,
     autocommit=True,
 )
-def gateway_webhook(ctx: Context, gateway: str) -> Response:
+def gateway_webhook(ctx: Context, gateway: str, query: dict[str, Any]) -> Response:
     """This function will store a signed event of the gateway, whose name stands in the path."""
     if gateway != ctx.services.settings.gateway_name:
         raise NotFoundError("There is no such function.")

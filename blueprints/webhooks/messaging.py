@@ -8,7 +8,7 @@ from flask import Response, request
 from blueprints.http.bodies import read_signed_bytes
 from blueprints.http.contract import UNCHECKED, Shared
 from blueprints.http.endpoint import Area, Context
-from blueprints.webhooks.schemas import Handshake, Received
+from blueprints.webhooks.schemas import Anything, Handshake, Received
 from blueprints.webhooks.storing import store
 from marketplace.kernel.errors import ForbiddenError, UnauthorizedError
 from marketplace.providers.messaging import signature_matches
@@ -27,9 +27,10 @@ def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
 
 
 @area.post(
-    "/webhook", auth=UNCHECKED, limit=Shared.UNLIMITED, reply=Received, enveloped=False, autocommit=True
-)
-def receive_messages(ctx: Context) -> Response:
+    "/webhook", auth=UNCHECKED, limit=Shared.UNLIMITED, query=Anything, reply=Received, enveloped=False,
+    autocommit=True,
+)  # fmt: skip
+def receive_messages(ctx: Context, query: dict[str, Any]) -> Response:
     """This function will store messages and delivery statuses, signed where a secret was agreed on."""
     secret = ctx.services.settings.messaging_app_secret
     body = read_signed_bytes()

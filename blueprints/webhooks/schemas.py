@@ -12,6 +12,13 @@ class Received(Schema):
     received = fields.Boolean(required=True)
 
 
+class Anything(Schema):
+    """Whatever stands in the address that a provider was given: what is signed is the body."""
+
+    class Meta:
+        unknown = marshmallow.EXCLUDE
+
+
 class Handshake(Schema):
     """What the messaging provider asks with; a parameter more or less is no reason to complain."""
 

@@ -17,6 +17,7 @@ from marketplace.kernel.paging import Page, PageRequest, page_of
 
 OPEN, RESOLVED = "open", "resolved"
 STATES = (OPEN, RESOLVED)
+ALL = "all"
 
 _SHOWN = """
     SELECT a.id, a.identifier, a.severity, a.subject, a.title, a.facts, a.latest_facts AS "latestFacts",
@@ -44,7 +45,7 @@ def _listing(state: str) -> Statement:
 
 
 _LISTINGS = {
-    None: _listing("true"),
+    ALL: _listing("true"),
     OPEN: _listing("a.resolved_at IS NULL"),
     RESOLVED: _listing("a.resolved_at IS NOT NULL"),
 }
@@ -80,9 +81,9 @@ _OPEN_SUBJECTS = Statement(
 
 @dataclass(frozen=True)
 class AlertFilters:
-    """Which alerts are wanted; none for any."""
+    """Which alerts are wanted: of ``STATES`` or all; none for any severity and any identifier."""
 
-    state: str | None = None
+    state: str = ALL
     severity: str | None = None
     identifier: str | None = None
 

@@ -24,7 +24,10 @@ class NotYetError(Exception):
 
 @dataclass(frozen=True)
 class Event:
-    """A parsed event. ``dedupe_id`` is ``<type>:<data.id>``, the reference where there is no id, or else a digest."""
+    """A parsed event. ``dedupe_id`` is ``<type>:<data.id>``, the reference where there is no id, or else a digest.
+
+    ``data`` is empty where the event has none.
+    """
 
     type: str
     dedupe_id: str
@@ -36,15 +39,16 @@ class Event:
 def parse(body: bytes) -> Event:
     """This function will parse a gateway event.
 
-    :raises HopelessEventError: it is not JSON, or lacks its type or data
+    :raises HopelessEventError: it is not JSON, or lacks its type
     """
     payload = load(body)
     if not isinstance(payload, dict):
         raise HopelessEventError("the body is not an object")
-    event_type, data = payload.get("event"), payload.get("data")
-    if not isinstance(event_type, str) or not event_type or not isinstance(data, dict):
-        raise HopelessEventError("event or data is missing")
-    # Some that do nothing here have neither: they are told apart by what they say. Those that do are refused for it.
+    event_type, found = payload.get("event"), payload.get("data")
+    if not isinstance(event_type, str) or not event_type:
+        raise HopelessEventError("event is missing")
+    # Some that do nothing here lack them, or their id: they are told apart by what they say. Those that do are refused.
+    data = found if isinstance(found, dict) else {}
     event_id = _id_of(data) or hashlib.sha256(body).hexdigest()
     dedupe_id = f"{event_type}:{event_id}"
     if len(dedupe_id) > MAX_ID_LENGTH:

@@ -305,7 +305,8 @@ def takes_something(contract: Contract) -> bool:
     keyed = contract.idempotency is not Idempotency.NONE
     # Of a path's parameters, any text is a word, known or not.
     narrow = re.search(r"<(?!string:)", contract.path) is not None
-    return bool(narrow or contract.body or contract.upload or contract.query or keyed)
+    asked = contract.query is not None and contract.query.fields
+    return bool(narrow or contract.body or contract.upload or asked or keyed)
 
 
 def callers(contract: Contract) -> tuple[str, ...]:

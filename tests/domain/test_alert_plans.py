@@ -65,9 +65,9 @@ def explained(session: Session, statement: Statement, **parameters: Any) -> tupl
     return set(indexes(plan)), plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
 
 
-@pytest.mark.parametrize("state", [None, *queries.STATES])
+@pytest.mark.parametrize("state", [queries.ALL, *queries.STATES])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_page_is_read_in_its_index(filled: Session, state: str | None, *, after: bool) -> None:
+def test_a_page_is_read_in_its_index(filled: Session, state: str, *, after: bool) -> None:
     given = {
         "severity": None,
         "identifier": None,

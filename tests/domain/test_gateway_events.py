@@ -130,6 +130,23 @@ def test_no_event_is_forgotten_here() -> None:
     assert EFFECTS.keys() == set(events.ALL)
 
 
+@pytest.mark.parametrize("rest", ["", ',"data":null', ',"data":[]', ',"data":"x"'])
+@pytest.mark.parametrize("event", events.ALL)
+def test_without_data_one_that_does_nothing_is_ignored_and_others_are_dead_by_their_type(
+    database: Database, event: str, rest: str
+) -> None:
+    body = f'{{"event":"{event}","domain":"{uuid4()}"{rest}}}'.encode()
+    inbox_id = database.in_transaction(operations.receive, provider="gateway", body=body, now=NOW)
+
+    result = process(database, inbox_id)
+
+    assert result is not None
+    assert result.status == ("ignored" if event in events.OTHERS else "dead")
+    with database.reading() as session:
+        row = queries.show_event(session, inbox_id=inbox_id)
+    assert (row["status"], row["event_type"]) == (result.status, event)
+
+
 @pytest.mark.parametrize("event", events.ALL)
 def test_each_event_twice_has_its_effect_once(database: Database, event: str) -> None:
     payment = Payment(database)

@@ -79,7 +79,7 @@ class TestHandshake:
 
     def test_further_parameters_are_no_reason_to_refuse(self, client: FlaskClient) -> None:
         answer = client.get(
-            f"{WEBHOOK}?hub.mode=subscribe&hub.verify_token={TOKEN}&hub.challenge=7&hub.version=2&hubs=3"
+            f"{WEBHOOK}?hub.mode=subscribe&hub.verify_token={TOKEN}&hub.challenge=7&hub.version=2&hubs=3&hubs=4"
         )
 
         assert (answer.status_code, answer.text) == (200, "7")
@@ -200,6 +200,14 @@ def test_without_a_secret_whatever_comes_is_stored(embedded: FlaskClient, databa
     assert embedded.post(WEBHOOK, data=body).status_code == 200
     assert embedded.post(WEBHOOK, data=body, headers={HEADER: "nonsense"}).status_code == 200
     assert stored(database, body) == 2
+
+
+def test_what_stands_in_its_address_counts_for_nothing(client: FlaskClient, database: Database) -> None:
+    body = some_envelope()
+
+    answer = client.post(f"{WEBHOOK}?x=1&x=2&hub.mode=x", data=body, headers={HEADER: sign(body)})
+
+    assert (answer.status_code, stored(database, body)) == (200, 1)
 
 
 def test_a_megabyte_is_the_most(client: FlaskClient, database: Database) -> None:

@@ -87,6 +87,18 @@ def test_whatever_is_signed_is_stored_as_it_came(
     assert stored(database, body) == before + 1
 
 
+@pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])
+@pytest.mark.parametrize("query", ["x=1", "event=1&event=2", "%ff", "data"])
+def test_what_stands_in_its_address_counts_for_nothing(
+    client: FlaskClient, database: Database, path: str, query: str
+) -> None:
+    body = some_event()
+
+    assert deliver(client, body, sign(body), path=f"{path}?{query}").status_code == 200
+
+    assert stored(database, body) == 1
+
+
 def test_the_functions_path_is_the_same_webhook(client: FlaskClient, database: Database) -> None:
     body = some_event()
 

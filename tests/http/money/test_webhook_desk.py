@@ -9,7 +9,9 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from marketplace.webhooks import operations
+from tests.support.alerts import alerts_about
 from tests.support.desk import Desk, new_key
+from tests.support.events import refund_data
 from tests.support.gateway import charge_data, event_of
 from tests.support.purchases import NOW, make_intent, make_person, row_of, status_of
 
@@ -160,6 +162,29 @@ class TestReplaying:
             ).all()
         assert [tuple(act) for act in acts] == [("finance", "processed"), ("finance", "unchanged")]
         assert desk.get(f"{PATH}/{inbox_id}", officer).json["data"]["replayedAt"] is not None
+
+    def test_with_the_last_one_of_a_type_its_alert_is_over(self, desk: Desk, officer: dict[str, str]) -> None:
+        """Which the same officer may not resolve by hand."""
+        event_type = f"refund.{uuid4()}"
+        inbox = [dead(desk, event_of({"id": number, "amount": "x"}, event_type)) for number in (1, 2)]
+        with desk.database.transaction() as session:
+            session.execute(
+                text("UPDATE webhook_inbox SET body = :body WHERE id = ANY(:ids)"),
+                {"body": event_of(refund_data("processed", "none of ours"), event_type), "ids": inbox},
+            )
+
+        def alert() -> dict[str, Any]:
+            with desk.database.reading() as session:
+                [found] = alerts_about(session, f"gateway:{event_type}")
+            return found
+
+        by_hand = f"/api/admin/alerts/{alert()['id']}/resolve"
+        assert problem(desk.post(by_hand, officer, {"note": "All replayed."})) == (403, "AUTH_FORBIDDEN")
+        for inbox_id in inbox:
+            assert alert()["resolved_at"] is None
+            desk.post(f"{PATH}/{inbox_id}/replay", officer, {})
+
+        assert alert()["resolution"] == "rule"
 
     def test_one_that_fails_stays_dead(self, desk: Desk, officer: dict[str, str]) -> None:
         inbox_id = dead(desk, b"[]")
