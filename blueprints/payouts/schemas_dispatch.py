@@ -26,7 +26,10 @@ class Dispatch(Schema):
 
 
 class Dispatched(Schema):
-    """What is on its way: a batch, or a vendor's own payout, which joins the next one."""
+    """What is on its way: a batch, or a vendor's own payout, which joins the next one.
+
+    What is left of that vendor's balance is paid with the batch after.
+    """
 
     batch_id = Uuid(required=True, allow_none=True)
     payout_id = Uuid(required=True, allow_none=True)

@@ -7,12 +7,11 @@ from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post
-from marketplace.payouts.claims import Payee, source_of
+from marketplace.payouts.claims import SENT_AFTER_ALL, Payee, source_of
 
 SENT = "payout"
 RETURNED = "payout_returned"
 REVERSED = "payout_reversed"
-SENT_AFTER_ALL = "payout_sent_after_all"
 
 
 def book_sent(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:

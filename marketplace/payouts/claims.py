@@ -17,11 +17,13 @@ from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import Movement, Posting, lock_balances, post_all
+from marketplace.payments.lost_disputes import CHARGEBACK
 from marketplace.payouts import states
 
 STAGED = "payout_staged"
 RETURNED_UNSENT = "payout_cancelled"
 COLLECTED = "clawback_collected"
+SENT_AFTER_ALL = "payout_sent_after_all"
 
 BELOW_MINIMUM = "below_minimum"
 WAITING = "waiting"
@@ -51,15 +53,33 @@ _CANCEL = Statement(
         """
     )
 )
-# What was collected before only grows, so it tells one collection from a vendor from the next.
+# What was collected before only grows, so it tells one collection from a vendor from the next; and since the oldest
+# debts are paid off first, it tells with the amount which debts those are.
 _COLLECTED = Statement(
     text(
         """
-        SELECT e.account_id, sum(e.amount_minor)::bigint AS minor FROM ledger_entries e
-        WHERE e.account_id = ANY(:ids) AND e.direction = 'credit' GROUP BY e.account_id
+        SELECT w.account_id, before.minor AS before_minor, array_agg(DISTINCT debt.kind) AS kinds
+        FROM unnest(CAST(:ids AS uuid[]), CAST(:minors AS bigint[])) AS w (account_id, minor)
+            CROSS JOIN LATERAL (
+                SELECT coalesce(sum(e.amount_minor), 0)::bigint AS minor FROM ledger_entries e
+                WHERE e.account_id = w.account_id AND e.direction = 'credit'
+            ) before
+            CROSS JOIN LATERAL (
+                SELECT e.kind, e.amount_minor, sum(e.amount_minor) OVER (ORDER BY e.created_at, e.id) AS up_to_minor
+                FROM ledger_entries e WHERE e.account_id = w.account_id AND e.direction = 'debit'
+            ) debt
+        WHERE debt.up_to_minor > before.minor
+            AND debt.up_to_minor - debt.amount_minor < before.minor + w.minor
+        GROUP BY w.account_id, before.minor
         """
     )
 )
+# What vendors come to owe us for, other than refunds.
+_OWED_FOR = {
+    CHARGEBACK: "an order whose payment a bank took back",
+    SENT_AFTER_ALL: "a payout that was sent although its money was back",
+}
+_REFUND = "an order that was refunded after its release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,26 +243,32 @@ def _insert(
 
 
 def _collections(session: Session, collected: dict[Payee, int]) -> list[Movement]:
-    """Give the movements that take what vendors owe us from what we owe them."""
-    debts = {payee: payee.debt for payee in collected if payee.debt is not None}
+    """Give the movements that take what vendors owe us from what we owe them, each saying what it is for."""
+    debts = {payee.debt: payee for payee in collected if payee.debt is not None}
     if not debts:
         return []
-    before = {
-        row["account_id"]: row["minor"]
-        for row in _COLLECTED.all(session, ids=[debt.id for debt in debts.values()])
+    minors = [collected[payee] for payee in debts.values()]
+    paid_off = {
+        row["account_id"]: row
+        for row in _COLLECTED.all(session, ids=[debt.id for debt in debts], minors=minors)
     }
     return [
         Movement(
             COLLECTED,
-            f"clawback:{payee.vendor_id}:{before.get(debt.id, 0)}",
-            "Taken for an order that was refunded after its release",
+            f"clawback:{payee.vendor_id}:{paid_off[debt.id]['before_minor']}",
+            f"Taken for {_words_of(paid_off[debt.id]['kinds'])}",
             [
                 Posting(payee.balance, "debit", collected[payee]),
                 Posting(debt, "credit", collected[payee]),
             ],
         )
-        for payee, debt in debts.items()
+        for debt, payee in debts.items()
     ]
+
+
+def _words_of(kinds: Collection[str]) -> str:
+    """Tell what debts are for, by the kinds of the transactions that they came of."""
+    return ", and for ".join(sorted({_OWED_FOR.get(kind, _REFUND) for kind in kinds}))
 
 
 def _moved(one: Claim, kind: str, description: str, *, out: bool) -> Movement:

@@ -33,6 +33,34 @@ def sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
     )
 
 
+def sent_after_all(session: Session, row: dict[str, Any], *, owed_minor: int, now: datetime) -> None:
+    """This function will tell a payee that a payout has left whose money was theirs again, and who gives that back.
+
+    :param row: the payout with its payee, amount and account
+    :param owed_minor: kobo that their balance did not have any more
+    """
+    balance = _balance(row)
+    taken_minor = row["amount_minor"] - owed_minor
+    taken = f" {naira_text(taken_minor)} were taken from your {balance} again." if taken_minor else ""
+    owed = (
+        f" You owe us {naira_text(owed_minor)}, taken from what your {balance} gets next."
+        if owed_minor
+        else ""
+    )
+    notify(
+        session,
+        user_id=row["user_id"],
+        type="payout_sent",
+        title="Your payout was sent after all",
+        body=f"{naira_text(row['amount_minor'])} were sent to your bank account {masked(row['account_number'])} after"
+        f" all, although they were back in your {balance}: they had reached you twice.{taken}{owed}",
+        link=_link(row),
+        # It may come back once more, and be sent after all again.
+        cause=f"payout:{row['id']}:sent_after_all:{row['times_returned']}",
+        now=now,
+    )
+
+
 def came_back(session: Session, row: dict[str, Any], *, reason: str, number: int, now: datetime) -> None:
     """This function will tell a payee that a payout did not reach them, why, and what to do.
 

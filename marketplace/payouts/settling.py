@@ -222,11 +222,12 @@ def _reason_of(status: str) -> str:
 
 def _succeed(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now: datetime) -> None:
     if row["status"] in (states.FAILED, states.REVERSED):
-        bookings.book_sent_after_all(session, row, fee_minor=told.fee_minor, now=now)
+        owed_minor = bookings.book_sent_after_all(session, row, fee_minor=told.fee_minor, now=now)
+        news.sent_after_all(session, row, owed_minor=owed_minor, now=now)
         alarms.raise_of_payout(session, kinds.TRANSFER_SENT_AFTER_ALL, row, told=told, now=now)
     else:
         bookings.book_sent(session, row, fee_minor=told.fee_minor, now=now)
-    news.sent(session, row, now=now)
+        news.sent(session, row, now=now)
     alarms.settled(session, row, status=states.SUCCESS, now=now)
 
 

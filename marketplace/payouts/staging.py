@@ -81,6 +81,18 @@ _JOIN = Statement(
         """
     )
 )
+# What is left to vendors whose payment was asked for, where it would be enough for another one.
+_REST = Statement(
+    text(
+        """
+        SELECT b.owner_id AS vendor_id FROM ledger_accounts b
+            LEFT JOIN ledger_accounts d ON d.kind = 'vendor_receivable' AND d.owner_id = b.owner_id
+        WHERE b.kind = 'vendor_payable' AND b.owner_id = ANY(:vendor_ids)
+            AND b.balance_minor - coalesce(d.balance_minor, 0) >= :least_minor
+        ORDER BY b.owner_id LIMIT :most
+        """
+    )
+)
 _OPEN = Statement(
     text(
         """
@@ -178,6 +190,7 @@ def stage(
         session, wishes=wishes[: MOST_PAYEES - len(joined)], batch_id=batch_id, minimum_minor=minimum, now=now
     )
     left_out = [one for one in (*left_out, *_not_claimed(made)) if one.vendor_id not in joined]
+    left_out += _left_over(session, joined, minimum_minor=minimum)
     collected = sum(made.collected_minor.values())
     if not joined and not made.made:
         _DROP.run(session, batch_id=batch_id)
@@ -314,6 +327,13 @@ def _not_claimed(made: Claims) -> list[LeftOut]:
         for payee, reason in made.left_out.items()
         if payee.vendor_id is not None
     ]
+
+
+def _left_over(session: Session, joined: Sequence[UUID | None], *, minimum_minor: int) -> list[LeftOut]:
+    """Tell of vendors whose rest waits for the payment that they had asked for; as many as are shown."""
+    stores = [vendor_id for vendor_id in joined if vendor_id is not None]
+    rows = _REST.all(session, vendor_ids=stores, least_minor=max(minimum_minor, 1), most=LEFT_OUT_SHOWN)
+    return [LeftOut(row["vendor_id"], claims.WAITING) for row in rows]
 
 
 def _tell_officers(

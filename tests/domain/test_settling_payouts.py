@@ -21,6 +21,7 @@ from tests.support.payouts import (
     make_payee,
     make_payees,
     make_wallet_payee,
+    owe,
     owed,
     staged_batch,
 )
@@ -178,6 +179,8 @@ def test_one_out_of_the_wallet_goes_back_to_it(session: Session) -> None:
     assert body.endswith("or give another one; then ask for it to be paid out anew.")
     answer(session, transfer, "success")
     assert owed(session, payee) == 0
+    news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
+    assert news["body"].endswith("NGN 5,000.00 were taken from your wallet again.")
     assert_books_are_whole(session)
 
 
@@ -253,6 +256,11 @@ def test_what_was_sent_after_all_is_taken_back_from_the_balance(
 
     assert owed(session, case.payee) == 0
     assert case.moved("gateway_clearing") == -OWED_MINOR - FEE_MINOR
+    news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
+    assert news["title"] == "Your payout was sent after all"
+    assert news["body"].endswith(
+        " they had reached you twice. NGN 5,000.00 were taken from your balance again."
+    )
     assert open_about(session, case.about) == {"TRANSFER_SENT_AFTER_ALL": "SEV-1"}
     assert batch_status(session, case.batch_id) == "completed"
     assert_books_are_whole(session)
@@ -261,18 +269,26 @@ def test_what_was_sent_after_all_is_taken_back_from_the_balance(
     assert case.statuses == ("reversed", "success")
     assert owed(session, case.payee) == OWED_MINOR
     assert_books_are_whole(session)
+    # Each time they are told.
+    case.answer("success")
+    assert told(session, case.payee.user.id).count("payout_sent") == 2
 
 
 def test_what_was_sent_after_all_and_is_not_there_any_more_is_owed(session: Session, case: Case) -> None:
     case.hear("failed")
     dispatched_batch(session, [case.payee])
-    assert owed(session, case.payee) == 0
+    owe(session, case.payee, 100)
 
     assert case.answer("success") == "success"
 
     assert case.payee.store_id is not None
     debt = accounts.vendor_receivable(case.payee.store_id)
-    assert balance_of(session, account=debt) == OWED_MINOR
+    assert balance_of(session, account=debt) == OWED_MINOR - 100
+    news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
+    assert news["body"].endswith(
+        " NGN 1.00 were taken from your balance again."
+        " You owe us NGN 4,999.00, taken from what your balance gets next."
+    )
     assert_books_are_whole(session)
 
 

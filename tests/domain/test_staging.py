@@ -215,11 +215,41 @@ def test_what_was_asked_for_joins_the_next_batch_with_the_account_of_then(sessio
     intent_id = ask(session, payee, 200_000)
     account_id = make_account(session, payee.user.id, created_at=NOW - timedelta(days=2))
 
-    batch_id = staged_batch(session, [payee])
+    staged = stage(session, [payee])
 
-    [intent] = intents_in(session, batch_id)
+    assert staged.batch_id is not None
+    [intent] = intents_in(session, staged.batch_id)
     assert (intent["id"], intent["amount_minor"], intent["account_id"]) == (intent_id, 200_000, account_id)
     assert owed(session, payee) == OWED_MINOR - 200_000
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_the_rest_of_a_balance_of_which_a_part_was_asked_for_is_told_to_wait(
+    session: Session, by_name: bool
+) -> None:
+    enough, poor, indebted, none = make_payees(session, 4)
+    ask(session, enough, OWED_MINOR - MINIMUM_MINOR)
+    ask(session, poor, OWED_MINOR - MINIMUM_MINOR + 1)
+    ask(session, indebted, OWED_MINOR - MINIMUM_MINOR)
+    owes(session, indebted, 1)
+    ask(session, none, OWED_MINOR)
+
+    named = [enough, poor, indebted, none]
+    staged = (
+        stage(session, named)
+        if by_name
+        else staging.stage(session, officer=None, actor=staging.SCHEDULE, now=NOW)
+    )
+
+    told_of = reasons(staged)
+    assert {payee.store_id for payee in named} & told_of.keys() == {enough.store_id}
+    assert told_of[enough.store_id] == "waiting"
+    session.execute(
+        text("UPDATE payout_transfer_intents SET status = 'success' WHERE user_id = :id"),
+        {"id": enough.user.id},
+    )
+    [rest] = intents_in(session, staged_batch(session, [enough]))
+    assert rest["amount_minor"] == MINIMUM_MINOR
 
 
 def test_what_was_asked_for_out_of_a_wallet_joins_when_all_are_staged(session: Session) -> None:
@@ -244,6 +274,40 @@ def test_what_was_asked_for_waits_while_its_payee_is_on_hold(session: Session) -
     batch_id = staged_batch(session, [payee], now=later(hours=24))
 
     assert [row["id"] for row in intents_in(session, batch_id)] == [intent_id]
+
+
+def test_what_is_taken_says_which_debts_it_pays_off_the_oldest_first(session: Session) -> None:
+    payee = make_payee(session, owed_minor=0)
+    for number, kind in enumerate(("clawback", "chargeback", "payout_sent_after_all")):
+        owes(session, payee, 10_000, kind=kind, now=later(minutes=number))
+    refunded, taken_back, sent = (
+        "an order that was refunded after its release",
+        "an order whose payment a bank took back",
+        "a payout that was sent although its money was back",
+    )
+
+    found = []
+    for minor in (9_000, 1_000, 15_000, 5_000):
+        owe(session, payee, minor)
+        stage(session, [payee])
+        found.append(_last_collected(session))
+
+    assert found == [
+        f"Taken for {refunded}",
+        f"Taken for {refunded}",
+        f"Taken for {sent}, and for {taken_back}",
+        f"Taken for {sent}",
+    ]
+    assert owed(session, payee) == 0
+
+
+def _last_collected(session: Session) -> str:
+    found = session.execute(
+        text(
+            "SELECT description FROM ledger_transactions WHERE kind = 'clawback_collected' ORDER BY id DESC LIMIT 1"
+        )
+    )
+    return str(found.scalar_one())
 
 
 def test_nobody_claims_more_than_there_is_after_their_debt(session: Session) -> None:

@@ -113,12 +113,14 @@ def owe(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NO
     )
 
 
-def owes(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> None:
-    """Have a vendor owe us, as a refund after the release would."""
+def owes(
+    session: Session, payee: Payee, amount_minor: int, *, kind: str = "clawback", now: datetime = NOW
+) -> None:
+    """Have a vendor owe us, as a refund after the release would, or what else the kind says."""
     assert payee.store_id is not None
     post(
         session,
-        kind="clawback",
+        kind=kind,
         source=f"test:{uuid4()}",
         description="Clawback",
         postings=[
