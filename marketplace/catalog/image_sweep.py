@@ -17,6 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.images import LOCK_CONTENT
+from marketplace.infra.batches import each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.storage import ObjectStorage, delete_all
@@ -102,15 +103,19 @@ def sweep(
     unused_before = now - UNUSED_FOR
     with database.reading() as session:
         candidates = _CANDIDATES.all(session, unused_before=unused_before, most=MOST_AT_ONCE)
+    content_of = {row["id"]: row["content"] for row in candidates}
     condemned = sum(
-        database.in_transaction(
-            _condemn,
-            image_id=row["id"],
-            content=row["content"],
-            unused_before=unused_before,
-            shown_elsewhere=shown_elsewhere,
+        each(
+            content_of,
+            lambda image_id: database.in_transaction(
+                _condemn,
+                image_id=image_id,
+                content=content_of[image_id],
+                unused_before=unused_before,
+                shown_elsewhere=shown_elsewhere,
+            ),
+            failure="picture not condemned",
         )
-        for row in candidates
     )
     deleted = _delete_condemned(database, storage, bucket=bucket, now=now)
     database.in_transaction(_purge, before=now - REMEMBERED_FOR)

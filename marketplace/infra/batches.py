@@ -1,11 +1,18 @@
 """Work on many rows, a bounded number in each transaction: locks are short, and what is broken off goes on later."""
 
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+import structlog
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
+from marketplace.kernel.errors import ServiceUnavailableError
+
+_log = structlog.get_logger(__name__)
+_Row = TypeVar("_Row")
+_Result = TypeVar("_Result")
 
 BATCH = 1_000
 MOST_BATCHES = 100
@@ -31,3 +38,23 @@ def in_batches(database: Database, work: Batch, *, now: datetime) -> int:
         if count < BATCH:
             break
     return done
+
+
+def each(rows: Iterable[_Row], work: Callable[[_Row], _Result], *, failure: str) -> list[_Result]:
+    """This function will do work on each of several rows; one at which it raises keeps no other waiting.
+
+    :param rows: ids, or what is logged in their place; bounded
+    :param work: takes one, and commits what it does
+    :param failure: what is logged of one at which it raised, with the row and the trace; it is due again
+    :return: what came of those at which it did not raise
+    :raises ServiceUnavailableError: the database is away, for the next one too
+    """
+    results = []
+    for row in rows:
+        try:
+            results.append(work(row))
+        except ServiceUnavailableError:
+            raise
+        except Exception:  # noqa: BLE001 - logged with its trace; it must not keep those behind it waiting
+            _log.exception(failure, row=str(row))
+    return results

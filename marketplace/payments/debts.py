@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra.batches import each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.money import naira_text
 from marketplace.ledger import accounts
@@ -83,14 +84,20 @@ def claim(
 
 
 def collect_debts(database: Database, *, now: datetime) -> int:
-    """This function will set off what buyers owe against what their wallets have received since.
+    """This function will set off what buyers owe against what their wallets have received since, each by itself.
 
     :param now: when
     :return: how many buyers paid something; at most 500 in one sweep
     """
     with database.reading() as session:
         found = _COLLECTABLE.all(session, most=_BATCH)
-    return sum(database.in_transaction(collect, buyer_id=row["buyer_id"], now=now) for row in found)
+    return sum(
+        each(
+            [row["buyer_id"] for row in found],
+            lambda buyer_id: database.in_transaction(collect, buyer_id=buyer_id, now=now),
+            failure="debt not collected",
+        )
+    )
 
 
 def collect(session: Session, *, buyer_id: UUID, now: datetime) -> bool:

@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra.batches import each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
 from marketplace.orders import operations as orders
@@ -184,9 +185,13 @@ def _tell_of_gateway(
 def _abandon_payments(database: Database, done: Sweep, now: datetime) -> None:
     with database.reading() as session:
         over = _OVER.all(session, most=_BATCH * _MAX_BATCHES)
-    for row in over:
-        database.in_transaction(payments.abandon, intent_id=row["id"], now=now)
-        done.abandoned += 1
+    done.abandoned = len(
+        each(
+            [row["id"] for row in over],
+            lambda intent_id: database.in_transaction(payments.abandon, intent_id=intent_id, now=now),
+            failure="payment not given up",
+        )
+    )
 
 
 def _decide(

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor, record
 from marketplace.identity.queries import Caller
+from marketplace.infra.batches import each
 from marketplace.infra.db import Database, Json, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
@@ -239,7 +240,8 @@ def reject(
 def apply_due(database: Database, *, now: datetime) -> Applied:
     """This function will put approved proposals into force that are due, and end those that nobody approved.
 
-    Each is a transaction of its own. One that no longer fits is rejected, and both officers are told.
+    Each is a transaction of its own: one that fails keeps no other waiting, and is due again. One that no longer fits
+    is rejected, and both officers are told.
 
     :param now: when
     :return: how many; at most 200 of each in one run
@@ -247,8 +249,16 @@ def apply_due(database: Database, *, now: datetime) -> Applied:
     with database.reading() as session:
         due = _DUE.all(session, now=now, most=_BATCH)
         overdue = _OVERDUE.all(session, now=now, most=_BATCH)
-    done = [database.in_transaction(_apply_one, proposal_id=row["id"], now=now) for row in due]
-    expired = [database.in_transaction(_expire_one, proposal_id=row["id"], now=now) for row in overdue]
+    done = each(
+        [row["id"] for row in due],
+        lambda proposal_id: database.in_transaction(_apply_one, proposal_id=proposal_id, now=now),
+        failure="proposal not applied",
+    )
+    expired = each(
+        [row["id"] for row in overdue],
+        lambda proposal_id: database.in_transaction(_expire_one, proposal_id=proposal_id, now=now),
+        failure="proposal not expired",
+    )
     return Applied(done.count(states.ACTIVE), done.count(states.REJECTED), sum(expired))
 
 

@@ -9,8 +9,11 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
+from marketplace.infra.db import Database
 from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import TableRequest
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders.wallet import WalletUse
 from marketplace.payments import debts, desk, refund_events, requery, sending, states
@@ -32,6 +35,7 @@ from tests.support.purchases import (
     assert_books_are_whole,
     fill_wallet,
     later,
+    make_person,
     make_product,
     paid_order,
     place,
@@ -326,6 +330,30 @@ class TestCollecting:
             "Nothing is owed any more.",
         ]
         assert_books_are_whole(session)
+
+
+def move(session: Session, source: str, debit: accounts.Account, credit: accounts.Account) -> None:
+    postings = [Posting(debit, "debit", 500), Posting(credit, "credit", 500)]
+    post(session, kind="debt_collected", source=source, description="Of tests", postings=postings, now=NOW)
+
+
+def test_a_debt_that_can_not_be_collected_keeps_no_other_waiting(database: Database) -> None:
+    """The set-off of the first one is posted already, which no set-off of theirs ever was."""
+    with database.transaction() as session:
+        first, behind = sorted((make_person(session).id for _ in range(2)), key=str)
+        for buyer_id in (first, behind):
+            fill_wallet(session, buyer_id, 500)
+            move(session, f"test:{buyer_id}", accounts.buyer_receivable(buyer_id), accounts.BANK)
+        move(session, f"debt:{first}:0", accounts.BANK, accounts.OWN_FUNDS)
+
+    collected = debts.collect_debts(database, now=NOW)
+
+    with database.transaction() as session:
+        assert collected == 1
+        assert [owed_by(session, buyer_id) for buyer_id in (first, behind)] == [500, 0]
+        assert [wallet_of(session, buyer_id) for buyer_id in (first, behind)] == [500, 0]
+        # Let it not be in the way of other tests.
+        move(session, f"test:{first}:over", accounts.wallet(first), accounts.buyer_receivable(first))
 
 
 def test_the_gateway_is_asked_about_credited_ones_for_a_month(

@@ -308,6 +308,23 @@ class TestSchedule:
             for officer_id in (row["proposed_by"], row["approved_by"]):
                 assert told(session, officer_id)[-1] == "proposal_rejected"
 
+    def test_one_that_can_not_be_decided_does_not_hold_up_the_others(self, database: Database) -> None:
+        """The first one changes what there is none of, as after a fault in a migration."""
+        stuck, overdue = self.file(database, 15_000, hours=1), database.in_transaction(propose)
+        behind = self.file(database, 16_000, hours=2)
+        lapsed = database.in_transaction(propose)
+        with database.transaction() as session:
+            session.execute(
+                text("UPDATE platform_proposals SET payload = '{}', expires_at = :at WHERE id = :id"),
+                {"id": stuck, "at": later(days=7)},
+            )
+
+        assert operations.apply_due(database, now=later(days=7)) == Applied(1, 0, 2)
+
+        with database.reading() as session:
+            found = [status(session, one) for one in (stuck, behind, overdue, lapsed)]
+        assert found == ["approved", "active", "expired", "expired"]
+
     def test_drift_that_is_found_once_a_resume_is_approved_is_not_carried(self, database: Database) -> None:
         def work(session: Session) -> UUID:
             halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW, finding="one")
