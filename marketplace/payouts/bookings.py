@@ -44,14 +44,14 @@ def book_returned(session: Session, row: dict[str, Any], *, now: datetime) -> No
     _give_back(session, row, RETURNED, "Payout that was not sent", accounts.PAYOUTS_IN_TRANSIT, now=now)
 
 
-def book_reversed(session: Session, row: dict[str, Any], *, now: datetime) -> None:
+def book_reversed(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
     """This function will book that a payout had left and came back to the gateway: its money is the payee's again.
 
-    What the gateway kept for it stays our cost.
-
     :param row: the payout
+    :param fee_minor: kobo of what the gateway had kept for it that came back as well; the rest stays our cost
     """
-    _give_back(session, row, REVERSED, "Payout that came back", accounts.GATEWAY_CLEARING, now=now)
+    clearing, description = accounts.GATEWAY_CLEARING, "Payout that came back"
+    _give_back(session, row, REVERSED, description, clearing, fee_minor=fee_minor, now=now)
 
 
 def book_sent_after_all(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> int:
@@ -89,17 +89,20 @@ def _give_back(
     description: str,
     from_: accounts.Account,
     *,
+    fee_minor: int = 0,
     now: datetime,
 ) -> None:
     time = row["times_returned"] + 1
     source = source_of(row["id"])
+    fee = [Posting(accounts.GATEWAY_FEES, "credit", fee_minor)] if fee_minor else []
     post(
         session,
         kind=kind,
         source=source if time == 1 else f"{source}:{time}",
         description=description,
         postings=[
-            Posting(from_, "debit", row["amount_minor"]),
+            Posting(from_, "debit", row["amount_minor"] + fee_minor),
+            *fee,
             Posting(Payee(row["user_id"], row["vendor_id"]).balance, "credit", row["amount_minor"]),
         ],
         now=now,

@@ -18,7 +18,7 @@ from marketplace.kernel.errors import ConflictError, ForbiddenError
 from marketplace.kernel.money import naira_text
 from marketplace.ledger import accounts
 
-OWN_FUNDS, GATEWAY_COST = "own_funds", "gateway_cost"
+OWN_FUNDS, GATEWAY_COST, CAME_BACK = "own_funds", "gateway_cost", "came_back"
 # What one officer accepts alone within a day, and the most that is called a charge of the gateway's; in kobo.
 ALONE_MINOR = 100_000
 _DAY = timedelta(days=1)
@@ -41,7 +41,8 @@ _ALONE = Statement(
         """
         SELECT coalesce(sum(abs(here_minor - there_minor)), 0)::bigint AS minor FROM reconciliation_exceptions
         WHERE resolved_by = :officer_id AND resolved_at > :since
-            AND resolution IN ('own_funds', 'gateway_cost') AND (proposed_by IS NULL OR proposed_by = resolved_by)
+            AND resolution IN ('own_funds', 'gateway_cost', 'came_back')
+            AND (proposed_by IS NULL OR proposed_by = resolved_by)
         """
     )
 )

@@ -17,6 +17,7 @@ from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.payments import sending
+from marketplace.payouts import gateway_names
 from marketplace.payouts.clearing import move
 from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
 
@@ -98,49 +99,6 @@ _KEEP_RECORDS = Statement(
             CAST(:currencies AS text[]), CAST(:subjects AS uuid[]), CAST(:charge_ids AS text[]),
             CAST(:dispute_ids AS text[]), CAST(:created AS timestamptz[]), CAST(:changed AS timestamptz[]))
         ON CONFLICT (run_id, kind, gateway_id) DO NOTHING
-        """
-    )
-)
-# What a list tells of a movement is kept with it: a later run's window may be past it.
-_NAME = Statement(
-    text(
-        """
-        UPDATE gateway_movements m SET subject = named.subject
-        FROM (
-            SELECT 'Refund' AS model, rec.gateway_id, r.id AS subject FROM reconciliation_records rec
-                JOIN refunds r ON r.id = rec.subject WHERE rec.run_id = :run_id AND rec.kind = 'refund'
-            UNION ALL
-            SELECT 'Transfer', rec.gateway_id, t.intent_id FROM reconciliation_records rec
-                JOIN payout_transfers t ON t.reference = rec.reference
-            WHERE rec.run_id = :run_id AND rec.kind = 'transfer'
-            UNION ALL
-            SELECT 'Refund', rec.gateway_id, d.id FROM reconciliation_records rec
-                JOIN charge_disputes d ON d.gateway_dispute_id = rec.dispute_id
-            WHERE rec.run_id = :run_id AND rec.kind = 'refund'
-        ) named
-        WHERE m.model = named.model AND m.row_id = named.gateway_id AND m.subject IS DISTINCT FROM named.subject
-        """
-    )
-)
-# What moved, is none of ours by its id, and was made before the lists begin.
-_UNLISTED = Statement(
-    text(
-        """
-        SELECT * FROM (
-            SELECT DISTINCT CASE m.model WHEN 'Transaction' THEN 'charge' WHEN 'Refund' THEN 'refund'
-                ELSE 'transfer' END AS kind, m.row_id AS id
-            FROM gateway_movements m
-            WHERE m.read_by IS NULL AND m.subject IS NULL AND (
-                (m.model = 'Transaction'
-                    AND NOT EXISTS (SELECT FROM gateway_charges c WHERE c.gateway_charge_id = m.row_id))
-                OR (m.model = 'Refund'
-                    AND NOT EXISTS (SELECT FROM refunds r WHERE r.gateway_refund_id = m.row_id))
-                OR (m.model = 'Transfer'
-                    AND NOT EXISTS (SELECT FROM payout_transfers t WHERE t.gateway_transfer_id = m.row_id)))
-        ) one
-        WHERE NOT EXISTS (SELECT FROM reconciliation_records rec
-            WHERE rec.run_id = :run_id AND rec.kind = one.kind AND rec.gateway_id = one.id)
-        ORDER BY length(id) DESC, id DESC LIMIT :most
         """
     )
 )
@@ -329,12 +287,26 @@ class History:
 
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
+        self._ask_about(gateway_names.UNLISTED)
+        self._database.in_transaction(self._name)
+
+    def _name(self, session: Session) -> None:
+        for statement in (gateway_names.NAME, gateway_names.NAME_CHARGES):
+            statement.run(session, run_id=self._run_id)
+
+    def look_up_payouts(self) -> None:
+        """This function will ask singly about payouts whose money differs, and that no list has.
+
+        :raises ProviderUnavailableError: no usable answer of the gateway
+        """
+        self._ask_about(gateway_names.UNLISTED_PAYOUTS)
+
+    def _ask_about(self, unlisted: Statement) -> None:
         with self._database.reading() as session:
-            unlisted = _UNLISTED.all(session, run_id=self._run_id, most=_MOST_ASKED_ABOUT)
-        for row in unlisted:
+            rows = unlisted.all(session, run_id=self._run_id, most=_MOST_ASKED_ABOUT)
+        for row in rows:
             found = self._records.record(row["kind"], row["id"])
             self._database.in_transaction(self._keep_records, row["kind"], [found] if found else [])
-        self._database.in_transaction(lambda session: _NAME.run(session, run_id=self._run_id))
 
     def book(self) -> tuple[int, int]:
         """This function will book what the gateway alone tells of: settlements to the bank, and money of our own.

@@ -23,8 +23,10 @@ _OVER = ("success", "processed", "failed", "reversed", "blocked", "rejected", "a
 SUGGESTIONS = {
     "apply_charge": "The buyer paid, and we do not have it. Resolve it with `ask`: the gateway is asked, and the charge"
     " applied as its event would have been. See why the event did not come (`marketplace webhooks list`).",
-    "look_up_charge": "No payment of ours has this reference. Look the charge up at the gateway: refund it there, or"
-    " resolve it with `own_funds` if the money is the company's.",
+    "look_up_charge": "No payment of ours has this reference. Look the charge up at the gateway: refund it there, and"
+    " the next run judges both together; or resolve it with `own_funds` if the money is the company's.",
+    "bear_refunded_charge": "No payment of ours has this reference, and it was refunded at the gateway, which kept its"
+    " fee. Resolve it with `gateway_cost`, or with `own_funds` where it is more than a fee.",
     "look_up_refund": "It was made by hand at the gateway, not by this service, which may refund the same again. See"
     " the order's refunds first; then resolve it with `own_funds`, or have the gateway take it back.",
     "look_up_transfer": "This service did not send it. Find out at the gateway who did; if nobody of yours, change the"
@@ -38,6 +40,9 @@ SUGGESTIONS = {
     "look_up_balance": "The gateway's balance is not the sum of its own movements. Ask the gateway.",
     "compare_amounts": "Compare both at the gateway. What is the gateway's to correct, it corrects; else resolve it"
     " with `own_funds` or `gateway_cost`.",
+    "look_up_payout": "The books have that it was paid, and the gateway does not have it: asking it again tells no"
+    " more. Find out with the gateway's support whether it was paid. If it certainly was not, resolve it with"
+    " `came_back`: its payee has the money back in the balance. Never send it once more by hand.",
     "ask_about_refund": "Resolve it with `ask`: the gateway is asked about the refund, and its word taken.",
     "ask_about_payout": "Resolve it with `ask`: the gateway is asked about the payout by its reference, and its word"
     " taken. Never send it once more by hand.",
@@ -72,7 +77,8 @@ def judge(row: dict[str, Any], *, now: datetime) -> Verdict | None:
 def _judge_charge(row: dict[str, Any], differs: bool, now: datetime) -> Verdict | None:
     if not row["charge_known"]:
         if not row["payment_known"]:
-            return Verdict(MISSING_HERE, "look_up_charge")
+            refunded = row["there_minor"] <= 0
+            return Verdict(MISSING_HERE, "bear_refunded_charge" if refunded else "look_up_charge")
         return None if _is_young(row, now) else Verdict(MISSING_HERE, "apply_charge")
     if differs and not row["there_minor"]:
         return Verdict(MISSING_THERE, "look_up_booking")
@@ -82,7 +88,7 @@ def _judge_charge(row: dict[str, Any], differs: bool, now: datetime) -> Verdict 
 def _judge_refund(row: dict[str, Any], differs: bool, now: datetime) -> Verdict | None:
     if row["refund_id"] is None:
         return Verdict(MISSING_THERE, "look_up_booking")
-    if _amounts_differ(row):
+    if _amounts_differ(row, differs):
         return Verdict(AMOUNTS_DIFFER, "compare_amounts")
     return _judge_ours(row, differs, now, still_open=_OPEN_REFUND, action="ask_about_refund")
 
@@ -90,8 +96,11 @@ def _judge_refund(row: dict[str, Any], differs: bool, now: datetime) -> Verdict 
 def _judge_payout(row: dict[str, Any], differs: bool, now: datetime) -> Verdict | None:
     if row["intent_id"] is None:
         return Verdict(MISSING_THERE, "look_up_booking")
-    if _amounts_differ(row):
+    if _amounts_differ(row, differs):
         return Verdict(AMOUNTS_DIFFER, "compare_amounts")
+    # Its lists and its own answer have nothing of it: what was moved for it, if anything, was moved back.
+    if differs and row["here_status"] == "success" and row["there_status"] is None:
+        return Verdict(MISSING_THERE, "look_up_payout")
     return _judge_ours(row, differs, now, still_open=_OPEN_PAYOUT, action="ask_about_payout")
 
 
@@ -185,9 +194,10 @@ KINDS = {
 BOOKING = "booking"
 
 
-def _amounts_differ(row: dict[str, Any]) -> bool:
+def _amounts_differ(row: dict[str, Any], differs: bool) -> bool:
+    """Tell whether the amounts differ, other than by what finance has explained."""
     there = row["there_amount_minor"]
-    return there is not None and there != row["here_amount_minor"]
+    return there is not None and there != row["here_amount_minor"] and (differs or not row["accepted"])
 
 
 def _is_young(row: dict[str, Any], now: datetime) -> bool:

@@ -13,6 +13,7 @@ REFUSED = "The bank account could not be paid to: the bank does not know it."
 GIVEN_UP = "The transfer could not be sent."
 FAILED = "The bank did not take the transfer."
 REVERSED = "The bank sent the transfer back."
+NOT_PAID = "The transfer turned out not to have been made."
 ACCOUNT_REPLACED = "You gave another bank account before it was sent, so nothing went to the former one."
 
 

@@ -266,6 +266,7 @@ class _Run:
         """This function will read what the gateway has, then compare and judge; no transaction is open meanwhile."""
         held_minor, since = self._read(starts)
         total_minor = self._database.in_transaction(self._find, since, ends, held_minor)
+        self._history.look_up_payouts()
         for page in matching.pages(self._database, run_id=self._run_id):
             judged = self._judged(page)
             self._database.in_transaction(self._keep, judged)

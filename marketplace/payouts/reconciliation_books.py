@@ -30,7 +30,8 @@ _CHECKS = rules(
         "a difference to the gateway that is more than a little was accepted by two officers": f"""
             SELECT x.id::text AS exception, x.there_minor - x.here_minor AS decided_minor
             FROM reconciliation_exceptions x
-            WHERE x.resolution IN ('own_funds', 'gateway_cost') AND abs(x.there_minor - x.here_minor) > {ALONE_MINOR}
+            WHERE x.resolution IN ('own_funds', 'gateway_cost', 'came_back')
+                AND abs(x.there_minor - x.here_minor) > {ALONE_MINOR}
                 AND (x.proposed_by IS NULL OR x.proposed_by = x.resolved_by) LIMIT 100
             """,  # noqa: S608 - our own text
     }

@@ -19,15 +19,15 @@ from marketplace.ledger import accounts
 from marketplace.payments import operations as payments
 from marketplace.payments import refund_events
 from marketplace.payments.parties import refuse_party
-from marketplace.payouts import differences, matching, transfer_events
+from marketplace.payouts import differences, matching, settling, states, transfer_events
 from marketplace.payouts.clearing import move
-from marketplace.payouts.differences import GATEWAY_COST, OWN_FUNDS
+from marketplace.payouts.differences import CAME_BACK, GATEWAY_COST, OWN_FUNDS
 from marketplace.providers.gateway import Charge, PaymentGateway
 
 APPLY_TOPIC = "reconciliation.apply-charge"
 
 ASK = "ask"
-RESOLUTIONS = (ASK, OWN_FUNDS, GATEWAY_COST)
+RESOLUTIONS = (ASK, OWN_FUNDS, GATEWAY_COST, CAME_BACK)
 PROPOSED, RESOLVED = "proposed", "resolved"
 STATES = (PROPOSED, RESOLVED)
 _BOOKED = frozenset({OWN_FUNDS, GATEWAY_COST})
@@ -37,6 +37,8 @@ FITTING: Mapping[str, frozenset[str]] = {
     "ask_about_refund": frozenset({ASK}),
     "ask_about_payout": frozenset({ASK}),
     "look_up_charge": _BOOKED,
+    "bear_refunded_charge": _BOOKED,
+    "look_up_payout": frozenset({CAME_BACK}),
     "look_up_refund": _BOOKED,
     "look_up_transfer": _BOOKED,
     "look_up_movement": _BOOKED,
@@ -112,7 +114,8 @@ def resolve(
     """This function will resolve what a reconciliation found, and audit it.
 
     ``ask`` has a worker ask the gateway, and take its word as that of an event. ``own_funds`` books the difference as
-    the company's own money at the gateway, ``gateway_cost`` as what the gateway charged. It is for what the latest
+    the company's own money at the gateway, ``gateway_cost`` as what the gateway charged. ``came_back`` books a payout
+    that the gateway does not have as reversed, so that its payee has the money again. It is for what the latest
     reconciliation found; the next one tells whether it agrees now. Payouts stay halted until two officers resume them.
     What the gateway holds less is booked out of the company's own funds only. Above a bound a difference, either way,
     is proposed by the first officer and booked by the same word of a second one.
@@ -150,7 +153,8 @@ def resolve(
         state = PROPOSED
     else:
         booked = difference
-        _book(session, row, decision.resolution, difference, now=now)
+        book = _take_back if decision.resolution == CAME_BACK else _book
+        book(session, row, decision.resolution, difference, now=now)
     _NOTE[state].run(
         session,
         exception_id=exception_id,
@@ -238,6 +242,20 @@ def _book(session: Session, row: dict[str, Any], resolution: str, difference: in
         other=accounts.OWN_FUNDS if resolution == OWN_FUNDS else accounts.GATEWAY_FEES,
         now=now,
     )
+
+
+def _take_back(
+    session: Session, row: dict[str, Any], _resolution: str, difference: int, *, now: datetime
+) -> None:
+    """Book that a payout came back, and with it as much of what the gateway had kept for it as is there again."""
+    payout = settling.lock(session, reference=row["reference"])
+    fee_minor = difference - payout["amount_minor"]
+    if payout["status"] != states.SUCCESS or not 0 <= fee_minor <= payout["fee_minor"]:
+        raise UnfittingError(
+            f"The payout is {payout['status']} by now, or it is not its amount that differs: see what the next"
+            " reconciliation finds."
+        )
+    settling.take_back(session, payout, fee_minor=fee_minor, now=now)
 
 
 def ask(gateway: PaymentGateway, reference: str) -> Charge | None:

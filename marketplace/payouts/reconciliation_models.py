@@ -127,6 +127,9 @@ class GatewayMovement(Base):
     model: Mapped[str]
     row_id: Mapped[str]
     subject: Mapped[UUID | None] = mapped_column(comment="Our refund, payout or dispute that it is of")
+    charge_id: Mapped[str | None] = mapped_column(
+        comment="The gateway's charge that it is a refund of, where a list told so"
+    )
     difference_minor: Mapped[int]
     balance_minor: Mapped[int]
     happened_at: Mapped[datetime]

@@ -36,8 +36,8 @@ _LOCK = Statement(
     text(
         """
         SELECT i.id, i.batch_id, i.user_id, i.vendor_id, i.account_id, i.amount_minor, i.status,
-            t.reference, t.gateway_transfer_id, t.attempts, t.times_returned, t.ask_at, t.sent_at, t.updated_at,
-            a.account_number, a.replaced_at IS NOT NULL AS account_replaced
+            t.reference, t.gateway_transfer_id, t.fee_minor, t.attempts, t.times_returned, t.ask_at, t.sent_at,
+            t.updated_at, a.account_number, a.replaced_at IS NOT NULL AS account_replaced
         FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
             JOIN payout_accounts a ON a.id = i.account_id
         WHERE t.reference = :reference FOR NO KEY UPDATE OF i, t
@@ -181,6 +181,27 @@ def refuse(
     finish_batch(session, batch_id=row["batch_id"], now=now)
 
 
+def take_back(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
+    """This function will book that a payout was not paid which had been settled as paid, as officers found out.
+
+    :param row: the payout with its transfer, as ``lock`` gives it; it is a success
+    :param fee_minor: kobo of what the gateway had kept for it that it holds again, too
+    :param now: when
+    """
+    told = GatewayTransfer(
+        row["gateway_transfer_id"] or row["reference"],
+        row["reference"],
+        row["amount_minor"],
+        money.CURRENCY,
+        status="reversed",
+    )
+    status = states.INTENT.target(row["status"], "reverse")
+    _log.warning("payout taken back", payoutId=str(row["id"]))
+    _move(session, row, told, status, reason=news.NOT_PAID, fee_back_minor=fee_minor, now=now)
+    _come_back(session, row, told, status, reason=news.NOT_PAID, fee_back_minor=fee_minor, now=now)
+    finish_batch(session, batch_id=row["batch_id"], now=now)
+
+
 def _trigger_of(status: str, told: GatewayTransfer) -> str:
     """Tell what the gateway's word means for a payout of a status."""
     if told.succeeded:
@@ -197,6 +218,7 @@ def _move(
     status: str,
     *,
     reason: str | None = None,
+    fee_back_minor: int = 0,
     now: datetime,
 ) -> None:
     if status in (states.FAILED, states.REVERSED):
@@ -208,7 +230,7 @@ def _move(
         status=status,
         reason=reason,
         over=status in _OVER,
-        fee_minor=told.fee_minor if status == states.SUCCESS else 0,
+        fee_minor=told.fee_minor if status == states.SUCCESS else -fee_back_minor,
         gateway_transfer_id=None if told.id in ("", row["reference"]) else told.id,
         transfer_code=told.transfer_code or None,
         returned=int(status in (states.FAILED, states.REVERSED)),
@@ -238,10 +260,11 @@ def _come_back(
     status: str,
     *,
     reason: str | None = None,
+    fee_back_minor: int = 0,
     now: datetime,
 ) -> None:
     if row["status"] == states.SUCCESS:
-        bookings.book_reversed(session, row, now=now)
+        bookings.book_reversed(session, row, fee_minor=fee_back_minor, now=now)
     else:
         bookings.book_returned(session, row, now=now)
     news.came_back(

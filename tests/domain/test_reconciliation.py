@@ -175,7 +175,7 @@ def test_a_payout_that_the_gateway_does_not_know_is_missing_there(service: Servi
     assert service.told() == [("transfer", "missing_there", "ask_about_payout", 0)]
     service.hear_of_payout(intent_id, "success")
     assert service.reconcile().drift_minor == 200_000
-    assert service.told() == [("transfer", "missing_there", "ask_about_payout", 200_000)]
+    assert service.told() == [("transfer", "missing_there", "look_up_payout", 200_000)]
 
 
 def test_a_transfer_of_nobody_is_told_at_once(service: Service) -> None:

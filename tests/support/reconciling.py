@@ -330,6 +330,18 @@ class Service:
                     kind="payout",
                 )
 
+    def keep_fee(self, intent_id: UUID, minor: int) -> None:
+        """Book that the gateway kept something for a payout."""
+        if not minor:
+            return
+        with self.database.transaction() as session:
+            session.execute(
+                text("UPDATE payout_transfers SET fee_minor = :minor WHERE intent_id = :id"),
+                {"minor": minor, "id": intent_id},
+            )
+            fees, clearing = accounts.GATEWAY_FEES, accounts.GATEWAY_CLEARING
+            self._move(session, f"payout:{intent_id}:fee", fees, clearing, minor, kind="payout")
+
     def wait_for_payout(self, reference: str, status: str) -> None:
         """Wait until the gateway says so of a transfer."""
 

@@ -11,6 +11,7 @@ from marketplace.payouts.judging import (
     MISSING_HERE,
     MISSING_THERE,
     SETTLING_FOR,
+    STATUS_DIFFERS,
     SUGGESTIONS,
     UNDER_WAY_FOR,
     Verdict,
@@ -25,13 +26,23 @@ LATELY = LONG_AGO + timedelta(seconds=1)
 
 def item(kind: str, here_minor: int, there_minor: int, **facts: Any) -> dict[str, Any]:
     """Give an item that only the sums, and these facts, are known of."""
-    unknown = dict.fromkeys(
-        ("here_status", "there_status", "moved_at", "booked_at", "changed_at", "dispute_id")
-    )
+    names = "here_status there_status moved_at booked_at changed_at dispute_id there_amount_minor"
+    names += " here_amount_minor gateway_id charge_known payment_known accepted"
+    unknown = dict.fromkeys(names.split())
     sums = {"here_minor": here_minor, "here_now_minor": here_minor, "there_minor": there_minor}
     return {"kind": kind, **unknown, **sums, **facts}
 
 
+def payout(here_minor: int, there_minor: int, **facts: Any) -> dict[str, Any]:
+    """Give a payout that is paid, as the books have it."""
+    known = {"intent_id": 1, "here_status": "success", "here_amount_minor": 500}
+    return item("payout", here_minor, there_minor, **known | facts)
+
+
+SENT = {"gateway_id": "7", "moved_at": LONG_AGO}
+LOOK_UP_PAYOUT = Verdict(MISSING_THERE, "look_up_payout")
+ASK = Verdict(STATUS_DIFFERS, "ask_about_payout")
+COMPARE = Verdict(AMOUNTS_DIFFER, "compare_amounts")
 SETTLEMENT = Verdict(MISSING_HERE, "look_up_settlement")
 FOREIGN_REFUND = Verdict(MISSING_HERE, "look_up_refund")
 LOOK_UP = Verdict(MISSING_THERE, "look_up_booking")
@@ -69,6 +80,18 @@ LOOK_UP = Verdict(MISSING_THERE, "look_up_booking")
         (item("movement", 0, -500, moved_at=NOW), Verdict(MISSING_HERE, "look_up_movement")),
         (item("movement", -500, 0, booked_at=NOW), LOOK_UP),
         (item("by-hand", 500, 0, booked_at=NOW), LOOK_UP),
+        # A charge of nobody's, as it is and once it was refunded there.
+        (item("charge", 0, 500), Verdict(MISSING_HERE, "look_up_charge")),
+        (item("charge", 0, 100), Verdict(MISSING_HERE, "look_up_charge")),
+        (item("charge", 0, -15), Verdict(MISSING_HERE, "bear_refunded_charge")),
+        # A payout that was paid, as the books have it, and that the gateway does not have: also if it moved it once.
+        (payout(-500, 0), LOOK_UP_PAYOUT),
+        (payout(-500, 0, gateway_id="7", moved_at=NOW), LOOK_UP_PAYOUT),
+        (payout(-500, 0, gateway_id="7", moved_at=NOW, there_status="reversed"), None),
+        (payout(-500, 0, gateway_id="7", there_status="reversed"), ASK),
+        # What finance has explained is explained, until money differs beside it.
+        (payout(-500, -500, there_amount_minor=600, there_status="success", **SENT), COMPARE),
+        (payout(-500, -600, there_amount_minor=600, there_status="success", accepted=True, **SENT), COMPARE),
         # What was booked while the gateway was read agrees by now.
         (item("movement", 0, 500) | {"here_now_minor": 500}, None),
     ],
