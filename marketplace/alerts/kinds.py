@@ -50,6 +50,7 @@ CHARGE_DISPUTED = "CHARGE_DISPUTED"
 CHARGE_DISPUTE_RESOLVED = "CHARGE_DISPUTE_RESOLVED"
 PAYOUT_EXCEPTION = "PAYOUT_EXCEPTION"
 TRANSFER_UNKNOWN = "TRANSFER_UNKNOWN"
+TRANSFER_UNKNOWN_FAILED = "TRANSFER_UNKNOWN_FAILED"
 TRANSFER_DIFFERS = "TRANSFER_DIFFERS"
 TRANSFER_SENT_AFTER_ALL = "TRANSFER_SENT_AFTER_ALL"
 TRANSFER_UNSETTLED = "TRANSFER_UNSETTLED"
@@ -200,6 +201,16 @@ KINDS: dict[str, Kind] = {
         "`GET /api/payouts/exceptions` has the gateway's id: look there who made it. If nobody of yours did, change"
         " the secret key there and here.",
         "when the exception is resolved, or by an officer",
+        FINANCE,
+    ),
+    TRANSFER_UNKNOWN_FAILED: Kind(
+        "SEV-2",
+        "the payment gateway",
+        "Transfers that this service did not ask for failed, or came back. None of them is a payout of ours, and"
+        " nothing was booked.",
+        "`GET /api/payouts/exceptions` has the gateway's ids: look there who made them. If nobody of yours did, change"
+        " the secret key there and here.",
+        "when all of these exceptions are resolved, or by an officer",
         FINANCE,
     ),
     TRANSFER_UNSETTLED: Kind(

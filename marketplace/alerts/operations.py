@@ -69,6 +69,14 @@ _RESOLVE_OTHERS = Statement(
 _LOCK = Statement(
     text("SELECT id, identifier, subject, resolved_at FROM alerts WHERE id = :alert_id FOR NO KEY UPDATE")
 )
+_HOLD = Statement(
+    text(
+        """
+        SELECT id FROM alerts WHERE identifier = :identifier AND subject = :subject AND resolved_at IS NULL
+        FOR NO KEY UPDATE
+        """
+    )
+)
 _RESOLVE_BY_HAND = Statement(
     text(
         """
@@ -155,6 +163,19 @@ def _cut(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _cut(item) for name, item in list(value.items())[:_MAX_ITEMS]}
     return value
+
+
+def hold_alert(session: Session, *, identifier: str, subject: str) -> bool:
+    """This function will lock what is open about a subject, for a rule that looks whether its condition is gone.
+
+    Whoever raises it meanwhile has been waited for, and is seen, or waits for us, and raises a new one.
+
+    :param identifier: of ``KINDS``
+    :param subject: as it was raised with
+    :return: whether there is something to resolve
+    """
+    about = redact_text(subject)[:_MAX_TEXT_LENGTH]
+    return _HOLD.first(session, identifier=identifier, subject=about) is not None
 
 
 def resolve_alert(

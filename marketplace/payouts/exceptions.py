@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.alerts.operations import hold_alert, raise_alert, resolve_alert
 from marketplace.audit.operations import AuditActor, record
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
@@ -42,6 +42,18 @@ _RESOLVE = Statement(
         """
     )
 )
+_STRANGERS_LEFT = Statement(
+    text(
+        """
+        SELECT 1 FROM payout_exceptions e WHERE e.resolved_at IS NULL AND e.outcome IN ('failed', 'reversed')
+            AND NOT EXISTS (SELECT 1 FROM payout_transfers t WHERE t.reference = e.reference)
+        LIMIT 1
+        """
+    )
+)
+# Whoever shares the gateway's account with us may have any number of transfers fail.
+STRANGERS = "gateway-transfers"
+_SEEN_TO = "Finance has seen to it."
 
 
 class AlreadyResolvedError(ConflictError):
@@ -51,13 +63,28 @@ class AlreadyResolvedError(ConflictError):
 def log_exception(
     session: Session, *, told: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
 ) -> None:
-    """This function will log that a transfer failed or came back, and alert whoever is on call, once for each."""
+    """This function will log that a payout failed or came back, and alert whoever is on call, once for each."""
     _log(
         session,
         told,
         outcome,
         identifier=kinds.PAYOUT_EXCEPTION,
         title="A transfer failed or came back",
+        now=now,
+    )
+
+
+def log_stranger(
+    session: Session, *, told: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
+) -> None:
+    """This function will log that a transfer which is none of ours failed or came back: one alert for all of them."""
+    _log(
+        session,
+        told,
+        outcome,
+        identifier=kinds.TRANSFER_UNKNOWN_FAILED,
+        title="A transfer that is none of ours failed or came back",
+        subject=STRANGERS,
         now=now,
     )
 
@@ -75,7 +102,14 @@ def log_unexpected(session: Session, *, told: GatewayTransfer, now: datetime) ->
 
 
 def _log(
-    session: Session, told: GatewayTransfer, outcome: str, *, identifier: str, title: str, now: datetime
+    session: Session,
+    told: GatewayTransfer,
+    outcome: str,
+    *,
+    identifier: str,
+    title: str,
+    subject: str | None = None,
+    now: datetime,
 ) -> None:
     row = _INSERT.first(
         session,
@@ -92,7 +126,7 @@ def _log(
         session,
         identifier=identifier,
         # Ours, not the gateway's number: an alert would take that for a number of somebody's.
-        subject=_about(row["id"]),
+        subject=subject or _about(row["id"]),
         title=title,
         facts={
             "payoutExceptionId": row["id"],
@@ -133,9 +167,11 @@ def resolve(
         session,
         identifier=(kinds.PAYOUT_EXCEPTION, kinds.TRANSFER_UNKNOWN),
         subject=_about(exception_id),
-        note="Finance has seen to it.",
+        note=_SEEN_TO,
         now=now,
     )
+    if row["payee_id"] is None:
+        _end_with_last_stranger(session, now=now)
     record(
         session,
         actor=actor,
@@ -147,6 +183,12 @@ def resolve(
         now=now,
     )
     return {"id": exception_id, "status": "resolved", "resolutionNote": note, "resolvedAt": now}
+
+
+def _end_with_last_stranger(session: Session, *, now: datetime) -> None:
+    about = {"identifier": kinds.TRANSFER_UNKNOWN_FAILED, "subject": STRANGERS}
+    if hold_alert(session, **about) and _STRANGERS_LEFT.first(session) is None:
+        resolve_alert(session, **about, note=_SEEN_TO, now=now)
 
 
 def _about(exception_id: UUID) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra import outbox
 from marketplace.kernel import queues
 from marketplace.payouts import settling
-from marketplace.payouts.exceptions import log_exception, log_unexpected
+from marketplace.payouts.exceptions import log_stranger, log_unexpected
 from marketplace.payouts.settling import NotOursError
 from marketplace.providers.gateway_events import GatewayTransfer
 
@@ -49,8 +49,8 @@ def enqueue_asking(session: Session, *, reference: str, now: datetime) -> None:
 
 def _note_stranger(session: Session, told: GatewayTransfer, *, now: datetime) -> None:
     if told.failed:
-        log_exception(session, told=told, outcome="failed", now=now)
+        log_stranger(session, told=told, outcome="failed", now=now)
     elif told.reversed:
-        log_exception(session, told=told, outcome="reversed", now=now)
+        log_stranger(session, told=told, outcome="reversed", now=now)
     else:
         log_unexpected(session, told=told, now=now)

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.alerts.operations import hold_alert, raise_alert, resolve_alert
 from marketplace.infra.db import Statement
 from marketplace.kernel.redaction import redact_text
 
@@ -19,15 +19,6 @@ _STILL_DEAD = Statement(
         """
         SELECT inbox_id FROM dead_letter_webhooks
         WHERE provider = :provider AND event_type IS NOT DISTINCT FROM :event_type AND replayed_at IS NULL LIMIT 1
-        """
-    )
-)
-# Whoever buries one of the type meanwhile counts the alert up, or waits for us: so it is held while one looks.
-_HOLD = Statement(
-    text(
-        """
-        SELECT id FROM alerts WHERE identifier = :identifier AND subject = :subject AND resolved_at IS NULL
-        FOR NO KEY UPDATE
         """
     )
 )
@@ -64,7 +55,7 @@ def event_lives(session: Session, *, provider: str, event_type: str | None, now:
     :param event_type: none for those that could not be read
     """
     about = {"identifier": kinds.WEBHOOK_DEAD, "subject": _about(provider, event_type)}
-    if _HOLD.first(session, **about) is None:
+    if not hold_alert(session, **about):
         return
     if _STILL_DEAD.first(session, provider=provider, event_type=event_type) is None:
         resolve_alert(session, **about, note="No event of the type is dead any more.", now=now)

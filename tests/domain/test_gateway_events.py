@@ -1,6 +1,5 @@
 """Every event that the gateway can send: its effect, once, in whatever order they come."""
 
-import secrets
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,13 +14,14 @@ from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
 from marketplace.payments.disputed import DisputedAtBankError
 from marketplace.payments.operations import Intent
+from marketplace.payouts.exceptions import STRANGERS, resolve
 from marketplace.services import Services
 from marketplace.webhooks import operations, queries
 from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS, Result
 from tests.support import events
 from tests.support.alerts import alerts_about, open_about
 from tests.support.events import dispute_data, transfer_data
-from tests.support.finance import make_officer, refund
+from tests.support.finance import actor_of, make_officer, refund
 from tests.support.gateway import charge_data, event_of
 from tests.support.purchases import (
     NOW,
@@ -450,7 +450,7 @@ class TestDisputesOfCharges:
 
 
 class TestTransfers:
-    """This service sends none yet: what the gateway tells of them is logged, and somebody is told."""
+    """Those that this service did not send: what the gateway tells of them is logged, and somebody is told."""
 
     @pytest.mark.parametrize("outcome", ["failed", "reversed"])
     def test_one_that_went_wrong_is_an_exception(self, database: Database, outcome: str) -> None:
@@ -462,25 +462,48 @@ class TestTransfers:
             row = row_of(session, "payout_exceptions", reference=data["reference"])
             assert (row["gateway_transfer_id"], row["outcome"]) == (str(data["id"]), outcome)
             assert (row["amount_minor"], row["currency"], row["resolved_at"]) == (500_000, "NGN", None)
-            [alert] = alerts_about(session, f"payout-exception:{row['id']}")
-            assert (alert["identifier"], alert["severity"]) == ("PAYOUT_EXCEPTION", "SEV-2")
+            assert open_about(session, f"payout-exception:{row['id']}") == {}
+            assert open_about(session, STRANGERS) == {"TRANSFER_UNKNOWN_FAILED": "SEV-2"}
+            alert = alerts_about(session, STRANGERS)[-1]
+            assert alert["latest_facts"]["payoutExceptionId"] == str(row["id"])
             assert "0123456789" not in str(alert)
 
-    def test_each_that_went_wrong_is_an_alert_of_its_own(self, database: Database) -> None:
-        """Also where references look like numbers of people, which alerts do not show."""
-        number = secrets.randbelow(10**6)
-        first = transfer_data("failed") | {"reference": f"2348030{number:06}"}
-        second = transfer_data("failed") | {"reference": f"2348031{number:06}"}
+    def test_many_that_went_wrong_are_one_alert_until_all_are_seen_to(self, database: Database) -> None:
+        with database.transaction() as session:
+            officer = make_officer(session)
+            # What other tests left.
+            session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
+            session.execute(
+                text(
+                    "UPDATE payout_exceptions SET resolved_at = now(), resolved_by = :id"
+                    " WHERE resolved_at IS NULL"
+                ),
+                {"id": officer.id},
+            )
+        first, second = transfer_data("failed"), transfer_data("failed")
         for event, data in (("failed", first), ("failed", second), ("reversed", second), ("failed", second)):
             deliver(database, f"transfer.{event}", data)
 
+        def state() -> tuple[int, str | None]:
+            with database.reading() as session:
+                alert = alerts_about(session, STRANGERS)[-1]
+                return alert["occurrences"], alert["resolution"]
+
         with database.reading() as session:
-            rows = session.execute(
-                text("SELECT id FROM payout_exceptions WHERE reference = ANY(:references)"),
-                {"references": [first["reference"], second["reference"]]},
-            ).scalars()
-            alerts = [alerts_about(session, f"payout-exception:{row_id}") for row_id in rows]
-            assert [[alert["occurrences"] for alert in each] for each in alerts] == [[1]] * 3
+            left = session.execute(text("SELECT id FROM payout_exceptions WHERE resolved_at IS NULL"))
+            ids = list(left.scalars())
+        assert len(ids) == 3
+        for exception_id in ids:
+            assert state() == (3, None)
+            database.in_transaction(
+                resolve,
+                exception_id=exception_id,
+                note="By hand.",
+                officer=officer,
+                actor=actor_of(officer),
+                now=NOW,
+            )
+        assert state() == (3, "rule")
 
     def test_one_that_succeeded_is_none_of_ours(self, database: Database) -> None:
         data = transfer_data("success")

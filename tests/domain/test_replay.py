@@ -245,21 +245,21 @@ def test_a_rehearsal_leaves_nothing_and_tells_nobody(till: Till, nudged: list[An
     assert counts(database)["refunds"] == before["refunds"] + 1
 
 
-def test_a_transfer_that_failed_is_shown_by_its_exception_and_its_alert(database: Database) -> None:
-    data = transfer_data("failed")
-    inbox_id = receive(database, orjson.dumps({"event": "transfer.failed", "data": data}))
+def test_a_strangers_transfer_is_shown_by_its_exception_and_its_alert(database: Database) -> None:
+    data = transfer_data("success")
+    inbox_id = receive(database, orjson.dumps({"event": "transfer.success", "data": data}))
 
     result = rehearsed(database, inbox_id)
 
     [exception] = result.changes["payoutExceptions"]
     subject = f"payout-exception:{exception['id']}"
     [alert] = result.changes["alerts"]
-    assert (alert["event"], alert["identifier"], alert["subject"]) == ("raised", "PAYOUT_EXCEPTION", subject)
+    assert (alert["event"], alert["identifier"], alert["subject"]) == ("raised", "TRANSFER_UNKNOWN", subject)
     # That channels are told of it goes without saying.
     assert result.changes["work"] == []
     assert told(result) == [
-        f"payout exception: transfer {data['reference']} failed, {naira_text(data['amount'])}",
-        f"alert raised: SEV-2 PAYOUT_EXCEPTION, A transfer failed or came back ({subject})",
+        f"payout exception: transfer {data['reference']} unexpected, {naira_text(data['amount'])}",
+        f"alert raised: SEV-2 TRANSFER_UNKNOWN, The gateway made a transfer that is none of ours ({subject})",
     ]
     with database.reading() as session:
         assert alerts_about(session, subject) == []

@@ -520,7 +520,7 @@ def test_hopeless_ones_let_the_others_be_replayed(installation: Installation, da
 
 def transfer(installation: Installation, database: Database) -> UUID:
     """Give a dead event that raises an alert when it is replayed."""
-    body = orjson.dumps({"event": "transfer.failed", "data": transfer_data("failed")})
+    body = orjson.dumps({"event": "transfer.success", "data": transfer_data("success")})
     inbox_id = receive(database, body)
     kill(installation, inbox_id)
     return inbox_id
@@ -532,7 +532,7 @@ def test_what_a_replay_logs_is_json_and_a_terminal_gets_none_of_it(
     piped = installation.run("webhooks", "replay", "--id", str(transfer(installation, database)))
     lines = [json.loads(line) for line in piped.stderr.splitlines() if line.startswith("{")]
     assert [(line["message"], line["level"]) for line in lines] == [("alert raised", "error")]
-    assert lines[0]["identifier"] == "PAYOUT_EXCEPTION"
+    assert lines[0]["identifier"] == "TRANSFER_UNKNOWN"
 
     status, shown = on_a_terminal(
         installation, "webhooks", "replay", "--id", str(transfer(installation, database))
@@ -541,7 +541,7 @@ def test_what_a_replay_logs_is_json_and_a_terminal_gets_none_of_it(
     assert status == 0
     # The bar of those that failed alike, once it is full.
     assert re.search(r"it failed .*━.*1/1", shown)
-    assert "alert raised: SEV-2 PAYOUT_EXCEPTION" in shown
+    assert "alert raised: SEV-2 TRANSFER_UNKNOWN" in shown
     assert '"message"' not in shown
     assert "occurrences" not in shown
 
