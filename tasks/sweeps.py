@@ -185,7 +185,7 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
     ),
     PeriodicTask(
         "collect-debts",
-        "Sets off what buyers owe for refunds paid twice against their wallets",
+        "Sets off what buyers owe against their wallets",
         queues.ESCROW_RECONCILIATION,
         "*/5 * * * *",
         _collect_debts,

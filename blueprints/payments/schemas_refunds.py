@@ -141,7 +141,7 @@ class RefundRow(ProcessedPart):
     )
     buyer_owes_minor = Minor(
         required=True,
-        metadata={"description": "What the buyer owes for refunds paid twice, by now and in all."},
+        metadata={"description": "What the buyer owes for money that reached them twice, by now and in all."},
     )
     times_returned = Whole(
         low=0, required=True, metadata={"description": "How often it was sent, and came back to the gateway."}

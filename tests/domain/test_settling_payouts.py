@@ -9,15 +9,17 @@ from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of, balances_by_kind
-from marketplace.payouts import claims, settling
+from marketplace.payments import debts
+from marketplace.payouts import claims, settling, staging
 from marketplace.payouts.claims import Wish
 from marketplace.payouts.settling import NotOursError
 from tests.support.alerts import open_about
-from tests.support.finance import make_officer, told
+from tests.support.finance import actor_of, make_officer, told
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
     approve,
+    ask,
     make_payee,
     make_payees,
     make_wallet_payee,
@@ -289,6 +291,32 @@ def test_what_was_sent_after_all_and_is_not_there_any_more_is_owed(session: Sess
         " NGN 1.00 were taken from your balance again."
         " You owe us NGN 4,999.00, taken from what your balance gets next."
     )
+    assert_books_are_whole(session)
+
+
+def test_a_cash_out_that_was_sent_after_all_is_paid_off_by_the_wallet_as_no_refund(session: Session) -> None:
+    payee = make_wallet_payee(session)
+    ask(session, payee, OWED_MINOR)
+    officer = make_officer(session)
+    staged = staging.stage(session, officer=officer, actor=actor_of(officer), now=NOW)
+    assert staged.batch_id is not None
+    approve(session, staged.batch_id, make_officer(session))
+    dispatch(session, staged.batch_id)
+    [transfer] = [row for row in transfers_in(session, staged.batch_id) if row["user_id"] == payee.user.id]
+    hear(session, transfer, "failed")
+    ask(session, payee, OWED_MINOR)
+    answer(session, transfer, "success")
+    news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
+    assert news["body"].endswith("twice. You owe us NGN 5,000.00, taken from what your wallet gets next.")
+
+    owe(session, payee, OWED_MINOR)
+    assert debts.collect(session, buyer_id=payee.user.id, now=NOW)
+
+    news = row_of(session, "notifications", user_id=payee.user.id, type="debt_collected")
+    assert "for money that had reached you twice. Nothing is owed any more." in news["body"]
+    assert "refund" not in news["title"] + news["body"]
+    entry = row_of(session, "ledger_transactions", source=news["cause"])
+    assert entry["description"] == "What had reached the buyer twice, given back by the wallet"
     assert_books_are_whole(session)
 
 
