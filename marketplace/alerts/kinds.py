@@ -48,6 +48,7 @@ OUTBOX_GIVEN_UP = "OUTBOX_GIVEN_UP"
 PERIODIC_TASK_FAILING = "PERIODIC_TASK_FAILING"
 CHARGE_DISPUTED = "CHARGE_DISPUTED"
 CHARGE_DISPUTE_RESOLVED = "CHARGE_DISPUTE_RESOLVED"
+CHARGE_DISPUTE_UNCLEAR = "CHARGE_DISPUTE_UNCLEAR"
 PAYOUT_EXCEPTION = "PAYOUT_EXCEPTION"
 TRANSFER_UNKNOWN = "TRANSFER_UNKNOWN"
 TRANSFER_UNKNOWN_FAILED = "TRANSFER_UNKNOWN_FAILED"
@@ -160,9 +161,18 @@ KINDS: dict[str, Kind] = {
         "A customer's bank has decided on a disputed charge: in our favour (SEV-3), or the money was taken from us.",
         "Orders whose money escrow held stay frozen until staff rule on them: where the money was taken, the buyer has"
         " it, so do not refund the order as well. What was taken is booked (`booked` in the facts): of what was out of"
-        " escrow, the vendor owes it, or the buyer whom it reached twice; what we were about to send is not sent. Where"
-        " `resolution` does not say who won, look at the gateway: refunds wait until it says so.",
+        " escrow, the vendor owes it, or the buyer whom it reached twice; what we were about to send is not sent.",
         _OFFICER,
+        FINANCE,
+    ),
+    CHARGE_DISPUTE_UNCLEAR: Kind(
+        "SEV-2",
+        "a dispute of the gateway's",
+        "The gateway says that a dispute of a charge is over, in a word that this service does not know (`resolution`"
+        " in the facts): it may have taken the money or not. Nothing was booked; orders stay frozen, refunds wait.",
+        "Look at the gateway who won. Have it tell that in its own two words, by another `charge.dispute.resolve`: what"
+        " it took is booked by that alone, and what waits is sent, or not. Refund nothing of the charge until then.",
+        "when the gateway tells who won, or by an officer",
         FINANCE,
     ),
     TRANSFER_DIFFERS: Kind(

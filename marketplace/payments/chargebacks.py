@@ -235,44 +235,41 @@ def _alert(
 ) -> None:
     # Ours, not the gateway's number: an alert would take that for a number of somebody's.
     subject = f"charge-dispute:{dispute_id}"
-    if over:
+    given: dict[str, Any] = {"subject": subject, "now": now}
+    if not over:
+        raise_alert(
+            session, identifier=kinds.CHARGE_DISPUTED, title="A charge is disputed", facts=facts, **given
+        )
+        return
+    facts = facts | {"resolution": told.resolution, "booked": [_told_of(loss) for loss in losses]}
+    ended = [kinds.CHARGE_DISPUTED]
+    if told.is_clear:
         raise_alert(
             session,
             identifier=kinds.CHARGE_DISPUTE_RESOLVED,
             severity="SEV-3" if told.in_our_favour else "SEV-2",
-            subject=subject,
             title="A disputed charge was decided on",
-            facts=facts
-            | {
-                "resolution": told.resolution,
-                "inOurFavour": told.in_our_favour,
-                "booked": [
-                    {
-                        "orderId": loss.order_id,
-                        "vendorMinor": loss.vendor_minor,
-                        "platformMinor": loss.platform_minor,
-                        "buyerMinor": loss.buyer_minor,
-                        "undecidedMinor": loss.undecided_minor,
-                        "unsentMinor": loss.unsent_minor,
-                    }
-                    for loss in losses
-                ],
-            },
-            now=now,
+            facts=facts | {"inOurFavour": told.in_our_favour},
+            **given,
         )
-        resolve_alert(
+        ended.append(kinds.CHARGE_DISPUTE_UNCLEAR)
+    else:
+        raise_alert(
             session,
-            identifier=kinds.CHARGE_DISPUTED,
-            subject=subject,
-            note="The gateway told how the dispute ended.",
-            now=now,
+            identifier=kinds.CHARGE_DISPUTE_UNCLEAR,
+            title="A dispute ended, and the gateway does not say who won",
+            facts=facts,
+            **given,
         )
-        return
-    raise_alert(
-        session,
-        identifier=kinds.CHARGE_DISPUTED,
-        subject=subject,
-        title="A charge is disputed",
-        facts=facts,
-        now=now,
-    )
+    resolve_alert(session, identifier=ended, note="The gateway told how the dispute ended.", **given)
+
+
+def _told_of(loss: Loss) -> dict[str, Any]:
+    return {
+        "orderId": loss.order_id,
+        "vendorMinor": loss.vendor_minor,
+        "platformMinor": loss.platform_minor,
+        "buyerMinor": loss.buyer_minor,
+        "undecidedMinor": loss.undecided_minor,
+        "unsentMinor": loss.unsent_minor,
+    }

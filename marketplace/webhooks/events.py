@@ -8,6 +8,9 @@ from typing import Any
 
 import orjson
 
+from marketplace.providers.gateway_events import IN_OUR_FAVOUR, LOST
+
+DISPUTE_RESOLVED = "charge.dispute.resolve"
 MAX_ID_LENGTH = 255
 _MAX_TYPE_LENGTH = 100
 # PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
@@ -49,7 +52,7 @@ def parse(body: bytes) -> Event:
         raise HopelessEventError("event is missing")
     # Some that do nothing here lack them, or their id: they are told apart by what they say. Those that do are refused.
     data = found if isinstance(found, dict) else {}
-    event_id = _id_of(data) or hashlib.sha256(body).hexdigest()
+    event_id = _id_of(event_type, data) or hashlib.sha256(body).hexdigest()
     dedupe_id = f"{event_type}:{event_id}"
     if len(dedupe_id) > MAX_ID_LENGTH:
         # Whether such an id is one is for what the event does to say; most do nothing.
@@ -58,14 +61,16 @@ def parse(body: bytes) -> Event:
     return Event(event_type, dedupe_id, data, payload)
 
 
-def _id_of(data: dict[str, Any]) -> str | None:
+def _id_of(event_type: str, data: dict[str, Any]) -> str | None:
     """Give what tells an event from others of its type: the id, or a reference where there is none.
 
-    The gateway may tell of a refund by references alone, and by that of its charge as long as it has none itself.
+    The gateway may tell of a refund by references alone, and by that of its charge as long as it has none itself. A
+    dispute's end that does not say who won must not have the one that says it taken for another delivery.
     """
-    event_id = data.get("id")
+    event_id, word = data.get("id"), data.get("resolution")
     if isinstance(event_id, int | str) and not isinstance(event_id, bool) and event_id != "":
-        return str(event_id)
+        unclear = event_type == DISPUTE_RESOLVED and word not in (IN_OUR_FAVOUR, LOST)
+        return f"{event_id}:{word if isinstance(word, str) else ''}" if unclear else str(event_id)
     for name in ("reference", "refund_reference", "transaction_reference"):
         value = data.get(name)
         if isinstance(value, str) and value:

@@ -10,10 +10,9 @@ from marketplace.payments.charges import apply_charge
 from marketplace.payouts import transfer_events
 from marketplace.providers.gateway import Charge, GatewayRefund
 from marketplace.providers.gateway_events import GatewayDispute, GatewayTransfer
-from marketplace.webhooks.events import Event, HopelessEventError
+from marketplace.webhooks.events import DISPUTE_RESOLVED, Event, HopelessEventError
 
-_DISPUTE_RESOLVED = "charge.dispute.resolve"
-_DISPUTES = frozenset({"charge.dispute.create", "charge.dispute.remind", _DISPUTE_RESOLVED})
+_DISPUTES = frozenset({"charge.dispute.create", "charge.dispute.remind", DISPUTE_RESOLVED})
 _TRANSFERS = {"transfer.success": "success", "transfer.failed": "failed", "transfer.reversed": "reversed"}
 
 
@@ -33,7 +32,7 @@ def apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> 
         return _apply_refund(session, event, now=now)
     if event.type in _DISPUTES:
         told = GatewayDispute.from_wire(event.data)
-        news = note_dispute(session, told=told, over=event.type == _DISPUTE_RESOLVED, now=now)
+        news = note_dispute(session, told=told, over=event.type == DISPUTE_RESOLVED, now=now)
         return "processed" if news else "ignored"
     if event.type in _TRANSFERS:
         told_transfer = GatewayTransfer.from_wire(event.data)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts.kinds import KINDS
 from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
 from marketplace.payments.disputed import DisputedAtBankError
@@ -324,6 +325,28 @@ class TestDisputesOfCharges:
             assert row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))["status"] == (
                 "resolved"
             )
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
+
+    @pytest.mark.parametrize("word", ["auto-accepted", "", None])
+    @pytest.mark.parametrize(("end", "severity"), [(LOST, "SEV-2"), (WON, "SEV-3")])
+    def test_an_end_that_does_not_say_who_won_books_nothing_and_stays_open_until_it_does(
+        self, database: Database, word: str | None, end: dict[str, str], severity: str
+    ) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+
+        assert deliver(database, RESOLVE, data | {"status": "resolved", "resolution": word}) == "processed"
+
+        with database.reading() as session:
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_UNCLEAR": "SEV-2"}
+            [_, alert] = alerts_about(session, about(session, data))
+            assert (alert["facts"]["resolution"], alert["facts"]["booked"]) == (word or "", [])
+            assert "Nothing was booked" in KINDS[alert["identifier"]].meaning
+        assert deliver(database, REMIND, data) == "ignored"
+        assert deliver(database, RESOLVE, data | end) == "processed"
+        with database.reading() as session:
             assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
 
     def test_one_that_was_won_before_we_heard_of_it_freezes_nothing(self, database: Database) -> None:
