@@ -37,7 +37,8 @@ class CursorQuery(Schema):
 class OffsetQuery(Schema):
     """The parameters of a table that is paged by number.
 
-    A table names what it may be sorted by: ``sort = Choice("created_at", ..., load_default="created_at")``.
+    A table names what it may be sorted by, each by its name in the answer:
+    ``sort = Choice("createdAt", ..., load_default="createdAt")``.
     """
 
     page = WholeParameter(low=1, high=MAX_PAGE_NUMBER, load_default=1)

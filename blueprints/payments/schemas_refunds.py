@@ -94,7 +94,7 @@ class ProcessedRefund(Schema):
 class RefundQuery(OffsetQuery):
     """Which refunds are listed: ``open`` are those that are not over, ``paid_twice`` what the buyer got twice."""
 
-    sort = Choice(*desk.REFUND_SORTS, load_default="created_at")
+    sort = Choice(*desk.REFUND_SORTS, load_default="createdAt")
     status = Choice(desk.OPEN, desk.PAID_TWICE, *_REFUND_STATUSES, load_default=None)
     destination = Choice("gateway", "wallet", load_default=None)
     cause = Choice(
@@ -163,7 +163,7 @@ class MendedRefund(Schema):
 class QuarantineQuery(OffsetQuery):
     """Which held charges are listed."""
 
-    sort = Choice(*desk.QUARANTINE_SORTS, load_default="created_at")
+    sort = Choice(*desk.QUARANTINE_SORTS, load_default="createdAt")
     status = Choice("open", "resolved", load_default=None)
     reason = Choice(*_QUARANTINE_REASONS, load_default=None)
 

@@ -41,7 +41,7 @@ class Dispatched(Schema):
 class ExceptionQuery(OffsetQuery):
     """Which exceptions are listed."""
 
-    sort = Choice(*desk.EXCEPTION_SORTS, load_default="created_at")
+    sort = Choice(*desk.EXCEPTION_SORTS, load_default="createdAt")
     status = Choice("open", "resolved", load_default=None)
     outcome = Choice(*_OUTCOMES, load_default=None)
 
@@ -87,7 +87,7 @@ class ResolvedException(Schema):
 class StalledQuery(OffsetQuery):
     """How stalled payouts are listed."""
 
-    sort = Choice(*desk.STALLED_SORTS, load_default="created_at")
+    sort = Choice(*desk.STALLED_SORTS, load_default="createdAt")
 
 
 class StalledRow(Schema):

@@ -11,7 +11,7 @@ from marketplace.payouts import receivables
 class ReceivableQuery(OffsetQuery):
     """Which vendors are listed."""
 
-    sort = Choice(*receivables.SORTS, load_default="owed")
+    sort = Choice(*receivables.SORTS, load_default="owedMinor")
     vendor_id = Uuid(load_default=None)
 
 

@@ -131,14 +131,14 @@ class ReconciliationDetail(ReconciliationView):
 class ReconciliationQuery(OffsetQuery):
     """Which reconciliations are listed."""
 
-    sort = Choice(*queries.RUN_SORTS, load_default="created_at")
+    sort = Choice(*queries.RUN_SORTS, load_default="createdAt")
     status = Choice(*reconciliation.STATUSES, load_default=None)
 
 
 class FindingQuery(OffsetQuery):
     """Which of a reconciliation's exceptions are listed; ``open`` are those that nobody resolved."""
 
-    sort = Choice(*queries.EXCEPTION_SORTS, load_default="difference")
+    sort = Choice(*queries.EXCEPTION_SORTS, load_default="differenceMinor")
     kind = Choice(*queries.EXCEPTION_KINDS, load_default=None)
     problem = Choice(*judging.PROBLEMS, load_default=None)
     open = FlagParameter(load_default=None)

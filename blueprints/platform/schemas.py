@@ -77,7 +77,7 @@ class RejectProposal(Schema):
 class ProposalQuery(OffsetQuery):
     """Which proposals are listed."""
 
-    sort = Choice(*queries.SORTS, load_default="created_at")
+    sort = Choice(*queries.SORTS, load_default="createdAt")
     status = Choice(*_STATUSES, load_default=None)
     kind = Choice(*CHANGES, load_default=None)
 

@@ -34,13 +34,13 @@ from marketplace.vendors.queries import store_of_user
 
 DEFAULT_LOW_STOCK = 3
 STATUSES = tuple(sorted(states.PRODUCT.states - {"deleted"}))
-DEFAULT_SORT = "updated_at"
+DEFAULT_SORT = "updatedAt"
 
 _SORTS: dict[str, Any] = {
-    "updated_at": Product.updated_at,
-    "created_at": Product.created_at,
+    "updatedAt": Product.updated_at,
+    "createdAt": Product.created_at,
     "title": Product.title,
-    "price": Product.price_minor,
+    "priceMinor": Product.price_minor,
     "available": Product.available,
     "popularity": Product.popularity,
 }

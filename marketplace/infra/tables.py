@@ -1,29 +1,36 @@
-"""Statements of tables that people sort: one for each way, so that each is planned once."""
+"""Statements of tables that people sort: one for each way, so that each is planned once.
+
+What a table is sorted by has the name that the field has in the answer: each table says which column that is.
+"""
+
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import text
 
 from marketplace.infra.db import Statement
 
+Ways = dict[tuple[str, bool], Statement]
+
 
 def sorted_pages(
-    columns: str, source: str, alias: str, sorts: tuple[str, ...]
-) -> dict[tuple[str, bool], Statement]:
-    """This function will make one statement for each way to sort a table; what has no value comes last either way.
+    columns: str, source: str, orders: Mapping[str, str], *, last: str, nullable: Collection[str] = ()
+) -> Ways:
+    """This function will make one statement for each way to sort a table.
 
     :param columns: ``SELECT ...``
     :param source: ``FROM ... WHERE ...``
-    :param alias: of the table whose columns are sorted by, and whose id settles the order
-    :param sorts: columns; ``amount`` stands for ``amount_minor``
-    :return: by column and whether it descends; each takes ``most`` and ``offset``
+    :param orders: what is sorted by, each by the name of its field in the answer
+    :param last: what settles the order of those alike
+    :param nullable: fields that may have no value: those come last either way
+    :return: by field and whether it descends; each takes ``most`` and ``offset``
     """
     return {
-        (sort, descending): Statement(
+        (field, descending): Statement(
             text(
-                f"{columns} {source} ORDER BY {alias}.{sort + '_minor' if sort == 'amount' else sort}"
-                f" {'DESC' if descending else 'ASC'} NULLS LAST, {alias}.id {'DESC' if descending else 'ASC'}"
+                f"{columns} {source} ORDER BY {column} {way}{' NULLS LAST' if field in nullable else ''}, {last} {way}"
                 " LIMIT :most OFFSET :offset"
             )
         )
-        for sort in sorts
-        for descending in (True, False)
+        for field, column in orders.items()
+        for descending, way in ((True, "DESC"), (False, "ASC"))
     }

@@ -32,7 +32,7 @@ EXPORTED_AT_ONCE = 500
 # nobody paid sort before those that were.
 _SORTS: dict[str, tuple[str, ...]] = {
     "createdAt": ("created_at", "id"),
-    "totalMinor": ("total_minor", "id"),
+    "total_amount": ("total_minor", "id"),
     "status": ("status", "created_at", "id"),
     "paidAt": ("paid_at", "id"),
 }

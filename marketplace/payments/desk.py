@@ -13,8 +13,12 @@ from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payments import states
 from marketplace.payments.disputed import STANDING_OF_CHARGE
 
-REFUND_SORTS = ("created_at", "settled_at", "amount")
-QUARANTINE_SORTS = ("created_at", "resolved_at", "amount")
+REFUND_SORTS = {"createdAt": "r.created_at", "settledAt": "r.settled_at", "amountMinor": "r.amount_minor"}
+QUARANTINE_SORTS = {
+    "createdAt": "q.created_at",
+    "resolvedAt": "q.resolved_at",
+    "amountMinor": "q.amount_minor",
+}
 # By what finance calls it: what the causes of refunds begin with.
 CAUSES = {
     "order": ("order", "accepted"),
@@ -78,9 +82,11 @@ _QUARANTINE = """
 """
 
 
-_REFUND_PAGES = sorted_pages(_REFUNDS, _REFUNDS_FROM, "r", REFUND_SORTS)
+_REFUND_PAGES = sorted_pages(_REFUNDS, _REFUNDS_FROM, REFUND_SORTS, last="r.id", nullable=["settledAt"])
 _REFUND_COUNT = Statement(text(f"SELECT count(*) AS total {_REFUNDS_FROM}"))
-_QUARANTINE_PAGES = sorted_pages(_QUARANTINE, _QUARANTINE_FROM, "q", QUARANTINE_SORTS)
+_QUARANTINE_PAGES = sorted_pages(
+    _QUARANTINE, _QUARANTINE_FROM, QUARANTINE_SORTS, last="q.id", nullable=["resolvedAt"]
+)
 _QUARANTINE_COUNT = Statement(text(f"SELECT count(*) AS total {_QUARANTINE_FROM}"))
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
@@ -15,8 +16,7 @@ from marketplace.payouts import states
 from marketplace.payouts.approval import NEEDED, approvers
 from marketplace.payouts.content import content_hash
 
-SORTS = ("createdAt", "updatedAt")
-_COLUMNS = {"createdAt": "created_at", "updatedAt": "updated_at"}
+SORTS = {"createdAt": "b.created_at", "updatedAt": "b.updated_at"}
 AWAITING, UNDISBURSED, ALL = "awaiting", "undisbursed", "all"
 # What a batch of each filter may be in: those that wait for officers, those that are not paid yet, and each state.
 FILTERS: dict[str, tuple[str, ...]] = {
@@ -49,13 +49,7 @@ _WANTED = """
     AND (CAST(:starts AS timestamptz) IS NULL OR b.created_at >= :starts)
     AND (CAST(:ends AS timestamptz) IS NULL OR b.created_at < :ends)
 """
-_PAGES = {
-    (sort, descending): Statement(
-        text(f"{_BATCHES} WHERE {_WANTED} ORDER BY b.{column} {way}, b.id {way} LIMIT :most OFFSET :offset")
-    )
-    for sort, column in _COLUMNS.items()
-    for descending, way in ((True, "DESC"), (False, "ASC"))
-}
+_PAGES = sorted_pages(_BATCHES, f"WHERE {_WANTED}", SORTS, last="b.id")
 _COUNT = Statement(text(f"SELECT count(*) AS total FROM payout_batches b WHERE {_WANTED}"))  # noqa: S608
 _ONE = Statement(text(f"{_BATCHES} WHERE b.id = :batch_id"))
 _APPROVALS = Statement(

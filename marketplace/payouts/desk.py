@@ -9,8 +9,12 @@ from marketplace.infra.db import Statement
 from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.paging import TablePage, TableRequest
 
-EXCEPTION_SORTS = ("created_at", "resolved_at", "amount")
-STALLED_SORTS = ("created_at", "stalled_at", "amount")
+EXCEPTION_SORTS = {
+    "createdAt": "e.created_at",
+    "resolvedAt": "e.resolved_at",
+    "amountMinor": "e.amount_minor",
+}
+STALLED_SORTS = {"createdAt": "i.created_at", "stalledAt": "i.stalled_at", "amountMinor": "i.amount_minor"}
 
 _EXCEPTIONS = """
     SELECT e.id, e.outcome, e.reference, e.gateway_transfer_id AS "gatewayTransferId",
@@ -46,9 +50,11 @@ _STALLED_FROM = """
 """
 
 
-_EXCEPTION_PAGES = sorted_pages(_EXCEPTIONS, _EXCEPTIONS_FROM, "e", EXCEPTION_SORTS)
+_EXCEPTION_PAGES = sorted_pages(
+    _EXCEPTIONS, _EXCEPTIONS_FROM, EXCEPTION_SORTS, last="e.id", nullable=["resolvedAt"]
+)
 _EXCEPTION_COUNT = Statement(text(f"SELECT count(*) AS total {_EXCEPTIONS_FROM}"))
-_STALLED_PAGES = sorted_pages(_STALLED, _STALLED_FROM, "i", STALLED_SORTS)
+_STALLED_PAGES = sorted_pages(_STALLED, _STALLED_FROM, STALLED_SORTS, last="i.id")
 _STALLED_COUNT = Statement(text(f"SELECT count(*) AS total {_STALLED_FROM}"))
 
 

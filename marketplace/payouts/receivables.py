@@ -6,10 +6,10 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.paging import TablePage, TableRequest
 
-SORTS = ("owed", "last_claimed_at")
-_SORTED = {"owed": "owed_minor", "last_claimed_at": "last_claimed_at"}
+SORTS = {"owedMinor": "owed_minor", "lastClaimedAt": "last_claimed_at"}
 
 # Who owes something is few among all vendors: what each was claimed is summed for all of those.
 _OWING = """
@@ -30,21 +30,12 @@ _ROWS = f"""
             FROM ledger_entries e WHERE e.account_id = a.id
         ) sums
 """  # noqa: S608 - our own words
-_PAGES = {
-    (sort, descending): Statement(
-        text(
-            f"""
-            SELECT id AS "vendorId", display_name AS "vendorName", owed_minor AS "owedMinor",
-                payable_minor AS "payableMinor", claimed_minor AS "claimedMinor",
-                collected_minor AS "collectedMinor", last_claimed_at AS "lastClaimedAt"
-            FROM ({_ROWS}) owing
-            ORDER BY {_SORTED[sort]} {"DESC" if descending else "ASC"}, id LIMIT :most OFFSET :offset
-            """  # noqa: S608 - our own words
-        )
-    )
-    for sort in SORTS
-    for descending in (True, False)
-}
+_SHOWN = """
+    SELECT id AS "vendorId", display_name AS "vendorName", owed_minor AS "owedMinor",
+        payable_minor AS "payableMinor", claimed_minor AS "claimedMinor",
+        collected_minor AS "collectedMinor", last_claimed_at AS "lastClaimedAt"
+"""
+_PAGES = sorted_pages(_SHOWN, f"FROM ({_ROWS}) owing", SORTS, last="id")
 _TOTALS = Statement(
     text(f"SELECT count(*) AS total, coalesce(sum(a.balance_minor), 0)::bigint AS owed_minor {_OWING}")
 )

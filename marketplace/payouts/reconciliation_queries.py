@@ -9,12 +9,14 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payouts.judging import SUGGESTIONS
 
-RUN_SORTS = ("created_at",)
-EXCEPTION_SORTS = ("created_at", "difference")
+# Ids are made in the order of time.
+RUN_SORTS = {"createdAt": "r.id"}
+EXCEPTION_SORTS = {"happenedAt": "x.happened_at", "differenceMinor": "abs(x.there_minor - x.here_minor)"}
 EXCEPTION_KINDS = ("charge", "transfer", "refund", "settlement", "dispute", "movement", "balance", "booking")
 # What a run's detail shows of what it found; the rest is listed by a route of its own.
 SHOWN = 100
@@ -29,12 +31,7 @@ _RUN = """
     FROM reconciliations r
 """
 _FILTER = "WHERE (CAST(:status AS text) IS NULL OR r.status = :status)"
-_RUNS = {
-    descending: Statement(
-        text(f"{_RUN} {_FILTER} ORDER BY r.id {'DESC' if descending else 'ASC'} LIMIT :most OFFSET :offset")
-    )
-    for descending in (True, False)
-}
+_RUNS = sorted_pages(_RUN, _FILTER, RUN_SORTS, last="r.id")
 _RUN_COUNT = Statement(text(f"SELECT count(*) AS total FROM reconciliations r {_FILTER}"))  # noqa: S608 - our own text
 _ONE = Statement(text(f"{_RUN} WHERE r.id = :run_id"))
 _IS_THERE = Statement(text("SELECT id FROM reconciliations WHERE id = :run_id"))
@@ -54,17 +51,9 @@ _EXCEPTION_FILTER = """
         AND (CAST(:problem AS text) IS NULL OR x.problem = :problem)
         AND (CAST(:open AS boolean) IS NULL OR (x.resolved_at IS NULL) = :open)
 """
-_ORDERS = {"created_at": "x.id", "difference": "abs(x.there_minor - x.here_minor)"}
-_EXCEPTIONS = {
-    (sort, descending): Statement(
-        text(
-            f"{_EXCEPTION} {_EXCEPTION_FILTER} ORDER BY {_ORDERS[sort]} {direction}, x.id {direction}"
-            " LIMIT :most OFFSET :offset"
-        )
-    )
-    for sort in EXCEPTION_SORTS
-    for descending, direction in ((True, "DESC"), (False, "ASC"))
-}
+_EXCEPTIONS = sorted_pages(
+    _EXCEPTION, _EXCEPTION_FILTER, EXCEPTION_SORTS, last="x.id", nullable=["happenedAt"]
+)
 _EXCEPTION_COUNT = Statement(
     text(f"SELECT count(*) AS total FROM reconciliation_exceptions x {_EXCEPTION_FILTER}")  # noqa: S608 - our own text
 )
@@ -85,7 +74,7 @@ def list_runs(session: Session, *, status: str | None, page: TableRequest) -> Ta
     :param status: of one status only; none for all
     :param page: which page
     """
-    rows = _RUNS[page.descending].all(session, status=status, most=page.limit, offset=page.offset)
+    rows = _RUNS[page.sort, page.descending].all(session, status=status, most=page.limit, offset=page.offset)
     total = _RUN_COUNT.one(session, status=status)["total"]
     return TablePage([_with_figures(row) for row in rows], page, total)
 
@@ -98,7 +87,7 @@ def show_run(session: Session, *, run_id: UUID) -> dict[str, Any]:
     row = _ONE.first(session, run_id=run_id)
     if row is None:
         raise NotFoundError("There is no such reconciliation.")
-    found = _EXCEPTIONS["difference", True].all(
+    found = _EXCEPTIONS["differenceMinor", True].all(
         session, run_id=run_id, kind=None, problem=None, open=None, most=SHOWN, offset=0
     )
     return _with_figures(row) | {"exceptions": [_with_suggestion(one) for one in found]}

@@ -10,12 +10,13 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
+from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.proposals import states
 from marketplace.proposals.changes import CHANGES
 
-SORTS = ("created_at", "effective_at", "expires_at")
+SORTS = {"createdAt": "p.created_at", "effectiveAt": "p.effective_at", "expiresAt": "p.expires_at"}
 PEOPLE = ("proposed", "approved", "rejected")
 
 _SHOWN = """
@@ -35,16 +36,7 @@ _WANTED = """
         AND (CAST(:kind AS text) IS NULL OR p.kind = :kind)
 """
 _ONE = Statement(text(f"{_SHOWN} WHERE p.id = :proposal_id"))
-_PAGES = {
-    (sort, descending): Statement(
-        text(
-            f"{_SHOWN} {_WANTED} ORDER BY p.{sort} {'DESC' if descending else 'ASC'} NULLS LAST,"
-            f" p.id {'DESC' if descending else 'ASC'} LIMIT :most OFFSET :offset"
-        )
-    )
-    for sort in SORTS
-    for descending in (True, False)
-}
+_PAGES = sorted_pages(_SHOWN, _WANTED, SORTS, last="p.id", nullable=["effectiveAt"])
 _COUNT = Statement(text(f"SELECT count(*) AS total FROM platform_proposals p {_WANTED}"))  # noqa: S608 - our own words
 
 

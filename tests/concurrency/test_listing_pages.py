@@ -19,7 +19,7 @@ from tests.support.market import Bearer, Market, Store
 BEFORE = 40
 LEAST_WRITTEN = 30
 SORTS = ("newest", "price_asc", "price_desc", "popular", "rating")
-OWN_SORTS = ("updated_at", "created_at", "title", "price", "available", "popularity")
+OWN_SORTS = ("updatedAt", "createdAt", "title", "priceMinor", "available", "popularity")
 LISTINGS = (
     *(("/api/products", {"sort": sort}) for sort in SORTS),
     *(("/api/products/vendor/{store}", {"sort": sort}) for sort in SORTS),

@@ -125,6 +125,26 @@ def test_an_operation_answers_its_status_and_problems(document: dict[str, Any], 
         assert set(resolved(document, one)["content"]) == {"application/problem+json"}
 
 
+# Sorted by, and in no answer: how often a listing was bought is between its vendor and us.
+_SORTED_UNSEEN = {"/api/products/vendor/paginated": {"popularity"}}
+
+
+def test_what_a_table_is_sorted_by_is_named_as_in_its_answer(document: dict[str, Any]) -> None:
+    tables = 0
+    for contract in _CONTRACTS:
+        operation = operation_of(document, contract)
+        parameters = {one["name"]: one["schema"] for one in operation.get("parameters", [])}
+        if not parameters.keys() >= {"sort", "order"}:
+            continue
+        tables += 1
+        answer = resolved(document, operation["responses"][str(contract.status)])
+        envelope = resolved(document, answer["content"]["application/json"]["schema"])
+        item = resolved(document, envelope["properties"]["data"]["items"])
+        unseen = set(parameters["sort"]["enum"]) - item["properties"].keys()
+        assert unseen == _SORTED_UNSEEN.get(contract.path, set()), contract.path
+    assert tables >= 10
+
+
 def test_every_component_is_described_once(document: dict[str, Any]) -> None:
     """A name that collided would have been given a number."""
     schemas = document["components"]["schemas"]

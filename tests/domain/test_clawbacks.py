@@ -231,7 +231,7 @@ class TestByAnOfficer:
 
     def test_finance_finds_it_by_its_cause(self, session: Session, officer: Caller, delivered: UUID) -> None:
         claw_back(session, delivered, officer, amount_minor=5)
-        page = TableRequest(number=1, limit=100, sort="created_at", descending=True)
+        page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
         found = list_refunds(session, filters=RefundFilters(cause="clawback"), page=page, now=NOW)
         assert delivered in {row["orderId"] for row in found.items}
         others = list_refunds(session, filters=RefundFilters(cause="order"), page=page, now=NOW)

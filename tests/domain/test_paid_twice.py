@@ -212,7 +212,7 @@ class TestAfterTheCredit:
         listed = desk.list_refunds(
             session,
             filters=desk.RefundFilters(status=desk.PAID_TWICE),
-            page=TableRequest(number=1, limit=50, sort="created_at", descending=True),
+            page=TableRequest(number=1, limit=50, sort="createdAt", descending=True),
             now=NOW,
         )
 

@@ -1,5 +1,6 @@
 """The own inventory over HTTP: by page or by cursor, every state, counts beside it."""
 
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -99,7 +100,7 @@ def test_filters_narrow(client: FlaskClient, market: Market, store: Store, heade
     assert ask(client, headers, lowStockAt=4)["meta"]["counts"]["lowStock"] == 3
 
 
-@pytest.mark.parametrize("sort", ["updated_at", "created_at", "title", "price", "available", "popularity"])
+@pytest.mark.parametrize("sort", ["updatedAt", "createdAt", "title", "priceMinor", "available", "popularity"])
 @pytest.mark.parametrize("order", ["asc", "desc", None])
 def test_sorts_hold_over_pages_either_way(
     *,
@@ -122,7 +123,7 @@ def test_sorts_hold_over_pages_either_way(
             created_at=market.now - timedelta(days=tied),
         )
     query = {"sort": sort, "limit": 2} | ({"order": order} if order else {})
-    column = {"price": "price_minor"}.get(sort, sort)
+    column = re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", sort)
 
     by_page = [found for page in range(1, 6) for found in ids_of(ask(client, headers, page=page, **query))]
     answer = ask(client, headers, **query)

@@ -94,8 +94,8 @@ class TestTable:
                 pay(session, desk.shop, order_id, paid_at=later(minutes=number))
         dear, cheap, middle = map(str, made)
 
-        assert ids(table(desk, sort="totalMinor", order="asc")) == [cheap, middle, dear]
-        assert ids(table(desk, sort="totalMinor")) == [dear, middle, cheap]
+        assert ids(table(desk, sort="total_amount", order="asc")) == [cheap, middle, dear]
+        assert ids(table(desk, sort="total_amount")) == [dear, middle, cheap]
         assert ids(table(desk, sort="paidAt")) == [cheap, dear, middle]
         assert ids(table(desk, sort="paidAt", order="asc")) == [middle, dear, cheap]
         assert ids(table(desk, sort="status"))[0] == middle
@@ -221,7 +221,7 @@ class TestTable:
             for minor in (3_000, 1_000, 2_000, 5_000, 4_000):
                 place(session, desk.shop, make_product(session, desk.shop, price_minor=minor))
         monkeypatch.setattr(tables, "EXPORTED_AT_ONCE", 2)
-        wanted = {"campus": str(desk.shop.campus_id), "sort": "totalMinor", "order": "asc"}
+        wanted = {"campus": str(desk.shop.campus_id), "sort": "total_amount", "order": "asc"}
         shown = ids(table(desk, **wanted))
         headers = desk.officer()
 

@@ -495,7 +495,7 @@ class TestTheTableOfRefunds:
         assert str(credited) not in ids(destination="gateway")
         assert str(failing) in ids(olderThanHours=0)
         assert str(failing) not in ids(olderThanHours=1)
-        amounts = [row["amountMinor"] for row in self.listed(desk, officer, sort="amount", order="asc")]
+        amounts = [row["amountMinor"] for row in self.listed(desk, officer, sort="amountMinor", order="asc")]
         assert amounts == sorted(amounts)
 
     def test_late_double_and_held_charges_are_told_from_refunds_of_orders(
