@@ -99,8 +99,7 @@ _MOVE = Statement(
 _RELEASE = Statement(
     text(
         """
-        UPDATE payout_transfers SET sent_at = NULL, ask_at = NULL, updated_at = :now
-        WHERE reference = ANY(:references)
+        UPDATE payout_transfers SET sent_at = NULL, ask_at = NULL, updated_at = :now WHERE reference = ANY(:references)
         """
     )
 )
@@ -201,8 +200,8 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
     """This function will claim the next payouts of a batch, noting that their call begins.
 
     From then on the gateway is asked what became of them, whatever happens to the caller. None are claimed while
-    payouts are halted, nor those whose payee is on hold by now: they wait. Nor those whose payee has another bank
-    account: they were given up before (see ``giving_up``), but for what was replaced since.
+    payouts are halted, nor those whose payee is on hold by now: they wait. Nor those whose account was replaced: they
+    were given up (see ``giving_up``), but for what was replaced since.
 
     :param session: of a transaction that commits before the call is made
     :param now: when
@@ -222,17 +221,14 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
 
 def can_send(session: Session, *, batch_id: UUID, now: datetime) -> bool:
     """This function will tell whether a batch has payouts that would be claimed now, if they are not halted."""
-    return _can_send(session, _WAITING.all(session, batch_id=batch_id), now=now)
+    waiting = _WAITING.all(session, batch_id=batch_id)
+    return len(kept_from_sending(session, payouts=waiting, now=now)) < len(waiting)
 
 
 def has_work(session: Session, *, batch_id: UUID, now: datetime) -> bool:
     """This function will tell whether a batch has payouts that would be claimed now, or given up."""
     waiting = _WAITING.all(session, batch_id=batch_id)
-    return any(row["account_replaced"] for row in waiting) or _can_send(session, waiting, now=now)
-
-
-def _can_send(session: Session, waiting: Sequence[dict[str, Any]], *, now: datetime) -> bool:
-    return len(kept_from_sending(session, payouts=waiting, now=now)) < len(waiting)
+    return any(row["account_replaced"] for row in waiting) or can_send(session, batch_id=batch_id, now=now)
 
 
 def send(gateway: TransferSender, claimed: Sequence[Claimed]) -> Answers:
@@ -341,13 +337,8 @@ def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) ->
         alarms.taken(session, batch_id=found.batch_id, now=now)
     for reference, told in answers.sent.items():
         if told.wants_otp:
-            alarms.raise_of_batch(
-                session,
-                kinds.TRANSFER_WANTS_OTP,
-                batch_id=found.batch_id,
-                facts={"reference": reference},
-                now=now,
-            )
+            facts, batch_id = {"reference": reference}, found.batch_id
+            alarms.raise_of_batch(session, kinds.TRANSFER_WANTS_OTP, batch_id=batch_id, facts=facts, now=now)
             break
     enqueue_sending(session, batch_id=found.batch_id, due_at=now + PAUSE if answers.troubled else now)
 
