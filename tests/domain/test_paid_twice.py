@@ -343,8 +343,8 @@ def test_a_debt_that_can_not_be_collected_keeps_no_other_waiting(database: Datab
         first, behind = sorted((make_person(session).id for _ in range(2)), key=str)
         for buyer_id in (first, behind):
             fill_wallet(session, buyer_id, 500)
-            move(session, f"test:{buyer_id}", accounts.buyer_receivable(buyer_id), accounts.BANK)
-        move(session, f"debt:{first}:0", accounts.BANK, accounts.OWN_FUNDS)
+            move(session, f"test:{buyer_id}", accounts.buyer_receivable(buyer_id), accounts.GATEWAY_CLEARING)
+        move(session, f"debt:{first}:0", accounts.GATEWAY_CLEARING, accounts.OWN_FUNDS)
 
     collected = debts.collect_debts(database, now=NOW)
 
