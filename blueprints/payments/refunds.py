@@ -68,16 +68,16 @@ def retry_refund(ctx: Context, refund_id: UUID) -> LastPhase:
     idempotent=Idempotency.OPTIONAL, phased=True,
 )  # fmt: skip
 def credit_refund(ctx: Context, refund_id: UUID) -> LastPhase:
-    """This function will give the buyer's wallet a refund that failed, once the gateway has said that it did not."""
+    """This function will give the buyer's wallet what the gateway has said that it did not send of a refund."""
     return _mend(ctx, refund_id, states.CREDIT)
 
 
 def _mend(ctx: Context, refund_id: UUID, trigger: str) -> LastPhase:
     with ctx.transaction() as session:
         stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=ctx.user)
-    told = mending.ask(ctx.services.gateway, stuck)
+    known = mending.ask(ctx.services.gateway, stuck)
     work = mending.retry if trigger == states.RETRY else mending.credit
-    return LastPhase(partial(work, stuck=stuck, told=told, actor=ctx.actor, now=ctx.now))
+    return LastPhase(partial(work, stuck=stuck, known=known, actor=ctx.actor, now=ctx.now))
 
 
 @area.get(

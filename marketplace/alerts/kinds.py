@@ -293,7 +293,9 @@ KINDS: dict[str, Kind] = {
         "SEV-2",
         "a refund",
         "The gateway tells of another amount than the refund has.",
-        "Compare both at the gateway: the facts have the amounts. Nothing is booked until finance has decided.",
+        "Compare both at the gateway: the facts have the amounts. Once it is sent, credit the refund"
+        " (`POST /api/payments/refunds/:id/credit`): what was sent is booked, and the difference goes to the wallet, or"
+        " is owed.",
         _MOVED_ON,
         FINANCE,
     ),

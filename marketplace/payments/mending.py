@@ -1,5 +1,6 @@
 """What finance does about refunds that the gateway could not send: try again, or give the wallet the money."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
@@ -12,7 +13,16 @@ from marketplace.audit.operations import AuditActor, record
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
-from marketplace.payments import alarms, refund_news, refunds, sending, states, unsent
+from marketplace.payments import (
+    alarms,
+    paid_twice,
+    refund_news,
+    refunds,
+    sending,
+    sent_otherwise,
+    states,
+    unsent,
+)
 from marketplace.payments.disputed import refuse_disputed_charge
 from marketplace.payments.parties import refuse_party
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
@@ -29,15 +39,6 @@ _FIND = Statement(
             LEFT JOIN payment_intents i ON i.id = c.intent_id
             LEFT JOIN orders o ON o.id = r.order_id
         WHERE r.id = :refund_id
-        """
-    )
-)
-_LOCK_CHARGE = Statement(text("SELECT id FROM gateway_charges WHERE id = :charge_id FOR NO KEY UPDATE"))
-_LOCK = Statement(
-    text(
-        """
-        SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt FROM refunds
-        WHERE id = :refund_id FOR NO KEY UPDATE
         """
     )
 )
@@ -90,29 +91,27 @@ def find_stuck(session: Session, *, refund_id: UUID, trigger: str, officer: Call
     return Stuck(row["id"], row["attempt"], row["reference"], row["gateway_refund_id"])
 
 
-def ask(gateway: PaymentGateway, stuck: Stuck) -> GatewayRefund | None:
+def ask(gateway: PaymentGateway, stuck: Stuck) -> list[GatewayRefund]:
     """This function will ask the gateway what it knows of a refund, so that no money is given twice.
 
-    :return: a try at it that is on its way, whichever it is; else the latest that the gateway knows
+    :return: each try at it that the gateway knows
     :raises ProviderUnavailableError: no usable answer: nothing can be decided then
     """
-    known = sending.tries_known(
+    return sending.tries_known(
         gateway,
         reference=stuck.reference,
         refund_id=stuck.id,
         gateway_refund_id=stuck.gateway_refund_id,
     )
-    on_their_way = [told for told in known if told.status in _ON_ITS_WAY]
-    return next(iter([*on_their_way, *reversed(known)]), None)
 
 
 def retry(
-    session: Session, *, stuck: Stuck, told: GatewayRefund | None, actor: AuditActor, now: datetime
+    session: Session, *, stuck: Stuck, known: Sequence[GatewayRefund], actor: AuditActor, now: datetime
 ) -> dict[str, Any]:
     """This function will have the gateway try a failed refund again.
 
     :param stuck: as it was found
-    :param told: what the gateway answered about it
+    :param known: what the gateway answered about it
     :param actor: the officer as the audit names one
     :param now: when
     :return: the refund
@@ -120,7 +119,8 @@ def retry(
     :raises DisputedAtBankError: the buyer's bank gives the money back, or did
     :raises IllegalTransitionError: somebody else saw to it
     """
-    row = _locked(session, stuck, told, now=now)
+    row = _locked(session, stuck)
+    _refuse_on_its_way(session, row, _underway(session, row, known), now=now)
     refuse_disputed_charge(session, charge_id=row["charge_id"], into_wallet=False)
     status = states.REFUND.target(row["status"], states.RETRY)
     _RETRY.run(session, refund_id=stuck.id, status=status, now=now)
@@ -130,17 +130,18 @@ def retry(
 
 
 def credit(
-    session: Session, *, stuck: Stuck, told: GatewayRefund | None, actor: AuditActor, now: datetime
+    session: Session, *, stuck: Stuck, known: Sequence[GatewayRefund], actor: AuditActor, now: datetime
 ) -> dict[str, Any]:
     """This function will give a buyer's wallet what the gateway could not send back.
 
     The charge has that much more left to refund by the gateway then, should there be reason to. A refund that
     needs attention is one that the gateway keeps, and sends only when somebody gives it other bank details there;
     should that happen, it is booked as paid twice, and the buyer owes it. What the buyer's bank took of its charge
-    comes off the wallet at once.
+    comes off the wallet at once. So does what the gateway sent of it, if that is another amount: the wallet has the
+    difference then, or the buyer owes it.
 
     :param stuck: as it was found
-    :param told: what the gateway answered about it
+    :param known: what the gateway answered about it
     :param actor: the officer as the audit names one
     :param now: when
     :return: the refund
@@ -149,15 +150,21 @@ def credit(
     :raises UnclearError: the gateway had it, and does not tell of it
     :raises IllegalTransitionError: somebody else saw to it
     """
-    row = _locked(session, stuck, told, now=now)
+    row = _locked(session, stuck)
+    underway = _underway(session, row, known)
+    otherwise = [told for told in underway if sending.is_sent_otherwise(row, told)]
+    _refuse_on_its_way(session, row, [told for told in underway if told not in otherwise], now=now)
     standing = refuse_disputed_charge(session, charge_id=row["charge_id"], into_wallet=True)
     states.REFUND.target(row["status"], states.CREDIT)
-    if told is None and row["status"] == states.NEEDS_ATTENTION:
+    is_told = any(sending.attempt_of(row, told) == row["attempt"] for told in known)
+    if row["status"] == states.NEEDS_ATTENTION and not is_told:
         raise UnclearError(
             "The gateway had this refund, and does not tell now how far it is: it may still send it. Look it up at"
             " the gateway, and try again."
         )
-    if standing == "lost":
+    if otherwise:
+        status = sent_otherwise.credit_and_book(session, row, otherwise, now=now)
+    elif standing == "lost":
         status = unsent.credit_and_collect(session, row, trigger=states.CREDIT, now=now)
     else:
         status = unsent.credit(session, row, trigger=states.CREDIT, now=now)
@@ -165,26 +172,45 @@ def credit(
     return _recorded(session, row, status, actor=actor, action="refund.credit", now=now)
 
 
-def _locked(session: Session, stuck: Stuck, told: GatewayRefund | None, *, now: datetime) -> dict[str, Any]:
-    """Lock the charge and the refund, and make sure that the gateway has not sent it and will not."""
-    charge_id = _FIND.one(session, refund_id=stuck.id)["charge_id"]
-    _LOCK_CHARGE.one(session, charge_id=charge_id)
-    row = _LOCK.one(session, refund_id=stuck.id)
+def _locked(session: Session, stuck: Stuck) -> dict[str, Any]:
+    """Lock the charge and the refund, unless another try began since it was found."""
+    row = sending.lock(session, refund_id=stuck.id)
     if row["attempt"] != stuck.attempt:
         raise ConflictError("Somebody else had it tried again meanwhile.")
-    if told is not None and told.status in _ON_ITS_WAY:
-        status = sending.settle(session, refund_id=stuck.id, told=told, now=now)
-        raise NotFailedError(
-            f"The gateway has sent the refund, or may still send it: it says {told.status} of it. The refund is"
-            f" {status} here now."
-        )
     return row
+
+
+def _underway(
+    session: Session, row: dict[str, Any], known: Sequence[GatewayRefund]
+) -> Sequence[GatewayRefund]:
+    """Give the tries that were sent, or may still be; what was is owed already, if it was booked as paid twice."""
+    return [
+        told
+        for told in known
+        if told.status in _ON_ITS_WAY
+        and not paid_twice.is_booked(session, row, attempt=sending.attempt_of(row, told))
+    ]
+
+
+def _refuse_on_its_way(
+    session: Session, row: dict[str, Any], underway: Sequence[GatewayRefund], *, now: datetime
+) -> None:
+    """Refuse to give what the gateway has sent, or may; what it says is kept."""
+    if not underway:
+        return
+    told = underway[0]
+    status = sending.settle(session, refund_id=row["id"], told=told, now=now)
+    amount = f", with {told.amount_minor} kobo" if told.amount_minor != row["amount_minor"] else ""
+    raise NotFailedError(
+        f"The gateway has sent the refund, or may still send it: it says {told.status} of it{amount}. The refund is"
+        f" {status} here now."
+    )
 
 
 def _recorded(
     session: Session, row: dict[str, Any], status: str, *, actor: AuditActor, action: str, now: datetime
 ) -> dict[str, Any]:
-    after = _LOCK.one(session, refund_id=row["id"])
+    after = sending.lock(session, refund_id=row["id"])
     record(
         session,
         actor=actor,

@@ -52,20 +52,41 @@ def book(
     """
     if is_booked(session, refund, attempt=attempt):
         return
-    source = _source_of(refund, attempt)
     alarms.refund_sent_twice(session, refund, sent_at_try=attempt, now=now)
+    claimed = claim(
+        session, refund, told, attempt=attempt, description="Refund that reached its buyer twice", now=now
+    )
+    source = _source_of(refund, attempt)
+    refund_news.paid_twice(session, refund, claimed, amount_minor=told.amount_minor, source=source, now=now)
+
+
+def claim(
+    session: Session,
+    refund: dict[str, Any],
+    told: GatewayRefund,
+    *,
+    attempt: int,
+    description: str,
+    now: datetime,
+) -> debts.Claim:
+    """This function will book what a try paid a buyer who has the money, and take it from their wallet, or claim it.
+
+    :param refund: its row, locked, and its charge's
+    :param told: the gateway's word that it was sent
+    :param attempt: which try it was; it is not booked
+    :param description: for statements
+    """
     _NOTE.run(session, refund_id=refund["id"], amount_minor=told.amount_minor, now=now)
     refunds.recount(session, charge_id=refund["charge_id"])
-    claim = debts.claim(
+    return debts.claim(
         session,
         buyer_id=refund["buyer_id"],
         order_id=refund["order_id"],
         amount_minor=told.amount_minor,
-        source=source,
-        description="Refund that reached its buyer twice",
+        source=_source_of(refund, attempt),
+        description=description,
         now=now,
     )
-    refund_news.paid_twice(session, refund, claim, amount_minor=told.amount_minor, source=source, now=now)
 
 
 def undo(session: Session, refund: dict[str, Any], *, attempt: int, now: datetime) -> None:

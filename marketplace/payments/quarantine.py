@@ -14,7 +14,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.money import CURRENCY, naira_text, split
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, lock_balances, post
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
@@ -156,10 +156,13 @@ def resolve(
             " then note that with refund."
         )
     elif held.minor:
+        buyer_id = held.intent["buyer_id"]
+        if standing == "lost":
+            lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
         _give_back(session, held, action, officer=officer, now=now)
         if standing == "lost":
             # The bank gave the buyer the money: they owe it.
-            debts.collect(session, buyer_id=held.intent["buyer_id"], now=now)
+            debts.collect(session, buyer_id=buyer_id, now=now)
     _RESOLVE.run(session, held_id=held_id, action=action, note=note, officer_id=officer.id, now=now)
     alarms.quarantine_decided(session, held_id=held_id, action=action, now=now)
     until = now + (REST_PAYABLE_FOR if action == "accept_rest" else PAYABLE_FOR)

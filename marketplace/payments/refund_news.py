@@ -193,10 +193,39 @@ def paid_twice(
     )
 
 
+def sent_otherwise(
+    session: Session, refund: dict[str, Any], *, sent_minor: int, owed_minor: int, now: datetime
+) -> None:
+    """This function will tell the buyer that a refund was sent with another amount, and where the difference is.
+
+    :param refund: its id, buyer, order and amount
+    :param sent_minor: kobo that were sent
+    :param owed_minor: kobo that were too much, and that the wallet could not give
+    """
+    more_minor = sent_minor - refund["amount_minor"]
+    body = f"{naira_text(sent_minor)} were sent to where you paid from, not {naira_text(refund['amount_minor'])}."
+    if more_minor < 0:
+        body += f" The other {naira_text(-more_minor)} are in your wallet."
+    if more_minor > owed_minor:
+        body += f" {naira_text(more_minor - owed_minor)} of what was too much were taken from your wallet."
+    if owed_minor:
+        body += f" You owe us {naira_text(owed_minor)}: they come off what your wallet receives next."
+    notify(
+        session,
+        user_id=refund["buyer_id"],
+        type="refund_processed",
+        title="Your refund was sent with another amount",
+        body=body,
+        link=_link(refund),
+        cause=f"refund:{refund['id']}:otherwise",
+        now=now,
+    )
+
+
 def came_back(
     session: Session, refund: dict[str, Any], *, amount_minor: int, source: str, now: datetime
 ) -> None:
-    """This function will tell the buyer that what reached them twice did not, and that they have it again.
+    """This function will tell the buyer that what was taken back from them came back, and that they have it again.
 
     :param refund: its buyer
     :param amount_minor: kobo that came back
@@ -206,7 +235,7 @@ def came_back(
         session,
         user_id=refund["buyer_id"],
         type="wallet_credited",
-        title="A refund did not reach you twice after all",
+        title="A refund that was sent to you came back",
         body=f"{naira_text(amount_minor)} that were sent to where you paid from came back to us. They are in your"
         " wallet, and what you owe for them comes off it.",
         link="/wallet",

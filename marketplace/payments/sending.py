@@ -340,6 +340,21 @@ def attempt_of(row: dict[str, Any], told: GatewayRefund) -> int:
     return attempt
 
 
+def is_sent_otherwise(row: dict[str, Any], told: GatewayRefund) -> bool:
+    """This function will tell whether the gateway says that it sent a refund of ours, with another amount.
+
+    :param row: the refund's
+    :param told: the gateway's word
+    """
+    is_another = attempt_of(row, told) == row["attempt"] and _is_another(row, told)
+    return told.status == _SENT and told.amount_minor != row["amount_minor"] and not is_another
+
+
+def _is_another(row: dict[str, Any], told: GatewayRefund) -> bool:
+    """Tell whether the gateway has a second refund with our note of the present try."""
+    return bool(told.id) and row["gateway_refund_id"] not in (None, told.id)
+
+
 def _has_it(row: dict[str, Any], attempt: int) -> bool:
     """Tell whether the buyer has the money of a refund, or is to get it, otherwise than by this try of the gateway's.
 
@@ -362,7 +377,7 @@ def _trigger_of(
     if attempt != row["attempt"] and told.status != _SENT:
         _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
         return None
-    if attempt == row["attempt"] and told.id and row["gateway_refund_id"] not in (None, told.id):
+    if attempt == row["attempt"] and _is_another(row, told):
         alarms.refund_id_differs(session, row, told=told, now=now)
         return None
     if told.amount_minor != row["amount_minor"]:

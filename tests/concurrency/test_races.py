@@ -234,7 +234,7 @@ def test_a_credit_and_a_retry_at_once_give_the_money_once(
             return database.in_transaction(
                 list(works.values())[number],
                 stuck=stuck[number],
-                told=None,
+                known=[],
                 actor=actor_of(officers[number]),
                 now=NOW,
             )
@@ -268,7 +268,7 @@ def test_a_credit_and_the_gateway_sending_it_after_all_at_once_are_both_booked(
 
         def credit(stuck: mending.Stuck = stuck) -> object:
             return database.in_transaction(
-                mending.credit, stuck=stuck, told=None, actor=actor_of(officers[0]), now=NOW
+                mending.credit, stuck=stuck, known=[], actor=actor_of(officers[0]), now=NOW
             )
 
         def tell(refund_id: UUID = refund_id) -> object:

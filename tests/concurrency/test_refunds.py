@@ -268,7 +268,7 @@ class TestOnTheirWay:
             trigger, work = ((states.RETRY, mending.retry), (states.CREDIT, mending.credit))[number % 2]
             with database.transaction() as session:
                 stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
-            return database.in_transaction(work, stuck=stuck, told=None, actor=actor_of(officer), now=NOW)
+            return database.in_transaction(work, stuck=stuck, known=[], actor=actor_of(officer), now=NOW)
 
         results = at_once(act, range(4))
 

@@ -305,6 +305,22 @@ class TestAnEarlierTry:
         assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 0)
         assert_books_are_whole(session)
 
+    @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
+    def test_once_it_is_owed_it_does_not_keep_the_next_one_from_being_mended(
+        self, session: Session, officer: Caller, refund_id: UUID, failed: GatewayRefund, trigger: str
+    ) -> None:
+        """The gateway tells of it for ever as sent."""
+        sending.claim(session, refund_id=refund_id, now=NOW)
+        say(session, refund_id, "pending", id="78")
+        settle(session, refund_id, failed)
+        second = replace(failed, id="78", status="failed", note=sending.note_of(refund_id, 2))
+        settle(session, refund_id, second)
+
+        done = mend_refund(session, refund_id, officer, trigger, failed, second)
+
+        assert done["status"] == ("pending" if trigger == states.RETRY else "credited")
+        assert_books_are_whole(session)
+
 
 class TestCollecting:
     @pytest.fixture

@@ -104,7 +104,7 @@ def test_one_that_failed_is_finances_and_is_sent_once_more_when_they_say_so(site
     with site.database.transaction() as session:
         officer = make_officer(session)
         stuck = mending.find_stuck(session, refund_id=refund.id, trigger=states.RETRY, officer=officer)
-        mending.retry(session, stuck=stuck, told=None, actor=actor_of(officer), now=NOW)
+        mending.retry(session, stuck=stuck, known=[], actor=actor_of(officer), now=NOW)
     site.stop_processes()
     site.web()
     workers(site)

@@ -51,7 +51,6 @@ from tests.support.servers import Addresses, create_database, drop_database
 PICK = st.integers(0, 10**6)
 PART = st.sampled_from([None, None, 1, 99_999, 200_000])
 WON, LOST, UNCLEAR = "declined", "merchant-accepted", "odd"
-_ON_ITS_WAY = ("pending", "processed")
 
 
 class LifeOfDisputes(RuleBasedStateMachine):
@@ -209,8 +208,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
         refund_id = self.some_refund(pick, "failed", "needs_attention")
         if refund_id is not None:
             told = [one for note, one in self.tries.items() if sending.noted(note)[0] == refund_id]  # type: ignore[index]
-            known = [one for one in told if one.status in _ON_ITS_WAY] or list(reversed(told))
-            self.attempt(mend_refund, refund_id, self.officer, trigger, known[0] if known else None)
+            self.attempt(mend_refund, refund_id, self.officer, trigger, *told)
 
     @rule()
     def collect(self) -> None:

@@ -408,12 +408,12 @@ class Life:
                 found = mending.find_stuck(
                     session, refund_id=refund_id, trigger=trigger, officer=self.officer
                 )
-            told = mending.ask(self.till, found)
+            known = mending.ask(self.till, found)
             self.attempt(
                 trigger,
                 mending.retry if retries else mending.credit,
                 stuck=found,
-                told=told,
+                known=known,
                 actor=actor_of(self.officer),
                 now=self.now,
             )

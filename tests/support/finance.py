@@ -89,14 +89,13 @@ def mend_refund(
     refund_id: UUID,
     officer: Caller,
     trigger: str,
-    told: GatewayRefund | None = None,
-    *,
+    *known: GatewayRefund,
     now: datetime = NOW,
 ) -> dict[str, Any]:
     """Have an officer try a refund again, or credit it, the gateway having told what it knows."""
     stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
     work = mending.retry if trigger == states.RETRY else mending.credit
-    return work(session, stuck=stuck, told=told, actor=actor_of(officer), now=now)
+    return work(session, stuck=stuck, known=known, actor=actor_of(officer), now=now)
 
 
 def owed_by(session: Session, buyer_id: UUID) -> int:

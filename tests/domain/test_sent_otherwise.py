@@ -1,0 +1,186 @@
+"""A refund that the gateway sent with another amount: finance credits it, and what has left is booked as it is."""
+
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.kernel.money import naira_text
+from marketplace.ledger.queries import balances_by_kind
+from marketplace.payments import sending, states
+from marketplace.payments.mending import NotFailedError
+from marketplace.providers.gateway import GatewayRefund
+from tests.support.alerts import open_about
+from tests.support.finance import audited, charge_of, dispute_charge, mend_refund, owed_by, refund, refunds_of
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    assert_books_are_whole,
+    fill_wallet,
+    paid_order,
+    row_of,
+    wallet_of,
+)
+
+WANTED = 1_000
+
+
+@pytest.fixture
+def order_id(session: Session, shop: Shop) -> UUID:
+    return paid_order(session, shop)
+
+
+@pytest.fixture
+def refund_id(session: Session, officer: Caller, order_id: UUID) -> UUID:
+    refund(session, order_id, officer, amount_minor=WANTED)
+    [row] = refunds_of(session, order_id)
+    found: UUID = row["id"]
+    return found
+
+
+def said(refund_id: UUID, minor: int, status: str = "processed", *, attempt: int = 1) -> GatewayRefund:
+    return GatewayRefund(f"7{attempt}", status, minor, sending.note_of(refund_id, attempt))
+
+
+def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
+    return sending.settle(session, refund_id=refund_id, told=told, now=NOW)
+
+
+def told_of(session: Session, user_id: UUID) -> list[str]:
+    found = session.execute(
+        text("SELECT title || ': ' || body FROM notifications WHERE user_id = :id ORDER BY id"),
+        {"id": user_id},
+    )
+    return list(found.scalars())
+
+
+@pytest.mark.parametrize(
+    ("sent", "before", "wallet", "owed"),
+    [(400, 0, 600, 0), (1_500, 0, 0, 500), (1_500, 200, 0, 300), (1_500, 700, 200, 0)],
+)
+def test_the_difference_is_in_the_wallet_or_owed(
+    session: Session,
+    shop: Shop,
+    officer: Caller,
+    refund_id: UUID,
+    sent: int,
+    before: int,
+    wallet: int,
+    owed: int,
+) -> None:
+    buyer_id = shop.buyer.id
+    if before:
+        fill_wallet(session, buyer_id, before)
+    assert settle(session, refund_id, said(refund_id, sent)) == "needs_attention"
+    books = balances_by_kind(session)
+
+    done = mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, sent))
+
+    assert done["status"] == "credited"
+    assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (wallet, owed)
+    after = balances_by_kind(session)
+    assert after["gateway_clearing"] == books["gateway_clearing"] - sent
+    assert after["refunds_in_transit"] == books["refunds_in_transit"] - WANTED
+    row = row_of(session, "refunds", id=refund_id)
+    assert row["paid_twice_minor"] == sent
+    assert row_of(session, "gateway_charges", id=row["charge_id"])["refunded_minor"] == sent
+    assert open_about(session, f"refund:{refund_id}") == {}
+    assert [entry[0] for entry in audited(session, refund_id)] == ["refund.credit"]
+    # The gateway tells of it for ever.
+    assert settle(session, refund_id, said(refund_id, sent)) == "credited"
+    assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (wallet, owed)
+    assert_books_are_whole(session)
+
+
+TAKEN = f"{naira_text(200)} of what was too much were taken from your wallet."
+OWED = f"You owe us {naira_text(300)}: they come off what your wallet receives next."
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [(400, f"The other {naira_text(600)} are in your wallet."), (1_500, f"{TAKEN} {OWED}")],
+)
+def test_the_buyer_is_told_where_it_is(
+    session: Session, shop: Shop, officer: Caller, refund_id: UUID, sent: int, words: str
+) -> None:
+    fill_wallet(session, shop.buyer.id, 200)
+    settle(session, refund_id, said(refund_id, sent))
+
+    mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, sent))
+
+    assert told_of(session, shop.buyer.id)[-1] == (
+        f"Your refund was sent with another amount: {naira_text(sent)} were sent to where you paid from, not"
+        f" {naira_text(WANTED)}. {words}"
+    )
+
+
+def test_what_comes_back_is_in_the_wallet(
+    session: Session, shop: Shop, officer: Caller, refund_id: UUID
+) -> None:
+    settle(session, refund_id, said(refund_id, 400))
+    mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400))
+
+    assert settle(session, refund_id, said(refund_id, 400, "failed")) == "credited"
+
+    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (WANTED, 0)
+    assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
+    assert_books_are_whole(session)
+
+
+def test_an_earlier_try_may_have_been_sent_so(
+    session: Session, shop: Shop, officer: Caller, refund_id: UUID
+) -> None:
+    settle(session, refund_id, said(refund_id, WANTED, "failed"))
+    mend_refund(session, refund_id, officer, states.RETRY)
+    second = said(refund_id, WANTED, "failed", attempt=2)
+    settle(session, refund_id, second)
+
+    mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400), second)
+
+    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (600, 0)
+    assert_books_are_whole(session)
+
+
+@pytest.mark.parametrize("status", ["pending", "processing"])
+def test_nothing_is_done_before_it_is_sent(
+    session: Session, shop: Shop, officer: Caller, refund_id: UUID, status: str
+) -> None:
+    settle(session, refund_id, said(refund_id, 400, status))
+
+    with pytest.raises(NotFailedError, match=f"{status} of it, with 400 kobo"):
+        mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400, status))
+
+    assert row_of(session, "refunds", id=refund_id)["status"] == "needs_attention"
+    assert wallet_of(session, shop.buyer.id) == 0
+
+
+def test_a_second_refund_with_our_note_is_not_taken_for_it(
+    session: Session, shop: Shop, officer: Caller, refund_id: UUID
+) -> None:
+    """That it may be sent twice is an alert of its own."""
+    settle(session, refund_id, said(refund_id, WANTED, "needs-attention"))
+    other = GatewayRefund("99", "processed", 400, sending.note_of(refund_id, 1))
+
+    with pytest.raises(NotFailedError):
+        mend_refund(session, refund_id, officer, states.CREDIT, other)
+
+    assert wallet_of(session, shop.buyer.id) == 0
+    assert "REFUND_ID_DIFFERS" in open_about(session, f"refund:{refund_id}")
+
+
+def test_what_the_bank_gave_as_well_is_taken_or_owed(
+    session: Session, shop: Shop, officer: Caller, order_id: UUID, refund_id: UUID
+) -> None:
+    settle(session, refund_id, said(refund_id, 400))
+    charge_id = charge_of(session, order_id)
+    dispute_charge(session, charge_id)
+    dispute_charge(session, charge_id, resolution="merchant-accepted")
+    assert owed_by(session, shop.buyer.id) == WANTED
+
+    mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400))
+
+    # Of what the bank gave they had 400 from the gateway, and the 600 of the wallet went to the debt.
+    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 400)
+    assert_books_are_whole(session)
