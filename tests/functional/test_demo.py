@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from sandbox.lock import is_locked
-from sandbox.ports import reserve_ports
 from tests.support.installation import PROJECT
+from tests.support.ports import free_port
 
 DEMO_SECONDS = 240  # with a first start of the stack in it, maybe beside other tests
 
@@ -26,16 +26,9 @@ def play(**variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def free_port() -> int:
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    reservation = reserve_ports(["demo"], first=12_200 + 100 * worker, remembered={})
-    reservation.close()
-    return reservation.ports["demo"]
-
-
 def test_it_plays_the_purchase_on_a_stack_of_its_own(tmp_path: Path) -> None:
     directory = tmp_path / "data"
-    done = play(DATA_DIR=str(directory), PORT=str(free_port()))
+    done = play(DATA_DIR=str(directory), PORT=str(free_port("stack")))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert done.stderr == ""
     assert "\x1b" not in done.stdout  # plain in a pipe

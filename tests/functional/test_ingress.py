@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import hmac
 import json
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -13,10 +12,10 @@ from uuid import uuid4
 import pytest
 import requests
 
-from sandbox.ports import reserve_ports
 from sandbox.servers import EmbeddedProxy
 from tests.support.gateway import charge_data, event_of, sign
 from tests.support.messaging import envelope, message
+from tests.support.ports import free_port
 from tests.support.servers import PROJECT
 from tests.support.site import Site, running_site
 
@@ -113,10 +112,7 @@ def ingress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ingress]:
 
 
 def proxy_before(site: Site) -> EmbeddedProxy:
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    reservation = reserve_ports(("proxy",), first=12_200 + 100 * worker, remembered={})
-    reservation.close()
-    port = reservation.ports["proxy"]
+    port = free_port("site")
     upstream = site.url.removeprefix("http://")
     return EmbeddedProxy(
         site.directory / "proxy",

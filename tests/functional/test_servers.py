@@ -15,7 +15,7 @@ import redis
 import requests
 from botocore.config import Config
 
-from sandbox.ports import is_free, reserve_ports
+from sandbox.ports import is_free
 from sandbox.process import Process, ProcessFailedError, wait_until
 from sandbox.servers import (
     OBJECT_STORAGE_PAIRED_PORTS,
@@ -26,38 +26,31 @@ from sandbox.servers import (
     EmbeddedValkey,
     Server,
 )
+from tests.support.ports import free_port, free_ports
 
 PASSWORD = "of-the-tests-only"
 PROJECT = Path(__file__).parents[2]
 
 
-def free_ports(*names: str) -> dict[str, int]:
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    paired = OBJECT_STORAGE_PAIRED_PORTS & set(names)
-    reservation = reserve_ports(names, first=13_000 + 1_000 * worker, remembered={}, paired=paired)
-    reservation.close()
-    return reservation.ports
-
-
 def make_postgres(directory: Path) -> EmbeddedPostgres:
     return EmbeddedPostgres(
-        directory / "postgres", free_ports("p")["p"], password=PASSWORD, durable=False, database="shop"
+        directory / "postgres", free_port("server"), password=PASSWORD, durable=False, database="shop"
     )
 
 
 def make_valkey(directory: Path) -> EmbeddedValkey:
-    return EmbeddedValkey(directory / "valkey", free_ports("v")["v"], password=PASSWORD)
+    return EmbeddedValkey(directory / "valkey", free_port("server"), password=PASSWORD)
 
 
 def make_object_storage(directory: Path) -> EmbeddedObjectStorage:
-    ports = free_ports(*OBJECT_STORAGE_PORTS)
+    ports = free_ports("server", *OBJECT_STORAGE_PORTS, paired=OBJECT_STORAGE_PAIRED_PORTS)
     return EmbeddedObjectStorage(
         directory / "objects", ports, access_key_id="key", secret_access_key=PASSWORD
     )
 
 
 def make_proxy(directory: Path) -> EmbeddedProxy:
-    port = free_ports("w")["w"]
+    port = free_port("server")
     caddyfile = directory / "Caddyfile"
     caddyfile.write_text(
         '{\n  admin off\n  persist_config off\n}\nhttp://127.0.0.1:{$PORT} {\n  respond "hello" 200\n}\n'
@@ -126,7 +119,7 @@ def test_postgres_keeps_data_and_has_its_extensions(
 def test_postgres_is_durable_unless_told_otherwise_and_wants_its_password(
     tmp_path: Path, running: Callable[[Server], None]
 ) -> None:
-    server = EmbeddedPostgres(tmp_path / "postgres", free_ports("p")["p"], password=PASSWORD)
+    server = EmbeddedPostgres(tmp_path / "postgres", free_port("server"), password=PASSWORD)
     running(server)
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):
         assert query(server.url, f"SHOW {setting}") == [("on",)]
@@ -152,7 +145,7 @@ def test_postgres_starts_past_the_lock_of_a_killed_run(
 
 def test_postgres_that_can_not_start_says_why(tmp_path: Path) -> None:
     server = EmbeddedPostgres(
-        tmp_path / "postgres", free_ports("p")["p"], password=PASSWORD, settings={"work_mem": "nonsense"}
+        tmp_path / "postgres", free_port("server"), password=PASSWORD, settings={"work_mem": "nonsense"}
     )
     with pytest.raises(ProcessFailedError, match="invalid value for parameter"):
         server.start()
@@ -164,7 +157,7 @@ def test_postgres_that_can_not_start_says_why(tmp_path: Path) -> None:
 def test_valkey_answers_and_keeps_data_when_asked_to(
     tmp_path: Path, running: Callable[[Server], None], *, durable: bool
 ) -> None:
-    server = EmbeddedValkey(tmp_path / "valkey", free_ports("v")["v"], password=PASSWORD, durable=durable)
+    server = EmbeddedValkey(tmp_path / "valkey", free_port("server"), password=PASSWORD, durable=durable)
     running(server)
     with redis.Redis.from_url(server.url) as client:
         client.set("kept", "7")

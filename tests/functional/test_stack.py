@@ -20,9 +20,10 @@ import requests
 from marketplace.kernel import queues
 from marketplace.kernel.variables import read_variables
 from sandbox.lock import is_locked, lock_holders
-from sandbox.ports import is_free, reserve_ports
+from sandbox.ports import is_free
 from sandbox.process import wait_until
 from tests.support.pictures import photo
+from tests.support.ports import free_port
 
 PROJECT = Path(__file__).parents[2]
 # The stack needs the whole application: these tests run from the commit on that completes it.
@@ -105,17 +106,10 @@ def ask(stack: Stack, *arguments: str, **more: str) -> subprocess.CompletedProce
     )
 
 
-def free_port() -> int:
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    reservation = reserve_ports(["public"], first=17_000 + 500 * worker, remembered={})
-    reservation.close()
-    return reservation.ports["public"]
-
-
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Give the one stack of these tests; each test finds its data, and starts it when it is down."""
-    made = Stack(tmp_path_factory.mktemp("stack") / "data", free_port())
+    made = Stack(tmp_path_factory.mktemp("stack") / "data", free_port("stack"))
     yield made
     if made.process is not None and made.process.poll() is None:
         made.end(signal.SIGTERM)
@@ -232,7 +226,7 @@ def test_pictures_are_readable_and_nothing_else_of_the_storage(running: Stack) -
 
 def test_a_second_stack_on_the_same_directory_or_port_is_refused(running: Stack, tmp_path: Path) -> None:
     assert running.process is not None
-    same_directory = ask(running, "up", PORT=str(free_port()))
+    same_directory = ask(running, "up", PORT=str(free_port("stack")))
     assert same_directory.returncode == 1
     assert f"(process {running.process.pid})" in same_directory.stderr
     same_port = ask(running, "up", DATA_DIR=str(tmp_path / "other"))
@@ -321,7 +315,7 @@ def test_a_port_of_ours_that_is_taken_is_replaced(stack: Stack) -> None:
 
 
 def test_two_stacks_run_side_by_side_and_reset_removes_one(running: Stack, tmp_path: Path) -> None:
-    other = Stack(tmp_path / "other", free_port())
+    other = Stack(tmp_path / "other", free_port("stack"))
     try:
         other.start()
         assert running.is_ready()
@@ -338,7 +332,7 @@ def test_two_stacks_run_side_by_side_and_reset_removes_one(running: Stack, tmp_p
 
 def test_servers_that_are_given_are_used_and_not_started(running: Stack, tmp_path: Path) -> None:
     given = running.variables()
-    other = Stack(tmp_path / "guest", free_port())
+    other = Stack(tmp_path / "guest", free_port("stack"))
     outside = ("DATABASE_URL", "REDIS_URL", "S3_ENDPOINT_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY")
     refused = ask(other, "up", S3_ENDPOINT_URL=given["S3_ENDPOINT_URL"])
     assert (refused.returncode, "S3_SECRET_ACCESS_KEY must be given" in refused.stderr) == (1, True)
@@ -362,13 +356,13 @@ def test_servers_that_are_given_are_used_and_not_started(running: Stack, tmp_pat
 def test_a_directory_that_can_not_be_written_is_named(stack: Stack, tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("not a directory", encoding="utf-8")
     directory = tmp_path / where
-    answered = ask(stack, "up", DATA_DIR=str(directory), PORT=str(free_port()))
+    answered = ask(stack, "up", DATA_DIR=str(directory), PORT=str(free_port("stack")))
     assert answered.returncode == 1
     assert f"{directory} can't be written to" in answered.stderr
 
 
 def test_a_start_that_fails_stops_what_it_started_and_shows_why(stack: Stack, tmp_path: Path) -> None:
-    other = Stack(tmp_path / "failing", free_port())
+    other = Stack(tmp_path / "failing", free_port("stack"))
     answered = ask(other, "up", CURSOR_KEY="too short")
     assert answered.returncode == 1
     assert "CURSOR_KEY must have at least 32 characters" in answered.stderr

@@ -1,6 +1,5 @@
 """An installation for tests of the command line: servers of its own, and commands as operators call them."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,6 @@ from uuid import uuid4
 
 import psycopg2
 
-from sandbox.ports import reserve_ports
 from sandbox.providers.server import ProvidersServer
 from sandbox.servers import (
     OBJECT_STORAGE_PAIRED_PORTS,
@@ -20,6 +18,7 @@ from sandbox.servers import (
 )
 from tests.support.fork_server import Start
 from tests.support.forked import completed, kept_environment
+from tests.support.ports import free_ports
 from tests.support.servers import Addresses, create_database, drop_database
 
 PROJECT = Path(__file__).parents[2]
@@ -112,13 +111,9 @@ def query(url: str, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
 @contextmanager
 def installed(directory: Path, addresses: Addresses) -> Iterator[Installation]:
     """Start object storage and the sandbox providers, beside the servers that all tests share."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    reservation = reserve_ports(
-        OBJECT_STORAGE_PORTS, first=20_000 + 1_000 * worker, remembered={}, paired=OBJECT_STORAGE_PAIRED_PORTS
-    )
-    reservation.close()
+    ports = free_ports("storage", *OBJECT_STORAGE_PORTS, paired=OBJECT_STORAGE_PAIRED_PORTS)
     storage = EmbeddedObjectStorage(
-        directory / "objects", reservation.ports, access_key_id="key", secret_access_key=_PASSWORD
+        directory / "objects", ports, access_key_id="key", secret_access_key=_PASSWORD
     )
     providers = ProvidersServer(
         "127.0.0.1",

@@ -14,7 +14,7 @@ import requests
 from marketplace.infra.db import Database
 from marketplace.infra.settings import load_settings
 from marketplace.services import Services
-from sandbox.ports import is_free, reserve_ports
+from sandbox.ports import is_free
 from sandbox.process import Process, wait_until
 from sandbox.providers.server import ProvidersServer
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
@@ -23,6 +23,7 @@ from tests.support.fork_server import Start
 from tests.support.forked import Forked, kept_environment, launched
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.installation import query
+from tests.support.ports import free_ports
 from tests.support.servers import migrate
 
 BOUND_SECONDS = 30.0
@@ -178,12 +179,9 @@ def kill(process: Process | Forked) -> None:
 @contextmanager
 def running_site(directory: Path) -> Iterator[Site]:
     """Run the servers, the database migrated and empty; web and workers are for tests to start."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    names = ("database", "cache", "web")
-    reservation = reserve_ports(names, first=11_000 + 500 * worker, remembered={}, paired=frozenset())
-    reservation.close()
-    assert all(is_free(port) for port in reservation.ports.values())
-    site = Site(directory, reservation.ports)
+    ports = free_ports("site", "database", "cache", "web")
+    assert all(is_free(port) for port in ports.values())
+    site = Site(directory, ports)
     try:
         site.providers.start()
         site.restart_servers()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.ports import reserve_ports
 from sandbox.process import Process, wait_until
 from sandbox.servers import http_status
+from tests.support.ports import free_port
 
 PROJECT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
@@ -201,9 +201,7 @@ def test_all_files_of_the_packages_are_in_the_image(image: Path) -> None:
 def test_the_default_command_serves_and_the_health_check_sees_it(
     image: Path, tmp_path: Path, worker_class: str
 ) -> None:
-    reservation = reserve_ports(["web"], first=15_000 + os.getpid() % 1_000, remembered={})
-    reservation.close()
-    port = reservation.ports["web"]
+    port = free_port("image")
     environment = production_environment(image, WORKER_CLASS=worker_class, WEB_BIND=f"127.0.0.1:{port}")
     final = read_stages()[-1]
     [command] = (exec_form(rest) for rest in instructions(final, "CMD"))
