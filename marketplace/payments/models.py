@@ -134,7 +134,9 @@ class GatewayCharge(Base):
     refunded_minor: Mapped[int] = mapped_column(server_default=text("0"))
     currency: Mapped[str]
     channel: Mapped[str]
-    ledger_transaction_id: Mapped[UUID | None] = mapped_column(ForeignKey("ledger_transactions.id"))
+    ledger_transaction_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("ledger_transactions.id"), index=True
+    )
     paid_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
 

@@ -1,0 +1,60 @@
+"""Plans of statements about charges: which paid an order is found by the order, however many charges there are."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement, driver_cursor
+from marketplace.ledger import accounts
+from marketplace.payments import disputed, refunds
+from tests.support.purchases import make_shop, paid_order
+
+# Each with an entry of its own, as a payment of an order has.
+_CHARGES = text(
+    """
+    WITH made AS (
+        SELECT gen_random_uuid() AS intent_id, gen_random_uuid() AS transaction_id, gen_random_uuid() AS order_id, n
+        FROM generate_series(1, 5000) AS n
+    ), entered AS (
+        INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor, order_id, created_at)
+        SELECT transaction_id, 'payment', :escrow_id, 'credit', 100, order_id, now() FROM made
+    )
+    INSERT INTO gateway_charges (gateway_charge_id, intent_id, outcome, amount_minor, fees_minor, principal_minor,
+        currency, channel, ledger_transaction_id)
+    SELECT 'plan:' || n, intent_id, 'applied', 100, 0, 100, 'NGN', 'card', transaction_id FROM made
+    """
+)
+
+
+@pytest.fixture
+def order_id(session: Session) -> Iterator[UUID]:
+    found = paid_order(session, make_shop(session))
+    # What they refer to is of no concern for the plan.
+    session.execute(text("SET LOCAL session_replication_role = replica"))
+    session.execute(_CHARGES, {"escrow_id": accounts.ESCROW.id})
+    session.execute(text("SET LOCAL session_replication_role = DEFAULT"))
+    session.execute(text("ANALYZE gateway_charges, ledger_entries"))
+    yield found
+    session.rollback()
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        (disputed._OF_ORDER, "id"),
+        (refunds._LOCK_CHARGES, "order_id"),
+        (refunds._CHARGES_OF_ORDER, "order_id"),
+    ],
+    ids=["whether it is disputed", "locked", "what is left of them"],
+)
+def test_which_charges_paid_an_order_is_not_sought_among_all(
+    session: Session, order_id: UUID, statement: Statement, name: str
+) -> None:
+    with driver_cursor(session) as cursor:
+        cursor.execute(f"EXPLAIN {statement.sql}", {name: order_id, "escrow_id": accounts.ESCROW.id})
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+
+    assert "Seq Scan on gateway_charges" not in plan, plan
