@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -50,31 +50,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_ADDRESSES] = config.stash[_SERVERS].start()
     else:
         config.stash[_ADDRESSES] = Addresses.load(config.workerinput["addresses"])
-
-
-class _Directory(pytest.Dir):
-    """A directory that each worker process of pytest-xdist reads from another place on, round to that place.
-
-    Asserts are rewritten when a file is first read, and what came of it is kept: so the processes share that work.
-    """
-
-    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        found = list(super().collect())
-        number, processes = _place(self.config)
-        first = number * len(found) // processes
-        return [*found[first:], *found[:first]]
-
-
-def _place(config: pytest.Config) -> tuple[int, int]:
-    """Tell which of how many worker processes this is; the first and only one where nothing is distributed."""
-    given = getattr(config, "workerinput", {"workerid": "gw0", "workercount": 1})
-    return int(given["workerid"].removeprefix("gw")), int(given["workercount"])
-
-
-def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector:
-    """Read directories as said above."""
-    directory: pytest.Collector = _Directory.from_parent(parent, path=path)
-    return directory
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -106,7 +106,9 @@ def test_a_page_goes_on_only_where_one_more_row_was_found(
 
 
 def errors_below(base: type[MarketplaceError]) -> list[type[MarketplaceError]]:
-    return [base, *(found for child in base.__subclasses__() for found in errors_below(child))]
+    found = {base, *(error for child in base.__subclasses__() for error in errors_below(child))}
+    # In one order in each process of tests, whichever module each of them imports first.
+    return sorted(found, key=lambda error: (error.__module__, error.__qualname__))
 
 
 @pytest.mark.parametrize("error", errors_below(MarketplaceError), ids=lambda error: error.__name__)
