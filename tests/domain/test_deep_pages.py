@@ -125,7 +125,7 @@ def test_a_stores_listing_is_read_in_its_order(shelves: Shelves) -> None:
 
 def test_the_own_inventory_has_an_index_for_its_default_order(shelves: Shelves) -> None:
     statements = [
-        inventory._page_of("updated_at", (), descending=True, continued=deep) for deep in (False, True)
+        inventory._page_of("updatedAt", (), descending=True, continued=deep) for deep in (False, True)
     ]
     values = statements[0]._constants | {"vendor_id": shelves.store_id}
     position = row_at(shelves, "products p WHERE p.status <> 'deleted'", "p.updated_at DESC", 10_000)
