@@ -26,7 +26,8 @@ OWED_MINOR = 500_000
 # Older than anything that makes an account new.
 ACCOUNT_AGE = timedelta(days=90)
 
-_numbers = count(uuid4().int % 10**9)
+# None begins with 000: the sandbox knows no such account.
+_numbers = count(10**9 + uuid4().int % 10**9)
 
 
 @dataclass(frozen=True)
