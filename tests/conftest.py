@@ -182,6 +182,16 @@ def committed_database(addresses: Addresses, worker_number: int) -> Iterator[Dat
     drop_database(addresses, name)
 
 
+@pytest.fixture(scope="module")
+def own_database(addresses: Addresses, worker_number: int) -> Iterator[Database]:
+    """A database that holds only what one module puts into it: a plan depends on all that there is."""
+    name = f"own_{worker_number}"
+    database = Database(create_database(addresses, name), pool_size=5, application_name="tests")
+    yield database
+    database.close()
+    drop_database(addresses, name)
+
+
 @pytest.fixture(scope="session")
 def app(services: Services) -> Flask:
     """The application, with all its areas; its clients hold each answer to its route's contract."""

@@ -38,10 +38,9 @@ _FILL_OUTBOX = text(
 
 
 @pytest.fixture(scope="module")
-def filled(services: Any) -> Iterator[Session]:
+def filled(own_database: Database) -> Iterator[Session]:
     """Many alerts, few of them open."""
-    database: Database = services.database
-    with database.engine.connect() as connection, Session(connection) as session:
+    with own_database.engine.connect() as connection, Session(connection) as session:
         session.execute(_FILL, {"rows": RESOLVED + OPEN, "open": OPEN})
         session.execute(_FILL_OUTBOX, {"rows": RESOLVED + OPEN, "open": OPEN})
         session.execute(text("ANALYZE alerts, outbox_events"))

@@ -30,12 +30,11 @@ _FILL = text(
 
 
 @pytest.fixture(scope="module")
-def filled(services: Any) -> Iterator[tuple[Session, UUID]]:
+def filled(own_database: Database) -> Iterator[tuple[Session, UUID]]:
     """Many products, some of which wait for staff; and a category of a quarter of them."""
-    database: Database = services.database
-    market = Market(database)
+    market = Market(own_database)
     store, categories = market.store(), [market.category() for _ in range(4)]
-    with database.engine.connect() as connection, Session(connection) as session:
+    with own_database.engine.connect() as connection, Session(connection) as session:
         given = {"vendor": store.id, "campus": market.campus_id, "categories": categories}
         session.execute(_FILL, given | {"rows": ROWS, "waiting": IN_MODERATION})
         session.execute(text("ANALYZE products, vendor_profiles, categories, campuses"))

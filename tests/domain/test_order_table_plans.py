@@ -10,12 +10,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra.db import Database
 from marketplace.kernel.paging import TableRequest
 from marketplace.orders import tables
 from marketplace.orders.tables import Filters
 from tests.support.counting import peak_memory
 from tests.support.finance import make_officer
-from tests.support.plans import Read, read, sweep_up
+from tests.support.plans import Read, read
 from tests.support.purchases import NOW, make_shop, neighbours, with_buyer
 
 ROWS = 20_000
@@ -73,9 +74,8 @@ class Orders:
 
 
 @pytest.fixture(scope="module")
-def orders(services: Any) -> Iterator[Orders]:
-    sweep_up(services.database, "orders", "escrows")
-    with services.database.engine.connect() as connection, Session(connection) as session:
+def orders(own_database: Database) -> Iterator[Orders]:
+    with own_database.engine.connect() as connection, Session(connection) as session:
         large, small = make_shop(session), with_buyer(session, neighbours(session, make_shop(session), 2)[1])
         session.flush()
         values = {

@@ -43,11 +43,10 @@ _FEATURED = text(
 
 
 @pytest.fixture(scope="module")
-def session(services: Any) -> Iterator[Session]:
-    database: Database = services.database
-    market = Market(database)
+def session(own_database: Database) -> Iterator[Session]:
+    market = Market(own_database)
     store, officer = market.store(), market.staff("moderator")
-    with database.engine.connect() as connection, Session(connection) as one:
+    with own_database.engine.connect() as connection, Session(connection) as one:
         values: dict[str, Any] = {"vendor": store.id, "officer": officer}
         one.execute(
             _PRODUCTS,

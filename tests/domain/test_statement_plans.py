@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra.db import Database
 from marketplace.ledger import accounts, queries
 from marketplace.ledger.operations import Posting, post
 from marketplace.payouts import statements
 from tests.support.counting import peak_memory
-from tests.support.plans import read, sweep_up
+from tests.support.plans import read
 from tests.support.purchases import NOW
 
 ROWS = 20_000
@@ -74,9 +75,8 @@ class Long:
 
 
 @pytest.fixture(scope="module")
-def long(services: Any) -> Iterator[Long]:
-    sweep_up(services.database, "ledger_entries", "ledger_transactions", "ledger_accounts")
-    with services.database.engine.connect() as connection, Session(connection) as session:
+def long(own_database: Database) -> Iterator[Long]:
+    with own_database.engine.connect() as connection, Session(connection) as session:
         yield Long(session)
         session.rollback()
 

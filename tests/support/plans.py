@@ -56,28 +56,18 @@ class Shelves:
 
 
 @pytest.fixture(scope="module")
-def shelves(services: Any) -> Iterator[Shelves]:
-    database: Database = services.database
-    market = Market(database)
+def shelves(own_database: Database) -> Iterator[Shelves]:
+    market = Market(own_database)
     other_campus, store, parent = market.campus(), market.store(verified=True), market.category()
     leaves = [market.category(below=parent) for _ in range(20)]
-    sweep_up(database, "products", "product_counts")
-    with database.engine.connect() as connection, Session(connection) as session:
+    with own_database.engine.connect() as connection, Session(connection) as session:
         campuses = [market.campus_id, other_campus]
         values = {"vendor": store.id, "campuses": campuses, "categories": leaves, "rows": ROWS}
         session.execute(_FILL, values)
         session.execute(_COUNT, values)
-        # What other tests left must not tell the planner that hardly any store is verified.
-        session.execute(text("UPDATE vendor_profiles SET verified = true"))
         session.execute(text("ANALYZE product_counts, products, vendor_profiles, categories, campuses"))
         yield Shelves(session, store.id, market.campus_id, parent, leaves[3])
         session.rollback()
-
-
-def sweep_up(database: Database, *tables: str) -> None:
-    """Forget rows that another module has rolled back: dead, yet read on the way along an index until swept up."""
-    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text(f"VACUUM (INDEX_CLEANUP ON) {', '.join(tables)}"))
 
 
 @dataclass(frozen=True)
