@@ -184,7 +184,7 @@ def committed_database(addresses: Addresses, worker_number: int) -> Iterator[Dat
 
 @pytest.fixture(scope="module")
 def own_database(addresses: Addresses, worker_number: int) -> Iterator[Database]:
-    """A database that holds only what one module puts into it: a plan depends on all that there is."""
+    """A database that holds only what one module puts into it, for what depends on all that there is: plans, books."""
     name = f"own_{worker_number}"
     database = Database(create_database(addresses, name), pool_size=5, application_name="tests")
     yield database

@@ -1,12 +1,11 @@
 """Hypothesis plays refunds, clawbacks, disputes and bad luck: in the end the buyer has each kobo once."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -46,7 +45,6 @@ from tests.support.purchases import (
     wallet_of,
     with_buyer,
 )
-from tests.support.servers import Addresses, create_database, drop_database
 
 PICK = st.integers(0, 10**6)
 PART = st.sampled_from([None, None, 1, 99_999, 200_000])
@@ -267,16 +265,6 @@ class LifeOfDisputes(RuleBasedStateMachine):
         assert min(in_escrow, with_vendors, moved["platform_revenue"]) >= 0
         left = in_escrow + with_vendors + moved["platform_revenue"]
         assert sent + taken + wallet - owed == paid - left
-
-
-@pytest.fixture
-def own_database(addresses: Addresses, worker_number: int) -> Iterator[Database]:
-    """A database that holds nothing but what this test makes: each check reads all of it."""
-    name = f"property_{worker_number}_{uuid4().hex[:8]}"
-    database = Database(create_database(addresses, name), pool_size=3, application_name="tests")
-    yield database
-    database.close()
-    drop_database(addresses, name)
 
 
 def test_in_the_end_the_buyer_has_each_kobo_once(own_database: Database) -> None:

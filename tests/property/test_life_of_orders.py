@@ -1,13 +1,12 @@
 """Hypothesis plays buyers, vendors, the gateway and bad luck; after each step the books must be whole."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
-import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -54,7 +53,6 @@ from tests.support.purchases import (
     with_buyer,
     wrong_pin_of,
 )
-from tests.support.servers import Addresses, create_database, drop_database
 
 PICK = st.integers(0, 10**6)
 STOCK = 12
@@ -468,16 +466,6 @@ class LifeOfOrders(RuleBasedStateMachine):
 
 class _KilledError(Exception):
     """Stands for a process that dies before its commit."""
-
-
-@pytest.fixture
-def own_database(addresses: Addresses, worker_number: int) -> Iterator[Database]:
-    """A database that holds nothing but what this test makes: each check reads all of it."""
-    name = f"property_{worker_number}_{uuid4().hex[:8]}"
-    database = Database(create_database(addresses, name), pool_size=3, application_name="tests")
-    yield database
-    database.close()
-    drop_database(addresses, name)
 
 
 def test_whatever_happens_the_books_are_whole(own_database: Database) -> None:

@@ -4,13 +4,12 @@ In the end what left the gateway is what the books say, each vendor has been pai
 no reference was ever more than one transfer, and none began while its payee was on hold or to an account of before.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -29,7 +28,6 @@ from marketplace.webhooks import operations as webhooks
 from tests.support.finance import actor_of, make_officer
 from tests.support.payouts import OWED_MINOR, Payee, intents_in, make_account, make_payees, owe, owed, owes
 from tests.support.purchases import NOW, assert_books_are_whole
-from tests.support.servers import Addresses, create_database, drop_database
 from tests.support.transfer_till import Till
 
 PICK = st.integers(0, 10**6)
@@ -360,16 +358,6 @@ class LifeOfPayouts(RuleBasedStateMachine):
         ).scalar_one()
         owing = balance_of(session, account=accounts.vendor_receivable(payee.store_id))
         return owed(session, payee) - owing + int(waiting)
-
-
-@pytest.fixture(scope="module")
-def own_database(addresses: Addresses, worker_number: int) -> Iterator[Database]:
-    """A database of its own: the machine commits, and counts all there is."""
-    name = f"payouts_{worker_number}"
-    database = Database(create_database(addresses, name), pool_size=5, application_name="tests")
-    yield database
-    database.close()
-    drop_database(addresses, name)
 
 
 def test_whatever_happens_the_books_are_what_the_gateway_says(own_database: Database) -> None:

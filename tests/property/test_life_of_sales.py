@@ -1,11 +1,9 @@
 """Hypothesis plays officers, buyers, vendors and time with flash sales, against a model in plain Python."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from uuid import UUID, uuid4
+from uuid import UUID
 
-import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -40,7 +38,6 @@ from tests.support.purchases import (
     with_buyer,
 )
 from tests.support.sales import act, item_of, put_on_sale, sold_of
-from tests.support.servers import Addresses, create_database, drop_database
 
 PICK = st.integers(0, 10**6)
 REGULAR = 10_000
@@ -266,16 +263,6 @@ class LifeOfSales(RuleBasedStateMachine):
                 sale.id: sale.sold for sale in self.sales
             }
             assert_books_are_whole(session)
-
-
-@pytest.fixture
-def own_database(addresses: Addresses, worker_number: int) -> Iterator[Database]:
-    """A database that holds nothing but what this test makes: each check reads all of it."""
-    name = f"sales_{worker_number}_{uuid4().hex[:8]}"
-    database = Database(create_database(addresses, name), pool_size=3, application_name="tests")
-    yield database
-    database.close()
-    drop_database(addresses, name)
 
 
 def test_whatever_happens_each_order_has_the_price_of_its_moment(own_database: Database) -> None:
