@@ -51,7 +51,7 @@ class ServiceLogger(Logger):
     """Sends gunicorn's own messages the way of all other logs: redacted lines of JSON."""
 
     def setup(self, cfg: Any) -> None:
-        """This function will replace gunicorn's handlers by the application's."""
+        """Replace gunicorn's handlers by the application's."""
         super().setup(cfg)
         # Not at the top: a bad setting is to be reported as one, not as a configuration that can't be read.
         from marketplace.infra.logs import configure_logging  # noqa: PLC0415
@@ -95,7 +95,7 @@ worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 
 
 def post_fork(_server: Any, _worker: Any) -> None:
-    """This function will drop connections that were opened before the fork: two processes can't share one."""
+    """Drop connections that were opened before the fork: two processes can't share one."""
     from wsgi import services  # noqa: PLC0415 - the application is loaded after this file
 
     services.database.dispose()

@@ -121,7 +121,7 @@ def main(
     json_file: Path | None,
     keep: bool,
 ) -> None:
-    """This function will measure the parts that were asked for."""
+    """Measure the parts that were asked for."""
     started = time.monotonic()
 
     def tell(line: str) -> None:

@@ -22,7 +22,7 @@ class Charges:
     """Makes the part. Each event is used once: their numbers are counted up over all spells."""
 
     def __init__(self, stand: Stand, *, clients: int, sizes: Sizes) -> None:
-        """This function will take what the part is made of.
+        """Take what the part is made of.
 
         :param stand: runs
         :param clients: how many events are under way at any time
@@ -34,7 +34,7 @@ class Charges:
         self._unused = iter(range(sizes.charged - _RECORDED))
 
     def recorded_calls(self) -> Exchanges:
-        """This function will give the calls whose SQL the floor runs."""
+        """Give the calls whose SQL the floor runs."""
         last = self._sizes.charged - 1
         return {
             "charge": [
@@ -44,13 +44,13 @@ class Charges:
         }
 
     def floor(self, recorded: Recorded) -> Floor:
-        """This function will make the floor of what was recorded for one event."""
+        """Make the floor of what was recorded for one event."""
         last = self._sizes.charged - 1
         replacements = {text: name for name, text in self._values(last).items()}
         return floor_of(recorded, replacements, new_id=self._transaction_of(last))
 
     def part(self) -> Part:
-        """This function will make the part."""
+        """Make the part."""
 
         def figure() -> Iterator[Call]:
             for number in self._unused:

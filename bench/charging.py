@@ -15,7 +15,7 @@ from marketplace.webhooks.operations import process
 
 
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-    """This function will process the row of the inbox that the query names; other paths are the application's.
+    """Process the row of the inbox that the query names; other paths are the application's.
 
     It answers 409 where somebody else has the row or has processed it, and 500 where it could not be processed.
     """

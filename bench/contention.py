@@ -54,7 +54,7 @@ class Result:
     seconds: float = 0.0
 
     def line(self) -> str:
-        """This function will write the result as a row of a table."""
+        """Write the result as a row of a table."""
         tried, done, refused = self.statuses.total(), self.statuses[200], self.statuses[409]
         others = {status: count for status, count in self.statuses.items() if status not in (200, 409)}
         return (
@@ -67,11 +67,11 @@ class Lives:
     """The steps of orders' lives, as the requests that make them."""
 
     def __init__(self, stand: Stand) -> None:
-        """This function will take what requests are signed with."""
+        """Take what requests are signed with."""
         self._stand = stand
 
     def of(self, number: int) -> list[Step]:
-        """This function will give the steps of an order: charge, accept, ship and PIN, or charge, accept and cancel.
+        """Give the steps of an order: charge, accept, ship and PIN, or charge, accept and cancel.
 
         :param number: the order's
         """
@@ -176,7 +176,7 @@ def _broken(stand: Stand) -> int:
     help="After so many, a run begins no more lives.",
 )
 def main(transitions: int, clients: int, seconds: float) -> None:
-    """This function will measure both, print the figures, and make sure that the books are whole."""
+    """Measure both, print the figures, and make sure that the books are whole."""
     directory = Path(tempfile.mkdtemp(prefix="marketplace-contention-"))
     distinct = round(transitions / _PER_LIFE) + 1
     shared = round(transitions / _PER_LIFE / _AT_EACH) + 1

@@ -108,7 +108,7 @@ class Sizes:
 
     @classmethod
     def lasting(cls, products: int, *, seconds: float) -> "Sizes":
-        """This function will make enough orders and buyers for so many seconds of load on each side."""
+        """Make enough orders and buyers for so many seconds of load on each side."""
         return cls(
             products,
             buyers=int(4_000 + 2_500 * seconds),
@@ -119,7 +119,7 @@ class Sizes:
 
 
 def row_id(kind: str, number: int) -> str:
-    """This function will give the id of a row.
+    """Give the id of a row.
 
     :param kind: campus, category, buyer, merchant, store, product, image, shipped, payable, charged, intent or event
     :param number: from 0
@@ -128,7 +128,7 @@ def row_id(kind: str, number: int) -> str:
 
 
 def charge_event(number: int) -> bytes:
-    """This function will write the gateway's event of a charge, of the usual size.
+    """Write the gateway's event of a charge, of the usual size.
 
     :param number: of the payment that it is for, from 0
     """
@@ -158,12 +158,12 @@ def charge_event(number: int) -> bytes:
 
 
 def charge_id(number: int) -> int:
-    """This function will give the gateway's id of a payment's charge."""
+    """Give the gateway's id of a payment's charge."""
     return 1_000_000_000 + number
 
 
 def charged_product(number: int, *, products: int) -> int:
-    """This function will give the number of the product that a paid order is of.
+    """Give the number of the product that a paid order is of.
 
     They are many, so that payments seldom wait for each other's stock, and in stock.
 
@@ -174,12 +174,12 @@ def charged_product(number: int, *, products: int) -> int:
 
 
 def reference(number: int) -> str:
-    """This function will give a payment's reference."""
+    """Give a payment's reference."""
     return f"checkout-{number:032x}"
 
 
 def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
-    """This function will fill a migrated database, in one transaction.
+    """Fill a migrated database, in one transaction.
 
     :param server: runs
     :param sizes: how many rows there are
@@ -223,7 +223,7 @@ def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
 
 
 def settle(server: EmbeddedPostgres) -> None:
-    """This function will have the search count its words, and the database look at its new content and write it out.
+    """Have the search count its words, and the database look at its new content and write it out.
 
     :param server: runs
     """

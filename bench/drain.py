@@ -96,16 +96,16 @@ class Drained:
 
     @property
     def a_second(self) -> float:
-        """This function will give the deliveries that were processed in a second."""
+        """Give the deliveries that were processed in a second."""
         return self.deliveries / self.seconds
 
     @property
     def sound(self) -> bool:
-        """This function will tell whether each event had its effect, and had it once."""
+        """Tell whether each event had its effect, and had it once."""
         return not (self.lost or self.doubled or self.broken_rules)
 
     def lines(self) -> list[str]:
-        """This function will write the figures, one a line."""
+        """Write the figures, one a line."""
         idle = CORES * 1000 / self.processor_ms
         met = "met" if self.a_second >= TARGET_A_SECOND else "missed"
         return [
@@ -122,7 +122,7 @@ class Drained:
 def drain(
     stand: Stand, *, events: int, again: int, workers: int, limit_seconds: float, tell: Callable[[str], None]
 ) -> Drained:
-    """This function will queue events, have workers drain them, and count what came of them.
+    """Queue events, have workers drain them, and count what came of them.
 
     :param stand: its servers run, with nothing in them
     :param events: payments of as many orders
@@ -218,7 +218,7 @@ def _one(stand: Stand, query: str) -> Any:
     "--limit-seconds", default=300.0, show_default=True, type=click.FloatRange(1, 3600), help="Then it ends."
 )
 def main(*, events: int, again: int, workers: int, limit_seconds: float) -> None:
-    """This function will measure, print the figures, and end with status 1 if anything was lost or doubled."""
+    """Measure, print the figures, and end with status 1 if anything was lost or doubled."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     started = time.monotonic()
 

@@ -16,7 +16,7 @@ class Cpu:
 
     @property
     def total(self) -> float:
-        """This function will give the time of all servers together."""
+        """Give the time of all servers together."""
         return self.web + self.database + self.cache
 
     def __add__(self, other: "Cpu") -> "Cpu":
@@ -57,30 +57,30 @@ class Run:
 
     @property
     def requests(self) -> int:
-        """This function will give the number of requests that were answered."""
+        """Give the number of requests that were answered."""
         return len(self.timings)
 
     @property
     def per_second(self) -> float:
-        """This function will give the requests per second."""
+        """Give the requests per second."""
         return self.requests / self.seconds if self.seconds else 0.0
 
     @property
     def others_seconds(self) -> float:
-        """This function will give the processors' time that went to nothing that was measured here."""
+        """Give the processors' time that went to nothing that was measured here."""
         return max(self.machine_seconds - self.client_seconds - self.cpu.total, 0.0)
 
     @property
     def failures(self) -> dict[int, int]:
-        """This function will give the statuses other than success, with their counts."""
+        """Give the statuses other than success, with their counts."""
         return {status: count for status, count in self.statuses.items() if not 200 <= status < 300}
 
     def percentile_ms(self, percent: float) -> float:
-        """This function will give a percentile of the times, in milliseconds."""
+        """Give a percentile of the times, in milliseconds."""
         return percentile([seconds for _, seconds in self.timings], percent) * 1000
 
     def cpu_ms(self, seconds: float) -> float:
-        """This function will spread processor time over the requests, in milliseconds each."""
+        """Spread processor time over the requests, in milliseconds each."""
         return seconds / self.requests * 1000 if self.requests else 0.0
 
 
@@ -118,7 +118,7 @@ class Target:
         return ", ".join(parts)
 
     def met(self, run: Run, *, share: float | None, own_p95_ms: float | None) -> bool:
-        """This function will tell whether a figure meets every part of the target."""
+        """Tell whether a figure meets every part of the target."""
         return (
             _at_least(share, self.share)
             and _at_most(run.percentile_ms(95), self.p95_ms)
@@ -129,7 +129,7 @@ class Target:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """This function will give a percentile by the nearest rank: the least value that so many don't exceed.
+    """Give a percentile by the nearest rank: the least value that so many don't exceed.
 
     :param values: in any order; without any the answer is 0
     :param percent: above 0, at most 100
@@ -142,12 +142,12 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def share(figure: Run, floor: Run) -> float:
-    """This function will give what share of its floor's requests per second a figure reaches."""
+    """Give what share of its floor's requests per second a figure reaches."""
     return figure.per_second / floor.per_second if floor.per_second else 0.0
 
 
 def cpu_share(figure: Run, floor: Run) -> float:
-    """This function will give the floor's processor time per request over the figure's, all servers together."""
+    """Give the floor's processor time per request over the figure's, all servers together."""
     spent = [run.cpu_ms(run.cpu.total) for run in (floor, figure)]
     return spent[0] / spent[1] if spent[1] else 0.0
 

@@ -37,7 +37,7 @@ def _empty() -> str:
 
 
 def describe(*, statements: dict[str, Any], published_keys: bytes) -> str:
-    """This function will write the description that the floors are started with.
+    """Write the description that the floors are started with.
 
     :param statements: by floor: ``prepared`` (sent once for each connection), ``statements`` (with
         ``%(name)s`` where the call gives a value), ``shape`` (``cards`` or ``rows``) and ``captures``, the
@@ -71,7 +71,7 @@ def _cache() -> redis.Redis:
 
 
 def app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """This function will serve a floor: the path names it, the query gives its values."""
+    """Serve a floor: the path names it, the query gives its values."""
     path = environ["PATH_INFO"]
     if path == "/flask":
         return _flask(environ, start_response)

@@ -8,4 +8,4 @@ globals().update(runpy.run_path(str(Path(__file__).parents[1] / "gunicorn.conf.p
 
 
 def post_fork(_server: Any, _worker: Any) -> None:
-    """This function will do nothing: the application's hook would load the application."""
+    """Do nothing: the application's hook would load the application."""

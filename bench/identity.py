@@ -21,12 +21,12 @@ class Identity:
         self._expires = int(time.time()) + _LIFETIME_SECONDS
 
     def published_keys(self) -> bytes:
-        """This function will give the key set as identity providers publish it."""
+        """Give the key set as identity providers publish it."""
         key: dict[str, Any] = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(self._key.public_key()))
         return json.dumps({"keys": [key | {"kid": _KEY_ID, "use": "sig", "alg": "ES256"}]}).encode()
 
     def token(self, user_id: str) -> str:
-        """This function will make somebody's access token."""
+        """Make somebody's access token."""
         claims = {
             "iss": ISSUER,
             "aud": AUDIENCE,

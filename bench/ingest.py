@@ -17,7 +17,7 @@ _PROMISED = Target(p99_ms=200, longest_ms=500)
 
 
 def messages_part(stand: Stand, *, clients: int) -> Part:
-    """This function will make the part, each delivery signed as its provider signs it.
+    """Make the part, each delivery signed as its provider signs it.
 
     :param clients: how many senders are at it at any time
     """

@@ -79,7 +79,7 @@ class BrokenBooksError(Exception):
 
 
 def load(url: str, *, entries: int = ENTRIES, others: int = _OTHERS) -> None:
-    """This function will write a long statement and many usual ones, and check that the books are whole.
+    """Write a long statement and many usual ones, and check that the books are whole.
 
     Foreign keys and triggers rest in this one connection, since a million of each would take minutes; what they
     hold is checked afterwards by the ledger's own rules.
@@ -125,7 +125,7 @@ class Statements:
     """Makes the parts that read the long statement's first page: as it is, of a rare kind, of a period."""
 
     def __init__(self, stand: Stand, *, clients: int) -> None:
-        """This function will make the token of who reads.
+        """Make the token of who reads.
 
         :param clients: how many calls are under way at any time
         """
@@ -134,7 +134,7 @@ class Statements:
         self._headers = {"Authorization": f"Bearer {stand.identity.token(row_id('merchant', _OWNER))}"}
 
     def recorded_calls(self) -> dict[str, list[tuple[str, str, dict[str, str], str]]]:
-        """This function will give the calls whose SQL the floors run, in pairs."""
+        """Give the calls whose SQL the floors run, in pairs."""
         targets = {
             "statement": _TRANSACTIONS,
             "statement-kind": _of_kind("payout"),
@@ -143,7 +143,7 @@ class Statements:
         return {name: [("GET", target, self._headers, "")] * 2 for name, target in targets.items()}
 
     def floors(self, recorded: dict[str, Recorded]) -> dict[str, Floor]:
-        """This function will make the floors of what was recorded."""
+        """Make the floors of what was recorded."""
         period = {_written(_RECORDED): "starts", _written(_RECORDED + _WINDOW): "ends"}
         return {
             "statement": floor_of(recorded["statement"], {}),
@@ -152,7 +152,7 @@ class Statements:
         }
 
     def parts(self) -> list[Part]:
-        """This function will make all of them."""
+        """Make all of them."""
         return [
             self._part(
                 "statement",

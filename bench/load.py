@@ -43,7 +43,7 @@ class _Open:
 def put_under_load(
     port: int, calls: Iterator[Call], *, clients: int, seconds: float, pause_seconds: float = 0.0
 ) -> Run:
-    """This function will send calls, so many at a time, until the time or the calls run out.
+    """Send calls, so many at a time, until the time or the calls run out.
 
     :param port: of the server on this machine
     :param calls: what to send; each is sent once
@@ -86,7 +86,7 @@ class _Load:
         self._poll = poll
 
     def begin(self) -> bool:
-        """This function will begin the next call, if there is one."""
+        """Begin the next call, if there is one."""
         call = next(self._calls, None)
         if call is None:
             self.exhausted = True
@@ -97,7 +97,7 @@ class _Load:
         return True
 
     def wait(self, seconds: float) -> int:
-        """This function will wait for answers and take in what came; return how many calls ended by it."""
+        """Wait for answers and take in what came; return how many calls ended by it."""
         ended = 0
         ready = self._poll.poll(min(max(seconds, 0), _ANSWER_SECONDS))
         if not ready and self.opened:
@@ -115,7 +115,7 @@ class _Load:
         return ended
 
     def close(self) -> None:
-        """This function will drop the calls that are under way."""
+        """Drop the calls that are under way."""
         for current in self.opened.values():
             current.connection.close()
 
@@ -151,7 +151,7 @@ def request(
     body: bytes = b"",
     headers: dict[str, str] | None = None,
 ) -> bytes:
-    """This function will write a request as our proxy would send it on for a browser.
+    """Write a request as our proxy would send it on for a browser.
 
     :param target: path and query
     :param body: JSON, or empty

@@ -22,7 +22,7 @@ def measure(
     clients: int,
     tell: Callable[[str], None],
 ) -> str:
-    """This function will send requests until each worker has had its share, and read the largest one's memory.
+    """Send requests until each worker has had its share, and read the largest one's memory.
 
     :param stand: with its web server running
     :param calls: gives so many requests of all kinds
@@ -44,7 +44,7 @@ def measure(
 
 
 def line(readings: Sequence[tuple[int, float]]) -> str:
-    """This function will tell what was read, and whether it is within its bounds.
+    """Tell what was read, and whether it is within its bounds.
 
     :param readings: requests a worker has had, and the memory of the largest one in MiB
     """

@@ -57,7 +57,7 @@ def http_side(
     clients: int,
     pause_seconds: float = 0.0,
 ) -> Side:
-    """This function will make a side of calls to one of the stand's servers.
+    """Make a side of calls to one of the stand's servers.
 
     :param server: web, waiting or floors
     :param calls: gives the calls of each spell
@@ -78,7 +78,7 @@ def http_side(
 
 
 def measure(part: Part, *, seconds: float, rounds: int, tell: Callable[[str], None]) -> Measured:
-    """This function will put a part's sides under load in turns, so that a drift of the machine meets all alike.
+    """Put a part's sides under load in turns, so that a drift of the machine meets all alike.
 
     :param seconds: of load on each side, all its spells together
     :param rounds: into how many spells that is split

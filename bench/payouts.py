@@ -86,12 +86,12 @@ class Paid:
 
     @property
     def until_sent(self) -> float:
-        """This function will give the seconds from the beginning of the staging until all was sent."""
+        """Give the seconds from the beginning of the staging until all was sent."""
         return self.staged + self.approved + self.dispatched + self.sent
 
     @property
     def sound(self) -> bool:
-        """This function will tell whether all were paid once, in time, in flat memory, and the books are whole."""
+        """Tell whether all were paid once, in time, in flat memory, and the books are whole."""
         return (
             not (self.broken_rules or self.unpaid)
             and self.gateway_total_minor == self.vendors * OWED_MINOR
@@ -100,7 +100,7 @@ class Paid:
         )
 
     def lines(self) -> list[str]:
-        """This function will write the figures, one a line."""
+        """Write the figures, one a line."""
         met = "met" if self.until_sent <= TARGET_SECONDS else "MISSED"
         return [
             f"vendors              {self.vendors:,}",
@@ -118,7 +118,7 @@ class Paid:
 
 
 def pay(stand: Stand, *, vendors: int, tell: Callable[[str], None]) -> Paid:
-    """This function will owe vendors money, pay them in one batch, and measure each step.
+    """Owe vendors money, pay them in one batch, and measure each step.
 
     :param stand: its servers run, with nothing in them
     :param vendors: how many
@@ -299,7 +299,7 @@ def _rows(stand: Stand, statement: str, **parameters: Any) -> list[tuple[Any, ..
 )
 @click.option("--vendors", default=5_000, show_default=True, type=click.IntRange(1, staging.MOST_PAYEES))
 def main(vendors: int) -> None:
-    """This function will measure, and print the figures."""
+    """Measure, and print the figures."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with tempfile.TemporaryDirectory(prefix="payouts-", ignore_cleanup_errors=True) as directory:
         place = Path(directory)

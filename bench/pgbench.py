@@ -30,7 +30,7 @@ def script(
     values: Mapping[str, str],
     captures: int | None,
 ) -> str:
-    """This function will write a script of pgbench.
+    """Write a script of pgbench.
 
     :param settings: lines of ``\\set`` that make each transaction's numbers; ``i`` counts a client's
         transactions from 0
@@ -59,7 +59,7 @@ def run(
     first: int,
     cpu: Callable[[], float],
 ) -> Run:
-    """This function will run a script.
+    """Run a script.
 
     :param server: runs
     :param directory: for the script and pgbench's own log

@@ -13,7 +13,7 @@ _PARENT, _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 1, 11, 12, 13, 14
 
 
 def processor_seconds(process_id: int) -> float:
-    """This function will give the user and system time of a process and its children, dead ones included.
+    """Give the user and system time of a process and its children, dead ones included.
 
     :param process_id: of a server's first process
     """
@@ -24,12 +24,12 @@ def processor_seconds(process_id: int) -> float:
 
 
 def snapshot(*, web: int, database: int, cache: int) -> Cpu:
-    """This function will read the processor time of all servers, each named by its first process."""
+    """Read the processor time of all servers, each named by its first process."""
     return Cpu(processor_seconds(web), processor_seconds(database), processor_seconds(cache))
 
 
 def largest_child_mebibytes(process_id: int) -> float:
-    """This function will give the resident memory of the largest of a process's children.
+    """Give the resident memory of the largest of a process's children.
 
     What it shares with others, such as the pages of the master that it was forked from, is counted in full.
 
@@ -39,18 +39,18 @@ def largest_child_mebibytes(process_id: int) -> float:
 
 
 def resident_mebibytes(process_id: int) -> float:
-    """This function will give the resident memory of a process, in MiB."""
+    """Give the resident memory of a process, in MiB."""
     rollup = Path(f"/proc/{process_id}/smaps_rollup").read_text(encoding="utf-8")
     return sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Rss:")) / 1024
 
 
 def children_of(process_id: int) -> int:
-    """This function will count the children of a process."""
+    """Count the children of a process."""
     return len(_children(process_id))
 
 
 def machine_seconds() -> float:
-    """This function will give the time that the machine's processors have been busy, or taken by its host."""
+    """Give the time that the machine's processors have been busy, or taken by its host."""
     fields = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0].split()[1:]
     return sum(int(fields[index]) for index in _BUSY) / _TICKS
 

@@ -48,7 +48,7 @@ class Page:
 
 
 def walk_listing(stand: Stand, *, most: int) -> list[Page]:
-    """This function will page through the listing as clients do, and note each page's position, in order."""
+    """Page through the listing as clients do, and note each page's position, in order."""
     pages: list[Page] = []
     cursor = ""
     while len(pages) < most:
@@ -64,7 +64,7 @@ def walk_listing(stand: Stand, *, most: int) -> list[Page]:
 
 
 def _fetch(stand: Stand, target: str) -> bytes:
-    """This function will ask the application for something, and give the body that it answered.
+    """Ask the application for something, and give the body that it answered.
 
     :raises AnswerError: the answer is not 200
     """
@@ -81,7 +81,7 @@ def _fetch(stand: Stand, target: str) -> bytes:
 
 
 def recorded_calls(page: Page, other: Page) -> dict[str, list[tuple[str, str, dict[str, str], str]]]:
-    """This function will give the calls whose SQL the floors of listings run, in pairs.
+    """Give the calls whose SQL the floors of listings run, in pairs.
 
     :param page: of the listing
     :param other: another one
@@ -94,13 +94,13 @@ def recorded_calls(page: Page, other: Page) -> dict[str, list[tuple[str, str, di
 
 
 def page_floor(recorded: Recorded, page: Page) -> Floor:
-    """This function will make the floor of pages from what was recorded for one of them."""
+    """Make the floor of pages from what was recorded for one of them."""
     # The time is written by the driver as it was given: the position's text.
     return floor_of(recorded, {page.value: "value", page.last_id: "last_id"})
 
 
 def filtered_floor(recorded: Recorded) -> Floor:
-    """This function will make the floor of filtered listings from what was recorded for one of them."""
+    """Make the floor of filtered listings from what was recorded for one of them."""
     low, high = _RECORDED_PRICES
     return floor_of(recorded, {str(low): "low", str(high): "high"})
 
@@ -164,7 +164,7 @@ class Reads:
         self._pages = random.Random(_SEED).sample(pages, len(pages))
 
     def parts(self) -> list[Part]:
-        """This function will make all of them."""
+        """Make all of them."""
         return [
             self._reference(),
             self._cached(),
@@ -177,7 +177,7 @@ class Reads:
         ]
 
     def mixed(self, *, most: int) -> Iterator[Call]:
-        """This function will give requests of all kinds that read, most of them for what is in no cache.
+        """Give requests of all kinds that read, most of them for what is in no cache.
 
         :param most: how many
         """
@@ -236,7 +236,7 @@ class Reads:
         )
 
     def listing(self) -> Iterator[Call]:
-        """This function will give calls of the listing, any page of it, never in the cache."""
+        """Give calls of the listing, any page of it, never in the cache."""
         return self._uncached(self._pages)
 
     def _uncached(self, pages: list[Page]) -> Iterator[Call]:

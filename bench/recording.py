@@ -39,7 +39,7 @@ class _NotingCursor(psycopg2.extensions.cursor):
     """The driver's cursor, which notes what it has sent."""
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - the driver's own name
-        """This function will run a statement and note it as it was sent, after the BEGIN that the driver sends."""
+        """Run a statement and note it as it was sent, after the BEGIN that the driver sends."""
         begins = self.connection.status == STATUS_READY and not self.connection.autocommit
         super().execute(query, vars)
         if begins:
@@ -47,7 +47,7 @@ class _NotingCursor(psycopg2.extensions.cursor):
         _noted.append((self.query or b"").decode().strip())
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """This function will give the next row, and note what stands at its head."""
+        """Give the next row, and note what stands at its head."""
         row: tuple[Any, ...] | None = super().fetchone()
         if row is not None:
             _gave.setdefault(str(row[0]), len(_noted) - 1)
@@ -58,14 +58,14 @@ class _NotingConnection(psycopg2.extensions.connection):
     """The driver's connection, which notes its commits."""
 
     def commit(self) -> None:
-        """This function will commit, and note it where there is something to commit."""
+        """Commit, and note it where there is something to commit."""
         if self.status == STATUS_BEGIN:
             _noted.append("COMMIT")
         super().commit()
 
 
 def note_statements(engine: Engine) -> None:
-    """This function will have an engine's connections note what they send."""
+    """Have an engine's connections note what they send."""
 
     @event.listens_for(engine, "do_connect")
     def _note(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ def note_statements(engine: Engine) -> None:
 
 
 def main(calls_file: Path, recorded_file: Path) -> None:
-    """This function will serve the calls twice and note the second time.
+    """Serve the calls twice and note the second time.
 
     The first one connects, prepares statements and fetches the identity provider's keys; only what every
     later request sends too is wanted. A call is ``[method, path, headers, body]``, a pair of them an entry.

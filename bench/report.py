@@ -35,7 +35,7 @@ share: of the requests per second of the floor, which stands above; by CPU: the 
 
 
 def machine() -> dict[str, Any]:
-    """This function will describe the machine and what was measured on it."""
+    """Describe the machine and what was measured on it."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 
 
 def rows_of(measured: Measured) -> list[dict[str, Any]]:
-    """This function will give a part's rows: its floors, then its figure."""
+    """Give a part's rows: its floors, then its figure."""
     part, floors = measured.part, measured.floors
     rows = [_row(side.title, run) | {"floor": True} for side, run in zip(part.floors, floors, strict=True)]
     if part.figure is None or measured.figure is None:
@@ -100,7 +100,7 @@ def _row(title: str, run: Run) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """This function will write rows as a table; floors are indented, each figure stands below its own."""
+    """Write rows as a table; floors are indented, each figure stands below its own."""
     cells = [_COLUMNS, *(_cells(row) for row in rows)]
     widths = [max(len(line[index]) for line in cells) for index in range(len(_COLUMNS))]
     lines = []

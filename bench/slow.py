@@ -20,7 +20,7 @@ _ANSWER_SECONDS = 10
 
 @contextmanager
 def slow_gateway(stand: Stand) -> Iterator[None]:
-    """This function will stand in front of the sandbox gateway meanwhile, and hold each of its answers back."""
+    """Stand in front of the sandbox gateway meanwhile, and hold each of its answers back."""
 
     class Slow(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -56,7 +56,7 @@ def slow_part(
     payments: Callable[[], Iterator[Call]],
     clients: int,
 ) -> Part:
-    """This function will make the part: the listing beside payments that wait, and the listing alone.
+    """Make the part: the listing beside payments that wait, and the listing alone.
 
     :param listing: gives the listing's calls
     :param payments: gives calls that open payments

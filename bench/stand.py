@@ -29,7 +29,7 @@ class Stand:
     """Everything that runs during the measurements; it is stopped at the end of the ``with``."""
 
     def __init__(self, directory: Path, *, tell: Callable[[str], None]) -> None:
-        """This function will describe the servers; entering the context starts them.
+        """Describe the servers; entering the context starts them.
 
         :param directory: for data and logs; must be empty
         :param tell: takes lines of progress
@@ -75,7 +75,7 @@ class Stand:
 
     @property
     def variables(self) -> dict[str, str]:
-        """This function will give the environment of the application's processes."""
+        """Give the environment of the application's processes."""
         return {
             **{name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")},
             "ENVIRONMENT": "embedded",
@@ -98,15 +98,15 @@ class Stand:
         }
 
     def migrate(self) -> None:
-        """This function will make the tables."""
+        """Make the tables."""
         self._run("migrate", "-c", "from commands.main import main; main(['db', 'upgrade'])")
 
     def run_periodic(self, name: str) -> None:
-        """This function will run one of the application's periodic tasks, once."""
+        """Run one of the application's periodic tasks, once."""
         self._run(name, "-c", f"from commands.main import main; main(['periodic', 'run', {name!r}])")
 
     def record(self, calls: str) -> str:
-        """This function will have the application serve calls in a process of its own, and note its SQL.
+        """Have the application serve calls in a process of its own, and note its SQL.
 
         :param calls: JSON, as ``bench.recording`` takes it
         :return: JSON, as it gives it
@@ -117,16 +117,16 @@ class Stand:
         return taken.read_text(encoding="utf-8")
 
     def empty_cache(self) -> None:
-        """This function will have the cache forget everything."""
+        """Have the cache forget everything."""
         with redis.Redis.from_url(self.cache.url, socket_timeout=5) as client:
             client.flushdb()
 
     def start_web(self) -> None:
-        """This function will start the application's sync workers."""
+        """Start the application's sync workers."""
         self._serve("web", "gunicorn.conf.py", "wsgi:app", WORKER_CLASS="sync")
 
     def start_waiting(self) -> None:
-        """This function will start the application's gevent worker and the gateway that it waits for, and another
+        """Start the application's gevent worker and the gateway that it waits for, and another
         one for a gateway that is slow.
         """
         self.start_providers()
@@ -137,7 +137,7 @@ class Stand:
         self._serve("slow", "gunicorn.conf.py", "wsgi:app", **gevent, GATEWAY_URL=slow)
 
     def start_providers(self, **more: str) -> None:
-        """This function will start the gateway.
+        """Start the gateway.
 
         :param more: variables of its environment
         """
@@ -150,7 +150,7 @@ class Stand:
         )
 
     def start_charging(self, *, workers: int | None = None) -> None:
-        """This function will start the application with what applies charges.
+        """Start the application with what applies charges.
 
         :param workers: how many processes serve it, or none for as many as usual
         """
@@ -158,14 +158,14 @@ class Stand:
         self._serve("charging", "gunicorn.conf.py", "bench.charging:app", WORKER_CLASS="sync", **more)
 
     def start_worker(self, queue: str, number: int) -> None:
-        """This function will start a worker of a queue.
+        """Start a worker of a queue.
 
         :param number: tells it from others of the queue
         """
         self._launch(f"worker-{queue}-{number}", "-m", "tasks.worker", queue)
 
     def start_floors(self, description: str) -> None:
-        """This function will start the floors under the same gunicorn as the application's sync workers.
+        """Start the floors under the same gunicorn as the application's sync workers.
 
         :param description: JSON, as ``bench.floors`` takes it; another one takes effect by another start
         """
@@ -176,7 +176,7 @@ class Stand:
         self._serve("floors", "bench/gunicorn_floors.py", "bench.floors:app", WORKER_CLASS="sync")
 
     def process_id(self, name: str) -> int:
-        """This function will give the first process of web, waiting or floors.
+        """Give the first process of web, waiting or floors.
 
         :raises ProcessFailedError: it does not run
         """
@@ -186,11 +186,11 @@ class Stand:
         return process.process_id
 
     def log(self, name: str) -> Path:
-        """This function will give the log file of web, waiting or floors."""
+        """Give the log file of web, waiting or floors."""
         return self._directory / f"{name}.log"
 
     def cpu(self, name: str) -> Cpu:
-        """This function will read the processor time that a web server and the servers behind it have spent."""
+        """Read the processor time that a web server and the servers behind it have spent."""
         database, cache = self.database.process, self.cache.process
         if database is None or cache is None or database.process_id is None or cache.process_id is None:
             raise ProcessFailedError("the servers do not run")

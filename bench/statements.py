@@ -20,7 +20,7 @@ class Floor:
     captures: int | None = None
 
     def described(self, *, shape: str) -> dict[str, Any]:
-        """This function will describe the floor as ``bench.floors`` takes it."""
+        """Describe the floor as ``bench.floors`` takes it."""
         return {
             "prepared": self.prepared,
             "statements": self.statements,
@@ -30,12 +30,12 @@ class Floor:
 
 
 def read_recorded(text: str) -> dict[str, Recorded]:
-    """This function will read what ``bench.recording`` wrote."""
+    """Read what ``bench.recording`` wrote."""
     return {name: Recorded(**fields) for name, fields in json.loads(text).items()}
 
 
 def floor_of(recorded: Recorded, replacements: dict[str, str], *, new_id: str | None = None) -> Floor:
-    """This function will make a floor of what was recorded.
+    """Make a floor of what was recorded.
 
     :param recorded: of one request
     :param replacements: what stands in its SQL, such as an id, and the name of the value that takes its place

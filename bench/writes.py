@@ -46,7 +46,7 @@ class Writes:
     """Makes the parts that write. Orders are used once: their numbers are counted up over all spells."""
 
     def __init__(self, stand: Stand, *, directory: Path, clients: int, sizes: Sizes) -> None:
-        """This function will make the tokens of everybody who writes.
+        """Make the tokens of everybody who writes.
 
         :param directory: for the files of pgbench
         :param clients: how many calls are under way at any time
@@ -75,7 +75,7 @@ class Writes:
     # What the floors run is recorded from the last orders and by the last buyer, whom nobody else uses.
 
     def recorded_calls(self) -> Exchanges:
-        """This function will give the calls whose SQL the floors run, in pairs of one store's or buyer's."""
+        """Give the calls whose SQL the floors run, in pairs of one store's or buyer's."""
         last, buyer = self._sizes.shipped - 1, self._sizes.buyers - 1
         headers = {"Authorization": f"Bearer {self._token('buyer', buyer)}"}
         return {
@@ -86,7 +86,7 @@ class Writes:
         }
 
     def release_floor(self, recorded: Recorded) -> Floor:
-        """This function will make the floor of PIN verification of what was recorded for one order."""
+        """Make the floor of PIN verification of what was recorded for one order."""
         order = self._sizes.shipped - 1
         store = order % RELEASING_STORES
         return floor_of(
@@ -100,7 +100,7 @@ class Writes:
         )
 
     def place_floor(self, recorded: Recorded) -> Floor:
-        """This function will make the floor of order placing of what was recorded for one order."""
+        """Make the floor of order placing of what was recorded for one order."""
         return floor_of(
             recorded,
             {
@@ -111,7 +111,7 @@ class Writes:
         )
 
     def parts(self, *, place: Floor, release: Floor) -> list[Part]:
-        """This function will make all parts that write.
+        """Make all parts that write.
 
         :param place: the SQL of order placing
         :param release: the SQL of PIN verification
@@ -220,7 +220,7 @@ class Writes:
         )
 
     def payments(self) -> Iterator[Call]:
-        """This function will give calls that open payments, each of an order of its own."""
+        """Give calls that open payments, each of an order of its own."""
         for number in itertools.islice(self._payable, self._sizes.payable):
             key = str(uuid4())
             headers = {

@@ -80,5 +80,5 @@ AREAS: tuple[Area, ...] = (
 
 
 def contracts() -> list[Contract]:
-    """This function will give the contracts of all routes."""
+    """Give the contracts of all routes."""
     return [contract for area in AREAS for contract in area.contracts]

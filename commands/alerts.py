@@ -22,7 +22,7 @@ from tasks.relay import Relay, connect_nudges
 
 @click.group(help="List and explain alerts, and resolve one that was seen to.")
 def alerts() -> None:
-    """This function will group the commands."""
+    """Group the commands."""
 
 
 @alerts.command(
@@ -50,7 +50,7 @@ def alerts() -> None:
     "--limit", type=click.IntRange(1, MAX_LIMIT), default=50, show_default=True, help="At most so many."
 )
 def list_alerts(state: str, severity: str | None, identifier: str | None, limit: int) -> None:
-    """This function will list alerts."""
+    """List alerts."""
     filters = queries.AlertFilters(state, severity, identifier)
     with reading() as session:
         page = queries.list_alerts(session, filters=filters, page=PageRequest(limit))
@@ -76,7 +76,7 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
 )
 @click.argument("alert_id", metavar="ID", type=click.UUID)
 def show(alert_id: UUID) -> None:
-    """This function will show an alert."""
+    """Show an alert."""
     with reading() as session, _explaining(alert_id):
         row = queries.show_alert(session, alert_id=alert_id)
     messages, waiting = row.pop("messages"), row.pop("waiting")
@@ -118,7 +118,7 @@ def _waiting(message: dict[str, Any]) -> str:
 @click.argument("alert_id", metavar="ID", type=click.UUID)
 @click.option("--note", required=True, help="What was done about it.")
 def resolve(alert_id: UUID, note: str) -> None:
-    """This function will resolve an alert."""
+    """Resolve an alert."""
     said = " ".join(note.split())
     if not 3 <= len(said) <= operations.MAX_NOTE_LENGTH:
         raise click.UsageError(f"--note takes 3 to {operations.MAX_NOTE_LENGTH} characters.")

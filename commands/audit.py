@@ -9,7 +9,7 @@ from marketplace.audit.queries import first_broken_link
 
 @click.group(help="Check that the audit trail is as it was written.")
 def audit() -> None:
-    """This function will group the commands."""
+    """Group the commands."""
 
 
 @audit.command(
@@ -22,7 +22,7 @@ def audit() -> None:
       marketplace audit verify"""
 )
 def verify() -> None:
-    """This function will verify the audit trail."""
+    """Verify the audit trail."""
     with reading() as session:
         broken = first_broken_link(session)
     if broken is not None:

@@ -35,7 +35,7 @@ from marketplace.payouts.risks import RISKS
     "--limit", type=click.IntRange(1, MAX_LIMIT), default=50, show_default=True, help="At most so many."
 )
 def list_batches(status: str, limit: int) -> None:
-    """This function will list batches."""
+    """List batches."""
     request = TableRequest(1, limit, "createdAt", descending=True)
     with reading() as session:
         page = batch_queries.list_batches(session, status=status, starts=None, ends=None, page=request)
@@ -68,7 +68,7 @@ def list_batches(status: str, limit: int) -> None:
     "--limit", type=click.IntRange(1, MAX_LIMIT), default=20, show_default=True, help="So many payments."
 )
 def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
-    """This function will show a batch."""
+    """Show a batch."""
     with reading() as session:
         page = batch_detail.batch_detail(
             session, batch_id=batch_id, risk=risk, page=PageRequest(limit), now=system_clock()

@@ -16,7 +16,7 @@ _MASK = "********"
 
 @click.group(help="Show the settings that are in force, as the processes of the service read them.")
 def config() -> None:
-    """This function will group the commands."""
+    """Group the commands."""
 
 
 @config.command(
@@ -28,7 +28,7 @@ def config() -> None:
       marketplace config show | grep GATEWAY"""
 )
 def show() -> None:
-    """This function will print all settings."""
+    """Print all settings."""
     current = settings()
     rows = [
         (variable_name(item.name), _shown(item, getattr(current, item.name)), item.metadata["doc"])
@@ -49,7 +49,7 @@ def show() -> None:
 )
 @click.argument("name")
 def get(name: str) -> None:
-    """This function will print one setting."""
+    """Print one setting."""
     known = {variable_name(item.name): item for item in dataclasses.fields(Settings)}
     item = known.get(name.upper())
     if item is None:

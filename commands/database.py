@@ -13,13 +13,13 @@ from marketplace.services import Services
 
 
 def services() -> Services:
-    """This function will make what domain operations need; nothing is connected to before it is used."""
+    """Make what domain operations need; nothing is connected to before it is used."""
     configure_command_logging(settings())
     return Services.from_settings(settings(), application_name="marketplace command")
 
 
 def database(current: Settings | None = None) -> Database:
-    """This function will give the database of the settings.
+    """Give the database of the settings.
 
     :param current: the settings; none means those in force
     """
@@ -30,7 +30,7 @@ def database(current: Settings | None = None) -> Database:
 
 @contextmanager
 def reading() -> Iterator[Session]:
-    """This function will give a session for reading, each statement for itself."""
+    """Give a session for reading, each statement for itself."""
     opened = database()
     with opened.reading() as session:
         yield session

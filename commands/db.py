@@ -28,7 +28,7 @@ _SHOWN_NAMES = 3
 
 @click.group(help="Bring the database's schema up to date, and check it.")
 def db() -> None:
-    """This function will group the commands."""
+    """Group the commands."""
 
 
 @db.command(
@@ -42,7 +42,7 @@ def db() -> None:
       marketplace db upgrade"""
 )
 def upgrade() -> None:
-    """This function will upgrade the database, and tell each step."""
+    """Upgrade the database, and tell each step."""
     url = settings().database_url
     steps = upgrade_database(url)
     for step in steps:
@@ -61,7 +61,7 @@ def upgrade() -> None:
 )
 @click.pass_context
 def check(ctx: click.Context) -> None:
-    """This function will check the schema."""
+    """Check the schema."""
     url = settings().database_url
     found = current_revision(url)
     if found != head():
@@ -80,13 +80,13 @@ def check(ctx: click.Context) -> None:
 
 @db.command(help="Print the revision that the database is at, and the latest one.")
 def current() -> None:
-    """This function will print the revisions."""
+    """Print the revisions."""
     click.echo(f"database\t{current_revision(settings().database_url) or 'none'}")
     click.echo(f"latest\t{head()}")
 
 
 def alembic_config(url: str) -> Config:
-    """This function will make Alembic's configuration.
+    """Make Alembic's configuration.
 
     :param url: the database, as DATABASE_URL names it
     """
@@ -98,7 +98,7 @@ def alembic_config(url: str) -> Config:
 
 
 def head() -> str:
-    """This function will give the latest revision.
+    """Give the latest revision.
 
     :raises LookupError: there is none, or more than one
     """
@@ -109,13 +109,13 @@ def head() -> str:
 
 
 def current_revision(url: str) -> str | None:
-    """This function will give the revision that a database is at, or none for a database without our tables."""
+    """Give the revision that a database is at, or none for a database without our tables."""
     with _connection(url) as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
 def upgrade_database(url: str) -> list[str]:
-    """This function will bring a database to the latest revision; of several callers one works at a time.
+    """Bring a database to the latest revision; of several callers one works at a time.
 
     :param url: the database, as DATABASE_URL names it
     :return: the steps taken, each a revision and its summary
@@ -138,7 +138,7 @@ def upgrade_database(url: str) -> list[str]:
 
 
 def differences(url: str) -> list[str]:
-    """This function will compare a database with the models.
+    """Compare a database with the models.
 
     :param url: the database, as DATABASE_URL names it
     :return: what a migration would have to do, one line each; none if they agree

@@ -18,7 +18,7 @@ _PROJECT = Path(__file__).resolve().parents[1]
 
 
 def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This function will give the variables that settings are read from.
+    """Give the variables that settings are read from.
 
     :param environ: variables; none means the process's own
     :return: these, with the embedded stack's for all that is not given, unless DATABASE_URL is
@@ -39,7 +39,7 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @functools.cache
 def settings() -> Settings:
-    """This function will read the settings, once.
+    """Read the settings, once.
 
     :raises CommandFailedError: there are none
     :raises SettingsError: some can't be used
@@ -48,5 +48,5 @@ def settings() -> Settings:
 
 
 def program() -> str:
-    """This function will name the command as it was called, for messages that tell what to call next."""
+    """Name the command as it was called, for messages that tell what to call next."""
     return Path(sys.argv[0]).name or "marketplace"

@@ -23,7 +23,7 @@ class CommandFailedError(click.ClickException):
 
 
 def explained(error: Exception) -> str | None:
-    """This function will say in words what an expected error means.
+    """Say in words what an expected error means.
 
     :return: the words, or none if the error is not an expected one and its trace is wanted
     """

@@ -11,7 +11,7 @@ from marketplace.platform.halts import payouts_halted
 
 @click.group(help="Check that the books are whole.")
 def ledger() -> None:
-    """This function will group the commands."""
+    """Group the commands."""
 
 
 @ledger.command(
@@ -28,7 +28,7 @@ def ledger() -> None:
 )
 @click.pass_context
 def verify(ctx: click.Context) -> None:
-    """This function will verify the ledger."""
+    """Verify the ledger."""
     current = services()
     violations = books.check(current.database, now=current.clock())
     with current.database.reading() as session:

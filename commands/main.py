@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, not to be listed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """This function will read what is given to any command; no command can do anything with what is no text.
+        """Read what is given to any command; no command can do anything with what is no text.
 
         :raises click.UsageError: it is not in UTF-8
         """
@@ -55,11 +55,11 @@ class LazyGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """This function will name the commands."""
+        """Name the commands."""
         return list(ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """This function will import a command.
+        """Import a command.
 
         :raises CommandFailedError: it needs the embedded stack, which an image does not hold
         """
@@ -79,7 +79,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """This function will find the command that is called, suggesting one for a slip of the pen."""
+        """Find the command that is called, suggesting one for a slip of the pen."""
         if args and args[0] not in ENTRIES and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], ENTRIES, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(ENTRIES)}."
@@ -87,12 +87,12 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """This function will list the commands in the help."""
+        """List the commands in the help."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in ENTRIES.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """This function will run a command; an expected failure becomes a message instead of a trace.
+        """Run a command; an expected failure becomes a message instead of a trace.
 
         :raises CommandFailedError: what failed, in words
         """
@@ -123,7 +123,7 @@ class LazyGroup(click.Group):
     `marketplace COMMAND --help` tells more.""",
 )
 def main() -> None:
-    """This function will be the entry of the console script; click calls the command that is named."""
+    """Be the entry of the console script; click calls the command that is named."""
 
 
 if __name__ == "__main__":

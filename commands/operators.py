@@ -6,7 +6,7 @@ from marketplace.audit.operations import OPERATOR, AuditActor
 
 
 def operator() -> AuditActor:
-    """This function will name the operator by the account that runs the command."""
+    """Name the operator by the account that runs the command."""
     try:
         return AuditActor(f"{OPERATOR.name} {getpass.getuser()}")
     except (OSError, KeyError):

@@ -14,7 +14,7 @@ _ABSENT = "-"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: Sequence[str] = ()) -> None:
-    """This function will print a table; in a pipe one line for each row, after one with the columns' names.
+    """Print a table; in a pipe one line for each row, after one with the columns' names.
 
     :param columns: the headings
     :param rows: as many values each as there are columns
@@ -33,7 +33,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: Sequen
 
 
 def note_more(most: int) -> None:
-    """This function will say, aside, that a list was cut.
+    """Say, aside, that a list was cut.
 
     :param most: what ``--limit`` takes at the most
     """
@@ -41,7 +41,7 @@ def note_more(most: int) -> None:
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """This function will print names and values, one pair a line."""
+    """Print names and values, one pair a line."""
     for name, value in pairs:
         click.echo(
             f"{name}\t{_plain(value)}" if not sys.stdout.isatty() else f"{name:<16} {shown_value(value)}"
@@ -49,7 +49,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
 
 
 def shown_value(value: Any) -> str:
-    """This function will write a value for people: times to the second in UTC, nothing as a dash."""
+    """Write a value for people: times to the second in UTC, nothing as a dash."""
     if value is None or value == "":
         return _ABSENT
     if isinstance(value, datetime):

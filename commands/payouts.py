@@ -8,7 +8,7 @@ from commands.reconciling import reconcile
 
 @click.group(help="Look at batches of payouts, and reconcile the gateway with the books.")
 def payouts() -> None:
-    """This function will group the commands."""
+    """Group the commands."""
 
 
 payouts.add_command(list_batches)

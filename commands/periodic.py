@@ -48,7 +48,7 @@ class Now(click.ParamType[datetime]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """This function will read a time."""
+        """Read a time."""
         if isinstance(value, datetime):
             return value
         ahead = re.fullmatch(r"\+(\d{1,6})([smhd])", value)
@@ -77,14 +77,14 @@ _name = click.argument("name", type=click.Choice(_NAMES), metavar="NAME")
     What is changed here is kept in the database and audited; workers go by it within seconds."""
 )
 def periodic() -> None:
-    """This function will group the commands."""
+    """Group the commands."""
 
 
 @periodic.command(
     name="list", help="List the periodic tasks: when each runs, what came of it, and what it is for."
 )
 def list_tasks() -> None:
-    """This function will list the tasks."""
+    """List the tasks."""
     known = _states()
     table(
         ("Task", "When", "Next run", "Last run", "Took", "Outcome", "Now", "What it does"),
@@ -96,7 +96,7 @@ def list_tasks() -> None:
 @periodic.command(help="Show all that is known of the periodic task NAME.")
 @_name
 def show(name: str) -> None:
-    """This function will show a task."""
+    """Show a task."""
     task, state = sweeps.task_named(name), _states().get(name)
     shown: list[tuple[str, Any]] = [
         ("task", name),
@@ -153,7 +153,7 @@ def show(name: str) -> None:
     help="Wait so many seconds for a run that goes on.",
 )
 def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
-    """This function will run a task."""
+    """Run a task."""
     services = make_services()
     if moment is not None:
         if services.settings.environment == "production":
@@ -176,7 +176,7 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
 )
 @_name
 def pause(name: str) -> None:
-    """This function will pause a task."""
+    """Pause a task."""
     changed = database().in_transaction(
         controls.pause, task=sweeps.task_named(name), actor=operator(), now=system_clock()
     )
@@ -190,7 +190,7 @@ def pause(name: str) -> None:
 @periodic.command(help="Have the paused periodic task NAME run again, from its next tick on.")
 @_name
 def resume(name: str) -> None:
-    """This function will resume a task."""
+    """Resume a task."""
     changed = database().in_transaction(
         controls.resume, task=sweeps.task_named(name), actor=operator(), now=system_clock()
     )
@@ -217,7 +217,7 @@ def resume(name: str) -> None:
 @click.argument("when", nargs=-1)
 @click.option("--default", "declared", is_flag=True, help="Go back to what the task declares.")
 def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
-    """This function will give a task another timetable."""
+    """Give a task another timetable."""
     if bool(when) == declared:
         raise click.UsageError(
             f"Say when {name} is to run, or --default. WHEN is {EXAMPLES.replace('`', '')}."

@@ -14,7 +14,7 @@ class Stages:
     """Stages of work, one after the other."""
 
     def __init__(self, *, aside: bool = False) -> None:
-        """This function will make them.
+        """Make them.
 
         :param aside: whether they are shown on standard error, since standard output is for what comes of them
         """
@@ -23,7 +23,7 @@ class Stages:
 
     @contextmanager
     def stage(self, title: str, *, total: int) -> Iterator[Callable[[int], None]]:
-        """This function will show a stage while it runs, and what it took when it is over, done or broken off.
+        """Show a stage while it runs, and what it took when it is over, done or broken off.
 
         :param title: what is done
         :param total: of how many steps

@@ -127,7 +127,7 @@ _API = "/api/"
 
 @click.group(help="Write the reverse proxy's configuration.")
 def proxy() -> None:
-    """This function will group the commands."""
+    """Group the commands."""
 
 
 @proxy.command(
@@ -141,12 +141,12 @@ def proxy() -> None:
       marketplace proxy caddyfile > deploy/Caddyfile""",
 )
 def print_caddyfile() -> None:
-    """This function will print the configuration."""
+    """Print the configuration."""
     click.echo(caddyfile(contracts()), nl=False)
 
 
 def caddyfile(routes: Iterable[Contract]) -> str:
-    """This function will write the Caddyfile.
+    """Write the Caddyfile.
 
     :param routes: the contracts of all routes
     """

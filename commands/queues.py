@@ -25,7 +25,7 @@ _CACHE_AWAY = "The cache can't be reached: what workers do is not known, and not
     Oldest due since when the one that waits longest is due"""
 )
 def queues() -> None:
-    """This function will show the queues."""
+    """Show the queues."""
     services = make_services()
     with services.database.reading() as session:
         found = figures.statistics(session, services.cache, now=system_clock())
@@ -45,7 +45,7 @@ def queues() -> None:
 
 @click.command(help="List the worker processes that live, and what each does since when.")
 def workers() -> None:
-    """This function will list the workers."""
+    """List the workers."""
     try:
         seen = heartbeats.look(make_services().cache)
     except CacheDownError as error:

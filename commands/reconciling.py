@@ -38,7 +38,7 @@ _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%
 @click.option("--to", "until", type=_MOMENT, help="Up to then; now unless given.", metavar="TIME")
 @click.pass_context
 def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None) -> None:
-    """This function will reconcile."""
+    """Reconcile."""
     current = services()
     connect_nudges(Relay(current))
     now = current.clock()

@@ -47,12 +47,12 @@ class Replayed:
 
     @property
     def failed(self) -> bool:
-        """This function will tell whether it was tried, in vain."""
+        """Tell whether it was tried, in vain."""
         return self.result.outcome == FAILED
 
     @property
     def busy(self) -> bool:
-        """This function will tell whether somebody else had it, so that it was not tried here."""
+        """Tell whether somebody else had it, so that it was not tried here."""
         return self.result.outcome == BUSY
 
 
@@ -64,7 +64,7 @@ class Run:
     cut_short: str | None = None
 
     def counts(self) -> dict[str, Counter[str]]:
-        """This function will count outcomes by cause, in the order that the causes were met."""
+        """Count outcomes by cause, in the order that the causes were met."""
         counts: dict[str, Counter[str]] = {}
         for item in self.replayed:
             counts.setdefault(item.cause, Counter())[item.result.outcome] += 1
@@ -75,7 +75,7 @@ class Pace:
     """Lets so many through in a second, evenly; any number without a rate."""
 
     def __init__(self, rate: float | None) -> None:
-        """This function will begin at once.
+        """Begin at once.
 
         :param rate: how many in a second
         """
@@ -83,7 +83,7 @@ class Pace:
         self._next = time.monotonic()
 
     def wait(self) -> None:
-        """This function will wait until the next one may go."""
+        """Wait until the next one may go."""
         wait = self._next - time.monotonic()
         if wait > 0:
             time.sleep(wait)
@@ -93,7 +93,7 @@ class Pace:
 def replay_all(
     services: Services, rows: Sequence[dict[str, Any]], *, dry_run: bool, rate: float | None
 ) -> Run:
-    """This function will replay events, each in a transaction of its own, those of one cause after the other.
+    """Replay events, each in a transaction of its own, those of one cause after the other.
 
     Whoever interrupts it, or the database that goes away, leaves what was replayed until then.
 
@@ -139,7 +139,7 @@ def _one(services: Services, row: dict[str, Any], *, dry_run: bool, actor: Audit
 
 
 def told(result: Replay) -> list[str]:
-    """This function will tell in lines what a replay changed, or why nothing."""
+    """Tell in lines what a replay changed, or why nothing."""
     if result.outcome == UNCHANGED:
         return [_UNCHANGED[result.before]]
     if result.error:
@@ -187,7 +187,7 @@ def _entry(entry: dict[str, Any]) -> str:
 
 
 def document(run: Run, *, dry_run: bool) -> dict[str, Any]:
-    """This function will give a run as a document for machines."""
+    """Give a run as a document for machines."""
     return {
         "dryRun": dry_run,
         "events": [

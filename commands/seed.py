@@ -64,7 +64,7 @@ class State(Enum):
 )
 @click.option("--if-empty", is_flag=True, help="Do nothing if there are data.")
 def seed(count: int, *, if_empty: bool) -> None:
-    """This function will fill the database."""
+    """Fill the database."""
     services = make_services()
     refuse_production(services.settings)
     state = find_state(services)
@@ -82,7 +82,7 @@ def seed(count: int, *, if_empty: bool) -> None:
 
 
 def refuse_production(settings: Settings) -> None:
-    """This function will refuse to put demo data where real people are.
+    """Refuse to put demo data where real people are.
 
     :raises CommandFailedError: this is production
     """
@@ -93,7 +93,7 @@ def refuse_production(settings: Settings) -> None:
 
 
 def find_state(services: Services) -> State:
-    """This function will tell what the database holds."""
+    """Tell what the database holds."""
     with services.database.reading() as session:
         campuses = {row["id"] for row in _CAMPUSES.all(session)}
         if not campuses:
@@ -104,7 +104,7 @@ def find_state(services: Services) -> State:
 
 
 def fill(services: Services, *, count: int, now: datetime, stages: Stages) -> str:
-    """This function will add whatever of the demo's data is not there.
+    """Add whatever of the demo's data is not there.
 
     :param count: up to which number there shall be products
     :param now: the present, that everything is dated back from
@@ -130,7 +130,7 @@ def fill(services: Services, *, count: int, now: datetime, stages: Stages) -> st
 
 
 def analyze(services: Services) -> None:
-    """This function will have the database look at its new content: plans made for empty tables are slow."""
+    """Have the database look at its new content: plans made for empty tables are slow."""
     names = ", ".join(metadata.tables)
     with services.database.reading() as session, driver_cursor(session) as cursor:
         cursor.execute(f"ANALYZE {names}")

@@ -34,7 +34,7 @@ _TIMEOUT_SECONDS = 5.0
     help="An object of claims to set; null drops a claim. For tests of bad tokens.",
 )
 def token(persona: str, *, aal2: bool, expired: bool, claims: str | None) -> None:
-    """This function will print a token."""
+    """Print a token."""
     click.echo(
         fetch_token(
             settings().identity_issuer, persona=persona, aal2=aal2, expired=expired, claims=_parsed(claims)
@@ -45,7 +45,7 @@ def token(persona: str, *, aal2: bool, expired: bool, claims: str | None) -> Non
 def fetch_token(
     issuer: str, *, persona: str, aal2: bool = False, expired: bool = False, claims: dict[str, object]
 ) -> str:
-    """This function will ask the embedded identity provider for a persona's token.
+    """Ask the embedded identity provider for a persona's token.
 
     :param issuer: its address
     :param claims: set over the usual ones; none drops a claim

@@ -53,7 +53,7 @@ class Moment(click.ParamType[datetime]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """This function will read a time."""
+        """Read a time."""
         if isinstance(value, datetime):
             return value
         ago = re.fullmatch(r"(\d{1,6})([mhd])", value)
@@ -75,7 +75,7 @@ class _Rate(click.FloatRange):
     """A range of numbers, which what is none does not fall into."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """This function will read a number."""
+        """Read a number."""
         found = super().convert(value, param, ctx)
         if math.isnan(found):
             self.fail(f"{value!r} is not a number", param, ctx)
@@ -84,7 +84,7 @@ class _Rate(click.FloatRange):
 
 @click.group(help="List, inspect and replay webhooks that came in.")
 def webhooks() -> None:
-    """This function will group the commands."""
+    """Group the commands."""
 
 
 _TYPE = click.option(
@@ -132,7 +132,7 @@ def list_webhooks(
     by_cause: bool,
     as_json: bool,
 ) -> None:
-    """This function will list webhooks."""
+    """List webhooks."""
     filters = Filters(state, event_type, provider, since, error_like)
     find = queries.causes if by_cause else queries.list_events
     with reading() as session:
@@ -161,7 +161,7 @@ def list_webhooks(
 @click.option("--raw", is_flag=True, help="Print the body alone, byte by byte as it came, nothing redacted.")
 @_JSON
 def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
-    """This function will show a webhook."""
+    """Show a webhook."""
     if raw and as_json:
         raise click.UsageError("--raw prints the body as it came, --json prints JSON: take one of them.")
     with reading() as session:
@@ -227,7 +227,7 @@ def replay_webhooks(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """This function will replay webhooks."""
+    """Replay webhooks."""
     filtered = bool(event_type or provider or since or error_like or take_all)
     if bool(ids) == filtered:
         raise click.UsageError(

@@ -33,14 +33,14 @@ _OUTSIDE = ("database_url", "redis_url", "s3_", "gateway_", "identity_", "ai_", 
 
 
 def documents() -> list[Path]:
-    """This function will list all documents of the project."""
+    """List all documents of the project."""
     return sorted(
         [PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md"), *(PROJECT / "deploy").rglob("*.md")]
     )
 
 
 def generated(text: str) -> str:
-    """This function will give a document with its generated parts as the code would have them now.
+    """Give a document with its generated parts as the code would have them now.
 
     :param text: the document
     :raises KeyError: it asks for a part that there is none of
@@ -153,7 +153,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def main() -> int:
-    """This function will bring all documents up to date, and name those that it changed."""
+    """Bring all documents up to date, and name those that it changed."""
     for path in documents():
         text = path.read_text(encoding="utf-8")
         wanted = generated(text)

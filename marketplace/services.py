@@ -36,7 +36,7 @@ class Services:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, application_name: str) -> "Services":
-        """This function will make the services; nothing is connected to until it is used.
+        """Make the services; nothing is connected to until it is used.
 
         :param settings: where everything is
         :param application_name: names the process in the database's own views

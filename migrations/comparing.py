@@ -15,7 +15,7 @@ _VOLATILE = re.compile(r"nextval|random|uuid", re.IGNORECASE)
 
 
 def drop_equal_defaults(_context: Any, _revision: Any, scripts: Iterable[MigrationScript]) -> None:
-    """This function will take out changes of defaults that are only written another way.
+    """Take out changes of defaults that are only written another way.
 
     It is one of Alembic's ``process_revision_directives``. A comparing function of ours, the other way that
     Alembic offers, fails on identity columns.
@@ -55,7 +55,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def default_text(default: Any) -> str:
-    """This function will write a column's default as SQL, or empty where it is no expression or none."""
+    """Write a column's default as SQL, or empty where it is no expression or none."""
     if not isinstance(default, DefaultClause):
         return ""
     argument = default.arg

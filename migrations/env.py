@@ -10,7 +10,7 @@ from migrations.comparing import drop_equal_defaults
 
 
 def run_migrations() -> None:
-    """This function will run the migrations asked for, each in a transaction of its own."""
+    """Run the migrations asked for, each in a transaction of its own."""
     url = context.config.attributes.get("database_url") or os.environ["DATABASE_URL"]
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1), poolclass=pool.NullPool)
     with engine.connect() as connection:

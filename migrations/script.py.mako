@@ -11,10 +11,10 @@ depends_on = ${repr(depends_on)}
 
 
 def upgrade() -> None:
-    """This function will bring the schema to this revision."""
+    """Bring the schema to this revision."""
     ${upgrades if upgrades else "pass"}
 
 
 def downgrade() -> None:
-    """This function will take the schema back to the revision before."""
+    """Take the schema back to the revision before."""
     ${downgrades if downgrades else "pass"}

@@ -47,31 +47,31 @@ class Layout:
 
     @property
     def logs(self) -> Path:
-        """This function will give the directory of the children's logs."""
+        """Give the directory of the children's logs."""
         return self.root / "logs"
 
     @property
     def lock(self) -> Path:
-        """This function will give the file whose lock the running stack and its children hold."""
+        """Give the file whose lock the running stack and its children hold."""
         return self.root / "stack.lock"
 
     @property
     def state(self) -> Path:
-        """This function will give the file that tells about the running stack; it ends with it."""
+        """Give the file that tells about the running stack; it ends with it."""
         return self.root / "state.json"
 
     @property
     def prepared(self) -> Path:
-        """This function will give the file that tells which migrations the database has."""
+        """Give the file that tells which migrations the database has."""
         return self.root / "prepared.json"
 
     @property
     def environment(self) -> Path:
-        """This function will give the file of the stack's variables."""
+        """Give the file of the stack's variables."""
         return self.root / ENVIRONMENT_FILE
 
     def make(self) -> None:
-        """This function will make the directory.
+        """Make the directory.
 
         :raises StackError: nothing can be written there
         """
@@ -110,27 +110,27 @@ class Configuration:
 
     @property
     def uses_sandbox(self) -> bool:
-        """This function will tell whether any provider is a stand-in."""
+        """Tell whether any provider is a stand-in."""
         return any((self.sandbox_gateway, self.sandbox_identity, self.sandbox_ai, self.sandbox_chat))
 
     @property
     def public_base_url(self) -> str:
-        """This function will give the address under which the stack is reached."""
+        """Give the address under which the stack is reached."""
         return self.variables["PUBLIC_BASE_URL"]
 
     @property
     def media_upstream(self) -> str:
-        """This function will give the object storage as the proxy names it: host:port, or with https."""
+        """Give the object storage as the proxy names it: host:port, or with https."""
         endpoint = self.variables["S3_ENDPOINT_URL"]
         return endpoint.removeprefix("http://").rstrip("/")
 
     def environment(self, **more: str) -> dict[str, str]:
-        """This function will give the variables of a child process: this process's, the stack's and more."""
+        """Give the variables of a child process: this process's, the stack's and more."""
         return {**os.environ, **self.variables, **more}
 
 
 def read_port(environ: Mapping[str, str]) -> int:
-    """This function will read the public port.
+    """Read the public port.
 
     :raises StackError: it is no port
     """
@@ -141,12 +141,12 @@ def read_port(environ: Mapping[str, str]) -> int:
 
 
 def read_layout(environ: Mapping[str, str]) -> Layout:
-    """This function will read where the stack keeps its state."""
+    """Read where the stack keeps its state."""
     return Layout(Path(environ.get("DATA_DIR") or PROJECT / ".data").expanduser().absolute())
 
 
 def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration, PortReservation]:
-    """This function will settle everything that the stack runs with, and write it for others to find.
+    """Settle everything that the stack runs with, and write it for others to find.
 
     :param environ: given servers and providers are used; the rest is made
     :return: the configuration, and its ports, held until each server needs its own
@@ -178,7 +178,7 @@ def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration
 
 
 def migrations_fingerprint() -> str:
-    """This function will give a digest of all migrations: as long as it stays, the database is up to date."""
+    """Give a digest of all migrations: as long as it stays, the database is up to date."""
     digest = hashlib.sha256()
     for path in sorted((PROJECT / "migrations").rglob("*")):
         if path.suffix in {".py", ".sql"}:
@@ -307,7 +307,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """This function will write a file that only its owner may read, whole or not at all.
+    """Write a file that only its owner may read, whole or not at all.
 
     Whoever reads it meanwhile finds the old text or the new one, never a part of it.
     """

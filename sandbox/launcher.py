@@ -22,7 +22,7 @@ _NOT_EXECUTABLE_STATUS = 126  # as shells do
 
 
 def main(arguments: list[str]) -> int:
-    """This function will prepare this process as told and replace it by the command.
+    """Prepare this process as told and replace it by the command.
 
     :param arguments: the parent's process id, the number of the signal that this process shall get when the
         parent dies, the user id to become (empty: stay), the group id, ``override`` or nothing (see

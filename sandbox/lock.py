@@ -18,7 +18,7 @@ _KILLED_SECONDS = 5.0
 
 @contextmanager
 def held_lock(path: Path, *, report: Report, pause: Pause = time.sleep) -> Iterator[int]:
-    """This function will hold the lock of a data directory.
+    """Hold the lock of a data directory.
 
     The descriptor is handed to every child: the kernel frees the lock when the last of them is gone, whatever
     became of their parent. A lock that is held while its stack is dead belongs to children of a killed run,
@@ -48,7 +48,7 @@ def held_lock(path: Path, *, report: Report, pause: Pause = time.sleep) -> Itera
 
 
 def is_locked(path: Path) -> bool:
-    """This function will tell whether a stack, or what is left of one, runs on a data directory."""
+    """Tell whether a stack, or what is left of one, runs on a data directory."""
     if not path.exists():
         return False
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -59,13 +59,13 @@ def is_locked(path: Path) -> bool:
 
 
 def lock_owner(path: Path) -> int | None:
-    """This function will give the process id of the stack that last held the lock, if there was one."""
+    """Give the process id of the stack that last held the lock, if there was one."""
     text = path.read_text(encoding="ascii", errors="replace").strip() if path.exists() else ""
     return int(text) if text.isdecimal() else None
 
 
 def lock_holders(path: Path) -> list[int]:
-    """This function will list the other processes that have the lock's file open, where /proc tells."""
+    """List the other processes that have the lock's file open, where /proc tells."""
     wanted = str(path.resolve())
     holders = []
     for entry in Path("/proc").glob("[0-9]*"):

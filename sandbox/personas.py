@@ -91,12 +91,12 @@ PERSONAS: tuple[Persona, ...] = (
 
 
 def persona_names() -> list[str]:
-    """This function will list the names of all personas, in their order."""
+    """List the names of all personas, in their order."""
     return [persona.name for persona in PERSONAS]
 
 
 def persona_named(name: str) -> Persona:
-    """This function will find a persona by its name.
+    """Find a persona by its name.
 
     :param name: such as ``buyer`` or ``campus-rep``
     :raises UnknownPersonaError: no persona has this name; the message names those there are

@@ -30,7 +30,7 @@ class PortReservation:
         self.ports: dict[str, int] = {}
 
     def take(self, name: str, port: int, *, paired: bool = False) -> bool:
-        """This function will reserve a port, if it is free.
+        """Reserve a port, if it is free.
 
         :param paired: the port at a distance of 10,000 is needed too
         :return: whether it was free
@@ -49,20 +49,20 @@ class PortReservation:
         return True
 
     def release(self, *names: str) -> None:
-        """This function will free ports for the servers that are about to listen on them."""
+        """Free ports for the servers that are about to listen on them."""
         for name in names:
             for listener in self._sockets.pop(name, []):
                 listener.close()
 
     def close(self) -> None:
-        """This function will free all ports that are still held."""
+        """Free all ports that are still held."""
         self.release(*list(self._sockets))
 
 
 def reserve_ports(
     names: Sequence[str], *, first: int, remembered: Mapping[str, int], paired: frozenset[str] = frozenset()
 ) -> PortReservation:
-    """This function will reserve a port for each name: the remembered one if it is free, else the next free.
+    """Reserve a port for each name: the remembered one if it is free, else the next free.
 
     :param first: where the search starts
     :param remembered: ports of the last time
@@ -85,12 +85,12 @@ def reserve_ports(
 
 
 def is_free(port: int) -> bool:
-    """This function will tell whether a server could listen on a port of the loopback address now."""
+    """Tell whether a server could listen on a port of the loopback address now."""
     return port_fault(port) is None
 
 
 def port_fault(port: int) -> int | None:
-    """This function will tell why nobody could listen on a port of the loopback address now.
+    """Tell why nobody could listen on a port of the loopback address now.
 
     :return: the error's number, such as ``errno.EADDRINUSE``; none when the port is free
     """

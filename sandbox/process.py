@@ -51,7 +51,7 @@ class Process:
         account: Account | None = None,
         inherited: Sequence[int] = (),
     ) -> None:
-        """This function will describe the process; ``launch`` starts it.
+        """Describe the process; ``launch`` starts it.
 
         :param command: the program's path and its arguments
         :param environment: all its variables; none means this process's own
@@ -71,7 +71,7 @@ class Process:
         self._popen: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        """This function will start the process and not wait for it.
+        """Start the process and not wait for it.
 
         Call it from a thread that lives as long as the process shall: Linux sends the death signal when the
         thread that started a process ends.
@@ -96,17 +96,17 @@ class Process:
 
     @property
     def process_id(self) -> int | None:
-        """This function will give the process's id, or none before it was started."""
+        """Give the process's id, or none before it was started."""
         return self._popen.pid if self._popen else None
 
     @property
     def running(self) -> bool:
-        """This function will tell whether the process was started and has not ended."""
+        """Tell whether the process was started and has not ended."""
         return self._popen is not None and self.exit_status is None
 
     @property
     def exit_status(self) -> int | None:
-        """This function will give the exit status, negative for a signal; none while it has not ended.
+        """Give the exit status, negative for a signal; none while it has not ended.
 
         What an ended process leaves of its group is killed with it.
         """
@@ -119,12 +119,12 @@ class Process:
         return self._popen.returncode
 
     def request_stop(self) -> None:
-        """This function will ask the process to stop in good order, and not wait for it."""
+        """Ask the process to stop in good order, and not wait for it."""
         if self._popen is not None and self.running:
             self._popen.send_signal(self._stop_signal)
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """This function will stop the process and all that it started: in good order, or else by force.
+        """Stop the process and all that it started: in good order, or else by force.
 
         :param timeout_seconds: how long it may take before it is killed
         :return: whether it stopped by itself in that time
@@ -137,11 +137,11 @@ class Process:
         return orderly
 
     def log_tail(self, lines: int = 15) -> str:
-        """This function will give the last lines of the process's log."""
+        """Give the last lines of the process's log."""
         return log_tail(self.log_path, lines)
 
     def failure(self, what: str) -> ProcessFailedError:
-        """This function will make the error that tells what went wrong, with the end of the log."""
+        """Make the error that tells what went wrong, with the end of the log."""
         status = self.exit_status
         ending = "" if status is None else f" ({describe_status(status)})"
         return ProcessFailedError(
@@ -160,7 +160,7 @@ def _kill_group(process_id: int) -> None:
 
 
 def describe_status(status: int) -> str:
-    """This function will say in words how a process ended.
+    """Say in words how a process ended.
 
     :param status: as subprocess gives it: negative for a signal
     """
@@ -170,7 +170,7 @@ def describe_status(status: int) -> str:
 
 
 def log_tail(path: Path, lines: int) -> str:
-    """This function will give the last lines of a file, indented, of its last 16 KB at most."""
+    """Give the last lines of a file, indented, of its last 16 KB at most."""
     if not path.is_file():
         return "    (no log)"
     with path.open("rb") as log:
@@ -180,7 +180,7 @@ def log_tail(path: Path, lines: int) -> str:
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_seconds: float, pause: Pause = time.sleep) -> bool:
-    """This function will wait for a condition, asking every 20 ms.
+    """Wait for a condition, asking every 20 ms.
 
     :param pause: sleeps for the given seconds; it may raise to break off the wait
     :return: whether the condition came true in time
@@ -194,7 +194,7 @@ def wait_until(condition: Callable[[], bool], *, timeout_seconds: float, pause: 
 
 
 def unprivileged_account(*paths: Path) -> Account | None:
-    """This function will find whom a server runs as that refuses to run as root.
+    """Find whom a server runs as that refuses to run as root.
 
     :param paths: what it must reach; the first is its data directory, whose owner it becomes if that is not
         root, so that a directory made by a user stays that user's

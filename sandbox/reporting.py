@@ -22,7 +22,7 @@ class Console:
         self._colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
     def line(self, text: str = "") -> None:
-        """This function will print a line at once.
+        """Print a line at once.
 
         Nobody may be listening any more (``make run | head``): that is no reason to end the stack.
         """
@@ -32,22 +32,22 @@ class Console:
             sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - while this process lives
 
     def step(self, name: str, text: str) -> None:
-        """This function will print what was done, by whom."""
+        """Print what was done, by whom."""
         self.line(f"  {self._paint(name.ljust(_NAME_WIDTH), '36')} {text}")
 
     @contextmanager
     def timed(self, name: str, text: str) -> Iterator[None]:
-        """This function will print what was done, and how long it took, when it is done."""
+        """Print what was done, and how long it took, when it is done."""
         started = time.monotonic()
         yield
         self.step(name, f"{text} ({time.monotonic() - started:.1f} s)")
 
     def problem(self, text: str) -> None:
-        """This function will print what went wrong to standard error."""
+        """Print what went wrong to standard error."""
         print(self._paint(text, "31") if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
     def heading(self, text: str) -> None:
-        """This function will print a line that stands out."""
+        """Print a line that stands out."""
         self.line(self._paint(text, "1"))
 
     def _paint(self, text: str, code: str) -> str:
@@ -55,7 +55,7 @@ class Console:
 
 
 def banner(configuration: Configuration, *, seconds: float) -> list[str]:
-    """This function will tell where everything is and how to begin.
+    """Tell where everything is and how to begin.
 
     :param seconds: how long the start took
     """

@@ -34,14 +34,14 @@ class Services:
         self._inherited = (lock,)
 
     def log_path(self, name: str) -> Path:
-        """This function will give the log of a process; a log of the last run becomes ``.log.1``."""
+        """Give the log of a process; a log of the last run becomes ``.log.1``."""
         path = self._configuration.layout.logs / f"{name}.log"
         if path.exists():
             path.replace(path.with_name(f"{path.name}.1"))
         return path
 
     def servers(self) -> list[tuple[Server, tuple[str, ...]]]:
-        """This function will make the servers that are not given, each with the names of its ports."""
+        """Make the servers that are not given, each with the names of its ports."""
         configuration = self._configuration
         ports, own, root = configuration.ports, configuration.secrets, configuration.layout.root
         made: list[tuple[Server, tuple[str, ...]]] = []
@@ -79,7 +79,7 @@ class Services:
         return made
 
     def providers(self) -> Process:
-        """This function will make the stand-ins for the payment gateway and the identity provider."""
+        """Make the stand-ins for the payment gateway and the identity provider."""
         data = self._configuration.layout.root / "providers"
         data.mkdir(mode=0o700, exist_ok=True)
         port = str(self._configuration.ports["providers"])
@@ -88,24 +88,24 @@ class Services:
         )
 
     def prepare(self) -> Process:
-        """This function will make the process that upgrades the database, and fills an empty one."""
+        """Make the process that upgrades the database, and fills an empty one."""
         return self._python("prepare", "-c", _PREPARE)
 
     def web(self) -> Process:
-        """This function will make the web processes that serve what computes."""
+        """Make the web processes that serve what computes."""
         return self._gunicorn("web", WORKER_CLASS="sync")
 
     def waiting(self) -> Process:
-        """This function will make the web process that serves what waits for others."""
+        """Make the web process that serves what waits for others."""
         # One process, many requests at once: they share its connections, which none holds while it waits.
         return self._gunicorn("waiting", WORKER_CLASS="gevent", WEB_CONCURRENCY="1", DATABASE_POOL_SIZE="10")
 
     def worker(self, queue: str) -> Process:
-        """This function will make the worker of a queue."""
+        """Make the worker of a queue."""
         return self._python(f"worker-{queue}", "-m", "tasks.worker", queue)
 
     def proxy(self) -> EmbeddedProxy:
-        """This function will make the proxy, which has the public port."""
+        """Make the proxy, which has the public port."""
         configuration = self._configuration
         return EmbeddedProxy(
             configuration.layout.root / "proxy",

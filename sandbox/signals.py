@@ -20,7 +20,7 @@ class StopSignals:
         self._previous_wakeup = -1
 
     def __enter__(self) -> Self:
-        """This function will take over the signals of this process."""
+        """Take over the signals of this process."""
         os.set_blocking(self._read_end, False)
         os.set_blocking(self._write_end, False)
         self._previous_wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
@@ -37,7 +37,7 @@ class StopSignals:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        """This function will give the signals back."""
+        """Give the signals back."""
         signal.set_wakeup_fd(self._previous_wakeup)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
@@ -45,7 +45,7 @@ class StopSignals:
         os.close(self._write_end)
 
     def pause(self, seconds: float) -> None:
-        """This function will sleep, at most so many seconds.
+        """Sleep, at most so many seconds.
 
         :raises StopRequestedError: a signal came, before or meanwhile
         """

@@ -43,7 +43,7 @@ _NOT_RUNNING_STATUS = 3  # as `service NAME status` answers
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """This function will run one of the stack's commands.
+    """Run one of the stack's commands.
 
     :return: the exit status
     """
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def up(environ: Mapping[str, str], console: Console) -> int:
-    """This function will run the stack until it is asked to stop.
+    """Run the stack until it is asked to stop.
 
     :raises StackError: it could not start, or not go on; everything was stopped again
     """
@@ -84,7 +84,7 @@ def up(environ: Mapping[str, str], console: Console) -> int:
 
 
 def status(environ: Mapping[str, str], console: Console) -> int:
-    """This function will tell whether the stack runs, what it consists of and whether it is ready.
+    """Tell whether the stack runs, what it consists of and whether it is ready.
 
     :return: 0 when it is ready, 1 when it runs but is not, 3 when it does not run
     """
@@ -101,7 +101,7 @@ def status(environ: Mapping[str, str], console: Console) -> int:
 
 
 def reset(environ: Mapping[str, str], console: Console) -> int:
-    """This function will remove all state of a stack that does not run.
+    """Remove all state of a stack that does not run.
 
     :raises StackError: the stack runs, or the directory is not one of a stack
     """

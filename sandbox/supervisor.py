@@ -39,7 +39,7 @@ class Supervisor:
         self._logs_checked_at = time.monotonic()
 
     def add_server(self, server: Server, *, before_binding: Callable[[], None]) -> None:
-        """This function will launch a server without which the stack can't go on; it stops last.
+        """Launch a server without which the stack can't go on; it stops last.
 
         :param before_binding: frees the server's ports
         """
@@ -47,7 +47,7 @@ class Supervisor:
         server.launch(before_binding)
 
     def add_service(self, process: Process, *, stops_late: bool = False) -> None:
-        """This function will launch a process that is restarted when it ends.
+        """Launch a process that is restarted when it ends.
 
         :param stops_late: others need it while they stop
         """
@@ -55,7 +55,7 @@ class Supervisor:
         process.launch()
 
     def wait_for_servers(self) -> None:
-        """This function will wait until all servers answer, and tell of each as it does.
+        """Wait until all servers answer, and tell of each as it does.
 
         :raises ProcessFailedError: one ended or did not answer in time
         """
@@ -65,7 +65,7 @@ class Supervisor:
             self._console.step(server.name, f"answers ({time.monotonic() - started:.1f} s)")
 
     def wait_for(self, condition: Callable[[], bool], *, what: str, timeout_seconds: float) -> None:
-        """This function will wait for the stack to do something, while watching that nothing ends.
+        """Wait for the stack to do something, while watching that nothing ends.
 
         :raises StackError: it took too long
         :raises ProcessFailedError: a process ended meanwhile
@@ -84,7 +84,7 @@ class Supervisor:
             raise StackError(f"{what} took longer than {timeout_seconds:.0f} s.\n" + "\n".join(tails))
 
     def watch(self, *, on_change: Callable[[], None]) -> None:
-        """This function will keep the stack running until ``pause`` raises.
+        """Keep the stack running until ``pause`` raises.
 
         :param on_change: is called whenever a process was restarted
         :raises StackError: a server ended, or a service ended too often
@@ -100,7 +100,7 @@ class Supervisor:
             self._bound_logs()
 
     def process_ids(self) -> dict[str, int]:
-        """This function will give the id of each running process by its name."""
+        """Give the id of each running process by its name."""
         return {
             process.name: process.process_id
             for process in self._processes()
@@ -108,7 +108,7 @@ class Supervisor:
         }
 
     def stop(self) -> None:
-        """This function will stop everything: what takes requests and work, providers, then databases."""
+        """Stop everything: what takes requests and work, providers, then databases."""
         self._stop_group([watched.process for watched in self._early], timeout_seconds=12)
         self._stop_group([watched.process for watched in self._late], timeout_seconds=5)
         for server in self._servers:

@@ -19,7 +19,7 @@ class Activity:
     def doing(
         self, what: str, *, now: datetime, queue: str | None = None, row_id: str | None = None
     ) -> Iterator[None]:
-        """This function will have something go on while the context lasts.
+        """Have something go on while the context lasts.
 
         :param what: for people
         :param now: since when
@@ -34,6 +34,6 @@ class Activity:
             del self._doing[number]
 
     def now(self) -> tuple[Doing, ...]:
-        """This function will tell what goes on, the longest first."""
+        """Tell what goes on, the longest first."""
         # A copy at once: other threads add and take away meanwhile.
         return tuple(one for _, one in sorted(self._doing.copy().items()))

@@ -35,7 +35,7 @@ class Phased(Generic[_Found, _Answer]):
     settle: Callable[[Session, _Found, _Answer, datetime], None]
 
     def asked(self, services: Services, payload: dict[str, Any]) -> Handler:
-        """This function will go through the first two phases, and give the third as a handler.
+        """Go through the first two phases, and give the third as a handler.
 
         :param services: where the database and the providers are
         :param payload: the event's

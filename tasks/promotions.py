@@ -13,7 +13,7 @@ from marketplace.infra.outbox import Handler
 
 
 def turn_promotion(session: Session, payload: dict[str, Any], now: datetime) -> None:
-    """This function will drop what a promotion's beginning or end made stale, and bring the next sale forward."""
+    """Drop what a promotion's beginning or end made stale, and bring the next sale forward."""
     if "productId" in payload:
         flash_sales.turn(session, product_id=UUID(payload["productId"]), now=now)
     drop_cached(session, *payload["tags"])

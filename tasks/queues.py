@@ -44,7 +44,7 @@ class _Storage(RedisStorage):  # type: ignore[misc]
         self._wire = Wire(self.conn, answer_timeout_seconds=_ENQUEUE_TIMEOUT_SECONDS)
 
     def enqueue(self, data: bytes, priority: float | None = None) -> None:
-        """This function will add a message; one that is added twice does no harm, since rows are locked.
+        """Add a message; one that is added twice does no harm, since rows are locked.
 
         :raises NotImplementedError: a priority was given
         """
@@ -58,7 +58,7 @@ class _Queue(RedisHuey):  # type: ignore[misc]
 
 
 def make_queue(name: str, redis_url: str) -> RedisHuey:
-    """This function will make a queue; nothing is connected to until it is used.
+    """Make a queue; nothing is connected to until it is used.
 
     :param name: one of ``marketplace.kernel.queues.NAMES``
     :param redis_url: the server that holds it

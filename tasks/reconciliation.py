@@ -19,7 +19,7 @@ from tasks.phases import Phased
 
 
 def reconcile(services: Services, now: datetime) -> Outcome | str:
-    """This function will start a reconciliation and perform it, unless one is running.
+    """Start a reconciliation and perform it, unless one is running.
 
     :param now: its moment
     :return: what came of it, or that there was one running
@@ -41,7 +41,7 @@ def reconcile(services: Services, now: datetime) -> Outcome | str:
 
 
 def perform(services: Services, run_id: UUID, *, now: datetime) -> Outcome | None:
-    """This function will perform a reconciliation that was started.
+    """Perform a reconciliation that was started.
 
     :return: what came of it; none if it is over already
     """

@@ -74,7 +74,7 @@ class Relay:
     """The queues of one process, and the one kind of message that they carry: a row's id."""
 
     def __init__(self, services: Services, *, worker: Worker | None = None) -> None:
-        """This function will make the queues; nothing is connected to until it is used.
+        """Make the queues; nothing is connected to until it is used.
 
         :param worker: this process, if it is one that tells that it lives
         """
@@ -88,7 +88,7 @@ class Relay:
         self._down_until = 0.0
 
     def nudge(self, queue: str, table: str, row_id: UUID, *, delay_seconds: float = 0) -> bool:
-        """This function will tell a queue that a committed row waits for it.
+        """Tell a queue that a committed row waits for it.
 
         It never raises: while the queue's server is gone, rows wait for the sweep.
 
@@ -109,7 +109,7 @@ class Relay:
         return True
 
     def nudge_when_due(self, queue: str, table: str, row_id: UUID, due_at: datetime | None) -> None:
-        """This function will tell a queue of a row that it is to take up at a time, at once if that has come.
+        """Tell a queue of a row that it is to take up at a time, at once if that has come.
 
         A message that waits is the queue's own: if it is lost, the sweep takes the row up soon after its time.
         """
@@ -117,7 +117,7 @@ class Relay:
         self.nudge(queue, table, row_id, delay_seconds=delay + _AFTER_DUE_SECONDS if delay > 0 else 0)
 
     def run_row(self, queue: str, table: str, row_id: str) -> None:
-        """This function will do what a row asks for; a worker calls it.
+        """Do what a row asks for; a worker calls it.
 
         :param queue: the queue that the message came by
         :param table: ``inbox`` or ``outbox``
@@ -136,7 +136,7 @@ class Relay:
                 self._run_outbox(queue, UUID(row_id))
 
     def sweep_inbox(self, now: datetime) -> Swept:
-        """This function will hand the inbox rows that are due to their queue, the longest waiting first.
+        """Hand the inbox rows that are due to their queue, the longest waiting first.
 
         :param now: what was due some time before is taken up
         """
@@ -146,7 +146,7 @@ class Relay:
         return done
 
     def sweep_outbox(self, now: datetime) -> Swept:
-        """This function will hand the outbox rows that are due to their queues, the longest waiting first.
+        """Hand the outbox rows that are due to their queues, the longest waiting first.
 
         :param now: what was due some time before is taken up
         """
@@ -157,7 +157,7 @@ class Relay:
         return done
 
     def put_back(self) -> int:
-        """This function will hand back what this process is at, since it must stop: another one takes it up.
+        """Hand back what this process is at, since it must stop: another one takes it up.
 
         :return: how many rows they are
         """
@@ -291,6 +291,6 @@ def _note_failure(
 
 
 def connect_nudges(relay: Relay) -> None:
-    """This function will have this process's commits nudge the queues."""
+    """Have this process's commits nudge the queues."""
 
     nudges.set_nudge(relay.nudge_when_due)

@@ -44,7 +44,7 @@ class Beats:
         self._seen: dict[str, tuple[tuple[UUID, int], float]] = {}
 
     def stand_still(self, state: State) -> bool:
-        """This function will tell whether a run has not beaten for so long that its worker must be gone."""
+        """Tell whether a run has not beaten for so long that its worker must be gone."""
         if state.run_id is None:
             self._seen.pop(state.name, None)
             return False
@@ -56,7 +56,7 @@ class Beats:
         return self._monotonic() - before[1] >= LOST_AFTER_SECONDS
 
     def forget(self) -> None:
-        """This function will begin anew: while the database was away, nobody could beat."""
+        """Begin anew: while the database was away, nobody could beat."""
         self._seen.clear()
 
 
@@ -64,7 +64,7 @@ class Runs:
     """The runs of this process: they beat while they go on, and what came of them is noted."""
 
     def __init__(self, services: Services, relay: Relay, *, by: str, clock: Clock | None = None) -> None:
-        """This function will prepare for running tasks.
+        """Prepare for running tasks.
 
         :param by: who runs them: the worker's name
         :param clock: tells when they ran; none means the services' own
@@ -76,11 +76,11 @@ class Runs:
         self.by = by
 
     def __len__(self) -> int:
-        """This function will count the runs that go on."""
+        """Count the runs that go on."""
         return len(self._going)
 
     def perform(self, task: PeriodicTask, run_id: UUID) -> Any:
-        """This function will run a task whose run was claimed, and note what came of it.
+        """Run a task whose run was claimed, and note what came of it.
 
         :return: what the task did
         :raises Exception: whatever the task raised; it is noted too
@@ -101,7 +101,7 @@ class Runs:
         return result
 
     def beat(self) -> None:
-        """This function will tell that the runs go on.
+        """Tell that the runs go on.
 
         :raises ServiceUnavailableError: the database is away
         """
@@ -115,7 +115,7 @@ class Runs:
                 _log.warning("periodic task taken for lost while it ran", task=task.name)
 
     def give_up(self) -> None:
-        """This function will note of what still runs that the process stops; it runs again at its next tick.
+        """Note of what still runs that the process stops; it runs again at its next tick.
 
         If the database is away, it is taken for lost some time later, with the same effect.
         """
@@ -168,7 +168,7 @@ class Scheduler:
         tasks: Iterable[PeriodicTask] = PERIODIC_TASKS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """This function will prepare; ``run`` begins.
+        """Prepare; ``run`` begins.
 
         :param queue: its tasks are this worker's own; others it takes over if they are left lying
         :param monotonic: measures how long a run has not beaten
@@ -182,7 +182,7 @@ class Scheduler:
         self._told = False
 
     def run(self, stopping: threading.Event, ended: threading.Event) -> None:
-        """This function will look and beat until the process stops, and beat until it has ended.
+        """Look and beat until the process stops, and beat until it has ended.
 
         A database that is away is waited for.
         """
@@ -202,7 +202,7 @@ class Scheduler:
             (ended if stopping.is_set() else stopping).wait(LOOK_SECONDS)
 
     def look(self) -> list[str]:
-        """This function will start what is due and is nobody else's, and set right what was left behind.
+        """Start what is due and is nobody else's, and set right what was left behind.
 
         :return: the names of the tasks that it started
         :raises ServiceUnavailableError: the database is away
@@ -229,7 +229,7 @@ class Scheduler:
         self._told = True
 
     def join(self, timeout_seconds: float) -> None:
-        """This function will wait for the runs of this process to end, but no longer than it is told."""
+        """Wait for the runs of this process to end, but no longer than it is told."""
         deadline = time.monotonic() + timeout_seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))

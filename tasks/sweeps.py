@@ -275,7 +275,7 @@ class UnknownPeriodicTaskError(LookupError):
 
 
 def task_named(name: str) -> PeriodicTask:
-    """This function will find a periodic task.
+    """Find a periodic task.
 
     :raises UnknownPeriodicTaskError: there is none of that name
     """
@@ -286,7 +286,7 @@ def task_named(name: str) -> PeriodicTask:
 
 
 def told(result: Any) -> str:
-    """This function will say in a few words what a task did.
+    """Say in a few words what a task did.
 
     :param result: what its run returned: nothing, a number, or a dataclass of counts
     """

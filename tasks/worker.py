@@ -35,7 +35,7 @@ _CACHE_AWAY_SECONDS = 5.0
 
 
 def main(arguments: list[str]) -> int:
-    """This function will work on a queue until SIGTERM; what it has begun it finishes, or puts back after 15 s.
+    """Work on a queue until SIGTERM; what it has begun it finishes, or puts back after 15 s.
 
     :param arguments: the queue's name
     :return: the process's exit status

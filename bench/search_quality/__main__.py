@@ -52,7 +52,7 @@ _SHOWN_TITLES = 3
 )
 @click.option("--all", "show_all", is_flag=True, help="Show all queries, not only those that miss something.")
 def main(*, count: int, show_all: bool) -> None:
-    """This function will measure, and print."""
+    """Measure, and print."""
     with _database() as database:
         now = datetime.now(UTC)
         keys = {number: f"products/{number}.webp" for number in products.picture_numbers()}

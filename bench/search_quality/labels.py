@@ -28,7 +28,7 @@ class Label:
     things: tuple[str, ...]
 
     def is_relevant(self, title: str) -> bool:
-        """This function will tell whether a listing is what is meant."""
+        """Tell whether a listing is what is meant."""
         return title.startswith(self.things)
 
 

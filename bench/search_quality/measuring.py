@@ -22,13 +22,13 @@ class Outcome:
 
     @property
     def recall(self) -> float:
-        """This function will give the share of what is meant that is there, of as many as there is room for."""
+        """Give the share of what is meant that is there, of as many as there is room for."""
         hits = sum(self.label.is_relevant(title) for title in self.titles)
         return hits / min(DEPTH, self.relevant)
 
     @property
     def reciprocal_rank(self) -> float:
-        """This function will give one through the place of the first listing that is meant, or 0."""
+        """Give one through the place of the first listing that is meant, or 0."""
         ranks = (place for place, title in enumerate(self.titles, 1) if self.label.is_relevant(title))
         return 1 / next(ranks, float("inf"))
 
@@ -36,7 +36,7 @@ class Outcome:
 def evaluate(
     labels: Sequence[Label], *, catalogue: Sequence[str], search: Callable[[str], Sequence[str]]
 ) -> list[Outcome]:
-    """This function will search for each label.
+    """Search for each label.
 
     :param labels: each must mean something that is there
     :param catalogue: the titles of all listings
@@ -53,5 +53,5 @@ def evaluate(
 
 
 def mean(values: Sequence[float]) -> float:
-    """This function will give the mean of at least one value."""
+    """Give the mean of at least one value."""
     return sum(values) / len(values)

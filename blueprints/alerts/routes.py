@@ -14,7 +14,7 @@ area = Area("alerts", "/api/admin/alerts", "Alerts, for staff")
 
 @area.get("", auth=STAFF, limit=Shared.GLOBAL, query=AlertQuery, reply=Alert(many=True))
 def list_alerts(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list alerts, the latest first."""
+    """List alerts, the latest first."""
     return queries.list_alerts(ctx.session, filters=queries.AlertFilters(**query), page=ctx.page)
 
 
@@ -23,7 +23,7 @@ def list_alerts(ctx: Context, query: dict[str, Any]) -> Page:
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def resolve_alert(ctx: Context, alert_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will resolve an alert by hand; money's take finance, all others the platform's staff."""
+    """Resolve an alert by hand; money's take finance, all others the platform's staff."""
     operations.resolve_by_hand(
         ctx.session, alert_id=alert_id, note=body["note"], actor=ctx.actor, officer=ctx.user, now=ctx.now
     )

@@ -15,7 +15,7 @@ _STAFF_AAL2 = replace(STAFF, name="Staff (AAL2)", aal2=True)
 
 @area.get("/queues", auth=_STAFF_AAL2, limit=Shared.GLOBAL, reply=QueueStatistics)
 def show_queues(ctx: Context) -> dict[str, Any]:
-    """This function will show how much work waits, goes on, failed and was done, queue by queue."""
+    """Show how much work waits, goes on, failed and was done, queue by queue."""
     figures, seen = queues.complete_statistics(ctx.session, ctx.services.cache, now=ctx.now)
     return {
         "queues": {
@@ -34,7 +34,7 @@ def show_queues(ctx: Context) -> dict[str, Any]:
 
 @area.get("/periodic", auth=_STAFF_AAL2, limit=Shared.GLOBAL, reply=PeriodicTask(many=True))
 def list_periodic(ctx: Context) -> list[dict[str, Any]]:
-    """This function will list the periodic tasks: when each runs next, and what came of its last run."""
+    """List the periodic tasks: when each runs next, and what came of its last run."""
     return [_shown(one) for one in schedule.all_states(ctx.session)]
 
 

@@ -14,13 +14,13 @@ area = Area("cart", "/api/cart", "The cart")
 
 @area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=CartView)
 def get_cart(ctx: Context) -> dict[str, Any]:
-    """This function will show the cart, each line with what is in stock and at what price now."""
+    """Show the cart, each line with what is in stock and at what price now."""
     return _cart(ctx)
 
 
 @area.post("", auth=AUTHENTICATED, limit="60/minute", body=SynchroniseCart, reply=CartView)
 def synchronise_cart(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will make the cart hold these items and nothing else."""
+    """Make the cart hold these items and nothing else."""
     lines = [CartLine(**item) for item in body["items"]]
     operations.synchronise(ctx.session, caller=ctx.user, lines=lines, now=ctx.now)
     return _cart(ctx)
@@ -28,7 +28,7 @@ def synchronise_cart(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.delete("", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=Deleted)
 def clear_cart(ctx: Context) -> dict[str, Any]:
-    """This function will clear the cart; its id is its owner's."""
+    """Clear the cart; its id is its owner's."""
     operations.clear(ctx.session, user_id=ctx.user.id)
     return {"deleted": True, "id": ctx.user.id}
 

@@ -32,7 +32,7 @@ area = Area("banners", "/api/banners", "Banners")
     tags=(tags.BANNERS,),
 )
 def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the banners whose time it is, by their position."""
+    """List the banners whose time it is, by their position."""
     return banners.list_shown(
         ctx.session,
         campus=query.get("campus"),
@@ -45,7 +45,7 @@ def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffQuery, reply=StaffBanner(many=True))
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list banners of any state for staff, the last made first."""
+    """List banners of any state for staff, the last made first."""
     return banners.list_for_staff(
         ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now, media_base_url=media_of(ctx)
     )
@@ -53,13 +53,13 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.post("", auth=PROMOTERS, limit=Shared.GLOBAL, body=AddBanner, reply=StaffBanner, status=201)
 def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will make a banner."""
+    """Make a banner."""
     return _view(ctx, banners.create(ctx.session, act_of(ctx), fields=body))
 
 
 @area.put("/<uuid:banner_id>", auth=PROMOTERS, limit=Shared.GLOBAL, body=ChangeBanner, reply=StaffBanner)
 def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will change a banner that is not over."""
+    """Change a banner that is not over."""
     banners.change(
         ctx.session,
         act_of(ctx),
@@ -72,7 +72,7 @@ def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[s
 
 @area.delete("/<uuid:banner_id>", auth=PROMOTERS, limit=Shared.GLOBAL, reply=Deleted)
 def end_banner(ctx: Context, banner_id: UUID) -> dict[str, Any]:
-    """This function will take a banner down now."""
+    """Take a banner down now."""
     banners.end(ctx.session, act_of(ctx), banner_id=banner_id)
     return {"deleted": True, "id": banner_id}
 

@@ -24,7 +24,7 @@ area = Area("discovery", "/api/products", "What trends, is new, exclusive, of on
     tags=(tags.PRODUCTS, tags.TRENDING),
 )
 def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list products by the views and cart adds of the last 24 hours."""
+    """List products by the views and cart adds of the last 24 hours."""
     return trending.list_trending(ctx.session, filters=Filters(**query), **_terms(ctx))
 
 
@@ -38,7 +38,7 @@ def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(tags.PRODUCTS,),
 )
 def list_new_arrivals(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list products that were published within the last 14 days, the newest first."""
+    """List products that were published within the last 14 days, the newest first."""
     return discovery.list_new_arrivals(ctx.session, filters=Filters(**query), **_terms(ctx))
 
 
@@ -52,7 +52,7 @@ def list_new_arrivals(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(tags.PRODUCTS,),
 )
 def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the exclusive products of verified stores, the newest first."""
+    """List the exclusive products of verified stores, the newest first."""
     return discovery.list_exclusives(ctx.session, filters=Filters(**query), **_terms(ctx))
 
 
@@ -66,7 +66,7 @@ def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(tags.PRODUCTS,),
 )
 def list_of_vendor(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -> Page:
-    """This function will list the products of one store, the same for everybody."""
+    """List the products of one store, the same for everybody."""
     sort = query["sort"]
     filters = Filters(**{name: value for name, value in query.items() if name != "sort"})
     return discovery.list_of_vendor(
@@ -84,7 +84,7 @@ def list_of_vendor(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -> Page
     autocommit=True,
 )
 def get_named(ctx: Context, body: dict[str, Any]) -> Annotated:
-    """This function will give up to 100 products by their ids, in that order; `meta.missing` names the others."""
+    """Give up to 100 products by their ids, in that order; `meta.missing` names the others."""
     found, missing = discovery.named_products(
         ctx.session,
         product_ids=body["ids"],
@@ -103,7 +103,7 @@ def get_named(ctx: Context, body: dict[str, Any]) -> Annotated:
     autocommit=True,
 )
 def count(ctx: Context, product_id: UUID, type: str) -> dict[str, Any]:  # noqa: A002 - the specification's name
-    """This function will count that a product was looked at, put into a cart, or shared."""
+    """Count that a product was looked at, put into a cart, or shared."""
     statistics.count(ctx.session, cache=ctx.services.cache, product_id=product_id, kind=type, now=ctx.now)
     return {"counted": True, "type": type, "productId": product_id}
 

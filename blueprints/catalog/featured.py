@@ -32,7 +32,7 @@ area = Area("featured", "/api/products/featured", "Featured products")
     tags=(tags.FEATURED, tags.PRODUCTS),
 )
 def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the products that staff put forward, in their order."""
+    """List the products that staff put forward, in their order."""
     return featured.list_cards(
         ctx.session,
         campus=query.get("campus"),
@@ -44,13 +44,13 @@ def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffQuery, reply=StaffFeatured(many=True))
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list featured products of any state for staff, the last made first."""
+    """List featured products of any state for staff, the last made first."""
     return featured.list_for_staff(ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now)
 
 
 @area.post("", auth=PROMOTERS, limit=Shared.GLOBAL, body=AddFeatured, reply=StaffFeatured, status=201)
 def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will feature a product."""
+    """Feature a product."""
     entry_id = featured.create(
         ctx.session,
         act_of(ctx),
@@ -64,7 +64,7 @@ def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.put("/<uuid:entry_id>", auth=PROMOTERS, limit=Shared.GLOBAL, body=ChangeFeatured, reply=StaffFeatured)
 def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will change where, or when, a product is featured."""
+    """Change where, or when, a product is featured."""
     featured.change(
         ctx.session,
         act_of(ctx),
@@ -77,6 +77,6 @@ def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[
 
 @area.delete("/<uuid:entry_id>", auth=PROMOTERS, limit=Shared.GLOBAL, reply=Deleted)
 def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
-    """This function will feature a product no longer."""
+    """Feature a product no longer."""
     featured.end(ctx.session, act_of(ctx), entry_id=entry_id)
     return {"deleted": True, "id": entry_id}

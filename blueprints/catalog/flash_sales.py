@@ -35,19 +35,19 @@ _DISCOUNT = ("sale_price_minor", "percent_off")
     tags=(tags.FLASH_SALES, tags.PRODUCTS),
 )
 def list_active(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the flash sales that run and have pieces left, the next to end first."""
+    """List the flash sales that run and have pieces left, the next to end first."""
     return _listed(ctx, state=sale_listings.RUNNING, campus=query.get("campus"))
 
 
 @area.get("", auth=PUBLIC, limit=Shared.GLOBAL, query=SaleQuery, reply=FlashSaleView(many=True))
 def list_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the flash sales that run or are to come."""
+    """List the flash sales that run or are to come."""
     return _listed(ctx, state=query.get("state"), campus=query.get("campus"))
 
 
 @area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffSaleQuery, reply=StaffFlashSale(many=True))
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list flash sales of any state for staff, the last made first."""
+    """List flash sales of any state for staff, the last made first."""
     return sale_listings.list_for_staff(
         ctx.session,
         state=query.get("state"),
@@ -59,7 +59,7 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.post("", auth=PROMOTERS, limit=Shared.GLOBAL, body=AddFlashSale, reply=StaffFlashSale, status=201)
 def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will make a flash sale."""
+    """Make a flash sale."""
     sale_id = flash_sales.create(
         ctx.session,
         act_of(ctx),
@@ -74,7 +74,7 @@ def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.put("/<uuid:sale_id>", auth=PROMOTERS, limit=Shared.GLOBAL, body=ChangeFlashSale, reply=StaffFlashSale)
 def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will change a flash sale that is not over."""
+    """Change a flash sale that is not over."""
     discounted = any(name in body for name in _DISCOUNT)
     flash_sales.change(
         ctx.session,
@@ -89,7 +89,7 @@ def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict
 
 @area.post("/<uuid:sale_id>/end", auth=PROMOTERS, limit=Shared.GLOBAL, reply=StaffFlashSale)
 def end_flash_sale(ctx: Context, sale_id: UUID) -> dict[str, Any]:
-    """This function will end a flash sale now, or call it off before it begins."""
+    """End a flash sale now, or call it off before it begins."""
     flash_sales.end(ctx.session, act_of(ctx), sale_id=sale_id)
     return _view(ctx, sale_id)
 

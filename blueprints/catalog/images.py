@@ -27,7 +27,7 @@ area = Area("images", "/api/products", "Products, catalog, discovery")
     phased=True,
 )
 def upload_image(ctx: Context, file: UploadedFile) -> LastPhase:
-    """This function will take in a picture, which listings of the caller can show from then on."""
+    """Take in a picture, which listings of the caller can show from then on."""
     settings = ctx.services.settings
     image_id = images.store(
         ctx.services.database,

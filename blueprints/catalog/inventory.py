@@ -21,7 +21,7 @@ area = Area("inventory", "/api/products/vendor", "A vendor's own inventory")
     meta=InventoryMeta,
 )
 def list_inventory(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list the own store's products in whatever state, by `page` or by `cursor`."""
+    """List the own store's products in whatever state, by `page` or by `cursor`."""
     return inventory.list_inventory(
         ctx.session,
         user_id=ctx.user.id,

@@ -28,7 +28,7 @@ _MODERATOR = staff_with(moderation.MANAGES_PRODUCTS)
 
 @area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=Shared.VENDOR, reply=Deleted)
 def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
-    """This function will delete a listing: of the own store, or any as staff that manages products."""
+    """Delete a listing: of the own store, or any as staff that manages products."""
     moderation.delete_product(
         ctx.session,
         caller=ctx.user,
@@ -42,7 +42,7 @@ def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
 
 @area.delete("/bulk/delete", auth=_MODERATOR, limit="30/minute", body=BulkDelete, reply=BulkDeleted)
 def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will delete listings that violate the rules, all of them or none."""
+    """Delete listings that violate the rules, all of them or none."""
     result = moderation.delete_products(
         ctx.session,
         officer=ctx.user,
@@ -66,7 +66,7 @@ def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     reply=ModeratedProduct(many=True),
 )
 def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the listings in moderation, those that wait longest first."""
+    """List the listings in moderation, those that wait longest first."""
     return moderation_queries.list_for_staff(
         ctx.session,
         state=query["status"],
@@ -80,7 +80,7 @@ def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
     "/<uuid:product_id>/approve", auth=_MODERATOR, limit=Shared.GLOBAL, body=Approval, reply=ModeratedProduct
 )
 def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will publish a listing that is in review or rejected, or bring back a removed one."""
+    """Publish a listing that is in review or rejected, or bring back a removed one."""
     moderation.approve(ctx.session, note=body.get("note"), **_decision(ctx, product_id, body))
     return _item(ctx, product_id)
 
@@ -89,7 +89,7 @@ def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, A
     "/<uuid:product_id>/reject", auth=_MODERATOR, limit=Shared.GLOBAL, body=Refusal, reply=ModeratedProduct
 )
 def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will reject a listing that is in review; its vendor may mend it."""
+    """Reject a listing that is in review; its vendor may mend it."""
     moderation.reject(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
     return _item(ctx, product_id)
 
@@ -98,7 +98,7 @@ def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, An
     "/<uuid:product_id>/takedown", auth=_MODERATOR, limit=Shared.GLOBAL, body=Refusal, reply=ModeratedProduct
 )
 def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will take a listing down; staff alone bring it back."""
+    """Take a listing down; staff alone bring it back."""
     moderation.take_down(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
     return _item(ctx, product_id)
 
@@ -111,7 +111,7 @@ def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str,
     reply=Term(many=True),
 )
 def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the terms that name what may not be sold."""
+    """List the terms that name what may not be sold."""
     return banned_terms.list_terms(ctx.session, page=ctx.page)
 
 
@@ -119,13 +119,13 @@ def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
     "/moderation/banned-terms", auth=_MODERATOR, limit=Shared.GLOBAL, body=BanTerm, reply=Term, status=201
 )
 def ban_term(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will ban a term, from the next screening on."""
+    """Ban a term, from the next screening on."""
     return banned_terms.add_term(ctx.session, actor=ctx.actor, now=ctx.now, **body)
 
 
 @area.delete("/moderation/banned-terms/<uuid:term_id>", auth=_MODERATOR, limit=Shared.GLOBAL, reply=Deleted)
 def allow_term(ctx: Context, term_id: UUID) -> dict[str, Any]:
-    """This function will allow a term again."""
+    """Allow a term again."""
     banned_terms.drop_term(ctx.session, actor=ctx.actor, term_id=term_id, now=ctx.now)
     return {"deleted": True, "id": term_id}
 

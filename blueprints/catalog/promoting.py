@@ -10,15 +10,15 @@ PROMOTERS = staff_with(MANAGES)
 
 
 def act_of(ctx: Context) -> Act:
-    """This function will tell who acts, and when."""
+    """Tell who acts, and when."""
     return Act(ctx.user, ctx.actor, ctx.now)
 
 
 def media_of(ctx: Context) -> str:
-    """This function will tell where pictures are read."""
+    """Tell where pictures are read."""
     return ctx.services.settings.media_base_url
 
 
 def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
-    """This function will copy a body but for some fields: a transaction that is tried again is given the same."""
+    """Copy a body but for some fields: a transaction that is tried again is given the same."""
     return {name: value for name, value in body.items() if name not in names}

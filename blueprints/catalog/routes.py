@@ -30,7 +30,7 @@ area = Area("catalog", "/api/products", "Products, catalog, discovery")
     tags=(tags.PRODUCTS,),
 )
 def list_products(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list published products, filtered and sorted."""
+    """List published products, filtered and sorted."""
     return listings.list_products(
         ctx.session,
         sort=query["sort"],
@@ -50,19 +50,19 @@ def list_products(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(tags.CATEGORIES,),
 )
 def list_categories(ctx: Context) -> list[dict[str, Any]]:
-    """This function will give the tree of categories with counts of active listings."""
+    """Give the tree of categories with counts of active listings."""
     return queries.category_tree(ctx.session, now=ctx.now)
 
 
 @area.get("/<uuid:product_id>", auth=OPTIONAL, limit=Shared.GLOBAL, reply=ProductDetail)
 def get_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
-    """This function will show a product with its vendor's reputation and related items."""
+    """Show a product with its vendor's reputation and related items."""
     return _detail(ctx, product_id)
 
 
 @area.post("", auth=VENDOR_OR_STAFF, limit=Shared.VENDOR, body=AddProduct, reply=ProductDetail, status=201)
 def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will make a listing and hand it to the screening, unless it is a draft."""
+    """Make a listing and hand it to the screening, unless it is a draft."""
     product_id = operations.create_product(
         ctx.session,
         caller=ctx.user,
@@ -77,7 +77,7 @@ def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.put("/<uuid:product_id>", auth=VENDOR, limit=Shared.VENDOR, body=UpdateProduct, reply=ProductDetail)
 def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will change a listing of the own store."""
+    """Change a listing of the own store."""
     operations.update_product(
         ctx.session,
         caller=ctx.user,

@@ -48,7 +48,7 @@ class StoreQuery(PlaceQuery):
 
     @validates_schema
     def check_prices(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse a range that nothing can be in."""
+        """Refuse a range that nothing can be in."""
         if data.get("min_price_minor", 0) > data.get("max_price_minor", screening.MAX_PRICE_MINOR):
             raise ValidationError("Must not be more than maxPrice.", "minPrice")
 

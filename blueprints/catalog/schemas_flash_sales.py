@@ -61,7 +61,7 @@ class AddFlashSale(Schema):
 
     @validates_schema
     def check_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will want either a price or a percentage."""
+        """Want either a price or a percentage."""
         if ("sale_price_minor" in data) == ("percent_off" in data):
             raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
 
@@ -78,7 +78,7 @@ class ChangeFlashSale(Schema):
 
     @validates_schema
     def check_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse a price and a percentage at once."""
+        """Refuse a price and a percentage at once."""
         if "sale_price_minor" in data and "percent_off" in data:
             raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
 

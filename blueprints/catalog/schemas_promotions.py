@@ -119,7 +119,7 @@ class ChangeBanner(Schema):
 
     @validates_schema
     def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse two pictures at once."""
+        """Refuse two pictures at once."""
         _check_one_picture(data)
 
 
@@ -134,7 +134,7 @@ class AddBanner(ChangeBanner):
 
     @validates_schema
     def check_there_is_one(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will want a picture."""
+        """Want a picture."""
         if "image_id" not in data and "image_url" not in data:
             raise ValidationError("Send imageId or imageUrl.", "imageId")
 
@@ -203,7 +203,7 @@ class ChangeVibe(Schema):
 
     @validates_schema
     def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse two pictures at once."""
+        """Refuse two pictures at once."""
         _check_one_picture(data)
 
 

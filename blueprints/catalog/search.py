@@ -34,7 +34,7 @@ _STAFF = staff_with(MANAGES)
     "/search", auth=PUBLIC, limit="60/minute", query=SearchQuery, reply=SearchResults, meta=SearchMetaSchema
 )
 def search_products(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will find products and merchants, the most relevant first."""
+    """Find products and merchants, the most relevant first."""
     return search.search(
         ctx.session,
         words=query["q"],
@@ -55,7 +55,7 @@ def search_products(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(tags.CATEGORIES,),
 )
 def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
-    """This function will suggest titles, categories and stores that have a word which begins so."""
+    """Suggest titles, categories and stores that have a word which begins so."""
     return suggestions.suggest(
         ctx.session,
         beginning=query["q"],
@@ -67,7 +67,7 @@ def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
 
 @area.get("/search/misses", auth=VENDOR_OR_STAFF, limit=Shared.GLOBAL, query=MissQuery, reply=Miss(many=True))
 def list_misses(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list what students searched in vain in the last 30 days, the most wanted first."""
+    """List what students searched in vain in the last 30 days, the most wanted first."""
     return search_misses.list_misses(
         ctx.session,
         campus=query.get("campus"),
@@ -79,13 +79,13 @@ def list_misses(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 @area.get("/search/synonyms", auth=_STAFF, limit=Shared.GLOBAL, query=CursorQuery, reply=Synonyms(many=True))
 def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the groups of words that mean the same."""
+    """List the groups of words that mean the same."""
     return search_synonyms.list_synonyms(ctx.session, page=ctx.page)
 
 
 @area.post("/search/synonyms", auth=_STAFF, limit=Shared.GLOBAL, body=AddSynonyms, reply=Synonyms, status=201)
 def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will add a group of words that mean the same."""
+    """Add a group of words that mean the same."""
     return search_synonyms.create(ctx.session, Act(ctx.actor, ctx.now), terms=body["terms"])
 
 
@@ -97,7 +97,7 @@ def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     reply=Synonyms,
 )
 def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will replace the words of a group."""
+    """Replace the words of a group."""
     return search_synonyms.change(
         ctx.session,
         Act(ctx.actor, ctx.now),
@@ -109,6 +109,6 @@ def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> di
 
 @area.delete("/search/synonyms/<uuid:synonyms_id>", auth=_STAFF, limit=Shared.GLOBAL, reply=Deleted)
 def delete_synonyms(ctx: Context, synonyms_id: UUID) -> dict[str, Any]:
-    """This function will delete a group of words that mean the same."""
+    """Delete a group of words that mean the same."""
     search_synonyms.delete(ctx.session, Act(ctx.actor, ctx.now), synonyms_id=synonyms_id)
     return {"deleted": True, "id": synonyms_id}

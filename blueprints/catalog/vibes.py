@@ -28,7 +28,7 @@ _TAGS = (tags.VIBES, tags.PRODUCTS)
     "", auth=PUBLIC, limit=Shared.GLOBAL, query=CampusQuery, reply=VibeView(many=True), cache=300, tags=_TAGS
 )
 def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the vibes whose time it is, each with its first products."""
+    """List the vibes whose time it is, each with its first products."""
     return vibe_listings.list_shown(
         ctx.session,
         campus=query.get("campus"),
@@ -40,13 +40,13 @@ def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get("/<string:vibe>", auth=PUBLIC, limit=Shared.GLOBAL, reply=VibeView, cache=300, tags=_TAGS)
 def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
-    """This function will show a vibe, named by id or slug, with all its products."""
+    """Show a vibe, named by id or slug, with all its products."""
     return vibe_listings.shown(ctx.session, vibe=vibe, now=ctx.now, media_base_url=media_of(ctx))
 
 
 @area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffQuery, reply=StaffVibe(many=True))
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list vibes of any state for staff, the last made first."""
+    """List vibes of any state for staff, the last made first."""
     return vibe_listings.list_for_staff(
         ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now, media_base_url=media_of(ctx)
     )
@@ -54,7 +54,7 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.post("", auth=PROMOTERS, limit=Shared.GLOBAL, body=AddVibe, reply=StaffVibe, status=201)
 def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will make a vibe."""
+    """Make a vibe."""
     vibe_id = vibes.create(
         ctx.session, act_of(ctx), fields=without(body, "product_ids"), product_ids=body["product_ids"]
     )
@@ -63,7 +63,7 @@ def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.put("/<uuid:vibe_id>", auth=PROMOTERS, limit=Shared.GLOBAL, body=ChangeVibe, reply=StaffVibe)
 def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will change a vibe that is not over."""
+    """Change a vibe that is not over."""
     vibes.change(
         ctx.session,
         act_of(ctx),
@@ -77,7 +77,7 @@ def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, 
 
 @area.delete("/<uuid:vibe_id>", auth=PROMOTERS, limit=Shared.GLOBAL, reply=Deleted)
 def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
-    """This function will take a vibe down now."""
+    """Take a vibe down now."""
     vibes.end(ctx.session, act_of(ctx), vibe_id=vibe_id)
     return {"deleted": True, "id": vibe_id}
 

@@ -15,7 +15,7 @@ area = Area("health", "/health", "Probes")
     "/live", auth=UNCHECKED, limit=Shared.UNLIMITED, reply=Live, enveloped=False, phased=True, group=Group.API
 )
 def live(_ctx: Context) -> Response:
-    """This function will tell that the process answers, without asking anything else."""
+    """Tell that the process answers, without asking anything else."""
     return Response(b'{"status":"live"}', content_type=JSON_TYPE)
 
 
@@ -29,7 +29,7 @@ def live(_ctx: Context) -> Response:
     group=Group.API,
 )
 def ready(ctx: Context) -> Response:
-    """This function will tell whether the service can serve: the database and the cache answer."""
+    """Tell whether the service can serve: the database and the cache answer."""
     found = queries.readiness(ctx.services.database, ctx.services.cache)
     body = {
         "status": "ready" if found.ready else "not_ready",

@@ -21,7 +21,7 @@ class AddressFields(Schema):
 
     @validates_schema
     def check_coordinates(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse half a position."""
+        """Refuse half a position."""
         given = [data.get(name) is not None for name in ("latitude", "longitude")]
         if any(given) and not all(given):
             raise ValidationError(

@@ -19,11 +19,11 @@ class Application(Flask):
     """Flask, knowing that ``/api/v1/...`` is ``/api/...``, and that nothing here is a coroutine."""
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """This function will give a view or hook as it is, where Flask would look into each at every request."""
+        """Give a view or hook as it is, where Flask would look into each at every request."""
         return func
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: Callable[..., Any]) -> Any:
-        """This function will serve a request, the version segment taken out of its path."""
+        """Serve a request, the version segment taken out of its path."""
         path = environ.get("PATH_INFO", "")
         if path.startswith(_VERSIONED):
             environ["marketplace.versioned"] = True
@@ -32,7 +32,7 @@ class Application(Flask):
 
 
 def build_app(services: Services, areas: Iterable[Area]) -> Application:
-    """This function will build the application.
+    """Build the application.
 
     :param services: what the process shares
     :param areas: the blueprints that it serves

@@ -22,7 +22,7 @@ _SCHEME = "bearer "
 
 
 def authenticate(exchange: Exchange, contract: Contract) -> None:
-    """This function will find out who calls and whether they may, and note the caller on the exchange.
+    """Find out who calls and whether they may, and note the caller on the exchange.
 
     :param exchange: the request
     :param contract: its route's
@@ -52,7 +52,7 @@ def authenticate(exchange: Exchange, contract: Contract) -> None:
 
 
 def identify(exchange: Exchange) -> None:
-    """This function will note the caller of a path without contract, if it can be told who that is.
+    """Note the caller of a path without contract, if it can be told who that is.
 
     Nothing but the quota hangs on it there, so that neither a bad token nor a database that is down matters.
     """

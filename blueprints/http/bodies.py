@@ -26,7 +26,7 @@ _MAX_NAME_LENGTH = 100
 
 
 def read_bytes() -> bytes:
-    """This function will read the request's body as it came.
+    """Read the request's body as it came.
 
     :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
     :raises MalformedBodyError: it ends before its own length, or its chunks are none
@@ -48,7 +48,7 @@ def read_bytes() -> bytes:
 
 
 def read_signed_bytes() -> bytes:
-    """This function will read a body whose signature is over its bytes as they came.
+    """Read a body whose signature is over its bytes as they came.
 
     :raises UnsupportedMediaTypeError: it is compressed: what would be signed then, nobody says
     :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
@@ -65,7 +65,7 @@ def _refuse_compressed() -> None:
 
 
 def read_json() -> Any:
-    """This function will read the request's JSON body; a request without body has an empty object.
+    """Read the request's JSON body; a request without body has an empty object.
 
     :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
     :raises UnsupportedMediaTypeError: a body of another type, or one that is compressed
@@ -94,7 +94,7 @@ class OrBareArray:
 
 
 def load_body(schema: Schema) -> Any:
-    """This function will read the body and check it against a schema.
+    """Read the body and check it against a schema.
 
     :raises ValidationError: one entry of ``invalid_params`` for each fault
     """
@@ -109,7 +109,7 @@ def load_body(schema: Schema) -> Any:
 
 
 def load_query(schema: Schema | None, raw: bytes | None = None) -> dict[str, Any]:
-    """This function will check the query's parameters against a schema; without one, none are known.
+    """Check the query's parameters against a schema; without one, none are known.
 
     :param schema: the route's
     :param raw: the query, or none for that of the current request
@@ -135,7 +135,7 @@ def _counts(schema: Schema | None, name: str) -> bool:
 
 
 def check_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[str, Any]) -> None:
-    """This function will check the segments of a path that are one of a few words.
+    """Check the segments of a path that are one of a few words.
 
     :param choices: the segments' names, each with its words
     :param path: the values of the path
@@ -157,7 +157,7 @@ def _parameters(raw: bytes) -> MultiDict[str, str]:
 
 
 def digest(body: Any) -> str:
-    """This function will give a digest that is equal for bodies that say the same."""
+    """Give a digest that is equal for bodies that say the same."""
     canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.sha256(canonical).hexdigest()
 
@@ -171,7 +171,7 @@ def _load(schema: Schema, given: Any) -> Any:
 
 
 def named_faults(params: list[InvalidParam]) -> ValidationError:
-    """This function will make the error of a request's faults, as many as are fit to be shown."""
+    """Make the error of a request's faults, as many as are fit to be shown."""
     # A name may be the client's own words, a megabyte of them.
     shown = [InvalidParam(item.name[:_MAX_NAME_LENGTH], item.reason) for item in params[:_MAX_FAULTS]]
     names = ", ".join(item.name for item in shown[:5])

@@ -39,7 +39,7 @@ class Asked:
 
 
 def asked(contract: Contract, path: Mapping[str, Any]) -> Asked:
-    """This function will read what a request of a cached route asks for.
+    """Read what a request of a cached route asks for.
 
     Parameters in another order, defaults that are spelled out and ids in capitals ask for the same content.
 
@@ -77,7 +77,7 @@ def cached_content(
     ttl_seconds: int,
     compute: Callable[[], tuple[bytes, bytes]],
 ) -> bytes:
-    """This function will give a route's content, from the cache or computed, and keep what was computed.
+    """Give a route's content, from the cache or computed, and keep what was computed.
 
     Of several processes that miss at once, one computes and the others wait for it, for two seconds at
     most. A cache that is down costs speed, never correctness.
@@ -128,7 +128,7 @@ def _computed(
 
 
 def cached_response(exchange: Exchange, *, content: bytes, ttl_seconds: int) -> Response:
-    """This function will answer with content, or with 304 to a client that has it already."""
+    """Answer with content, or with 304 to a client that has it already."""
     tag, paging, data = content.split(_SEPARATOR, 2)
     etag = tag.decode()
     headers = {"ETag": f'W/"{etag}"', "Cache-Control": f"public, max-age={ttl_seconds}"}

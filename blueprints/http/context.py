@@ -32,24 +32,24 @@ class Context:
 
     @property
     def session(self) -> Session:
-        """This function will give the session of the request's one transaction; phased routes have none."""
+        """Give the session of the request's one transaction; phased routes have none."""
         if self._session is None:
             raise RuntimeError("a phased route opens its own transactions")
         return self._session
 
     @property
     def services(self) -> Services:
-        """This function will give what the process shares."""
+        """Give what the process shares."""
         return self._exchange.services
 
     @property
     def now(self) -> datetime:
-        """This function will give the time of the request."""
+        """Give the time of the request."""
         return self._exchange.now
 
     @property
     def user(self) -> Caller:
-        """This function will give the caller of a route that requires a token.
+        """Give the caller of a route that requires a token.
 
         :raises UnauthorizedError: nobody is signed in
         """
@@ -59,12 +59,12 @@ class Context:
 
     @property
     def caller(self) -> Caller | None:
-        """This function will give the caller, or none where nobody is signed in."""
+        """Give the caller, or none where nobody is signed in."""
         return self._exchange.caller
 
     @property
     def actor(self) -> AuditActor:
-        """This function will give the caller as audit records name one: who, and from where.
+        """Give the caller as audit records name one: who, and from where.
 
         :raises UnauthorizedError: nobody is signed in
         """
@@ -78,24 +78,24 @@ class Context:
 
     @property
     def page(self) -> PageRequest:
-        """This function will give the page asked for, of a route whose query is paged."""
+        """Give the page asked for, of a route whose query is paged."""
         if self._page is None:
             raise RuntimeError("the route's query is not paged")
         return self._page
 
     @property
     def table(self) -> TableRequest:
-        """This function will give the page asked for, of a route whose query is that of a table."""
+        """Give the page asked for, of a route whose query is that of a table."""
         if self._table is None:
             raise RuntimeError("the route's query is not a table's")
         return self._table
 
     def transaction(self) -> AbstractContextManager[Session]:
-        """This function will open one of the transactions of a phased route."""
+        """Open one of the transactions of a phased route."""
         return self.services.database.transaction()
 
     def begin(self, session: Session) -> None:
-        """This function will lend the view a session; the edge calls it."""
+        """Lend the view a session; the edge calls it."""
         self._session = session
 
 

@@ -35,7 +35,7 @@ class Access:
     open_to_restricted: bool = False
 
     def check(self, caller: Caller) -> None:
-        """This function will hold a caller against the contract, in the order that the API promises.
+        """Hold a caller against the contract, in the order that the API promises.
 
         :raises ForbiddenError: the account's status, its role or its permissions don't allow it
         :raises StepUpRequiredError: the token's assurance level is too low
@@ -61,7 +61,7 @@ STAFF = Access("Staff", Token.REQUIRED, roles=frozenset({"staff"}))
 
 
 def staff_with(permission: str, *, aal2: bool = False) -> Access:
-    """This function will give the access of staff who hold a permission.
+    """Give the access of staff who hold a permission.
 
     :param permission: such as ``canManageProducts``
     :param aal2: whether it takes two factors besides
@@ -155,5 +155,5 @@ class Contract:
 
     @property
     def transacts(self) -> bool:
-        """This function will tell whether the edge opens a transaction for the route, if only its last one."""
+        """Tell whether the edge opens a transaction for the route, if only its last one."""
         return self.method not in ("GET", "HEAD") and not self.autocommit

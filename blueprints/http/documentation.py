@@ -61,7 +61,7 @@ class DocumentedApi(Api):  # type: ignore[misc]
 
 
 def register(app: Flask) -> Api:
-    """This function will serve the OpenAPI document at /openapi.json and its page at /docs.
+    """Serve the OpenAPI document at /openapi.json and its page at /docs.
 
     :return: what the areas are registered with
     """
@@ -82,7 +82,7 @@ def register(app: Flask) -> Api:
 
     @app.get("/openapi.json")
     def openapi_document() -> Response:
-        """This function will answer the OpenAPI document."""
+        """Answer the OpenAPI document."""
         admit()
         if not document:
             document.append(dump(api.spec.to_dict()))
@@ -90,13 +90,13 @@ def register(app: Flask) -> Api:
 
     @app.get("/docs")
     def documentation_page() -> Response:
-        """This function will answer the page on the OpenAPI document."""
+        """Answer the page on the OpenAPI document."""
         admit()
         return Response(render_template("docs.html"), content_type="text/html; charset=utf-8")
 
     @app.get("/docs/assets/<path:name>")
     def documentation_asset(name: str) -> Response:
-        """This function will serve the page's scripts and styles."""
+        """Serve the page's scripts and styles."""
         return send_from_directory(Path(swagger_ui_path), name, max_age=3600)
 
     return api

@@ -39,7 +39,7 @@ class Endpoint:
         self._view = view
 
     def __call__(self, **path: Any) -> Response:
-        """This function will serve a request: token, status, role, assurance, limit, body, then the view."""
+        """Serve a request: token, status, role, assurance, limit, body, then the view."""
         current = exchange()
         current.contract = self.contract
         auth.authenticate(current, self.contract)
@@ -191,19 +191,19 @@ class Area(Blueprint):  # type: ignore[misc]
         self.contracts: list[Contract] = []
 
     def get(self, rule: str, **terms: Any) -> Callable[[View], View]:
-        """This function will declare a GET; see ``route_under_contract``."""
+        """Declare a GET; see ``route_under_contract``."""
         return self.route_under_contract("GET", rule, **terms)
 
     def post(self, rule: str, **terms: Any) -> Callable[[View], View]:
-        """This function will declare a POST; see ``route_under_contract``."""
+        """Declare a POST; see ``route_under_contract``."""
         return self.route_under_contract("POST", rule, **terms)
 
     def put(self, rule: str, **terms: Any) -> Callable[[View], View]:
-        """This function will declare a PUT; see ``route_under_contract``."""
+        """Declare a PUT; see ``route_under_contract``."""
         return self.route_under_contract("PUT", rule, **terms)
 
     def delete(self, rule: str, **terms: Any) -> Callable[[View], View]:
-        """This function will declare a DELETE; see ``route_under_contract``."""
+        """Declare a DELETE; see ``route_under_contract``."""
         return self.route_under_contract("DELETE", rule, **terms)
 
     def route_under_contract(
@@ -231,7 +231,7 @@ class Area(Blueprint):  # type: ignore[misc]
         plain: bool = False,
         group: Group | None = None,
     ) -> Callable[[View], View]:
-        """This function will declare a route by its contract; ``auth`` and ``limit`` must be decided.
+        """Declare a route by its contract; ``auth`` and ``limit`` must be decided.
 
         :param rule: the path below the area's prefix
         :param auth: who may call
@@ -294,8 +294,7 @@ class Area(Blueprint):  # type: ignore[misc]
             return endpoint(**arguments)
 
         handler.__name__ = view.__name__
-        summary = (view.__doc__ or "").strip().removeprefix("This function will ")
-        handler.__doc__ = summary[:1].upper() + summary[1:]
+        handler.__doc__ = (view.__doc__ or "").strip()
         handler._apidoc = self._documented(contract, view)  # type: ignore[attr-defined]
         parameters = [
             {"in": "path", "name": name, "schema": {"type": "string", "enum": list(words)}}

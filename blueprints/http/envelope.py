@@ -15,12 +15,12 @@ _OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 
 
 def dump(value: Any) -> bytes:
-    """This function will write a value of dicts, lists, scalars, UUIDs and times as JSON."""
+    """Write a value of dicts, lists, scalars, UUIDs and times as JSON."""
     return orjson.dumps(value, option=_OPTIONS)
 
 
 def envelope(*, data: bytes, paging: bytes, request_id: str, now: datetime) -> bytes:
-    """This function will wrap data in the success envelope.
+    """Wrap data in the success envelope.
 
     :param data: JSON
     :param paging: further fields of ``meta``, as the inside of a JSON object; may be empty
@@ -33,7 +33,7 @@ def envelope(*, data: bytes, paging: bytes, request_id: str, now: datetime) -> b
 
 
 def inside(meta: dict[str, Any]) -> bytes:
-    """This function will write the inside of a JSON object: ``"limit":20,"has_more":false``."""
+    """Write the inside of a JSON object: ``"limit":20,"has_more":false``."""
     return dump(meta)[1:-1]
 
 
@@ -71,7 +71,7 @@ class EitherMetaSchema(CursorMetaSchema):
 
 
 def envelope_schema(reply: Schema, *, meta: type[MetaSchema]) -> Schema:
-    """This function will make the schema that documents the envelope around a reply, once for each reply.
+    """Make the schema that documents the envelope around a reply, once for each reply.
 
     :param reply: what ``data`` is described by
     :param meta: what ``meta`` is described by

@@ -23,7 +23,7 @@ _BIGGEST = 2**63 - 1
 
 
 def camel_case(name: str) -> str:
-    """This function will write a snake_case name in camelCase."""
+    """Write a snake_case name in camelCase."""
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)
 
@@ -35,7 +35,7 @@ class Schema(marshmallow.Schema):
         unknown = marshmallow.RAISE
 
     def on_bind_field(self, field_name: str, field_obj: fields.Field[Any]) -> None:
-        """This function will name a field on the wire."""
+        """Name a field on the wire."""
         if field_obj.data_key is None:
             field_obj.data_key = camel_case(field_name)
 
@@ -95,7 +95,7 @@ class Matches(validate.Regexp):
         self._expression = re.compile(expression)
 
     def __call__(self, value: str) -> str:  # type: ignore[override]
-        """This function will refuse a text that does not match from its first to its last character."""
+        """Refuse a text that does not match from its first to its last character."""
         if self._expression.fullmatch(value) is None:
             raise marshmallow.ValidationError(self._format_error(value))
         return value

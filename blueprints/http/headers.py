@@ -20,7 +20,7 @@ _PREFLIGHT_SECONDS = "600"
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """This function will have the app set these headers on every answer."""
+    """Have the app set these headers on every answer."""
     origins = frozenset(settings.cors_origins)
     always = [
         ("X-Content-Type-Options", "nosniff"),

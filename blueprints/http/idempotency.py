@@ -29,7 +29,7 @@ _NOT_STORED = frozenset(
 
 
 def key_of(contract: Contract) -> str | None:
-    """This function will read the request's Idempotency-Key.
+    """Read the request's Idempotency-Key.
 
     :raises ValidationError: it is missing where it is required, or is no UUID of version 4
     """
@@ -47,7 +47,7 @@ def key_of(contract: Contract) -> str | None:
 def once(
     exchange: Exchange, *, key: str, request_hash: str, perform: Callable[[Claim], StoredAnswer]
 ) -> Response:
-    """This function will perform a request under its key, or answer what it answered before.
+    """Perform a request under its key, or answer what it answered before.
 
     :param exchange: the request
     :param key: its Idempotency-Key
@@ -79,7 +79,7 @@ def once(
 
 
 def store_refusal(session: Session, exchange: Exchange, claim: Claim, error: MarketplaceError) -> None:
-    """This function will store a refusal that is final; the edge does it where changes that it keeps are written.
+    """Store a refusal that is final; the edge does it where changes that it keeps are written.
 
     :param claim: the request's
     :param error: one that may turn into a success is not stored

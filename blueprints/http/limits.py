@@ -32,7 +32,7 @@ class Quota:
     reset_seconds: int
 
     def headers(self) -> dict[str, str]:
-        """This function will give the headers that every response of a limited route carries."""
+        """Give the headers that every response of a limited route carries."""
         return {
             "RateLimit-Limit": str(self.limit),
             "RateLimit-Remaining": str(self.remaining),
@@ -69,7 +69,7 @@ def _window(contract: Contract | None, exchange: Exchange, caller: Caller | None
 def admit(
     exchange: Exchange, *, contract: Contract | None, content_key: str = "", tags: Sequence[str] = ()
 ) -> Lookup | None:
-    """This function will count a request against its limit, and look up cached content on the way.
+    """Count a request against its limit, and look up cached content on the way.
 
     :param exchange: the request, its caller known
     :param contract: its route's, or none for a path without route: these count on the caller's tier
@@ -94,7 +94,7 @@ def admit(
 
 
 def note(exchange: Exchange, *, contract: Contract | None) -> None:
-    """This function will count a request that is refused for another reason, so that its headers are true."""
+    """Count a request that is refused for another reason, so that its headers are true."""
     try:
         admit(exchange, contract=contract)
     except RateLimitError:
@@ -102,7 +102,7 @@ def note(exchange: Exchange, *, contract: Contract | None) -> None:
 
 
 def admit_unauthenticated(exchange: Exchange) -> None:
-    """This function will count a request whose token was refused against its address.
+    """Count a request whose token was refused against its address.
 
     :raises RateLimitError: the address's quota is used up
     """

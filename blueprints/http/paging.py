@@ -57,13 +57,13 @@ class EitherQuery(OffsetQuery):
 
     @validates_schema
     def check_form(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse a page that is named both ways."""
+        """Refuse a page that is named both ways."""
         if data.get("cursor") is not None and "page" in data:
             raise SchemaError("Is not for a page that is named by its number.", "cursor")
 
 
 def page_request(exchange: Exchange, query: dict[str, Any]) -> PageRequest:
-    """This function will read the page that a client asks for.
+    """Read the page that a client asks for.
 
     :param exchange: the request
     :param query: loaded by a schema of ``CursorQuery``; ``limit`` and ``cursor`` are taken out of it
@@ -74,7 +74,7 @@ def page_request(exchange: Exchange, query: dict[str, Any]) -> PageRequest:
 
 
 def table_request(exchange: Exchange, query: dict[str, Any]) -> TableRequest:
-    """This function will read the page of a table that a client asks for.
+    """Read the page of a table that a client asks for.
 
     :param exchange: the request
     :param query: loaded by a schema of ``OffsetQuery``; what tells the page and the order is taken out of it
@@ -102,12 +102,12 @@ def _position(exchange: Exchange, filters: dict[str, Any], cursor: str | None) -
 
 
 def page_meta(exchange: Exchange, page: Page) -> dict[str, Any]:
-    """This function will give the fields of ``meta`` that a page carries."""
+    """Give the fields of ``meta`` that a page carries."""
     return {"limit": page.limit} | _continuation(exchange, page.next_position) | page.extra_meta
 
 
 def table_meta(exchange: Exchange, page: TablePage) -> dict[str, Any]:
-    """This function will give the fields of ``meta`` that a page of a table carries."""
+    """Give the fields of ``meta`` that a page of a table carries."""
     number, limit = page.request.number, page.request.limit
     meta: dict[str, Any] = {"limit": limit, "total": page.total}
     if number is not None:
@@ -125,7 +125,7 @@ def _continuation(exchange: Exchange, position: list[Any] | None) -> dict[str, A
 
 
 def meta_of(query: marshmallow.Schema | None) -> type[MetaSchema]:
-    """This function will give what ``meta`` holds on a route whose parameters are these.
+    """Give what ``meta`` holds on a route whose parameters are these.
 
     :param query: the schema of the parameters, or none
     """

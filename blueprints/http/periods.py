@@ -15,7 +15,7 @@ class PeriodQuery(Schema):
 
     @validates_schema
     def check_order(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse a period that ends before it begins."""
+        """Refuse a period that ends before it begins."""
         starts, ends = data.get("from_"), data.get("to")
         if starts is not None and ends is not None and starts >= ends:
             raise ValidationError("Is not before the end of the period.", "from")

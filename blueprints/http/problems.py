@@ -48,12 +48,12 @@ _BY_STATUS: dict[int, type[MarketplaceError]] = {
 
 
 def slug(code: str) -> str:
-    """This function will give a code's slug: the last part of its ``type`` address."""
+    """Give a code's slug: the last part of its ``type`` address."""
     return code.lower().replace("_", "-")
 
 
 def problem_body(error: MarketplaceError, current: Exchange) -> bytes:
-    """This function will write an error as problem details.
+    """Write an error as problem details.
 
     :param error: what is wrong
     :param current: the request that it is wrong with
@@ -76,7 +76,7 @@ def problem_body(error: MarketplaceError, current: Exchange) -> bytes:
 
 
 def problem_response(error: MarketplaceError) -> Response:
-    """This function will answer an error."""
+    """Answer an error."""
     response = Response(problem_body(error, exchange()), status=error.status, content_type=PROBLEM_TYPE)
     _add_retry_after(response, error)
     return response
@@ -88,7 +88,7 @@ def _add_retry_after(response: Response, error: MarketplaceError) -> None:
 
 
 def register(app: Flask) -> None:
-    """This function will have the app answer errors as problem details, and explain them under /errors."""
+    """Have the app answer errors as problem details, and explain them under /errors."""
 
     @app.errorhandler(MarketplaceError)
     def _known(error: MarketplaceError) -> Response:
@@ -121,7 +121,7 @@ def register(app: Flask) -> None:
 
     @app.get("/errors/<slug>")
     def error_page(slug: str) -> Response:
-        """This function will explain an error code to a person."""
+        """Explain an error code to a person."""
         current = exchange()
         auth.identify(current)
         limits.admit(current, contract=None)

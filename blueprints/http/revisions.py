@@ -11,7 +11,7 @@ _FORM = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})')
 
 
 def expected_revision(in_body: int | None) -> int | None:
-    """This function will tell which revision a client expects, if it says so.
+    """Tell which revision a client expects, if it says so.
 
     :param in_body: the body's ``revision``, if any
     :return: the revision, or none not to compare: nothing was said, or ``If-Match: *``

@@ -19,7 +19,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def wants_csv(chosen: str | None) -> bool:
-    """This function will tell whether a client wants a file: by ``format``, or without it by the Accept header.
+    """Tell whether a client wants a file: by ``format``, or without it by the Accept header.
 
     :param chosen: the parameter's value, one of ``FORMATS``, or none
     """
@@ -29,7 +29,7 @@ def wants_csv(chosen: str | None) -> bool:
 
 
 def format_of(chosen: str | None, offered: Mapping[str, str]) -> str:
-    """This function will tell in which format a client wants an answer: by ``format``, or else by the Accept header.
+    """Tell in which format a client wants an answer: by ``format``, or else by the Accept header.
 
     :param chosen: the parameter's value, one of the offered formats, or none
     :param offered: content types by format; the first is for those who want none of them
@@ -43,7 +43,7 @@ def format_of(chosen: str | None, offered: Mapping[str, str]) -> str:
 def csv_file(
     name: str, *, columns: Sequence[str], rows: Iterable[dict[str, Any]], most: int = MAX_CSV_ROWS
 ) -> Response:
-    """This function will answer rows as a file.
+    """Answer rows as a file.
 
     :param name: of the file, without its ending
     :param columns: which of each row's values are written, in this order

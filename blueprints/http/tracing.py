@@ -40,19 +40,19 @@ class Exchange:
     held: list[UploadedFile] = field(default_factory=list)
 
     def hold(self, file: UploadedFile) -> UploadedFile:
-        """This function will hold a file until the answer was made, and close it then."""
+        """Hold a file until the answer was made, and close it then."""
         self.held.append(file)
         return file
 
 
 def exchange() -> Exchange:
-    """This function will give the exchange of the current request."""
+    """Give the exchange of the current request."""
     current: Exchange = g.exchange
     return current
 
 
 def correlation_id() -> str:
-    """This function will give the correlation id that the client sent, or else the request id."""
+    """Give the correlation id that the client sent, or else the request id."""
     given = request.headers.get("x-correlation-id", "")
     if given and len(given) <= _MAX_CORRELATION_LENGTH and given.isascii() and given.isprintable():
         return given
@@ -60,7 +60,7 @@ def correlation_id() -> str:
 
 
 def sender_address() -> str:
-    """This function will tell the address that a request comes from, believing only our own proxies about it.
+    """Tell the address that a request comes from, believing only our own proxies about it.
 
     Each trusted proxy appended the address that it was called from to ``X-Forwarded-For``; what stands
     further left was written by the client.
@@ -76,7 +76,7 @@ def sender_address() -> str:
 
 
 def client_address() -> str:
-    """This function will tell by what address a client is counted: one of IPv6 stands for its whole /64."""
+    """Tell by what address a client is counted: one of IPv6 stands for its whole /64."""
     address = sender_address()
     if ":" not in address:
         return address
@@ -92,7 +92,7 @@ def client_address() -> str:
 
 
 def begin(app: Flask, services: Services) -> None:
-    """This function will have requests begin an exchange, and answers end it with one line of log."""
+    """Have requests begin an exchange, and answers end it with one line of log."""
 
     @app.before_request
     def start() -> None:

@@ -41,7 +41,7 @@ class UploadedFile:
 
 
 def receive(upload: Upload) -> UploadedFile:
-    """This function will read the file of a multipart body.
+    """Read the file of a multipart body.
 
     :param upload: the field that it comes in, and its bound
     :return: the file; the caller closes it

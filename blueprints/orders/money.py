@@ -60,5 +60,5 @@ class MoneyView(Schema):
 
 @area.get("/<uuid:order_id>/money", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=MoneyView)
 def money(ctx: Context, order_id: UUID) -> dict[str, Any]:
-    """This function will tell an order's buyer, its vendor or staff who holds its money, and what happens next."""
+    """Tell an order's buyer, its vendor or staff who holds its money, and what happens next."""
     return whereabouts(ctx.session, order_id=order_id, caller=ctx.user)

@@ -39,7 +39,7 @@ _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def place(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will place an order of one vendor's products and reserve their stock for 30 minutes."""
+    """Place an order of one vendor's products and reserve their stock for 30 minutes."""
     order_id = place_order(ctx.session, asked=_placement(ctx, body), now=ctx.now)
     return _order(ctx, order_id, with_pin=False)
 
@@ -49,7 +49,7 @@ def place(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     idempotent=Idempotency.REQUIRED,
 )  # fmt: skip
 def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will place an order with each vendor of the cart, or of named items, and make one payment for all.
+    """Place an order with each vendor of the cart, or of named items, and make one payment for all.
 
     All are placed or none. Each order has its own delivery fee and service fee.
     """
@@ -70,7 +70,7 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
 def list_own(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the caller's orders, the latest first."""
+    """List the caller's orders, the latest first."""
     page = queries.orders_of_buyer(
         ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, view=_view(ctx)
     )
@@ -80,7 +80,7 @@ def list_own(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get("/vendor", auth=VENDOR, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
 def list_inbound(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the paid orders of the caller's store, the latest first."""
+    """List the paid orders of the caller's store, the latest first."""
     store = store_of_user(ctx.session, user_id=ctx.user.id)
     if store is None:
         raise ForbiddenError("The account has no store.")
@@ -93,7 +93,7 @@ def list_inbound(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get("/vendor/counts", auth=VENDOR, limit=Shared.GLOBAL, reply=VendorCounts)
 def count_inbound(ctx: Context) -> dict[str, Any]:
-    """This function will count the paid orders of the caller's store by how far they are."""
+    """Count the paid orders of the caller's store by how far they are."""
     store = store_of_user(ctx.session, user_id=ctx.user.id)
     if store is None:
         raise ForbiddenError("The account has no store.")
@@ -102,32 +102,32 @@ def count_inbound(ctx: Context) -> dict[str, Any]:
 
 @area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderView)
 def detail(ctx: Context, order_id: UUID) -> dict[str, Any]:
-    """This function will give an order to its buyer, its vendor or staff."""
+    """Give an order to its buyer, its vendor or staff."""
     return _order(ctx, order_id)
 
 
 @area.get("/<uuid:order_id>/items", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderItemView(many=True))
 def items(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
-    """This function will list an order's items."""
+    """List an order's items."""
     return queries.items_for(ctx.session, order_id=order_id, caller=ctx.user, view=_view(ctx))
 
 
 @area.get("/<uuid:order_id>/events", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderEventView(many=True))
 def events(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
-    """This function will list an order's trail, the earliest step first."""
+    """List an order's trail, the earliest step first."""
     return queries.events_for(ctx.session, order_id=order_id, caller=ctx.user)
 
 
 @area.post("/<uuid:order_id>/accept", auth=VENDOR, limit="30/minute", reply=OrderView)
 def accept(ctx: Context, order_id: UUID) -> dict[str, Any]:
-    """This function will have the vendor accept a paid order."""
+    """Have the vendor accept a paid order."""
     operations.accept(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order(ctx, order_id)
 
 
 @area.post("/<uuid:order_id>/status", auth=VENDOR, limit="30/minute", body=FulfilmentUpdate, reply=OrderView)
 def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will have the vendor ship an accepted order."""
+    """Have the vendor ship an accepted order."""
     operations.ship(
         ctx.session, order_id=order_id, caller=ctx.user, tracking_note=body.get("tracking_note"), now=ctx.now
     )
@@ -139,7 +139,7 @@ def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[st
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will release escrow once the vendor submits the buyer's PIN."""
+    """Release escrow once the vendor submits the buyer's PIN."""
     return _release(ctx, order_id, body)
 
 
@@ -148,7 +148,7 @@ def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str,
     idempotent=Idempotency.REQUIRED,
 )  # fmt: skip
 def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will release escrow like verify-code, under a required Idempotency-Key."""
+    """Release escrow like verify-code, under a required Idempotency-Key."""
     return _release(ctx, order_id, body)
 
 
@@ -157,7 +157,7 @@ def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will cancel an order that is not shipped; what was paid goes back."""
+    """Cancel an order that is not shipped; what was paid goes back."""
     cancelling.cancel(ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now)
     return _order(ctx, order_id)
 
@@ -167,7 +167,7 @@ def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def confirm(ctx: Context, order_id: UUID) -> dict[str, Any]:
-    """This function will release escrow once the buyer confirms that the order has come."""
+    """Release escrow once the buyer confirms that the order has come."""
     operations.confirm(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order(ctx, order_id)
 

@@ -45,13 +45,13 @@ class PlaceOrder(Schema):
 
     @validates_schema
     def check_wallet(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse an amount beside as much as possible."""
+        """Refuse an amount beside as much as possible."""
         if data.get("use_wallet") and "wallet_minor" in data:
             raise ValidationError("Send one of walletMinor and useWallet.", "walletMinor")
 
     @validates_schema
     def check_delivery(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will hold the delivery method and the place together."""
+        """Hold the delivery method and the place together."""
         places = [name for name in ("address_id", "shipping_address", "hub_id") if name in data]
         if len(places) > 1:
             raise ValidationError("Send one of addressId, shippingAddress and hubId.", "addressId")
@@ -63,7 +63,7 @@ class PlaceOrder(Schema):
 
     @validates_schema
     def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse a product that is named twice."""
+        """Refuse a product that is named twice."""
         seen = set()
         for index, item in enumerate(data.get("items", ())):
             if item["product_id"] in seen:

@@ -28,7 +28,7 @@ _COLUMNS = (
     reply=AuditRow(many=True), csv=True,
 )  # fmt: skip
 def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
-    """This function will show the orders of all campuses with their escrow, as JSON by page or as a CSV file."""
+    """Show the orders of all campuses with their escrow, as JSON by page or as a CSV file."""
     as_csv = wants_csv(query.pop("format", None))
     table, filters = ctx.table, _filters(ctx, query)
     if not as_csv:
@@ -40,7 +40,7 @@ def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
 
 @campus_area.get("", auth=STAFF, limit=Shared.GLOBAL, query=CampusOrderQuery, reply=CampusOrder(many=True))
 def list_on_campus(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the paid orders of a campus, the latest first; a campus's own staff see theirs alone."""
+    """List the paid orders of a campus, the latest first; a campus's own staff see theirs alone."""
     return tables.on_campus(
         ctx.session,
         caller=ctx.user,

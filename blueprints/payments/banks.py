@@ -53,7 +53,7 @@ class VirtualAccount(Schema):
 
 @area.get("/banks", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=BankView(many=True), phased=True)
 def list_banks(ctx: Context) -> list[dict[str, Any]]:
-    """This function will list the banks that accounts can be at, with their codes, by name."""
+    """List the banks that accounts can be at, with their codes, by name."""
     found = banks.list_banks(ctx.services.cache, ctx.services.gateway)
     return [{"code": bank.code, "name": bank.name} for bank in found]
 
@@ -63,7 +63,7 @@ def list_banks(ctx: Context) -> list[dict[str, Any]]:
     phased=True,
 )  # fmt: skip
 def resolve(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will tell the name that a bank account is kept under."""
+    """Tell the name that a bank account is kept under."""
     return banks.resolve_account(ctx.services.cache, ctx.services.gateway, **body)
 
 
@@ -72,7 +72,7 @@ def resolve(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     phased=True,
 )  # fmt: skip
 def virtual_account(ctx: Context, body: dict[str, Any]) -> LastPhase:
-    """This function will give an account to pay an order or a checkout to by bank transfer; again, the same one."""
+    """Give an account to pay an order or a checkout to by bank transfer; again, the same one."""
     intent, account = transfers.open_account(
         ctx.services.database,
         ctx.services.gateway,

@@ -33,7 +33,7 @@ _FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
     reply=ProcessedRefund, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will refund an order, out of its escrow or, after the release, by a clawback.
+    """Refund an order, out of its escrow or, after the release, by a clawback.
 
     Wholly or in part; a worker has the gateway send it.
     """
@@ -49,7 +49,7 @@ def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str
 
 @area.get("/refunds", auth=_FINANCE, limit=Shared.GLOBAL, query=RefundQuery, reply=RefundRow(many=True))
 def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list refunds with how far and how old they are."""
+    """List refunds with how far and how old they are."""
     filters = desk.RefundFilters(**query)
     return desk.list_refunds(ctx.session, filters=filters, page=ctx.table, now=ctx.now)
 
@@ -59,7 +59,7 @@ def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
     idempotent=Idempotency.OPTIONAL, phased=True,
 )  # fmt: skip
 def retry_refund(ctx: Context, refund_id: UUID) -> LastPhase:
-    """This function will have the gateway try a refund again that failed, once it has said that it did not send it."""
+    """Have the gateway try a refund again that failed, once it has said that it did not send it."""
     return _mend(ctx, refund_id, states.RETRY)
 
 
@@ -68,7 +68,7 @@ def retry_refund(ctx: Context, refund_id: UUID) -> LastPhase:
     idempotent=Idempotency.OPTIONAL, phased=True,
 )  # fmt: skip
 def credit_refund(ctx: Context, refund_id: UUID) -> LastPhase:
-    """This function will give the buyer's wallet what the gateway has said that it did not send of a refund."""
+    """Give the buyer's wallet what the gateway has said that it did not send of a refund."""
     return _mend(ctx, refund_id, states.CREDIT)
 
 
@@ -84,7 +84,7 @@ def _mend(ctx: Context, refund_id: UUID, trigger: str) -> LastPhase:
     "/quarantine", auth=_FINANCE, limit=Shared.GLOBAL, query=QuarantineQuery, reply=QuarantineRow(many=True)
 )
 def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list the charges that are, or were, held back."""
+    """List the charges that are, or were, held back."""
     return desk.list_quarantine(ctx.session, status=query["status"], reason=query["reason"], page=ctx.table)
 
 
@@ -93,7 +93,7 @@ def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
     reply=Resolution, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def resolve_quarantine(ctx: Context, held_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will decide what becomes of a charge that is held back."""
+    """Decide what becomes of a charge that is held back."""
     return quarantine.resolve(
         ctx.session,
         held_id=held_id,

@@ -28,7 +28,7 @@ area = Area("payments", "/api/payments", "Payments through the gateway")
     idempotent=Idempotency.REQUIRED,
 )  # fmt: skip
 def make_intent(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will make the payment of an order or a checkout, without asking the gateway."""
+    """Make the payment of an order or a checkout, without asking the gateway."""
     intent = operations.ensure_intent(
         ctx.session,
         buyer_id=ctx.user.id,
@@ -50,7 +50,7 @@ def make_intent(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     idempotent=Idempotency.REQUIRED, phased=True,
 )  # fmt: skip
 def initialize(ctx: Context, body: dict[str, Any]) -> LastPhase:
-    """This function will open the gateway's payment page, or give the one that is open."""
+    """Open the gateway's payment page, or give the one that is open."""
     intent, page = open_page(
         ctx.services.database,
         ctx.services.gateway,
@@ -65,7 +65,7 @@ def initialize(ctx: Context, body: dict[str, Any]) -> LastPhase:
 
 @area.post("/verify", auth=AUTHENTICATED, limit="30/minute", body=Verify, reply=PaymentView, phased=True)
 def verify(ctx: Context, body: dict[str, Any]) -> LastPhase:
-    """This function will ask the gateway what became of a payment, and apply it."""
+    """Ask the gateway what became of a payment, and apply it."""
     with ctx.transaction() as session:
         reference = operations.own_reference(session, buyer_id=ctx.user.id, reference=body["reference"])
     charge = ctx.services.gateway.charge(reference)
@@ -82,7 +82,7 @@ def _target(body: dict[str, Any]) -> Target:
 
 
 def callback_url_of(ctx: Context, body: dict[str, Any]) -> str | None:
-    """This function will give the address, if it is on an origin of ours: the gateway sends buyers to any.
+    """Give the address, if it is on an origin of ours: the gateway sends buyers to any.
 
     :raises ValidationError: it is not
     """

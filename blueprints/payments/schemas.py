@@ -22,7 +22,7 @@ class MakeIntent(Schema):
 
     @validates_schema
     def check_target(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will ask for exactly one thing to be paid."""
+        """Ask for exactly one thing to be paid."""
         named = [name for name in ("order_id", "checkout_id", "reference") if name in data]
         if len(named) != 1:
             raise ValidationError(f"Send one of {self._targets}.", "orderId")

@@ -52,7 +52,7 @@ class ProcessRefund(Schema):
 
     @validates_schema
     def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse a product that is named twice."""
+        """Refuse a product that is named twice."""
         seen = set()
         for index, item in enumerate(data.get("items", ())):
             if item["product_id"] in seen:

@@ -20,7 +20,7 @@ _COLUMNS = tuple(field.data_key or name for name, field in EntryView().fields.it
 
 @area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=EntryQuery, reply=EntryView(many=True), csv=True)
 def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
-    """This function will list the entries of the caller's accounts, the latest first, as JSON or as a CSV file."""
+    """List the entries of the caller's accounts, the latest first, as JSON or as a CSV file."""
     store = store_of_user(ctx.session, user_id=ctx.user.id)
     as_csv = wants_csv(query["format"])
     owners = [ctx.user.id] if store is None else [ctx.user.id, store.id]

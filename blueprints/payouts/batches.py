@@ -29,7 +29,7 @@ _FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
 
 @area.get("", auth=_FINANCE, limit="30/minute", query=BatchQuery, reply=PayoutBatchRow(many=True))
 def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list batches, the latest first: those that await disbursement, or all."""
+    """List batches, the latest first: those that await disbursement, or all."""
     return batch_queries.list_batches(
         ctx.session, status=query["status"], starts=query["from_"], ends=query["to"], page=ctx.table
     )
@@ -40,7 +40,7 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will stage what vendors can be paid, and what was asked for; the stager is its first officer."""
+    """Stage what vendors can be paid, and what was asked for; the stager is its first officer."""
     staged = staging.stage_by_hand(
         ctx.session, officer=ctx.user, actor=ctx.actor, vendor_ids=body.get("vendor_ids"), now=ctx.now
     )
@@ -59,7 +59,7 @@ def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     "/<uuid:batch_id>", auth=_FINANCE, limit="30/minute", query=BatchDetailQuery, reply=PayoutBatchDetail
 )
 def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
-    """This function will show a batch with all that is risky in it, and a page of its payments, the riskiest first."""
+    """Show a batch with all that is risky in it, and a page of its payments, the riskiest first."""
     return batch_detail.batch_detail(
         ctx.session, batch_id=batch_id, risk=query["risk"], page=ctx.page, now=ctx.now
     )
@@ -70,7 +70,7 @@ def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will note an officer's approval of a batch; the second officer's makes it ready for dispatch."""
+    """Note an officer's approval of a batch; the second officer's makes it ready for dispatch."""
     said = {"comment": body.get("comment"), "seen_hash": body.get("content_hash")}
     return _decide(ctx, approval.approve, batch_id=batch_id, **said)
 
@@ -80,7 +80,7 @@ def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[st
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will call a batch off: its money goes back to the balances that it was taken from."""
+    """Call a batch off: its money goes back to the balances that it was taken from."""
     return _decide(ctx, calling_off.reject, batch_id=batch_id, reason=body["reason"])
 
 
@@ -89,7 +89,7 @@ def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def take_out(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will take payments out of a batch; what is left takes two approvals anew."""
+    """Take payments out of a batch; what is left takes two approvals anew."""
     taken = {"intent_ids": body["intent_ids"], "reason": body["reason"]}
     return _decide(ctx, calling_off.exclude, batch_id=batch_id, **taken)
 

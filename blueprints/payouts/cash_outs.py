@@ -17,7 +17,7 @@ area = Area("wallet", "/api/wallet", "The caller's wallet, and payouts out of it
 
 @area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=WalletView)
 def balance(ctx: Context) -> dict[str, Any]:
-    """This function will tell what is in the caller's wallet, and what of it can be paid out.
+    """Tell what is in the caller's wallet, and what of it can be paid out.
 
     Its entries are in their statement.
     """
@@ -26,7 +26,7 @@ def balance(ctx: Context) -> dict[str, Any]:
 
 @area.get("/bank-account", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=AccountView(many=True))
 def list_accounts(ctx: Context) -> list[dict[str, Any]]:
-    """This function will list the bank accounts that the caller's payouts went to, the present one first."""
+    """List the bank accounts that the caller's payouts went to, the present one first."""
     return accounts.history_of(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
 
@@ -34,7 +34,7 @@ def list_accounts(ctx: Context) -> list[dict[str, Any]]:
     "/bank-account", auth=AUTHENTICATED, limit="10/minute", body=GivenAccount, reply=AccountView, phased=True
 )
 def give_account(ctx: Context, body: dict[str, Any]) -> LastPhase:
-    """This function will have the caller's payouts go to another bank account, once the bank said whose it is.
+    """Have the caller's payouts go to another bank account, once the bank said whose it is.
 
     Nothing is sent there for 24 hours.
     """
@@ -48,7 +48,7 @@ def give_account(ctx: Context, body: dict[str, Any]) -> LastPhase:
     "/cash-outs", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=CashOutQuery, reply=PayoutView(many=True)
 )
 def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list the payouts out of the caller's wallet."""
+    """List the payouts out of the caller's wallet."""
     filters = Filters(
         user_id=ctx.user.id, status=query["status"], source="wallet", starts=query["from_"], ends=query["to"]
     )
@@ -60,7 +60,7 @@ def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def ask_for_cash_out(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will have money of the caller's wallet, but no rewards, paid out with the next batch."""
+    """Have money of the caller's wallet, but no rewards, paid out with the next batch."""
     return asking.ask_for_cash_out(
         ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now
     )

@@ -35,7 +35,7 @@ class _OfficerOrVendor(Access):
     """A vendor, or an officer of finance with two factors."""
 
     def check(self, caller: Caller) -> None:
-        """This function will hold a caller against what their role takes.
+        """Hold a caller against what their role takes.
 
         :raises ForbiddenError: the account's status, its role or its permissions don't allow it
         :raises StepUpRequiredError: an officer's assurance level is too low
@@ -55,7 +55,7 @@ _OFFICER_OR_VENDOR = _OfficerOrVendor(
     idempotent=Idempotency.REQUIRED,
 )  # fmt: skip
 def dispatch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will have an approved batch sent, for an officer, or ask for an early payout, for a vendor."""
+    """Have an approved batch sent, for an officer, or ask for an early payout, for a vendor."""
     if ctx.user.is_staff:
         if "batch_id" not in body:
             raise ValidationError.of("batchId", "An officer names the batch that is sent.")
@@ -81,7 +81,7 @@ def dispatch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     "/exceptions", auth=_FINANCE, limit=Shared.GLOBAL, query=ExceptionQuery, reply=ExceptionRow(many=True)
 )
 def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list the transfers that failed, came back, or are none of ours."""
+    """List the transfers that failed, came back, or are none of ours."""
     return desk.list_exceptions(ctx.session, status=query["status"], outcome=query["outcome"], page=ctx.table)
 
 
@@ -90,7 +90,7 @@ def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
     reply=ResolvedException, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will note what was done about a transfer that went wrong; it moves no money."""
+    """Note what was done about a transfer that went wrong; it moves no money."""
     return exceptions.resolve(
         ctx.session,
         exception_id=exception_id,
@@ -103,7 +103,7 @@ def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) ->
 
 @area.get("/stalled", auth=_FINANCE, limit=Shared.GLOBAL, query=StalledQuery, reply=StalledRow(many=True))
 def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list the payouts that have waited for more than 48 hours, and wait still."""
+    """List the payouts that have waited for more than 48 hours, and wait still."""
     return desk.list_stalled(ctx.session, page=ctx.table, now=ctx.now)
 
 
@@ -112,7 +112,7 @@ def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def ask_about(ctx: Context, payout_id: UUID) -> dict[str, Any]:
-    """This function will have the gateway asked anew what became of a payout."""
+    """Have the gateway asked anew what became of a payout."""
     return requery.ask_anew(ctx.session, payout_id=payout_id, now=ctx.now)
 
 
@@ -121,7 +121,7 @@ def ask_about(ctx: Context, payout_id: UUID) -> dict[str, Any]:
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def give_up(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will give up a payout that certainly was not sent; its money goes back to its payee's balance."""
+    """Give up a payout that certainly was not sent; its money goes back to its payee's balance."""
     return giving_up.give_up(
         ctx.session,
         payout_id=payout_id,

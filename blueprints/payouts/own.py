@@ -29,7 +29,7 @@ area = Area("payouts", "/api/payouts", "Payouts, for those who are paid")
     "", auth=VENDOR_OR_STAFF, limit=Shared.GLOBAL, query=PayoutQuery, reply=PayoutView(many=True)
 )  # fmt: skip
 def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list payouts: a vendor's own, and all of them for finance."""
+    """List payouts: a vendor's own, and all of them for finance."""
     if ctx.user.is_staff:
         whose.require_finance(ctx.user)
     filters = Filters(
@@ -46,7 +46,7 @@ def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 @area.get("/balance", auth=VENDOR_OR_STAFF, limit=Shared.GLOBAL, query=StoreQuery, reply=BalanceView)
 def balance(ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
-    """This function will tell what a vendor has: to be paid, in escrow, on its way, held and why; finance names one."""
+    """Tell what a vendor has: to be paid, in escrow, on its way, held and why; finance names one."""
     store = whose.store_of(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     return balances.balance_of_store(ctx.session, vendor_id=store.id, now=ctx.now)
 
@@ -56,7 +56,7 @@ def balance(ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
     pdf=True,
 )  # fmt: skip
 def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
-    """This function will give a vendor's statement of a period, as JSON, CSV or PDF; finance names the vendor."""
+    """Give a vendor's statement of a period, as JSON, CSV or PDF; finance names the vendor."""
     store = whose.store_of(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     period = statements.period_of(query["from_"], query["to"], now=ctx.now)
     wanted = format_of(query["format"], _FORMATS)
@@ -80,5 +80,5 @@ def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def cancel(ctx: Context, payout_id: UUID) -> dict[str, Any]:
-    """This function will call off a payout that the caller had asked for, as long as it is in no batch."""
+    """Call off a payout that the caller had asked for, as long as it is in no batch."""
     return asking.take_back(ctx.session, payout_id=payout_id, caller=ctx.user, now=ctx.now)

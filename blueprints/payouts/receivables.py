@@ -16,5 +16,5 @@ area = Area("receivables", "/api/payouts", "What vendors owe us")
     reply=Receivable(many=True), meta=ReceivablesMeta,
 )  # fmt: skip
 def list_owing(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list vendors who owe us something: of orders that were refunded after their release."""
+    """List vendors who owe us something: of orders that were refunded after their release."""
     return list_receivables(ctx.session, vendor_id=query["vendor_id"], page=ctx.table)

@@ -32,7 +32,7 @@ _FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
     status=202,
 )  # fmt: skip
 def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will start a reconciliation of what the gateway holds with the books; a worker performs it."""
+    """Start a reconciliation of what the gateway holds with the books; a worker performs it."""
     run_id = reconciliation.start(
         ctx.session,
         started_by=reconciliation.OFFICER,
@@ -49,13 +49,13 @@ def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     reply=ReconciliationView(many=True),
 )  # fmt: skip
 def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list reconciliations, the latest first."""
+    """List reconciliations, the latest first."""
     return queries.list_runs(ctx.session, status=query["status"], page=ctx.table)
 
 
 @area.get("/reconciliations/<uuid:run_id>", auth=_FINANCE, limit=Shared.GLOBAL, reply=ReconciliationDetail)
 def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
-    """This function will show a reconciliation: its figures, and what it found with what is suggested."""
+    """Show a reconciliation: its figures, and what it found with what is suggested."""
     return queries.show_run(ctx.session, run_id=run_id)
 
 
@@ -64,7 +64,7 @@ def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
     reply=FindingView(many=True),
 )  # fmt: skip
 def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
-    """This function will list what a reconciliation found."""
+    """List what a reconciliation found."""
     filters = queries.ExceptionFilters(**query)
     return queries.list_exceptions(ctx.session, run_id=run_id, filters=filters, page=ctx.table)
 
@@ -74,7 +74,7 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
     limit="10/minute", body=ResolveFinding, reply=ResolvedFinding, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will resolve what the latest reconciliation found: ask the gateway, or book what it is."""
+    """Resolve what the latest reconciliation found: ask the gateway, or book what it is."""
     return desk.resolve(
         ctx.session,
         run_id=run_id,

@@ -20,7 +20,7 @@ class Dispatch(Schema):
 
     @validates_schema
     def check_one(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse a body that names both, or neither."""
+        """Refuse a body that names both, or neither."""
         if len(data) != 1:
             raise ValidationError("Takes either batchId or amountMinor.", "batchId")
 

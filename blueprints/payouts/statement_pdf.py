@@ -47,7 +47,7 @@ class _Paper(FPDF):
         self.set_auto_page_break(auto=True, margin=_FOOTER)
 
     def footer(self) -> None:
-        """This function will write a page's foot; the library calls it."""
+        """Write a page's foot; the library calls it."""
         self.set_y(-_FOOTER + 3)
         self.set_font(_FAMILY, size=7)
         width = self.epw / 2
@@ -56,16 +56,16 @@ class _Paper(FPDF):
         self.cell(width, 4, f"Page {self.page_no()} of {_PAGES}", align="R")
 
     def line_of(self, text: str, *, size: float = 9, style: str = "", height: float = _LINE) -> None:
-        """This function will write a line of text, cut to the width of the page."""
+        """Write a line of text, cut to the width of the page."""
         self.set_font(_FAMILY, style, size)
         self.cell(self.epw, height, self.fitted(text, self.epw), new_x=XPos.LMARGIN, new_y=YPos.NEXT)
 
     def writable(self, text: str) -> str:
-        """This function will put a mark in the place of what the fonts lack, such as pictures and other scripts."""
+        """Put a mark in the place of what the fonts lack, such as pictures and other scripts."""
         return "".join(letter if ord(letter) in self._letters else _UNKNOWN for letter in text)
 
     def fitted(self, text: str, width: float) -> str:
-        """This function will cut a text to a width, in the font that is set."""
+        """Cut a text to a width, in the font that is set."""
         text = self.writable(text)
         room = width - 2 * self.c_margin
         if self.get_string_width(text) <= room:
@@ -75,7 +75,7 @@ class _Paper(FPDF):
         return text.rstrip() + _ELLIPSIS
 
     def row_of(self, cells: list[str], *, style: str = "", fill: bool = False) -> None:
-        """This function will write a row of the table, what stands under ``What`` on as many lines as it takes.
+        """Write a row of the table, what stands under ``What`` on as many lines as it takes.
 
         A row that does not fit on the page any more begins another one, under the table's heading.
         """
@@ -96,7 +96,7 @@ class _Paper(FPDF):
             self.ln(_LINE)
 
     def heading(self) -> None:
-        """This function will write the table's heading."""
+        """Write the table's heading."""
         self.set_fill_color(225)
         self.row_of([heading for heading, _width, _align in _TABLE], style="B", fill=True)
         self.set_fill_color(245)
@@ -116,7 +116,7 @@ class _Paper(FPDF):
 
 
 def draw(statement: VendorStatement, *, drawn_at: datetime) -> bytes:
-    """This function will draw a statement.
+    """Draw a statement.
 
     :param statement: what stands in it
     :param drawn_at: when it is drawn up; the same statement of the same time is the same file

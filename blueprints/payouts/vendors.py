@@ -17,7 +17,7 @@ area = Area("vendors", "/api/vendors", "Stores and where their payouts go")
 
 @area.get("/profile/<uuid:vendor_id>", auth=PUBLIC, limit=Shared.GLOBAL, reply=ProfileView)
 def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
-    """This function will show a store: to whoever runs it with the bank account and what holds payouts back."""
+    """Show a store: to whoever runs it with the bank account and what holds payouts back."""
     viewer_id = ctx.caller.id if ctx.caller else None
     return profiles.profile_of(ctx.session, vendor_id=vendor_id, viewer_id=viewer_id, now=ctx.now)
 
@@ -27,7 +27,7 @@ def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     phased=True,
 )  # fmt: skip
 def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> LastPhase:
-    """This function will change the caller's store; a new bank account is asked about first, and held for a day."""
+    """Change the caller's store; a new bank account is asked about first, and held for a day."""
     revision = expected_revision(body.get("revision"))
     given = body.get("bank_account")
     account = None

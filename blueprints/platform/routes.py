@@ -30,7 +30,7 @@ _OFFICERS_AAL2 = staff_with(states.PERMISSION, aal2=True)
 
 @area.post("/proposals", auth=_OFFICERS, limit="10/minute", body=Propose, reply=Proposal, status=201)
 def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
+    """Propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
     wanted = Wanted(
         kind=body["kind"],
         payload=body["payload"],
@@ -47,19 +47,19 @@ def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     "/proposals", auth=_OFFICERS, limit=Shared.GLOBAL, query=ProposalQuery, reply=ProposalRow(many=True)
 )
 def list_proposals(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """This function will list proposals, with what each changes and what that does."""
+    """List proposals, with what each changes and what that does."""
     return queries.list_proposals(ctx.session, filters=queries.ProposalFilters(**query), page=ctx.table)
 
 
 @area.get("/proposals/<uuid:proposal_id>", auth=_OFFICERS, limit=Shared.GLOBAL, reply=Proposal)
 def show_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
-    """This function will show a proposal; of an open one, what it does as of now."""
+    """Show a proposal; of an open one, what it does as of now."""
     return _shown(ctx, proposal_id)
 
 
 @area.post("/proposals/<uuid:proposal_id>/approve", auth=_OFFICERS_AAL2, limit="5/minute", reply=Proposal)
 def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
-    """This function will approve another officer's proposal; it takes effect at once, or when it is due."""
+    """Approve another officer's proposal; it takes effect at once, or when it is due."""
     operations.approve(ctx.session, proposal_id=proposal_id, officer=ctx.user, actor=ctx.actor, now=ctx.now)
     return _shown(ctx, proposal_id)
 
@@ -69,7 +69,7 @@ def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
     reply=Proposal,
 )  # fmt: skip
 def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will reject a proposal that did not take effect yet, or take the caller's own back."""
+    """Reject a proposal that did not take effect yet, or take the caller's own back."""
     operations.reject(
         ctx.session,
         proposal_id=proposal_id,
@@ -83,7 +83,7 @@ def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> di
 
 @area.get("/halts", auth=STAFF, limit=Shared.GLOBAL, query=CursorQuery, reply=Halt(many=True))
 def list_halts(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list when and why payouts stood still, the latest first."""
+    """List when and why payouts stood still, the latest first."""
     return halts.list_halts(ctx.session, page=ctx.page)
 
 
@@ -96,5 +96,5 @@ def _shown(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
     group=Group.API,
 )  # fmt: skip
 def show_status(ctx: Context) -> dict[str, Any]:
-    """This function will tell whether there is maintenance, and how each part of the service is."""
+    """Tell whether there is maintenance, and how each part of the service is."""
     return health.status(ctx.services.database, ctx.services.cache, now=ctx.now)

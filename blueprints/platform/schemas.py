@@ -58,7 +58,7 @@ class Propose(Schema):
 
     @validates_schema
     def check_payload(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """This function will refuse a payload that is not of its kind."""
+        """Refuse a payload that is not of its kind."""
         needed, allowed = _PAYLOADS[data["kind"]]
         names = {name: field.data_key for name, field in Payload().fields.items()}
         given = data["payload"].keys()

@@ -16,13 +16,13 @@ area = Area("users", "/api/users", "One's own account and addresses")
 
 @area.get("/me", auth=OWN_ACCOUNT, limit=Shared.GLOBAL, reply=Me)
 def get_me(ctx: Context) -> dict[str, Any]:
-    """This function will show the caller's profile, campus, role and badges, whatever the account's status."""
+    """Show the caller's profile, campus, role and badges, whatever the account's status."""
     return queries.profile_of(ctx.session, user_id=ctx.user.id)
 
 
 @area.put("/me", auth=AUTHENTICATED, limit="30/minute", body=UpdateMe, reply=Me)
 def update_me(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will change the caller's name, phone number, campus or avatar."""
+    """Change the caller's name, phone number, campus or avatar."""
     return operations.update_profile(ctx.session, user_id=ctx.user.id, changes=body, now=ctx.now)
 
 
@@ -34,7 +34,7 @@ def update_me(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     reply=AddressView(many=True),
 )
 def list_addresses(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list the caller's saved addresses, the default one first."""
+    """List the caller's saved addresses, the default one first."""
     return queries.addresses_page(ctx.session, user_id=ctx.user.id, page=ctx.page)
 
 
@@ -42,7 +42,7 @@ def list_addresses(ctx: Context, query: dict[str, Any]) -> Page:
     "/me/addresses", auth=AUTHENTICATED, limit="20/minute", body=AddAddress, reply=AddressView, status=201
 )
 def add_address(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will save a delivery address; the first one becomes the default."""
+    """Save a delivery address; the first one becomes the default."""
     return operations.add_address(ctx.session, user_id=ctx.user.id, fields=body, now=ctx.now)
 
 
@@ -54,7 +54,7 @@ def add_address(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     reply=AddressView,
 )
 def update_address(ctx: Context, address_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will change one of the caller's addresses."""
+    """Change one of the caller's addresses."""
     return operations.update_address(
         ctx.session, user_id=ctx.user.id, address_id=address_id, fields=body, now=ctx.now
     )
@@ -62,6 +62,6 @@ def update_address(ctx: Context, address_id: UUID, body: dict[str, Any]) -> dict
 
 @area.delete("/me/addresses/<uuid:address_id>", auth=AUTHENTICATED, limit="20/minute", reply=Deleted)
 def remove_address(ctx: Context, address_id: UUID) -> dict[str, Any]:
-    """This function will remove one of the caller's addresses."""
+    """Remove one of the caller's addresses."""
     operations.remove_address(ctx.session, user_id=ctx.user.id, address_id=address_id, now=ctx.now)
     return {"deleted": True, "id": address_id}

@@ -29,7 +29,7 @@ _FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
     meta=WebhooksMetaSchema,
 )  # fmt: skip
 def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
-    """This function will list events, the latest first, with how many there are in each state."""
+    """List events, the latest first, with how many there are in each state."""
     filters = Filters(
         state=query["state"],
         event_type=query["type"],
@@ -42,7 +42,7 @@ def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get("/<uuid:webhook_id>", auth=_FINANCE, limit=Shared.GLOBAL, reply=Webhook)
 def show_webhook(ctx: Context, webhook_id: UUID) -> dict[str, Any]:
-    """This function will show an event with the part of its payload that tells nothing of a person."""
+    """Show an event with the part of its payload that tells nothing of a person."""
     return queries.show_for_staff(ctx.session, inbox_id=webhook_id)
 
 
@@ -51,7 +51,7 @@ def show_webhook(ctx: Context, webhook_id: UUID) -> dict[str, Any]:
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def replay_webhook(ctx: Context, webhook_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """This function will try an event once more, or show what that would change. What is over stays as it is."""
+    """Try an event once more, or show what that would change. What is over stays as it is."""
     database, bearer = ctx.services.database, ctx.services.settings.gateway_fee_bearer
     if body["dry_run"]:
         result = replay.rehearse(database, inbox_id=webhook_id, fee_bearer=bearer, now=ctx.now)

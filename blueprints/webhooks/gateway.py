@@ -34,7 +34,7 @@ class SigningSecretMissingError(MarketplaceError):
     autocommit=True,
 )  # fmt: skip
 def webhook(ctx: Context, query: dict[str, Any]) -> Response:
-    """This function will store a signed event of the gateway; a worker processes it."""
+    """Store a signed event of the gateway; a worker processes it."""
     return _take(ctx)
 
 
@@ -48,7 +48,7 @@ def webhook(ctx: Context, query: dict[str, Any]) -> Response:
     autocommit=True,
 )
 def gateway_webhook(ctx: Context, gateway: str, query: dict[str, Any]) -> Response:
-    """This function will store a signed event of the gateway, whose name stands in the path."""
+    """Store a signed event of the gateway, whose name stands in the path."""
     if gateway != ctx.services.settings.gateway_name:
         raise NotFoundError("There is no such function.")
     return _take(ctx)

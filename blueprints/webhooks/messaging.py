@@ -18,7 +18,7 @@ area = Area("messaging-webhook", "/api/whatsapp", "Messages and delivery statuse
 
 @area.get("/webhook", auth=UNCHECKED, limit=Shared.GLOBAL, query=Handshake, enveloped=False, plain=True)
 def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
-    """This function will answer the provider's challenge, if it shows the token that was agreed on."""
+    """Answer the provider's challenge, if it shows the token that was agreed on."""
     agreed = ctx.services.settings.messaging_verify_token
     shown = query["verify_token"]
     if not agreed or query["mode"] != "subscribe" or not hmac.compare_digest(_raw(shown), _raw(agreed)):
@@ -31,7 +31,7 @@ def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
     autocommit=True,
 )  # fmt: skip
 def receive_messages(ctx: Context, query: dict[str, Any]) -> Response:
-    """This function will store messages and delivery statuses, signed where a secret was agreed on."""
+    """Store messages and delivery statuses, signed where a secret was agreed on."""
     secret = ctx.services.settings.messaging_app_secret
     body = read_signed_bytes()
     # Production does not start without a secret.

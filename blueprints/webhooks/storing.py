@@ -10,7 +10,7 @@ from marketplace.webhooks.operations import receive
 
 
 def store(ctx: Context, *, provider: str, body: bytes) -> Response:
-    """This function will store a delivery that was checked, and acknowledge it.
+    """Store a delivery that was checked, and acknowledge it.
 
     :param provider: gateway or messaging
     :param body: the raw bytes

@@ -56,7 +56,7 @@ LEAVES: tuple[tuple[Category, Leaf], ...] = tuple(
 
 
 def load_categories(session: Session) -> None:
-    """This function will add the category tree."""
+    """Add the category tree."""
     load(
         session,
         "categories",

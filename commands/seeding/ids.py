@@ -21,7 +21,7 @@ class Kind(IntEnum):
 
 
 def seeded_id(kind: Kind, number: int) -> UUID:
-    """This function will give the id of a seeded row.
+    """Give the id of a seeded row.
 
     The layout is that of version 7, with a time of the first minutes of 1970 that counts kinds and numbers: in
     the order of their numbers, and before every id that the service makes.

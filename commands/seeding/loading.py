@@ -26,7 +26,7 @@ def load(
     *,
     progress: Progress | None = None,
 ) -> int:
-    """This function will add rows to a table by COPY, in batches.
+    """Add rows to a table by COPY, in batches.
 
     :param table: the table's name
     :param columns: which columns the rows give; the others take their defaults

@@ -61,7 +61,7 @@ class Scene:
 
     @property
     def product(self) -> SeededProduct:
-        """This function will find the product that was bought."""
+        """Find the product that was bought."""
         vendor_id = STORES[self.store - 1].id
         found = [item for item in map(product, range(1, DEMO_PRODUCTS + 1)) if item.store.id == vendor_id]
         return found[self.nth_product]
@@ -103,7 +103,7 @@ class SandboxCheckout:
         self._session.trust_env = False
 
     def wait_until_ready(self, *, sleep: Callable[[float], None] = time.sleep) -> bool:
-        """This function will tell whether the gateway is the sandbox, waiting a while for it to start."""
+        """Tell whether the gateway is the sandbox, waiting a while for it to start."""
         address = self._services.settings.gateway_url
         deadline = time.monotonic() + _GATEWAY_WAIT_SECONDS
         while address and time.monotonic() < deadline:
@@ -118,7 +118,7 @@ class SandboxCheckout:
         return False
 
     def pay(self, *, buyer: Caller, order_id: UUID, channel: str, now: datetime) -> None:
-        """This function will pay an order as its buyer would, and apply the payment.
+        """Pay an order as its buyer would, and apply the payment.
 
         :param channel: how it is paid
         :param now: the time that it is paid at for our books; the gateway has its own
@@ -155,12 +155,12 @@ class SandboxCheckout:
 
 
 def scenes_are_played(session: Session) -> bool:
-    """This function will tell whether the last of the scenes was played."""
+    """Tell whether the last of the scenes was played."""
     return _find(session, SCENES[-1]) is not None
 
 
 def play(services: Services, *, checkout: SandboxCheckout | None, now: datetime, progress: Progress) -> int:
-    """This function will play the scenes, going on where an earlier run was interrupted.
+    """Play the scenes, going on where an earlier run was interrupted.
 
     :param checkout: who pays; without one, scenes that take a payment are left out
     :param now: the present, that the scenes are in the past of

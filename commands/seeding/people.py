@@ -101,12 +101,12 @@ STORES: tuple[Store, ...] = tuple(_store(number) for number in range(1, LOAD_VEN
 
 
 def student_id(number: int) -> UUID:
-    """This function will give the id of one of the further students, from 1 to STUDENTS."""
+    """Give the id of one of the further students, from 1 to STUDENTS."""
     return seeded_id(Kind.PERSON, number)
 
 
 def load_people(session: Session, *, vendors: int, now: datetime) -> None:
-    """This function will add the personas that have profiles, students, vendors' people, stores and bank accounts.
+    """Add the personas that have profiles, students, vendors' people, stores and bank accounts.
 
     :param vendors: how many stores
     :param now: the time that ages are counted back from

@@ -46,7 +46,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def draw(number: int) -> bytes:
-    """This function will draw a picture.
+    """Draw a picture.
 
     :param number: of the picture; beyond the demo's products it is a second view of a product
     :return: a WebP file
@@ -105,7 +105,7 @@ def _caption(picture: Image.Image, item: SeededProduct) -> None:
 def store_pictures(
     storage: ObjectStorage, *, bucket: str, numbers: Iterable[int], progress: Progress
 ) -> dict[int, str]:
-    """This function will draw pictures and put them into object storage.
+    """Draw pictures and put them into object storage.
 
     :param bucket: the public one
     :param numbers: of the pictures

@@ -31,12 +31,12 @@ _POSITIONS = {MAIN_CAMPUS: (6.5155, 3.3872), SECOND_CAMPUS: (6.5183, 3.3542)}
 
 
 def campus_id(slug: str) -> UUID:
-    """This function will give the id of a seeded campus."""
+    """Give the id of a seeded campus."""
     return seeded_id(Kind.CAMPUS, [name for name, _ in CAMPUSES].index(slug) + 1)
 
 
 def load_places(session: Session, *, now: datetime) -> None:
-    """This function will add campuses, their e-mail domains, hostels and hubs."""
+    """Add campuses, their e-mail domains, hostels and hubs."""
     load(
         session,
         "campuses",

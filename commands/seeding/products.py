@@ -68,12 +68,12 @@ class SeededProduct:
 
 
 def stores_for(products: int) -> int:
-    """This function will tell how many stores so many products need."""
+    """Tell how many stores so many products need."""
     return DEMO_VENDORS if products <= _FEW_STORES_UP_TO else LOAD_VENDORS
 
 
 def product(number: int) -> SeededProduct:
-    """This function will describe the product of a number, from 1."""
+    """Describe the product of a number, from 1."""
     chance = random.Random(f"product:{number}")  # noqa: S311 - the same in every run is the point
     # The pattern of categories repeats with the demo's pictures, so that a picture always fits.
     base = (number - 1) % DEMO_PRODUCTS
@@ -113,7 +113,7 @@ def _store_for(number: int, category: Category) -> Store:
 
 
 def picture_numbers() -> list[int]:
-    """This function will give the numbers of all pictures."""
+    """Give the numbers of all pictures."""
     return sorted({picture for number in range(1, DEMO_PRODUCTS + 1) for picture in product(number).pictures})
 
 
@@ -125,7 +125,7 @@ def load_products(
     now: datetime,
     progress: Progress,
 ) -> int:
-    """This function will add products and their pictures.
+    """Add products and their pictures.
 
     :param count: up to which number
     :param keys: the key of each picture in object storage, by the picture's number

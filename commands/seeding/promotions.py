@@ -48,7 +48,7 @@ _PROMOTED = Statement(text("SELECT 1 FROM vibes WHERE slug = :slug LIMIT 1"))
 
 
 def load_promotions(session: Session, *, now: datetime) -> int:
-    """This function will make the promotions of the demo, unless they were made before.
+    """Make the promotions of the demo, unless they were made before.
 
     :param now: the time that their windows begin, or are counted from
     :return: how many were made

@@ -61,7 +61,7 @@ class BeingSentError(ConflictError):
 
 
 def is_for(channel_severity: str, severity: str) -> bool:
-    """This function will tell whether a channel is used for alerts of a severity.
+    """Tell whether a channel is used for alerts of a severity.
 
     :param channel_severity: the least that it is used for
     """
@@ -70,7 +70,7 @@ def is_for(channel_severity: str, severity: str) -> bool:
 
 
 def claim(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> bool:
-    """This function will claim the sending of a message for a while; the claim must be committed before it is sent.
+    """Claim the sending of a message for a while; the claim must be committed before it is sent.
 
     :param event: ``raised`` or ``resolved``
     :return: whether it is ours to send; it is not if it was sent
@@ -86,17 +86,17 @@ def claim(session: Session, *, alert_id: UUID, channel: str, event: str, now: da
 
 
 def mark_sent(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> None:
-    """This function will note that a message was sent."""
+    """Note that a message was sent."""
     _MARK.run(session, alert_id=alert_id, channel=channel, event=event, now=now)
 
 
 def release(session: Session, *, alert_id: UUID, channel: str, event: str) -> None:
-    """This function will give up the claim of a message that could not be sent, so that it can be tried again."""
+    """Give up the claim of a message that could not be sent, so that it can be tried again."""
     _RELEASE.run(session, alert_id=alert_id, channel=channel, event=event)
 
 
 def compose(alert: dict[str, Any], *, event: str) -> AlertMessage:
-    """This function will write what people are told.
+    """Write what people are told.
 
     :param alert: as ``queries.alert`` gives it
     :param event: ``raised`` or ``resolved``

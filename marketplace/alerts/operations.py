@@ -101,7 +101,7 @@ def raise_alert(
     now: datetime,
     severity: Severity | None = None,
 ) -> UUID:
-    """This function will raise an alert in the transaction of its cause, or count one up that is open.
+    """Raise an alert in the transaction of its cause, or count one up that is open.
 
     While it is open, a repeat leaves the first facts and keeps its own as the latest; nobody is told again, unless
     it is worse than before. Raised after it was resolved, it is a new one. It locks the alert's row until the
@@ -149,7 +149,7 @@ def raise_alert(
 
 
 def bounded_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """This function will give facts as they are stored and sent: redacted, no longer than one reads at night."""
+    """Give facts as they are stored and sent: redacted, no longer than one reads at night."""
     shown: dict[str, Any] = _cut(redact(dict(facts)))
     size = len(orjson.dumps(shown, default=str))
     return shown if size <= _MAX_FACTS_BYTES else {"cutBytes": size}
@@ -166,7 +166,7 @@ def _cut(value: Any) -> Any:
 
 
 def hold_alert(session: Session, *, identifier: str, subject: str) -> bool:
-    """This function will lock what is open about a subject, for a rule that looks whether its condition is gone.
+    """Lock what is open about a subject, for a rule that looks whether its condition is gone.
 
     Whoever raises it meanwhile has been waited for, and is seen, or waits for us, and raises a new one.
 
@@ -181,7 +181,7 @@ def hold_alert(session: Session, *, identifier: str, subject: str) -> bool:
 def resolve_alert(
     session: Session, *, identifier: str | Sequence[str], subject: str, note: str, now: datetime
 ) -> bool:
-    """This function will resolve what is open about a subject, for a rule whose condition is gone.
+    """Resolve what is open about a subject, for a rule whose condition is gone.
 
     :param identifier: of ``KINDS``, one or several
     :param subject: as it was raised with
@@ -204,7 +204,7 @@ def resolve_alert(
 def resolve_others(
     session: Session, *, identifier: str, subjects: Sequence[str], note: str, now: datetime
 ) -> int:
-    """This function will resolve what is open of a kind, but for some subjects: for a rule that looks at all.
+    """Resolve what is open of a kind, but for some subjects: for a rule that looks at all.
 
     :param subjects: those whose condition still holds
     :param note: what ended the others
@@ -226,7 +226,7 @@ def resolve_by_hand(
     now: datetime,
     officer: Caller | None = None,
 ) -> None:
-    """This function will resolve an alert for an officer, or for an operator at the command line, and audit it.
+    """Resolve an alert for an officer, or for an operator at the command line, and audit it.
 
     :param note: what was done about it
     :param actor: who, as the audit names one

@@ -89,7 +89,7 @@ class AlertFilters:
 
 
 def list_alerts(session: Session, *, filters: AlertFilters, page: PageRequest) -> Page:
-    """This function will list alerts, the latest first.
+    """List alerts, the latest first.
 
     :param filters: which
     :param page: which page; its position is the last row's time and id
@@ -111,7 +111,7 @@ def list_alerts(session: Session, *, filters: AlertFilters, page: PageRequest) -
 
 
 def alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
-    """This function will give an alert.
+    """Give an alert.
 
     :raises NotFoundError: there is none of that id
     """
@@ -122,7 +122,7 @@ def alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
 
 
 def show_alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
-    """This function will give an alert, with what was told of it on which channel, and what was not.
+    """Give an alert, with what was told of it on which channel, and what was not.
 
     :return: besides, ``messages`` that were sent or are being sent, and those ``waiting`` to be, with how often each
         was tried, what it failed at (the error's name alone), and when it is tried again or was given up
@@ -136,7 +136,7 @@ def show_alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
 
 
 def open_subjects(session: Session, *, identifier: str) -> set[str]:
-    """This function will give the subjects that a kind of alert is open about."""
+    """Give the subjects that a kind of alert is open about."""
     return {row["subject"] for row in _OPEN_SUBJECTS.all(session, identifier=identifier)}
 
 

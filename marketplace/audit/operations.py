@@ -62,7 +62,7 @@ def record(
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
 ) -> None:
-    """This function will record an act in the transaction that does it.
+    """Record an act in the transaction that does it.
 
     :param actor: who acts
     :param action: such as ``webhook.replay``
@@ -93,6 +93,6 @@ def record(
 
 
 def hash_of(row: dict[str, Any]) -> str:
-    """This function will compute a row's hash: SHA-256 over all its other columns, the previous hash among them."""
+    """Compute a row's hash: SHA-256 over all its other columns, the previous hash among them."""
     hashed = {name: value for name, value in row.items() if name not in ("id", "hash")}
     return hashlib.sha256(orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)).hexdigest()

@@ -19,7 +19,7 @@ _ROWS = Statement(
 
 
 def first_broken_link(session: Session) -> int | None:
-    """This function will walk the chain from its start.
+    """Walk the chain from its start.
 
     :return: the id of the first row whose hash, or whose link to the row before, is not what it must be;
         none if the chain is whole

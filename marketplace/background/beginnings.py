@@ -31,7 +31,7 @@ class Beginnings:
     """The words that one process leaves; one that is no worker leaves none, since nobody could tell that it died."""
 
     def __init__(self, cache: Cache, worker: Worker | None) -> None:
-        """This function will prepare for leaving word.
+        """Prepare for leaving word.
 
         :param cache: where it is left
         :param worker: the process, as its heartbeats tell of it
@@ -42,7 +42,7 @@ class Beginnings:
 
     @contextmanager
     def of(self, row: str) -> Iterator[bool]:
-        """This function will leave word of a row while the context lasts, if nobody else has.
+        """Leave word of a row while the context lasts, if nobody else has.
 
         :param row: names it among all rows
         :return: whether a worker died at it, which is to be noted instead of trying it
@@ -55,7 +55,7 @@ class Beginnings:
                 self.forget(row)
 
     def forget(self, row: str) -> None:
-        """This function will take the word of a row away. If the cache is away, its worker's death will count."""
+        """Take the word of a row away. If the cache is away, its worker's death will count."""
         if self._life is not None:
             with suppress(CacheDownError):
                 self._cache.remove(_PREFIX + row)

@@ -20,7 +20,7 @@ _RESCHEDULE = Statement(
 
 
 def pause(session: Session, *, task: Declared, actor: AuditActor, now: datetime) -> bool:
-    """This function will have a task not run until it is resumed; a run that goes on ends in peace.
+    """Have a task not run until it is resumed; a run that goes on ends in peace.
 
     :return: whether it was not paused before
     """
@@ -33,7 +33,7 @@ def pause(session: Session, *, task: Declared, actor: AuditActor, now: datetime)
 
 
 def resume(session: Session, *, task: Declared, actor: AuditActor, now: datetime) -> bool:
-    """This function will have a paused task run again, from its next tick on.
+    """Have a paused task run again, from its next tick on.
 
     :return: whether it was paused
     """
@@ -53,7 +53,7 @@ def reschedule(
     actor: AuditActor,
     now: datetime,
 ) -> datetime:
-    """This function will give a task another timetable; workers go by it from their next look, within seconds.
+    """Give a task another timetable; workers go by it from their next look, within seconds.
 
     :param timetable: the new one; none goes back to the declared one
     :return: when it runs next

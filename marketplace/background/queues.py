@@ -68,7 +68,7 @@ class Statistics:
 
 
 def statistics(session: Session, cache: Cache, *, now: datetime) -> Statistics:
-    """This function will count, by one statement and one round trip to the cache.
+    """Count, by one statement and one round trip to the cache.
 
     :param session: one that reads
     :param now: what is due by then is waiting
@@ -85,7 +85,7 @@ def statistics(session: Session, cache: Cache, *, now: datetime) -> Statistics:
 
 
 def complete_statistics(session: Session, cache: Cache, *, now: datetime) -> tuple[dict[str, Figures], Seen]:
-    """This function will give the figures as ``statistics`` does, where all of them must be known.
+    """Give the figures as ``statistics`` does, where all of them must be known.
 
     :raises ServiceUnavailableError: the cache is away, and with it what the workers do
     """

@@ -139,7 +139,7 @@ class Declared:
 
     @cached_property
     def timetable(self) -> Timetable:
-        """This function will give the declared timetable."""
+        """Give the declared timetable."""
         return parse(self.when)
 
 
@@ -165,7 +165,7 @@ class State:
     failures: int
 
     def out_of_time(self, now: datetime) -> datetime | None:
-        """This function will tell when a task is to run next whose next run is further away than it can be.
+        """Tell when a task is to run next whose next run is further away than it can be.
 
         That comes of a clock that went back. A small step is waited out: the ticks that it repeats were run.
         After a larger one the task would stand still for as long as the step was, so it runs again after one
@@ -185,7 +185,7 @@ _COLUMNS = tuple(item.name for item in fields(State) if item.name != "in_force")
 
 
 def states(session: Session, tasks: Iterable[Declared]) -> list[State]:
-    """This function will give the states of tasks, in the order in which they are given.
+    """Give the states of tasks, in the order in which they are given.
 
     :return: of those that have a row
     """
@@ -195,7 +195,7 @@ def states(session: Session, tasks: Iterable[Declared]) -> list[State]:
 
 
 def all_states(session: Session) -> list[dict[str, Any]]:
-    """This function will give all tasks that workers have told of, with what they are for, by name."""
+    """Give all tasks that workers have told of, with what they are for, by name."""
     return [
         {
             "name": row["name"],
@@ -219,13 +219,13 @@ def _state(row: dict[str, Any], declared: str) -> State:
 
 
 def lock(session: Session, *, task: Declared, now: datetime) -> State:
-    """This function will lock a task's row, made if there is none, and give its state."""
+    """Lock a task's row, made if there is none, and give its state."""
     ensure(session, tasks=(task,), now=now)
     return _state(_LOCK.one(session, name=task.name), task.when)
 
 
 def ensure(session: Session, *, tasks: Iterable[Declared], now: datetime) -> None:
-    """This function will give tasks their rows that have none: an interval begins now, a crontab with its tick."""
+    """Give tasks their rows that have none: an interval begins now, a crontab with its tick."""
     for task in tasks:
         first = now if isinstance(task.timetable, Interval) else task.timetable.after(now)
         _ADD.run(
@@ -239,12 +239,12 @@ def ensure(session: Session, *, tasks: Iterable[Declared], now: datetime) -> Non
 
 
 def forget_others(session: Session, *, tasks: Iterable[Declared], now: datetime) -> None:
-    """This function will delete the rows of tasks that are none of these, and that nobody has run for a day."""
+    """Delete the rows of tasks that are none of these, and that nobody has run for a day."""
     _FORGET.run(session, names=[task.name for task in tasks], before=now - _FORGOTTEN_AFTER)
 
 
 def claim(session: Session, *, state: State, by: str, now: datetime) -> UUID | None:
-    """This function will claim a task's tick that is due; of all who try, one gets it.
+    """Claim a task's tick that is due; of all who try, one gets it.
 
     However many ticks were missed, they are one: the next one is the first after now.
 
@@ -267,7 +267,7 @@ def claim(session: Session, *, state: State, by: str, now: datetime) -> UUID | N
 
 
 def begin(session: Session, *, task: Declared, by: str, now: datetime) -> UUID | None:
-    """This function will begin a run by hand, whatever the schedule says; its next tick stays where it is.
+    """Begin a run by hand, whatever the schedule says; its next tick stays where it is.
 
     :return: the run's id; none if the task is running
     """
@@ -277,7 +277,7 @@ def begin(session: Session, *, task: Declared, by: str, now: datetime) -> UUID |
 
 
 def beat(session: Session, *, run_ids: Collection[UUID]) -> set[UUID]:
-    """This function will tell that runs go on.
+    """Tell that runs go on.
 
     :return: those of them that are still known; the others were taken for lost
     """
@@ -285,7 +285,7 @@ def beat(session: Session, *, run_ids: Collection[UUID]) -> set[UUID]:
 
 
 def lose(session: Session, *, state: State, now: datetime) -> bool:
-    """This function will give up a run whose worker is gone, so that the task runs at its next tick.
+    """Give up a run whose worker is gone, so that the task runs at its next tick.
 
     :param state: as the task was seen: if it has beaten since, it is not lost
     :return: whether it was given up
@@ -311,7 +311,7 @@ def _tell_of_failures(session: Session, name: str, failures: int, error: str | N
 
 
 def move(session: Session, *, state: State, moment: datetime) -> bool:
-    """This function will set right the next run of a task that a clock that went back left too far away."""
+    """Set right the next run of a task that a clock that went back left too far away."""
     return bool(
         _MOVE.run(
             session,
@@ -334,7 +334,7 @@ def finish(
     milliseconds: int | None,
     now: datetime,
 ) -> bool:
-    """This function will note what came of a run. Ticks that passed while it ran are not made up for.
+    """Note what came of a run. Ticks that passed while it ran are not made up for.
 
     :param outcome: succeeded, failed or interrupted
     :param error: the error's type

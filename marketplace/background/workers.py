@@ -76,7 +76,7 @@ class Worker:
 
     @property
     def life(self) -> str:
-        """This function will name this one life: who is started anew in a container has the name of before."""
+        """Name this one life: who is started anew in a container has the name of before."""
         return f"{self.name} {self.started_at.isoformat()}"
 
 
@@ -89,7 +89,7 @@ class Seen:
 
 
 def announce(cache: Cache, worker: Worker) -> None:
-    """This function will tell that a worker lives, and what it does.
+    """Tell that a worker lives, and what it does.
 
     :raises CacheDownError: the cache is not to be had
     """
@@ -98,7 +98,7 @@ def announce(cache: Cache, worker: Worker) -> None:
 
 
 def withdraw(cache: Cache, name: str) -> None:
-    """This function will tell that a worker has ended in good order.
+    """Tell that a worker has ended in good order.
 
     :raises CacheDownError: the cache is not to be had
     """
@@ -106,7 +106,7 @@ def withdraw(cache: Cache, name: str) -> None:
 
 
 def look(cache: Cache) -> Seen:
-    """This function will give the workers that live, sorted by queue and name, in one round trip.
+    """Give the workers that live, sorted by queue and name, in one round trip.
 
     :raises CacheDownError: the cache is not to be had
     """

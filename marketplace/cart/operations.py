@@ -75,7 +75,7 @@ class CartRefusedError(ValidationError):
 
 
 def synchronise(session: Session, *, caller: Caller, lines: Sequence[CartLine], now: datetime) -> None:
-    """This function will make a cart hold these lines and nothing else.
+    """Make a cart hold these lines and nothing else.
 
     Stock is not a reason to refuse: a cart keeps what is sold out, and says so.
 
@@ -102,12 +102,12 @@ def synchronise(session: Session, *, caller: Caller, lines: Sequence[CartLine], 
 
 
 def clear(session: Session, *, user_id: UUID) -> None:
-    """This function will empty somebody's cart."""
+    """Empty somebody's cart."""
     _CLEAR.run(session, user_id=user_id)
 
 
 def take_out(session: Session, *, user_id: UUID, quantities: Mapping[UUID, int], now: datetime) -> None:
-    """This function will take pieces out of somebody's cart, as far as they are in it.
+    """Take pieces out of somebody's cart, as far as they are in it.
 
     :param quantities: pieces by product
     """

@@ -40,7 +40,7 @@ _FOR_ORDER = Statement(
 
 
 def cart_of(session: Session, *, user_id: UUID, now: datetime, media_base_url: str) -> dict[str, Any]:
-    """This function will give somebody's cart with each line held against what is offered now, in one query.
+    """Give somebody's cart with each line held against what is offered now, in one query.
 
     :param user_id: whose
     :param now: the time of the request, which tells whose vacation is over
@@ -69,7 +69,7 @@ def cart_of(session: Session, *, user_id: UUID, now: datetime, media_base_url: s
 
 
 def lines_for_order(session: Session, *, user_id: UUID) -> list[tuple[UUID, int]]:
-    """This function will give what somebody's cart asks for, as products and quantities in their order."""
+    """Give what somebody's cart asks for, as products and quantities in their order."""
     return [(product_id, quantity) for product_id, quantity in _FOR_ORDER.tuples(session, user_id=user_id)]
 
 

@@ -50,7 +50,7 @@ class Term:
 
 
 def words_of(phrase: str) -> tuple[str, ...]:
-    """This function will give the folded words of a term or an exception."""
+    """Give the folded words of a term or an exception."""
     return tuple(re.findall(r"[a-z0-9]+", _APOSTROPHES.sub("", fold(phrase))))
 
 
@@ -58,7 +58,7 @@ class BannedWords:
     """Terms, made ready to be found in texts."""
 
     def __init__(self, terms: Iterable[Term]) -> None:
-        """This function will index the terms.
+        """Index the terms.
 
         :param terms: any number; one without words is passed over
         """
@@ -73,7 +73,7 @@ class BannedWords:
                 self._exceptions[term.term] = [words_of(phrase) for phrase in term.exceptions]
 
     def found_in(self, text: str) -> list[Term]:
-        """This function will give the terms that a text holds, each once, in their order.
+        """Give the terms that a text holds, each once, in their order.
 
         :param text: as its writer wrote it
         """

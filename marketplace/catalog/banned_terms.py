@@ -41,7 +41,7 @@ class KnownTermError(ConflictError):
 
 
 def list_terms(session: Session, *, page: PageRequest) -> Page:
-    """This function will list the terms in their alphabet.
+    """List the terms in their alphabet.
 
     :param page: which; its position is the last term shown
     """
@@ -60,7 +60,7 @@ def add_term(
     note: str | None,
     now: datetime,
 ) -> dict[str, Any]:
-    """This function will ban a term, from the next screening on.
+    """Ban a term, from the next screening on.
 
     :param actor: who does, as the audit trail names one
     :param term: a word or a phrase; it is kept as the screening folds it
@@ -95,7 +95,7 @@ def add_term(
 
 
 def drop_term(session: Session, *, actor: AuditActor, term_id: UUID, now: datetime) -> None:
-    """This function will allow a term again.
+    """Allow a term again.
 
     :raises NotFoundError: there is no such term
     """

@@ -27,7 +27,7 @@ _SELECT = f"""
 
 
 def create(session: Session, act: Act, *, fields: dict[str, Any]) -> UUID:
-    """This function will make a banner.
+    """Make a banner.
 
     :param fields: columns: title, subtitle, one of image_id and image_url, link, placement, campus_id (none for
         all), position, starts_at (none for now), ends_at (none for as long as staff like)
@@ -52,7 +52,7 @@ def create(session: Session, act: Act, *, fields: dict[str, Any]) -> UUID:
 def change(
     session: Session, act: Act, *, banner_id: UUID, revision: int | None, changes: dict[str, Any]
 ) -> None:
-    """This function will change a banner that is not over.
+    """Change a banner that is not over.
 
     :param revision: the one that the client read, or none not to compare
     :param changes: columns, as for ``create``; a new picture takes the place of the old one
@@ -71,7 +71,7 @@ def change(
 
 
 def end(session: Session, act: Act, *, banner_id: UUID) -> None:
-    """This function will take a banner down now.
+    """Take a banner down now.
 
     :raises NotFoundError: there is none
     :raises PromotionOverError: it is over already
@@ -92,7 +92,7 @@ def list_shown(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """This function will list the banners whose time it is, by their position.
+    """List the banners whose time it is, by their position.
 
     :param campus: its id or slug: its banners and those of all campuses; none for every banner
     :param placement: one of ``PLACEMENTS``, or none for all
@@ -116,7 +116,7 @@ def list_shown(
 def list_for_staff(
     session: Session, *, state: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """This function will list banners of any state, or of one, the last made first."""
+    """List banners of any state, or of one, the last made first."""
     return promotion_listings.list_for_staff(
         session,
         select=_SELECT,
@@ -129,7 +129,7 @@ def list_for_staff(
 
 
 def for_staff(session: Session, *, banner_id: UUID, now: datetime, media_base_url: str) -> dict[str, Any]:
-    """This function will give a banner as staff see it.
+    """Give a banner as staff see it.
 
     :raises NotFoundError: there is none
     """

@@ -34,7 +34,7 @@ COLUMNS: tuple[ColumnElement[Any], ...] = (
 
 
 def card(row: tuple[Any, ...]) -> dict[str, Any]:
-    """This function will make a card of a row that begins with ``COLUMNS``; what follows is left out."""
+    """Make a card of a row that begins with ``COLUMNS``; what follows is left out."""
     (
         product_id,
         title,

@@ -33,12 +33,12 @@ class Shown:
 
     @classmethod
     def of(cls, product: Product) -> Self:
-        """This function will note it before a listing is changed."""
+        """Note it before a listing is changed."""
         return cls(product.status, product.category_id)
 
 
 def check_revision(product: Product, revision: int | None) -> None:
-    """This function will hold the revision that a client read against the current one.
+    """Hold the revision that a client read against the current one.
 
     :param product: its row is locked
     :param revision: what the client read, or none not to compare
@@ -52,7 +52,7 @@ def check_revision(product: Product, revision: int | None) -> None:
 
 
 def drop_stale(session: Session, before: Shown, product: Product) -> None:
-    """This function will drop the cached content that a change made stale, once it is committed.
+    """Drop the cached content that a change made stale, once it is committed.
 
     :param before: as the listing was
     :param product: as it is now
@@ -65,5 +65,5 @@ def drop_stale(session: Session, before: Shown, product: Product) -> None:
 
 
 def pictures_of(session: Session, product_id: UUID) -> list[UUID]:
-    """This function will give the ids of a listing's pictures in their order."""
+    """Give the ids of a listing's pictures in their order."""
     return [row[0] for row in _PICTURES_OF.tuples(session, product_id=product_id)]

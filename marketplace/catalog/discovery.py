@@ -36,7 +36,7 @@ _NAMED = Statement(
 def list_new_arrivals(
     session: Session, *, filters: Filters, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """This function will list what was first published within ``NEW_FOR``, the newest first.
+    """List what was first published within ``NEW_FOR``, the newest first.
 
     :param filters: what is wanted besides
     :param page: which page
@@ -57,7 +57,7 @@ def list_new_arrivals(
 def list_exclusives(
     session: Session, *, filters: Filters, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """This function will list what verified stores say that they alone have, the newest first.
+    """List what verified stores say that they alone have, the newest first.
 
     A store that is not verified any more has no exclusives, whatever its listings say.
 
@@ -87,7 +87,7 @@ def list_of_vendor(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """This function will list what the public sees of one store, nothing while it is on vacation.
+    """List what the public sees of one store, nothing while it is on vacation.
 
     :param vendor_id: the vendor profile's
     :param filters: what is wanted besides
@@ -114,7 +114,7 @@ def list_of_vendor(
 def named_products(
     session: Session, *, product_ids: Sequence[UUID], now: datetime, media_base_url: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """This function will give the products that somebody names, as far as the public sees them, in one query.
+    """Give the products that somebody names, as far as the public sees them, in one query.
 
     :param product_ids: at most ``MAX_NAMED``; one that is named twice is given once, at its first place
     :param now: the time of the request

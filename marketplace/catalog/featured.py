@@ -53,7 +53,7 @@ def create(
     starts_at: datetime | None,
     ends_at: datetime | None,
 ) -> UUID:
-    """This function will feature a product.
+    """Feature a product.
 
     :param product_id: of any state but taken down and deleted; it shows while the product does
     :param position: the lowest is shown first; of equals, the one that was featured first
@@ -87,7 +87,7 @@ def create(
 def change(
     session: Session, act: Act, *, entry_id: UUID, revision: int | None, changes: dict[str, Any]
 ) -> None:
-    """This function will change where, or when, a product is featured.
+    """Change where, or when, a product is featured.
 
     :param revision: the one that the client read, or none not to compare
     :param changes: columns: position, starts_at, ends_at
@@ -116,7 +116,7 @@ def change(
 
 
 def end(session: Session, act: Act, *, entry_id: UUID) -> None:
-    """This function will feature a product no longer.
+    """Feature a product no longer.
 
     :raises NotFoundError: there is no such entry
     :raises PromotionOverError: it is over already
@@ -154,7 +154,7 @@ def _cards(*, campus: str | None, continued: bool) -> Statement:
 def list_cards(
     session: Session, *, campus: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """This function will list featured products of open stores as cards, in the order that staff chose.
+    """List featured products of open stores as cards, in the order that staff chose.
 
     :param campus: its id or slug, or none for all
     :param page: which page
@@ -182,7 +182,7 @@ def list_cards(
 
 
 def list_for_staff(session: Session, *, state: str | None, page: PageRequest, now: datetime) -> Page:
-    """This function will list entries of any state, or of one, the last made first."""
+    """List entries of any state, or of one, the last made first."""
     return promotion_listings.list_for_staff(
         session,
         select=_SELECT,
@@ -195,7 +195,7 @@ def list_for_staff(session: Session, *, state: str | None, page: PageRequest, no
 
 
 def for_staff(session: Session, *, entry_id: UUID, now: datetime) -> dict[str, Any]:
-    """This function will give an entry as staff see it.
+    """Give an entry as staff see it.
 
     :raises NotFoundError: there is none
     """

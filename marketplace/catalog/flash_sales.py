@@ -109,7 +109,7 @@ class Discount:
     percent: int | None = None
 
     def of(self, regular_minor: int) -> int:
-        """This function will tell the sale's price.
+        """Tell the sale's price.
 
         :param regular_minor: the product's own price, in kobo
         :raises ValidationError: it would not be below that, or below what ``MAX_PERCENT_OFF`` leaves of it or
@@ -144,7 +144,7 @@ def create(
     ends_at: datetime,
     quantity: int | None,
 ) -> UUID:
-    """This function will make a flash sale.
+    """Make a flash sale.
 
     :param product_id: of any state but taken down and deleted; the sale shows while the product does
     :param discount: a percentage is made a price here, of the regular price as it is now
@@ -190,7 +190,7 @@ def change(
     discount: Discount | None,
     changes: dict[str, Any],
 ) -> None:
-    """This function will change a flash sale that is not over; orders that were placed keep their price.
+    """Change a flash sale that is not over; orders that were placed keep their price.
 
     :param revision: the one that the client read, or none not to compare
     :param discount: none to leave the price
@@ -233,7 +233,7 @@ def change(
 
 
 def end(session: Session, act: Act, *, sale_id: UUID) -> None:
-    """This function will end a flash sale now, or call it off if it has not begun.
+    """End a flash sale now, or call it off if it has not begun.
 
     :raises NotFoundError: there is none
     :raises PromotionOverError: it is over already
@@ -247,7 +247,7 @@ def end(session: Session, act: Act, *, sale_id: UUID) -> None:
 
 
 def turn(session: Session, *, product_id: UUID, now: datetime) -> None:
-    """This function will bring a product's running or next sale forward, one having begun or ended."""
+    """Bring a product's running or next sale forward, one having begun or ended."""
     # Locked first: the statement that brings forward must begin after all that changed the sales has ended.
     stock.lock_products(session, product_ids=[product_id])
     bring_forward(session, product_ids=[product_id], now=now)
@@ -255,7 +255,7 @@ def turn(session: Session, *, product_id: UUID, now: datetime) -> None:
 
 
 def bring_forward(session: Session, *, product_ids: Sequence[UUID], now: datetime) -> None:
-    """This function will have locked products carry the sale that runs or comes next, or none.
+    """Have locked products carry the sale that runs or comes next, or none.
 
     :param product_ids: their rows are locked
     :param now: sales that are over by then are left behind
@@ -266,7 +266,7 @@ def bring_forward(session: Session, *, product_ids: Sequence[UUID], now: datetim
 def with_current_terms(
     session: Session, products: dict[UUID, LockedProduct], *, now: datetime
 ) -> dict[UUID, LockedProduct]:
-    """This function will bring forward what comes after sales that are over, where no task has done so yet.
+    """Bring forward what comes after sales that are over, where no task has done so yet.
 
     :param products: locked, by id
     :return: the same products, none of them with a sale that is over
@@ -280,7 +280,7 @@ def with_current_terms(
 
 
 def claim(session: Session, *, pieces: Mapping[UUID, int]) -> None:
-    """This function will claim pieces of sales for an order.
+    """Claim pieces of sales for an order.
 
     :param pieces: by sale; the products' rows are locked, and their terms say that there are enough
     """
@@ -288,7 +288,7 @@ def claim(session: Session, *, pieces: Mapping[UUID, int]) -> None:
 
 
 def give_back(session: Session, *, pieces: Mapping[UUID, int]) -> None:
-    """This function will give back the pieces that an order claimed, the order having come to nothing.
+    """Give back the pieces that an order claimed, the order having come to nothing.
 
     :param pieces: by sale; the products' rows are locked
     """

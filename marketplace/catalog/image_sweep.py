@@ -93,7 +93,7 @@ class Swept:
 def sweep(
     database: Database, storage: ObjectStorage, *, bucket: str, shown_elsewhere: Shows, now: datetime
 ) -> Swept:
-    """This function will clear away pictures that nothing has shown for a day, uploads broken off included.
+    """Clear away pictures that nothing has shown for a day, uploads broken off included.
 
     :param bucket: the public one
     :param shown_elsewhere: tells whether another area still shows an object, by its key

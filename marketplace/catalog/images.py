@@ -82,7 +82,7 @@ def store(
     sha256: str,
     now: datetime,
 ) -> UUID:
-    """This function will take in a picture of a product, in phases; ``finish`` is the last one.
+    """Take in a picture of a product, in phases; ``finish`` is the last one.
 
     The same file of the same owner is the same picture: it is not stored again.
 
@@ -109,7 +109,7 @@ def store(
 
 
 def finish(session: Session, *, image_id: UUID, media_base_url: str) -> dict[str, Any]:
-    """This function will make a picture whose objects are all stored one that listings can show.
+    """Make a picture whose objects are all stored one that listings can show.
 
     :param image_id: as ``store`` gave it
     :param media_base_url: where pictures are read
@@ -125,7 +125,7 @@ def finish(session: Session, *, image_id: UUID, media_base_url: str) -> dict[str
 def shown(
     image_id: str, key: str, renditions: Sequence[Mapping[str, Any]], *, media_base_url: str
 ) -> dict[str, Any]:
-    """This function will describe a picture as clients are shown it.
+    """Describe a picture as clients are shown it.
 
     :param key: of the rendition that cards show; rows of before there were sizes have no other
     :param renditions: as the row has them

@@ -143,7 +143,7 @@ def list_inventory(
     now: datetime,
     media_base_url: str,
 ) -> TablePage:
-    """This function will list what the caller's store has, in four queries, or five with a category.
+    """List what the caller's store has, in four queries, or five with a category.
 
     :param user_id: whose store it is
     :param filters: what is wanted

@@ -148,7 +148,7 @@ def list_products(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """This function will list published products of open stores, in one query, or two with a category.
+    """List published products of open stores, in one query, or two with a category.
 
     :param filters: what is wanted
     :param sort: one of ``SORTS``
@@ -179,7 +179,7 @@ def rows_of(
     now: datetime,
     media_base_url: str,
 ) -> list[tuple[Any, ...]]:
-    """This function will fetch the rows of a page, and one more if there is one, in one query.
+    """Fetch the rows of a page, and one more if there is one, in one query.
 
     :param sort: one of those above, offered to clients or not
     :param given: the conditions that apply, with their values, as ``conditions_of`` gives them
@@ -207,18 +207,18 @@ _PARTS: dict[type, Part] = {datetime: "time", str: "text"}
 
 
 def part_of(column: Any) -> Part:
-    """This function will tell what the values of a column are that a listing is sorted by."""
+    """Tell what the values of a column are that a listing is sorted by."""
     return _PARTS.get(column.type.python_type, "number")
 
 
 def position_of(row: tuple[Any, ...]) -> list[Any]:
-    """This function will give the position of a row, after which the next page goes on."""
+    """Give the position of a row, after which the next page goes on."""
     value = row[-1]
     return [iso(value) if isinstance(value, datetime) else value, row[0]]
 
 
 def conditions_of(session: Session, filters: Filters) -> dict[str, Any] | None:
-    """This function will give the conditions that apply, with their values, in one order.
+    """Give the conditions that apply, with their values, in one order.
 
     :param filters: what is wanted
     :return: none if nothing can meet them, there being no such category
@@ -250,7 +250,7 @@ def conditions_of(session: Session, filters: Filters) -> dict[str, Any] | None:
 
 
 def tree_of(session: Session, category: str) -> list[UUID]:
-    """This function will give the ids of a category and of all below it; none if there is no such category.
+    """Give the ids of a category and of all below it; none if there is no such category.
 
     :param category: its id or slug
     """

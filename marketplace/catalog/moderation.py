@@ -50,7 +50,7 @@ def approve(
     note: str | None,
     now: datetime,
 ) -> None:
-    """This function will publish a listing that is in review or was rejected, or bring back a removed one.
+    """Publish a listing that is in review or was rejected, or bring back a removed one.
 
     :param officer: who decides
     :param actor: the officer, as the audit trail names one
@@ -84,7 +84,7 @@ def reject(
     reason: str,
     now: datetime,
 ) -> None:
-    """This function will reject a listing that is in review; its vendor may mend it and hand it in again.
+    """Reject a listing that is in review; its vendor may mend it and hand it in again.
 
     Parameters and errors are those of ``approve``.
 
@@ -110,7 +110,7 @@ def take_down(
     reason: str,
     now: datetime,
 ) -> None:
-    """This function will take a listing down; staff alone can bring it back.
+    """Take a listing down; staff alone can bring it back.
 
     Parameters and errors are those of ``approve``.
 
@@ -135,7 +135,7 @@ def delete_product(
     revision: int | None,
     now: datetime,
 ) -> None:
-    """This function will delete a listing: the row stays for its orders, and nobody is shown it any more.
+    """Delete a listing: the row stays for its orders, and nobody is shown it any more.
 
     :param caller: the vendor, of a listing of the own store, or staff that manages products
     :param actor: the caller, as the audit trail names one
@@ -173,7 +173,7 @@ def delete_products(
     reason: str,
     now: datetime,
 ) -> BulkDeletion:
-    """This function will delete listings that violate the rules, all of them or none.
+    """Delete listings that violate the rules, all of them or none.
 
     :param officer: staff that manages products
     :param actor: the officer, as the audit trail names one

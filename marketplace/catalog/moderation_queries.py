@@ -64,7 +64,7 @@ _ONE = Statement(text(f"{_SHOWN.format(products='products')} WHERE p.id = :produ
 def list_for_staff(
     session: Session, *, state: str, campus: str | None, page: PageRequest, media_base_url: str
 ) -> Page:
-    """This function will list listings in moderation, those that wait longest first.
+    """List listings in moderation, those that wait longest first.
 
     :param state: one of ``STATES``
     :param campus: id or slug, or none for all
@@ -89,7 +89,7 @@ def list_for_staff(
 
 
 def item(session: Session, *, product_id: UUID, media_base_url: str) -> dict[str, Any]:
-    """This function will give one listing as staff see it, in whatever state it is.
+    """Give one listing as staff see it, in whatever state it is.
 
     :raises NotFoundError: there is none
     """

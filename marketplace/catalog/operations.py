@@ -60,7 +60,7 @@ def create_product(
     status: str,
     now: datetime,
 ) -> UUID:
-    """This function will make a listing, and hand it to the screening unless it is a draft.
+    """Make a listing, and hand it to the screening unless it is a draft.
 
     :param caller: a vendor, for the own store, or staff that manages products, for any store
     :param vendor_id: the store; a vendor may leave it out
@@ -105,7 +105,7 @@ def update_product(
     status: str | None,
     now: datetime,
 ) -> None:
-    """This function will change a listing of the caller's own store; what is left out stays as it is.
+    """Change a listing of the caller's own store; what is left out stays as it is.
 
     What the public was promised by the screening is screened again when it changes: a published listing goes
     back to review, one that is paused will when it is published again.

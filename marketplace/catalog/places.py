@@ -12,7 +12,7 @@ BY_SLUG = "campus_slug"
 
 
 def campus_parameters(campus: str | None) -> dict[str, Any]:
-    """This function will give the parameter that a named campus becomes, under the name of its condition.
+    """Give the parameter that a named campus becomes, under the name of its condition.
 
     :param campus: its id or slug, or none
     :return: one parameter, or none
@@ -24,7 +24,7 @@ def campus_parameters(campus: str | None) -> dict[str, Any]:
 
 
 def campus_condition(column: Any, by: str) -> ColumnElement[bool]:
-    """This function will make the condition that a column is the named campus.
+    """Make the condition that a column is the named campus.
 
     :param column: holds a campus's id
     :param by: ``BY_ID`` or ``BY_SLUG``

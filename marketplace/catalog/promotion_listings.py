@@ -43,7 +43,7 @@ _CAMPUS_BY_SLUG = "(SELECT k.id FROM campuses k WHERE k.slug = :campus_slug)"
 
 
 def campus_of(campus: str) -> tuple[str, dict[str, Any]]:
-    """This function will give a campus that is named by id or slug, as SQL and its parameter."""
+    """Give a campus that is named by id or slug, as SQL and its parameter."""
     campus_id = parse_uuid(campus)
     if campus_id is None:
         return _CAMPUS_BY_SLUG, {"campus_slug": campus}
@@ -65,7 +65,7 @@ def list_shown(
     page: PageRequest,
     now: datetime,
 ) -> Page:
-    """This function will list what is in its window, by its position; rows as the database gives them.
+    """List what is in its window, by its position; rows as the database gives them.
 
     :param select: up to its WHERE; the table is ``t``, its position and id are among the columns
     :param conditions: further ones
@@ -91,7 +91,7 @@ def list_for_staff(
     now: datetime,
     view: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> Page:
-    """This function will list what staff made, in any state or in one of ``STATES``, the last made first.
+    """List what staff made, in any state or in one of ``STATES``, the last made first.
 
     :param select: up to its WHERE; the table is ``t``
     :param parameters: of the statement
@@ -109,7 +109,7 @@ def list_for_staff(
 
 
 def find(session: Session, *, select: str, row_id: Any, parameters: dict[str, Any]) -> dict[str, Any] | None:
-    """This function will find one, in any state, or none.
+    """Find one, in any state, or none.
 
     :param select: up to its WHERE; the table is ``t``
     """
@@ -118,7 +118,7 @@ def find(session: Session, *, select: str, row_id: Any, parameters: dict[str, An
 
 
 def lifetime_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
-    """This function will write what staff see of each promotion: its state, window, makers and revision."""
+    """Write what staff see of each promotion: its state, window, makers and revision."""
     return {
         "state": _state_of(row, now),
         "startsAt": row["starts_at"],
@@ -133,7 +133,7 @@ def lifetime_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
 
 
 def product_view(row: dict[str, Any]) -> dict[str, Any]:
-    """This function will write a promoted product as staff see it."""
+    """Write a promoted product as staff see it."""
     return {
         "id": row["product_id"],
         "title": row["title"],

@@ -93,7 +93,7 @@ def check_window(
     began: bool = False,
     longest: timedelta | None = None,
 ) -> None:
-    """This function will refuse a window that can't be meant.
+    """Refuse a window that can't be meant.
 
     :param starts_at: its beginning
     :param ends_at: its end, or none if it has none
@@ -119,7 +119,7 @@ def check_window(
 def changed_window(
     row: Any, changes: dict[str, Any], *, now: datetime, longest: timedelta | None = None
 ) -> None:
-    """This function will refuse changes to a promotion's window that come too late or can't be meant.
+    """Refuse changes to a promotion's window that come too late or can't be meant.
 
     :param row: the promotion, locked
     :param changes: columns of it; ``starts_at`` and ``ends_at`` among them, if they change
@@ -136,7 +136,7 @@ def changed_window(
 
 
 def check_changeable(row: Promotion, *, revision: int | None, now: datetime) -> None:
-    """This function will refuse to change what is over, or what the client did not see as it is.
+    """Refuse to change what is over, or what the client did not see as it is.
 
     :param row: the promotion, locked
     :param revision: the one that the client read, or none not to compare
@@ -154,7 +154,7 @@ def check_changeable(row: Promotion, *, revision: int | None, now: datetime) -> 
 
 
 def end(row: Promotion, act: Act) -> None:
-    """This function will end a locked promotion now.
+    """End a locked promotion now.
 
     :raises PromotionOverError: it is over already
     """
@@ -164,7 +164,7 @@ def end(row: Promotion, act: Act) -> None:
 
 
 def touch(row: Promotion, *, now: datetime) -> None:
-    """This function will note that a promotion was changed."""
+    """Note that a promotion was changed."""
     row.revision += 1
     row.updated_at = now
 
@@ -172,7 +172,7 @@ def touch(row: Promotion, *, now: datetime) -> None:
 def find_products(
     session: Session, product_ids: Sequence[UUID], *, gone: bool = False
 ) -> dict[UUID, Referred]:
-    """This function will find the products that a promotion may show: neither taken down nor deleted.
+    """Find the products that a promotion may show: neither taken down nor deleted.
 
     :param gone: whether those are found too
     """
@@ -181,7 +181,7 @@ def find_products(
 
 
 def check_not_own(owner_id: UUID, *, caller: Caller) -> None:
-    """This function will refuse an officer who would promote what is sold in the own store.
+    """Refuse an officer who would promote what is sold in the own store.
 
     :raises ForbiddenError: the caller runs the store
     """
@@ -190,7 +190,7 @@ def check_not_own(owner_id: UUID, *, caller: Caller) -> None:
 
 
 def check_references(session: Session, fields: dict[str, Any]) -> None:
-    """This function will check that the picture and the campus of a promotion exist, where it names them.
+    """Check that the picture and the campus of a promotion exist, where it names them.
 
     A picture is locked, so that it is not cleared away while it is taken.
 
@@ -207,13 +207,13 @@ def check_references(session: Session, fields: dict[str, Any]) -> None:
 
 
 def give_up_picture(session: Session, image_id: UUID | None, *, now: datetime) -> None:
-    """This function will have a picture looked at by the sweep again: what showed it shows another one."""
+    """Have a picture looked at by the sweep again: what showed it shows another one."""
     if image_id is not None:
         _GIVE_UP_IMAGE.run(session, image_id=image_id, now=now)
 
 
 def apply(session: Session, row: Any, changes: dict[str, Any], *, now: datetime) -> None:
-    """This function will change a locked promotion that has a picture: a new one takes the old one's place.
+    """Change a locked promotion that has a picture: a new one takes the old one's place.
 
     :param changes: columns
     """
@@ -236,7 +236,7 @@ def announce(
     now: datetime,
     product_id: UUID | None = None,
 ) -> None:
-    """This function will have cached content dropped when a promotion begins and when it ends.
+    """Have cached content dropped when a promotion begins and when it ends.
 
     Each moment becomes a row of the outbox that is due then. One that was overtaken by a change does no harm.
 
@@ -251,13 +251,13 @@ def announce(
 
 
 def publish(session: Session, act: Act, row: Any, *, tag: str) -> None:
-    """This function will drop what a written promotion made stale, now and at its turns to come."""
+    """Drop what a written promotion made stale, now and at its turns to come."""
     drop_cached(session, tag)
     announce(session, moments=(row.starts_at, row.over_at), tags=(tag,), now=act.now)
 
 
 def snapshot(row: Any, names: Iterable[str]) -> dict[str, Any]:
-    """This function will write columns of a row as the audit keeps them: as JSON scalars and lists of them."""
+    """Write columns of a row as the audit keeps them: as JSON scalars and lists of them."""
     return {name: _plain(getattr(row, name)) for name in names}
 
 
@@ -278,7 +278,7 @@ def audit(
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,
 ) -> None:
-    """This function will record what somebody did to a promotion.
+    """Record what somebody did to a promotion.
 
     :param action: such as ``flash_sale.create``; what stands before the dot is the kind of promotion
     :param row_id: which one

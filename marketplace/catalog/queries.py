@@ -124,7 +124,7 @@ _RELATED = Prepared(_related_clause())
 def product_detail(
     session: Session, *, product_id: UUID, caller: Caller | None, now: datetime, media_base_url: str
 ) -> dict[str, Any]:
-    """This function will give a product with its vendor's reputation and related items, in two queries.
+    """Give a product with its vendor's reputation and related items, in two queries.
 
     One more query tells its owner what was counted of it.
 
@@ -221,7 +221,7 @@ def _public_view(
 
 
 def review_state(status: str, *, held: bool) -> str | None:
-    """This function will tell how far the review of a listing is.
+    """Tell how far the review of a listing is.
 
     :param status: of the listing
     :param held: whether the screening is over, and staff are waited for
@@ -251,7 +251,7 @@ def _private_fields(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def category_tree(session: Session, *, now: datetime) -> list[dict[str, Any]]:
-    """This function will give the tree of categories, each with the number of listings in and below it.
+    """Give the tree of categories, each with the number of listings in and below it.
 
     :param now: the time of the request; products of stores on vacation are not counted
     :return: the roots, their children in ``children``

@@ -95,7 +95,7 @@ class Review:
 
 
 def submit(session: Session, product: Product, *, now: datetime) -> None:
-    """This function will hand a listing that came into review, or changed there, to the screening.
+    """Hand a listing that came into review, or changed there, to the screening.
 
     :param product: its row is locked, or new
     :param now: the time of the request
@@ -115,7 +115,7 @@ def submit(session: Session, product: Product, *, now: datetime) -> None:
 
 
 def read(session: Session, *, product_id: UUID) -> Review | None:
-    """This function will take down a listing that waits for its screening, and hold it against the rules.
+    """Take down a listing that waits for its screening, and hold it against the rules.
 
     :return: what was read, or none if the listing does not wait, or is gone
     """
@@ -154,14 +154,14 @@ def _prices_like(session: Session, *, product_id: UUID, lineage: Sequence[UUID])
 
 
 def banned_words(session: Session) -> BannedWords:
-    """This function will read the terms that name what may not be sold."""
+    """Read the terms that name what may not be sold."""
     return BannedWords(
         Term(row["term"], row["category"], tuple(row["exceptions"])) for row in _BANNED.all(session)
     )
 
 
 def ask(moderator: ContentModerator | None, review: Review | None, *, now: datetime) -> tuple[str, ...]:
-    """This function will ask the provider about a listing in which the rules find nothing.
+    """Ask the provider about a listing in which the rules find nothing.
 
     :param moderator: the provider, or none where there is none
     :param review: what was read, if anything
@@ -195,7 +195,7 @@ def _doubts(verdict: Verdict) -> tuple[str, ...]:
 def settle(
     session: Session, *, review: Review | None, doubts: Sequence[str] = (), now: datetime
 ) -> str | None:
-    """This function will publish a listing that was screened, or hold it for staff.
+    """Publish a listing that was screened, or hold it for staff.
 
     It is safe to come twice or late: a listing in any other state, or changed since it was read, stays as it is.
 
@@ -223,7 +223,7 @@ def settle(
 
 
 def screen_product(session: Session, *, product_id: UUID, now: datetime) -> str | None:
-    """This function will screen a listing by the rules alone, in one transaction.
+    """Screen a listing by the rules alone, in one transaction.
 
     :param product_id: which
     :param now: the time
@@ -233,7 +233,7 @@ def screen_product(session: Session, *, product_id: UUID, now: datetime) -> str 
 
 
 def hold_overdue(session: Session, *, now: datetime) -> int:
-    """This function will hold listings for staff whose screening has not come for too long.
+    """Hold listings for staff whose screening has not come for too long.
 
     :param now: the time of the task
     :return: how many, at most ``OVERDUE_BATCH``
@@ -251,7 +251,7 @@ def hold_overdue(session: Session, *, now: datetime) -> int:
 
 
 def mark_published(product: Product, *, now: datetime) -> None:
-    """This function will mark a listing's content as found fit; its status is the caller's to set.
+    """Mark a listing's content as found fit; its status is the caller's to set.
 
     :param product: its row is locked
     :param now: when it was found fit
@@ -312,7 +312,7 @@ def tell_vendor(
     occasion: str,
     now: datetime,
 ) -> None:
-    """This function will notify a listing's vendor of what became of it.
+    """Notify a listing's vendor of what became of it.
 
     :param outcome: such as ``published``; the notification's type is made of it
     :param occasion: tells this time from others of the same outcome
@@ -333,5 +333,5 @@ def tell_vendor(
 
 
 def named(product: Product) -> str:
-    """This function will name a listing in a sentence."""
+    """Name a listing in a sentence."""
     return f"\u201c{product.title}\u201d"

@@ -90,7 +90,7 @@ def list_public(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """This function will list flash sales that run or are to come, of products that the public sees.
+    """List flash sales that run or are to come, of products that the public sees.
 
     A sale that the regular price has undercut is not listed. Running ones are sorted by their ends, the next to
     end first; all others by their beginnings.
@@ -143,7 +143,7 @@ def _public_view(row: tuple[Any, ...], *, now: datetime) -> dict[str, Any]:
 def state_of(
     *, starts_at: datetime, over_at: datetime, quantity: int | None, sold: int, now: datetime
 ) -> str:
-    """This function will tell a sale's state, which is a matter of time and pieces alone."""
+    """Tell a sale's state, which is a matter of time and pieces alone."""
     if over_at <= now or over_at <= starts_at:
         return ENDED
     if starts_at > now:
@@ -192,7 +192,7 @@ def _for_staff(*, state: str | None, of_product: bool, continued: bool, one: boo
 def list_for_staff(
     session: Session, *, state: str | None, product_id: UUID | None, page: PageRequest, now: datetime
 ) -> Page:
-    """This function will list flash sales of any state, the last that was made first.
+    """List flash sales of any state, the last that was made first.
 
     :param state: one of ``STATES``, or none for all
     :param product_id: of one product, or none for all
@@ -211,7 +211,7 @@ def list_for_staff(
 
 
 def for_staff(session: Session, *, sale_id: UUID, now: datetime) -> dict[str, Any]:
-    """This function will give one flash sale as staff see it.
+    """Give one flash sale as staff see it.
 
     :raises NotFoundError: there is none
     """

@@ -61,7 +61,7 @@ class SaleTerms:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "SaleTerms | None":
-        """This function will read the terms off a row that holds the columns ``COLUMNS_SQL``."""
+        """Read the terms off a row that holds the columns ``COLUMNS_SQL``."""
         if row["sale_id"] is None:
             return None
         return cls(
@@ -73,7 +73,7 @@ class SaleTerms:
         )
 
     def honours(self, *, quantity: int, regular_minor: int, now: datetime) -> bool:
-        """This function will tell whether a line has the sale's price: it runs, and has pieces for all of it.
+        """Tell whether a line has the sale's price: it runs, and has pieces for all of it.
 
         A regular price that was lowered to the sale's or below wins.
 
@@ -87,7 +87,7 @@ class SaleTerms:
 
 
 def unit_price_of(row: Mapping[str, Any], *, quantity: int, now: datetime) -> int:
-    """This function will tell what a piece costs of so many: the sale's price, or else the regular one.
+    """Tell what a piece costs of so many: the sale's price, or else the regular one.
 
     :param row: holds ``price_minor`` and the columns ``COLUMNS_SQL``
     :param quantity: pieces that are bought together
@@ -102,7 +102,7 @@ def unit_price_of(row: Mapping[str, Any], *, quantity: int, now: datetime) -> in
 
 
 def percent_off(price_minor: int, *, sale_price_minor: int) -> int:
-    """This function will tell by how much a sale is cheaper, in whole percent, rounded to the nearest.
+    """Tell by how much a sale is cheaper, in whole percent, rounded to the nearest.
 
     :param price_minor: the regular price, in kobo
     :param sale_price_minor: the sale's, in kobo; less than the regular one
@@ -113,7 +113,7 @@ def percent_off(price_minor: int, *, sale_price_minor: int) -> int:
 
 
 def price_at_percent_off(price_minor: int, *, percent: int) -> int:
-    """This function will take a percentage off a price, rounded to the nearest kobo, half a kobo up.
+    """Take a percentage off a price, rounded to the nearest kobo, half a kobo up.
 
     :param price_minor: the regular price, in kobo
     :param percent: what is taken off, 1 to 90
@@ -124,7 +124,7 @@ def price_at_percent_off(price_minor: int, *, percent: int) -> int:
 
 
 def sale_view(sale: dict[str, Any] | None, *, price_minor: int) -> dict[str, Any] | None:
-    """This function will write a running sale as cards show it.
+    """Write a running sale as cards show it.
 
     :param sale: what ``SALE`` or ``SALE_SQL`` gave
     :param price_minor: the product's regular price, in kobo

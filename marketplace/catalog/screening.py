@@ -52,7 +52,7 @@ class Measure:
 
 
 def findings(content: Content, measure: Measure) -> list[str]:
-    """This function will name what speaks against showing a listing, in sentences for its vendor.
+    """Name what speaks against showing a listing, in sentences for its vendor.
 
     Each says what to change; none repeats contact details.
 

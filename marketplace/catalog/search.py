@@ -125,7 +125,7 @@ def search(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """This function will find products and, on the first page, merchants.
+    """Find products and, on the first page, merchants.
 
     What was typed is taken as it is; if that finds nothing, with the nearest spellings; then with one word left
     out. It takes three queries, one more with a category; a misspelling takes up to ten. What is found in

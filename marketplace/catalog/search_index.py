@@ -77,7 +77,7 @@ _COUNT_LEXEMES = Statement(
 
 
 def refresh(session: Session, *, now: datetime) -> dict[str, int]:
-    """This function will bring up to date what triggers do not keep: counts of words, and how popular products are.
+    """Bring up to date what triggers do not keep: counts of words, and how popular products are.
 
     New listings are found without it, by words that are new too; it makes spellings and ranks good. It reads
     all documents: about a second for 50,000.

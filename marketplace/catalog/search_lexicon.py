@@ -93,7 +93,7 @@ _SYNONYMS = Prepared(
 
 
 def look_up(session: Session, *, given: Sequence[str]) -> Lexicon:
-    """This function will look up, in one query, what is known of the words of a query.
+    """Look up, in one query, what is known of the words of a query.
 
     :param given: at least one word, folded
     """
@@ -125,7 +125,7 @@ def look_up(session: Session, *, given: Sequence[str]) -> Lexicon:
 
 
 def spell(session: Session, *, given: Sequence[str], lexicon: Lexicon) -> Mapping[str, Sequence[str]]:
-    """This function will find what words may have meant that are not known, or hardly; in one query, if any.
+    """Find what words may have meant that are not known, or hardly; in one query, if any.
 
     :param given: the words of a query
     :param lexicon: what is known of them
@@ -153,7 +153,7 @@ def spell(session: Session, *, given: Sequence[str], lexicon: Lexicon) -> Mappin
 def also_meant(
     session: Session, *, given: Sequence[str], lexicon: Lexicon, spelling: Mapping[str, Sequence[str]]
 ) -> Lexicon:
-    """This function will add the synonyms of what misspelled words may have meant; in one query, if any.
+    """Add the synonyms of what misspelled words may have meant; in one query, if any.
 
     :param given: the words of a query
     :param lexicon: what is known of them

@@ -59,7 +59,7 @@ _CAMPUS = Statement(text("SELECT id FROM campuses WHERE slug = :slug"))
 
 
 def count_miss(session: Session, *, words: str, campus: str | None, now: datetime) -> None:
-    """This function will count a search that found nothing, in one statement.
+    """Count a search that found nothing, in one statement.
 
     Nothing is kept of who searched; addresses, handles and long numbers are masked.
 
@@ -74,7 +74,7 @@ def count_miss(session: Session, *, words: str, campus: str | None, now: datetim
 def list_misses(
     session: Session, *, campus: str | None, vendor: UUID | None, page: TableRequest, now: datetime
 ) -> TablePage:
-    """This function will list what was searched in vain in the last 30 days.
+    """List what was searched in vain in the last 30 days.
 
     :param campus: id or slug; none is the vendor's own campus, or all for staff
     :param vendor: the vendor's user, or none for staff
@@ -101,7 +101,7 @@ def list_misses(
 
 
 def purge(session: Session, *, now: datetime) -> int:
-    """This function will delete counts older than ``KEPT``, and tell how many they were."""
+    """Delete counts older than ``KEPT``, and tell how many they were."""
     return _PURGE.run(session, before=(now - KEPT).date())
 
 

@@ -39,7 +39,7 @@ class Lexicon:
     """How many documents there are, about."""
 
     def known(self, word: str) -> int:
-        """This function will tell how many documents have a word, in the singular or the plural."""
+        """Tell how many documents have a word, in the singular or the plural."""
         return max((self.documents.get(form, 0) for form in forms(word)), default=0)
 
 
@@ -55,7 +55,7 @@ class Group:
 
     @property
     def wide(self) -> str:
-        """This function will write the group with all its alternatives."""
+        """Write the group with all its alternatives."""
         return _any_of([self.exact, *self.others])
 
 
@@ -79,7 +79,7 @@ class Query:
 def build(
     given: Sequence[str], lexicon: Lexicon, *, corrected: Mapping[str, Sequence[str]] | None = None
 ) -> Query:
-    """This function will build the query of some words.
+    """Build the query of some words.
 
     :param given: at least one, folded
     :param lexicon: what is known of them
@@ -107,12 +107,12 @@ def build(
 
 
 def respelled(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> str:
-    """This function will write a query with each word in its nearest spelling."""
+    """Write a query with each word in its nearest spelling."""
     return " ".join(respelled_words(given, corrected))
 
 
 def respelled_words(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> list[str]:
-    """This function will give each word of a query in its nearest spelling, which may be two words."""
+    """Give each word of a query in its nearest spelling, which may be two words."""
     return [corrected[word][0] if corrected.get(word) else word for word in given]
 
 

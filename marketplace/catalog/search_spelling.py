@@ -20,12 +20,12 @@ class Candidate:
 
 
 def most_faults(word: str) -> int:
-    """This function will tell how many faults a word may have and still be recognised."""
+    """Tell how many faults a word may have and still be recognised."""
     return 1 if len(word) <= _SHORT else 2 if len(word) <= _LONG else 3
 
 
 def distance(one: str, other: str, *, most: int) -> int:
-    """This function will count the letters missing, added, changed or swapped with their neighbour.
+    """Count the letters missing, added, changed or swapped with their neighbour.
 
     :param most: beyond so many the exact number does not matter
     :return: the number, or ``most + 1``
@@ -47,7 +47,7 @@ def distance(one: str, other: str, *, most: int) -> int:
 
 
 def corrections(word: str, candidates: Iterable[Candidate], *, known_documents: int = 0) -> list[str]:
-    """This function will choose what a word that was typed may have meant.
+    """Choose what a word that was typed may have meant.
 
     :param word: as it was typed, folded
     :param candidates: words that look like it

@@ -59,7 +59,7 @@ CONDITIONS = {
 
 
 def is_narrowed(conditions: Iterable[str]) -> bool:
-    """This function will tell whether filters take away more than other campuses' products do.
+    """Tell whether filters take away more than other campuses' products do.
 
     :param conditions: names of ``CONDITIONS``
     """
@@ -76,7 +76,7 @@ class Step:
 
 @lru_cache(maxsize=1024)
 def search_statement(steps: tuple[Step, ...], conditions: tuple[str, ...], *, prepared: bool) -> Statement:
-    """This function will build the statement of a search, once for each form.
+    """Build the statement of a search, once for each form.
 
     Its rows are ``cards.COLUMNS``, the score, and three columns that are the same in all rows: step, prior and
     id of the last candidate where there may be more of them, else nulls.

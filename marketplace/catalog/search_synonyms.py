@@ -35,7 +35,7 @@ class Act:
 
 
 def list_synonyms(session: Session, *, page: PageRequest) -> Page:
-    """This function will list the groups of synonyms, the first made first."""
+    """List the groups of synonyms, the first made first."""
     clause = select(SearchSynonyms).order_by(SearchSynonyms.id).limit(page.limit + 1)
     [last_id] = page.after("id")
     if last_id is not None:
@@ -45,7 +45,7 @@ def list_synonyms(session: Session, *, page: PageRequest) -> Page:
 
 
 def create(session: Session, act: Act, *, terms: Sequence[str]) -> dict[str, Any]:
-    """This function will add a group of synonyms.
+    """Add a group of synonyms.
 
     :param terms: words or phrases that mean the same; they are folded as searches are
     :return: the group
@@ -64,7 +64,7 @@ def create(session: Session, act: Act, *, terms: Sequence[str]) -> dict[str, Any
 def change(
     session: Session, act: Act, *, synonyms_id: UUID, revision: int | None, terms: Sequence[str]
 ) -> dict[str, Any]:
-    """This function will replace the terms of a group.
+    """Replace the terms of a group.
 
     :param synonyms_id: which
     :param revision: the one that the client read, or none not to compare
@@ -90,7 +90,7 @@ def change(
 
 
 def delete(session: Session, act: Act, *, synonyms_id: UUID) -> None:
-    """This function will delete a group.
+    """Delete a group.
 
     :raises NotFoundError: there is none
     """

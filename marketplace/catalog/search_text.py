@@ -49,7 +49,7 @@ _NUMBER = re.compile(r"[+(]?[0-9](?:[ ().-]{0,2}[0-9]){5,}")
 
 
 def fold(text: str) -> str:
-    """This function will take accents and case out of a text."""
+    """Take accents and case out of a text."""
     bare = "".join(
         character
         for character in unicodedata.normalize("NFKD", text).casefold()
@@ -59,7 +59,7 @@ def fold(text: str) -> str:
 
 
 def words(text: str, *, most: int = MAX_WORDS) -> list[str]:
-    """This function will give the words of a text, folded.
+    """Give the words of a text, folded.
 
     :param text: anything
     :param most: how many words, from the beginning; a word is cut at ``MAX_WORD_LENGTH`` characters
@@ -70,12 +70,12 @@ def words(text: str, *, most: int = MAX_WORDS) -> list[str]:
 
 
 def parts(word: str) -> list[str]:
-    """This function will take a word apart where letters meet digits: ``fx991es`` is ``fx``, ``991``, ``es``."""
+    """Take a word apart where letters meet digits: ``fx991es`` is ``fx``, ``991``, ``es``."""
     return _BOUNDARY.split(word)
 
 
 def forms(word: str) -> list[str]:
-    """This function will give a word with the singular and plural forms that it may be, itself first."""
+    """Give a word with the singular and plural forms that it may be, itself first."""
     found = [word]
     if word.endswith("ies"):
         found.append(f"{word[:-3]}y")
@@ -89,7 +89,7 @@ def forms(word: str) -> list[str]:
 
 
 def phrases(given: list[str]) -> dict[str, tuple[int, int]]:
-    """This function will give the phrases of up to four words that stand in a query, each in all its forms.
+    """Give the phrases of up to four words that stand in a query, each in all its forms.
 
     :param given: the words
     :return: from each phrase to the positions that it covers, the second exclusive
@@ -104,7 +104,7 @@ def phrases(given: list[str]) -> dict[str, tuple[int, int]]:
 
 
 def masked(query: str) -> str:
-    """This function will give a query as it may be kept: folded, without what could name a person.
+    """Give a query as it may be kept: folded, without what could name a person.
 
     :param query: as it was typed
     :return: addresses and handles, and numbers of six digits and more, are masked

@@ -36,7 +36,7 @@ PRODUCT = StateMachine(
 
 
 def trigger_for(status: str, *, wanted: str | None, material: bool, screened: bool) -> str | None:
-    """This function will tell which trigger brings a listing to the status that its vendor wants.
+    """Tell which trigger brings a listing to the status that its vendor wants.
 
     :param status: the current one
     :param wanted: ``published``, ``paused``, ``draft``, or none to leave it

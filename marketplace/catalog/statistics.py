@@ -129,12 +129,12 @@ _TOTALS = Prepared(text("SELECT views, cart_adds, shares FROM product_counts WHE
 
 
 def counters(cache: Cache) -> Counters:
-    """This function will give the counters of products."""
+    """Give the counters of products."""
     return Counters(cache, "products")
 
 
 def count(session: Session, *, cache: Cache, product_id: UUID, kind: str, now: datetime) -> None:
-    """This function will count that a product was looked at, put into a cart, or shared.
+    """Count that a product was looked at, put into a cart, or shared.
 
     It is counted in the cache; while that is down, in the table at once, which takes longer.
 
@@ -156,7 +156,7 @@ def count(session: Session, *, cache: Cache, product_id: UUID, kind: str, now: d
 
 
 def flush(database: Database, cache: Cache, *, now: datetime) -> int:
-    """This function will add up what the cache has counted, and reckon anew what trends.
+    """Add up what the cache has counted, and reckon anew what trends.
 
     A batch is added up in one transaction with its id, and discarded afterwards: whoever dies in between, or is
     at it twice, adds it up once.
@@ -177,7 +177,7 @@ def flush(database: Database, cache: Cache, *, now: datetime) -> int:
 
 
 def purge(session: Session, *, now: datetime) -> int:
-    """This function will delete hours, and ids of batches, that are older than ``RETENTION``; totals stay.
+    """Delete hours, and ids of batches, that are older than ``RETENTION``; totals stay.
 
     :param now: the time of the task
     :return: how many rows went
@@ -188,7 +188,7 @@ def purge(session: Session, *, now: datetime) -> int:
 
 
 def totals_of(session: Session, *, product_id: UUID) -> dict[str, int]:
-    """This function will give what was counted of a product in all: ``views``, ``cartAdds`` and ``shares``.
+    """Give what was counted of a product in all: ``views``, ``cartAdds`` and ``shares``.
 
     What was counted since the last flush is not in it yet.
     """

@@ -78,7 +78,7 @@ class LockedProduct:
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> "LockedProduct":
-        """This function will make a product of a row."""
+        """Make a product of a row."""
         return cls(
             row["id"],
             row["vendor_id"],
@@ -94,7 +94,7 @@ class LockedProduct:
 
 
 def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, LockedProduct]:
-    """This function will lock products for an order.
+    """Lock products for an order.
 
     :param product_ids: any order, any number
     :return: those that exist, by id
@@ -103,7 +103,7 @@ def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, Lo
 
 
 def reserve(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
-    """This function will reserve stock of locked products.
+    """Reserve stock of locked products.
 
     :param quantities: pieces by product; the rows are locked and suffice
     :return: whether anything sold out by it, so that what the public was shown is stale
@@ -112,7 +112,7 @@ def reserve(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
 
 
 def free(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
-    """This function will free reserved stock, the order having come to nothing.
+    """Free reserved stock, the order having come to nothing.
 
     :param quantities: pieces by product
     :return: whether anything is to be had again by it
@@ -122,7 +122,7 @@ def free(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
 
 
 def consume(session: Session, *, quantities: Mapping[UUID, int]) -> None:
-    """This function will take reserved stock out for good, the order having been paid.
+    """Take reserved stock out for good, the order having been paid.
 
     :param quantities: pieces by product
     """
@@ -131,7 +131,7 @@ def consume(session: Session, *, quantities: Mapping[UUID, int]) -> None:
 
 
 def put_back(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
-    """This function will put consumed stock back, the paid order having been called off.
+    """Put consumed stock back, the paid order having been called off.
 
     :param quantities: pieces by product
     :return: whether anything is to be had again by it

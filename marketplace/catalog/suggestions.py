@@ -80,7 +80,7 @@ def _names(campus: str | None) -> Prepared:
 def suggest(
     session: Session, *, beginning: str, campus: str | None, limit: int, now: datetime
 ) -> list[dict[str, Any]]:
-    """This function will suggest what may be meant by what was typed so far, in three queries.
+    """Suggest what may be meant by what was typed so far, in three queries.
 
     Titles of listings that the public sees, the most popular first, then categories and stores. All words but
     the last must stand in them, the last must begin one of theirs.

@@ -16,7 +16,7 @@ _TAIL = "trends_not"
 def list_trending(
     session: Session, *, filters: Filters, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """This function will list published products of open stores by what was counted of them in 24 hours.
+    """List published products of open stores by what was counted of them in 24 hours.
 
     What was not counted at all follows by popularity, so that a quiet campus still sees something. It takes one
     query, two where the page reaches what was not counted, and one more with a category.

@@ -69,7 +69,7 @@ def _cards(*, campus: str | None) -> Statement:
 def list_shown(
     session: Session, *, campus: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """This function will list the vibes whose time it is with the first cards of each, in two queries.
+    """List the vibes whose time it is with the first cards of each, in two queries.
 
     :param campus: its id or slug: its vibes and those of all campuses, with what is sold there alone; none for
         every vibe
@@ -93,7 +93,7 @@ def list_shown(
 
 
 def shown(session: Session, *, vibe: str, now: datetime, media_base_url: str) -> dict[str, Any]:
-    """This function will give a vibe whose time it is with all its cards, in two queries.
+    """Give a vibe whose time it is with all its cards, in two queries.
 
     :param vibe: its id or slug
     :raises NotFoundError: there is none, or it is not its time
@@ -114,7 +114,7 @@ def shown(session: Session, *, vibe: str, now: datetime, media_base_url: str) ->
 def list_for_staff(
     session: Session, *, state: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """This function will list vibes of any state, or of one, the last made first."""
+    """List vibes of any state, or of one, the last made first."""
     found = promotion_listings.list_for_staff(
         session,
         select=_SELECT,
@@ -130,7 +130,7 @@ def list_for_staff(
 
 
 def for_staff(session: Session, *, vibe_id: UUID, now: datetime, media_base_url: str) -> dict[str, Any]:
-    """This function will give a vibe as staff see it.
+    """Give a vibe as staff see it.
 
     :raises NotFoundError: there is none
     """

@@ -30,7 +30,7 @@ class SlugTakenError(ConflictError):
 
 
 def create(session: Session, act: Act, *, fields: dict[str, Any], product_ids: Sequence[UUID]) -> UUID:
-    """This function will make a vibe.
+    """Make a vibe.
 
     :param fields: columns: slug, title, description, image_id or image_url or neither, campus_id (none for all),
         position, starts_at (none for now), ends_at (none for as long as staff like)
@@ -67,7 +67,7 @@ def change(
     changes: dict[str, Any],
     product_ids: Sequence[UUID] | None,
 ) -> None:
-    """This function will change a vibe that is not over.
+    """Change a vibe that is not over.
 
     :param revision: the one that the client read, or none not to compare
     :param changes: columns, as for ``create``; a new picture takes the place of the old one
@@ -101,7 +101,7 @@ def change(
 
 
 def end(session: Session, act: Act, *, vibe_id: UUID) -> None:
-    """This function will take a vibe down now; its slug is free again.
+    """Take a vibe down now; its slug is free again.
 
     :raises NotFoundError: there is none
     :raises PromotionOverError: it is over already

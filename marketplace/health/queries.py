@@ -21,12 +21,12 @@ class Readiness:
 
     @property
     def ready(self) -> bool:
-        """This function will tell whether both answer."""
+        """Tell whether both answer."""
         return self.database and self.cache
 
 
 def readiness(database: Database, cache: Cache) -> Readiness:
-    """This function will read one row of the platform's settings and ping the cache."""
+    """Read one row of the platform's settings and ping the cache."""
     return Readiness(database=_database_answers(database), cache=cache_answers(cache))
 
 
@@ -39,7 +39,7 @@ def _database_answers(database: Database) -> bool:
 
 
 def cache_answers(cache: Cache) -> bool:
-    """This function will tell whether the cache can be reached."""
+    """Tell whether the cache can be reached."""
     try:
         cache.ping()
     except CacheDownError:

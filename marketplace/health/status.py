@@ -28,7 +28,7 @@ _PAYMENTS_DOWN = (kinds.GATEWAY_KEY_REFUSED, kinds.GATEWAY_UNREACHABLE)
 
 
 def status(database: Database, cache: Cache, *, now: datetime) -> dict[str, Any]:
-    """This function will tell whether there is maintenance, which features are on, and how each component is.
+    """Tell whether there is maintenance, which features are on, and how each component is.
 
     It answers also where the database does not.
 

@@ -120,7 +120,7 @@ _PURGE = Statement(
 
 
 def claim(session: Session, *, scope: KeyScope, now: datetime) -> Claim | StoredAnswer:
-    """This function will claim a key, or tell what it answered before.
+    """Claim a key, or tell what it answered before.
 
     :param scope: whose key it is, and of what
     :param now: the time of the request
@@ -159,7 +159,7 @@ def claim(session: Session, *, scope: KeyScope, now: datetime) -> Claim | Stored
 
 
 def complete(session: Session, *, claim: Claim, answer: StoredAnswer, now: datetime) -> None:
-    """This function will store the answer of a claimed key; it belongs in the transaction of the effect.
+    """Store the answer of a claimed key; it belongs in the transaction of the effect.
 
     :raises ConflictError: somebody took the claim over meanwhile: the effect must not be committed
     """
@@ -177,12 +177,12 @@ def complete(session: Session, *, claim: Claim, answer: StoredAnswer, now: datet
 
 
 def free(session: Session, *, claim: Claim) -> None:
-    """This function will free a claimed key, so that a retry, also with another body, can succeed."""
+    """Free a claimed key, so that a retry, also with another body, can succeed."""
     _FREE.run(session, claim_id=claim.id, claim_time=claim.claimed_at)
 
 
 def purge(session: Session, *, now: datetime, most: int) -> int:
-    """This function will delete keys whose time is up.
+    """Delete keys whose time is up.
 
     :param most: at most so many
     :return: how many they were

@@ -42,7 +42,7 @@ _LOCK_PROFILE = Statement(
 def create_profile(
     session: Session, *, user_id: UUID, email: str | None, name: str | None, now: datetime
 ) -> None:
-    """This function will make the profile of somebody seen for the first time, unless there is one.
+    """Make the profile of somebody seen for the first time, unless there is one.
 
     They are a buyer, of the campus that their e-mail's domain belongs to.
 
@@ -66,14 +66,14 @@ def create_profile(
 
 
 def lock_profile(session: Session, *, user_id: UUID) -> None:
-    """This function will have changes to what somebody keeps (addresses, cart) come one after the other."""
+    """Have changes to what somebody keeps (addresses, cart) come one after the other."""
     _LOCK_PROFILE.run(session, user_id=user_id)
 
 
 def update_profile(
     session: Session, *, user_id: UUID, changes: dict[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """This function will change what people may change of their own profile.
+    """Change what people may change of their own profile.
 
     :param changes: any of name, phone, campus_id, avatar_url
     :param now: the time of the request
@@ -90,7 +90,7 @@ def update_profile(
 
 
 def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """This function will save a delivery address; the first one becomes the default.
+    """Save a delivery address; the first one becomes the default.
 
     :param fields: columns of Address
     :param now: the time of the request
@@ -115,7 +115,7 @@ def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now:
 def update_address(
     session: Session, *, user_id: UUID, address_id: UUID, fields: dict[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """This function will change a saved address; fields that are left out stay as they are.
+    """Change a saved address; fields that are left out stay as they are.
 
     :raises NotFoundError: there is none of that id, or it is somebody else's
     """
@@ -130,7 +130,7 @@ def update_address(
 
 
 def remove_address(session: Session, *, user_id: UUID, address_id: UUID, now: datetime) -> None:
-    """This function will remove a saved address; orders keep the copy that they were placed with.
+    """Remove a saved address; orders keep the copy that they were placed with.
 
     Where it was the default, the latest of the others becomes that.
 

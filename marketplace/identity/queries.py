@@ -31,11 +31,11 @@ class Caller:
 
     @property
     def is_staff(self) -> bool:
-        """This function will tell whether the caller has a staff role."""
+        """Tell whether the caller has a staff role."""
         return self.role == "staff"
 
     def has_permission(self, permission: str) -> bool:
-        """This function will tell whether the caller's staff role holds a permission."""
+        """Tell whether the caller's staff role holds a permission."""
         return permission in self.permissions
 
 
@@ -135,7 +135,7 @@ _WITH_PHONE = Statement(
 
 
 def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
-    """This function will look up the person that a valid token names.
+    """Look up the person that a valid token names.
 
     :param user_id: the token's subject
     :param aal: the token's assurance level, ``aal1`` or ``aal2``
@@ -149,7 +149,7 @@ def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
 
 
 def sole_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
-    """This function will find the one profile that has a phone number.
+    """Find the one profile that has a phone number.
 
     Numbers are what people say of themselves: of several with the same one, nobody knows whose it is.
 
@@ -161,7 +161,7 @@ def sole_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
 
 
 def profile_of(session: Session, *, user_id: UUID) -> dict[str, Any]:
-    """This function will give a person's own view of their profile.
+    """Give a person's own view of their profile.
 
     :raises NotFoundError: there is no such profile
     """
@@ -175,12 +175,12 @@ def profile_of(session: Session, *, user_id: UUID) -> dict[str, Any]:
 
 
 def addresses_of(session: Session, *, user_id: UUID) -> list[dict[str, Any]]:
-    """This function will list a person's saved addresses, the default one first; they are few by rule."""
+    """List a person's saved addresses, the default one first; they are few by rule."""
     return [_readable(row) for row in _ADDRESSES.all(session, user_id=user_id)]
 
 
 def addresses_page(session: Session, *, user_id: UUID, page: PageRequest) -> Page:
-    """This function will list a person's saved addresses by page, the default one first.
+    """List a person's saved addresses by page, the default one first.
 
     :param page: which; its position is whether the last address shown is the default one, and its id
     """
@@ -196,7 +196,7 @@ def _address_position(row: dict[str, Any]) -> list[Any]:
 
 
 def address_of(session: Session, *, user_id: UUID, address_id: UUID) -> dict[str, Any]:
-    """This function will give one of a person's saved addresses.
+    """Give one of a person's saved addresses.
 
     :raises NotFoundError: there is none of that id, or it is somebody else's
     """
@@ -207,7 +207,7 @@ def address_of(session: Session, *, user_id: UUID, address_id: UUID) -> dict[str
 
 
 def count_addresses(session: Session, *, user_id: UUID) -> int:
-    """This function will count a person's saved addresses."""
+    """Count a person's saved addresses."""
     count: int = _COUNT_ADDRESSES.one(session, user_id=user_id)["count"]
     return count
 
@@ -219,7 +219,7 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def former_contacts_of(session: Session, *, user_id: UUID, since: datetime, most: int) -> list[UUID]:
-    """This function will list where somebody could be reached before and can't be now, the earliest first, by id.
+    """List where somebody could be reached before and can't be now, the earliest first, by id.
 
     :param since: those that were replaced since then; what was given up long ago may be somebody else's by now
     :param most: at most so many
@@ -241,7 +241,7 @@ _OFFICERS = Statement(
 
 
 def officers_with(session: Session, *, permission: str, besides: UUID | None = None) -> list[UUID]:
-    """This function will tell which officers hold a permission and may act, at most the 100 latest of them.
+    """Tell which officers hold a permission and may act, at most the 100 latest of them.
 
     :param besides: an officer who is left out; none for nobody
     """

@@ -25,7 +25,7 @@ class Batch(Protocol):
 
 
 def in_batches(database: Database, work: Batch, *, now: datetime) -> int:
-    """This function will do work batch by batch, each committed, until nothing is left: at most 100,000 rows.
+    """Do work batch by batch, each committed, until nothing is left: at most 100,000 rows.
 
     :param work: does a batch
     :param now: the time
@@ -41,7 +41,7 @@ def in_batches(database: Database, work: Batch, *, now: datetime) -> int:
 
 
 def each(rows: Iterable[_Row], work: Callable[[_Row], _Result], *, failure: str) -> list[_Result]:
-    """This function will do work on each of several rows; one at which it raises keeps no other waiting.
+    """Do work on each of several rows; one at which it raises keeps no other waiting.
 
     :param rows: ids, or what is logged in their place; bounded
     :param work: takes one, and commits what it does

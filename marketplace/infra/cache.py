@@ -34,7 +34,7 @@ class Script:
     """A program that the cache runs whole, with nothing in between."""
 
     def __init__(self, text: str) -> None:
-        """This function will name a program.
+        """Name a program.
 
         :param text: in Lua
         """
@@ -83,7 +83,7 @@ class Cache:
     def look_up(
         self, *, window: Window | None, counts: bool = True, content_key: str = "", tags: Sequence[str] = ()
     ) -> Lookup:
-        """This function will count a request and fetch cached content in one round trip.
+        """Count a request and fetch cached content in one round trip.
 
         Content that is missing is claimed on the way, so that one process alone computes it. A claim that
         comes to nothing is given back by ``release``, or ends by itself.
@@ -109,7 +109,7 @@ class Cache:
         return Lookup(bool(allowed), used, seconds, version.decode(), content, bool(claimed))
 
     def store(self, *, content_key: str, version: str, content: bytes, ttl_seconds: int) -> None:
-        """This function will keep content under the version of its tags that its look-up told.
+        """Keep content under the version of its tags that its look-up told.
 
         A tag dropped meanwhile has another version by now, so that stale content is never found. The cache's
         answer is not waited for: content that was not stored is computed again.
@@ -122,7 +122,7 @@ class Cache:
             )
 
     def poll(self, *, content_key: str, version: str) -> tuple[bytes | None, bool]:
-        """This function will look for content of one version of its tags that somebody else computes.
+        """Look for content of one version of its tags that somebody else computes.
 
         :return: the content, if it is there by now, and whether it may still be waited for
         :raises CacheDownError: the cache is not to be had
@@ -133,7 +133,7 @@ class Cache:
         return content if isinstance(content, bytes) else None, claim is not None
 
     def release(self, *, content_key: str, version: str) -> None:
-        """This function will give back a claim whose content could not be computed.
+        """Give back a claim whose content could not be computed.
 
         :raises CacheDownError: the cache is not to be had
         """
@@ -141,7 +141,7 @@ class Cache:
             self._client.delete(f"{_PREFIX}c:{content_key}{version}:claim")
 
     def drop(self, *tags: str) -> None:
-        """This function will make everything that depends on any of these tags unfindable, at once.
+        """Make everything that depends on any of these tags unfindable, at once.
 
         :raises CacheDownError: the cache is not to be had
         """
@@ -152,7 +152,7 @@ class Cache:
             pipeline.execute()
 
     def drop_committed(self, tags: Sequence[str]) -> None:
-        """This function will drop tags after the commit that made them stale, which nothing may undo.
+        """Drop tags after the commit that made them stale, which nothing may undo.
 
         A cache that is down is not waited for: the tags are kept, and dropped before this process next asks it
         for anything. Only if the process ends before that can content be stale, for its time to live.
@@ -164,7 +164,7 @@ class Cache:
             _log.warning("stale content not dropped yet", tags=list(tags))
 
     def ping(self) -> None:
-        """This function will ask the cache for a sign of life.
+        """Ask the cache for a sign of life.
 
         :raises CacheDownError: the cache is not to be had
         """
@@ -172,7 +172,7 @@ class Cache:
             self._client.ping()
 
     def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
-        """This function will run a program on the cache, in one round trip.
+        """Run a program on the cache, in one round trip.
 
         Where the connection breaks before the answer came, it may run twice.
 
@@ -186,7 +186,7 @@ class Cache:
             return self._run_script(script, keys, *arguments)
 
     def remove(self, key: str) -> None:
-        """This function will remove what a program has kept under a key; the cache's answer is not waited for.
+        """Remove what a program has kept under a key; the cache's answer is not waited for.
 
         :raises CacheDownError: the cache is not to be had
         """
@@ -217,7 +217,7 @@ class Cache:
             raise
 
     def failed(self, error: BaseException) -> None:
-        """This function will note a failure: for a moment nobody waits for the cache."""
+        """Note a failure: for a moment nobody waits for the cache."""
         self._down_until = time.monotonic() + _DOWN_SECONDS
         _log.warning("cache down", error=type(error).__name__)
 
@@ -240,7 +240,7 @@ class _Guard:
 
 
 def drop_cached(session: Session, *tags: str) -> None:
-    """This function will drop cached content as soon as the session's transaction has committed.
+    """Drop cached content as soon as the session's transaction has committed.
 
     Whoever changes what the public is shown calls it, as often as it likes: all tags of a transaction take
     one round trip together. A transaction that is rolled back drops nothing.

@@ -48,7 +48,7 @@ class Counters:
     """Counters of one name, which all processes share."""
 
     def __init__(self, cache: Cache, name: str) -> None:
-        """This function will name counters.
+        """Name counters.
 
         :param cache: where they are kept
         :param name: what tells them from others
@@ -59,7 +59,7 @@ class Counters:
         self._batches = f"n1:{{{name}}}:batches"
 
     def increment(self, field: str) -> None:
-        """This function will count one.
+        """Count one.
 
         :param field: what is counted
         :raises CacheDownError: the cache is not to be had; it may have been counted, if the answer was lost
@@ -69,7 +69,7 @@ class Counters:
         self._cache.run(_INCREMENT, keys, field, MAX_BATCH_FIELDS, batch_id)
 
     def take(self, *, most: int) -> list[UUID]:
-        """This function will make a batch of what was counted, and name the batches that are not discarded yet.
+        """Make a batch of what was counted, and name the batches that are not discarded yet.
 
         :param most: how many are named at most, the oldest first
         :raises CacheDownError: the cache is not to be had
@@ -80,7 +80,7 @@ class Counters:
         return [UUID(name.decode()) for name in found]
 
     def read(self, batch_id: UUID) -> Mapping[str, int]:
-        """This function will give what a batch counted, by field; nothing if it is not there any more.
+        """Give what a batch counted, by field; nothing if it is not there any more.
 
         :raises CacheDownError: the cache is not to be had
         """
@@ -88,7 +88,7 @@ class Counters:
         return {field.decode(): int(count) for field, count in zip(found[::2], found[1::2], strict=True)}
 
     def discard(self, batch_id: UUID) -> None:
-        """This function will forget a batch that was added up.
+        """Forget a batch that was added up.
 
         :raises CacheDownError: the cache is not to be had; it may be forgotten nevertheless
         """

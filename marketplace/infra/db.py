@@ -90,7 +90,7 @@ class Database:
         application_name: str,
         drop_stale_content: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
-        """This function will make the pool; nothing is connected to until it is used.
+        """Make the pool; nothing is connected to until it is used.
 
         :param url: ``postgresql://…``
         :param pool_size: connections that the pool keeps; under load it opens as many again
@@ -120,7 +120,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """This function will open a transaction, commit it at the end and roll it back on any error.
+        """Open a transaction, commit it at the end and roll it back on any error.
 
         :raises ServiceUnavailableError: the database can't be reached
         """
@@ -130,7 +130,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """This function will give a session in autocommit: each statement stands, and commits, alone.
+        """Give a session in autocommit: each statement stands, and commits, alone.
 
         :raises ServiceUnavailableError: the database can't be reached
         """
@@ -143,7 +143,7 @@ class Database:
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> _Result:
-        """This function will run work in a transaction, again (three tries) when the server asks for that.
+        """Run work in a transaction, again (three tries) when the server asks for that.
 
         :param work: takes the session first; it must be fit to run more than once
         :return: what work returns
@@ -176,16 +176,16 @@ class Database:
             raise ServiceUnavailableError("The database can't be reached.", retry_after_seconds=5) from error
 
     def close(self) -> None:
-        """This function will close all idle connections: the process has no more use for the database."""
+        """Close all idle connections: the process has no more use for the database."""
         self.engine.dispose()
 
     def dispose(self) -> None:
-        """This function will forget the connections of the process that this one was forked from."""
+        """Forget the connections of the process that this one was forked from."""
         self.engine.dispose(close=False)
 
 
 def retrying(attempt: Callable[[], _Result]) -> _Result:
-    """This function will run an attempt up to three times while the server answers 40001 or 40P01.
+    """Run an attempt up to three times while the server answers 40001 or 40P01.
 
     :param attempt: opens a transaction of its own each time
     :return: what the attempt returns
@@ -202,20 +202,20 @@ def retrying(attempt: Callable[[], _Result]) -> _Result:
 
 
 def sqlstate(error: BaseException) -> str | None:
-    """This function will give the SQLSTATE of a database error, or none where the server sent none."""
+    """Give the SQLSTATE of a database error, or none where the server sent none."""
     original = error.orig if isinstance(error, DBAPIError) else error
     return getattr(original, "pgcode", None)
 
 
 def violated_constraint(error: BaseException) -> str | None:
-    """This function will name the constraint that a database error says was violated, if any."""
+    """Name the constraint that a database error says was violated, if any."""
     original = error.orig if isinstance(error, DBAPIError) else error
     diagnostics = getattr(original, "diag", None)
     return getattr(diagnostics, "constraint_name", None)
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """This function will tell whether a database error means that the server can't be reached."""
+    """Tell whether a database error means that the server can't be reached."""
     original = error.orig if isinstance(error, DBAPIError) else error
     if not isinstance(original, psycopg2.OperationalError | psycopg2.InterfaceError):
         return False
@@ -224,7 +224,7 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def is_passing(error: BaseException) -> bool:
-    """This function will tell whether a database error is nobody's fault, so that the same may succeed in a moment."""
+    """Tell whether a database error is nobody's fault, so that the same may succeed in a moment."""
     return sqlstate(error) in _RETRYABLE | _OVERLOADED or is_unavailable(error)
 
 
@@ -236,7 +236,7 @@ class Statement:
     """
 
     def __init__(self, clause: ClauseElement, *, columns: Sequence[str] | None = None) -> None:
-        """This function will compile a statement.
+        """Compile a statement.
 
         :param clause: a Core statement; a ``bindparam`` without a value is given at each execution
         :param columns: of an INSERT: the columns that each execution gives
@@ -263,19 +263,19 @@ class Statement:
         return self._names
 
     def all(self, session: Session, **parameters: Any) -> list[dict[str, Any]]:
-        """This function will run the statement and give all rows, each a dict by column label."""
+        """Run the statement and give all rows, each a dict by column label."""
         with self._execute(session, parameters) as cursor:
             names = self._labels(cursor)
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def tuples(self, session: Session, **parameters: Any) -> list[tuple[Any, ...]]:
-        """This function will run the statement and give all rows as they come, in the columns' order."""
+        """Run the statement and give all rows as they come, in the columns' order."""
         with self._execute(session, parameters) as cursor:
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
 
     def first(self, session: Session, **parameters: Any) -> dict[str, Any] | None:
-        """This function will run the statement and give its first row as a dict, or none."""
+        """Run the statement and give its first row as a dict, or none."""
         with self._execute(session, parameters) as cursor:
             row = cursor.fetchone()
             if row is None:
@@ -283,7 +283,7 @@ class Statement:
             return dict(zip(self._labels(cursor), row, strict=True))
 
     def one(self, session: Session, **parameters: Any) -> dict[str, Any]:
-        """This function will run the statement and give its one row as a dict.
+        """Run the statement and give its one row as a dict.
 
         :raises LookupError: there was no row
         """
@@ -293,7 +293,7 @@ class Statement:
         return row
 
     def run(self, session: Session, **parameters: Any) -> int:
-        """This function will run the statement and give the number of rows that it touched."""
+        """Run the statement and give the number of rows that it touched."""
         with self._execute(session, parameters) as cursor:
             count: int = cursor.rowcount
             return count
@@ -320,7 +320,7 @@ class _PooledSession(Session):
         self._connection: Connection | None = None
 
     def driver(self) -> PoolProxiedConnection:
-        """This function will give the connection, where statements are run past the ORM."""
+        """Give the connection, where statements are run past the ORM."""
         if self.in_nested_transaction():
             self.connection()  # sets the savepoint, unless it is set
         return self._take()
@@ -334,13 +334,13 @@ class _PooledSession(Session):
         return self._held
 
     def get_bind(self, *_args: Any, **_kwargs: Any) -> Connection:
-        """This function will have the ORM, where it is used, go by the same connection as statements do."""
+        """Have the ORM, where it is used, go by the same connection as statements do."""
         if self._connection is None:
             self._connection = Connection(self._engine, connection=self._take())
         return self._connection
 
     def commit(self) -> None:
-        """This function will write what the ORM holds back, and commit."""
+        """Write what the ORM holds back, and commit."""
         self.flush()
         if self._connection is not None:
             super().commit()
@@ -350,7 +350,7 @@ class _PooledSession(Session):
         self.dispatch.after_commit(self)
 
     def rollback(self) -> None:
-        """This function will take back what was done since the last commit."""
+        """Take back what was done since the last commit."""
         if self._connection is None and self._held is not None:
             self._held.rollback()
         if self.in_transaction():
@@ -359,7 +359,7 @@ class _PooledSession(Session):
             self.dispatch.after_rollback(self)
 
     def close(self) -> None:
-        """This function will end the session and give its connection back, which is rolled back if need be."""
+        """End the session and give its connection back, which is rolled back if need be."""
         if self._connection is not None or self.in_transaction():
             super().close()
         held, self._held, self._connection = self._held, None, None
@@ -377,7 +377,7 @@ def _set_autocommit(held: PoolProxiedConnection, *, on: bool) -> None:
 
 
 def driver_connection(session: Session) -> PoolProxiedConnection:
-    """This function will give the session's own driver connection, after a flush.
+    """Give the session's own driver connection, after a flush.
 
     What the ORM holds back is written first, so that prepared statements and the ORM see the same rows.
     """
@@ -392,7 +392,7 @@ def driver_connection(session: Session) -> PoolProxiedConnection:
 
 
 def driver_cursor(session: Session) -> Any:
-    """This function will give a cursor of the session's own driver connection, after a flush."""
+    """Give a cursor of the session's own driver connection, after a flush."""
     return driver_connection(session).cursor()
 
 

@@ -36,7 +36,7 @@ class _Handler(logging.StreamHandler[TextIO]):
     """Writes lines; what can't be formatted is told without its arguments."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """This function will tell of a record that failed; logging's own way prints it with all its arguments."""
+        """Tell of a record that failed; logging's own way prints it with all its arguments."""
         failure = sys.exc_info()[1]
         if isinstance(failure, OSError):
             # The output is gone: there is nowhere to tell it.
@@ -50,7 +50,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def configure_logging(settings: Settings) -> None:
-    """This function will send all logs to standard output, as redacted lines of JSON."""
+    """Send all logs to standard output, as redacted lines of JSON."""
     _configure(
         settings,
         level=logging.getLevelNamesMapping()[settings.log_level],
@@ -61,7 +61,7 @@ def configure_logging(settings: Settings) -> None:
 
 
 def configure_command_logging(settings: Settings) -> None:
-    """This function will send warnings and worse to standard error, as redacted lines of JSON.
+    """Send warnings and worse to standard error, as redacted lines of JSON.
 
     Standard output is the command's own. A terminal is not written to either: a command tells people itself what it
     did and what failed, and draws its progress there.
@@ -120,7 +120,7 @@ def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, 
 
 
 def redact_event(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
-    """This function will redact all fields of a log event but those that only the service itself writes."""
+    """Redact all fields of a log event but those that only the service itself writes."""
     for key, value in event_dict.items():
         if key not in _OWN_FIELDS and not key.startswith("_"):
             (event_dict[key],) = redact({key: value}).values()
@@ -128,7 +128,7 @@ def redact_event(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
 
 
 def render_line(_logger: Any, _name: str, event_dict: EventDict) -> bytes:
-    """This function will write a log event as one line of JSON."""
+    """Write a log event as one line of JSON."""
     try:
         return _dump(event_dict)
     except TypeError:
@@ -156,7 +156,7 @@ def _render_text(logger: Any, name: str, event_dict: EventDict) -> str:
 
 
 def configure_error_tracking(settings: Settings) -> None:
-    """This function will report unhandled errors to the error tracker, where one is configured."""
+    """Report unhandled errors to the error tracker, where one is configured."""
     if not settings.sentry_dsn:
         return
     sentry_sdk.init(
@@ -172,7 +172,7 @@ def configure_error_tracking(settings: Settings) -> None:
 
 
 def scrub_error_event(event: Event, _hint: Hint) -> Event:
-    """This function will scrub an error event before it leaves: no query strings, secrets or bodies."""
+    """Scrub an error event before it leaves: no query strings, secrets or bodies."""
     scrubbed: dict[str, Any] = scrub(dict(event))
     request = scrubbed.get("request")
     if isinstance(request, dict):
@@ -183,7 +183,7 @@ def scrub_error_event(event: Event, _hint: Hint) -> Event:
 
 
 def scrub(value: Any) -> Any:
-    """This function will redact what is told to the error tracker, and take the query out of every address."""
+    """Redact what is told to the error tracker, and take the query out of every address."""
     return _without_queries(redact(value))
 
 

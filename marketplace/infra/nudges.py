@@ -16,7 +16,7 @@ _nudge: list[Nudge] = []
 
 
 def set_nudge(nudge: Nudge) -> None:
-    """This function will set who tells the queues.
+    """Set who tells the queues.
 
     :param nudge: takes the queue's name, ``outbox`` or ``inbox``, the row's id and when the row is due, none for
         now; it must not raise
@@ -25,7 +25,7 @@ def set_nudge(nudge: Nudge) -> None:
 
 
 def nudge(queue: str, table: str, row_id: UUID, due_at: datetime | None = None) -> None:
-    """This function will tell a queue that a committed row waits for it, if anybody was set to tell it.
+    """Tell a queue that a committed row waits for it, if anybody was set to tell it.
 
     :param due_at: the queue is to take the row up at this time, if it is yet to come
     """

@@ -64,7 +64,7 @@ class PutOffError(Exception):
     """Work can't be tried just now, through no fault of its own: it is put off, which counts as no try."""
 
     def __init__(self, delay: timedelta) -> None:
-        """This function will make one.
+        """Make one.
 
         :param delay: how long it is put off for; longer than before the first retry it never is
         """
@@ -78,7 +78,7 @@ _ENQUEUE = Statement(
 
 
 def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any], due_at: datetime) -> UUID:
-    """This function will hand on work: it is done if, and only if, this transaction commits.
+    """Hand on work: it is done if, and only if, this transaction commits.
 
     :param queue: the queue whose worker takes it
     :param topic: what is to be done; a task is registered for it
@@ -157,7 +157,7 @@ _PULL_IN = Statement(
 
 
 def pull_in(session: Session, *, now: datetime) -> int:
-    """This function will put retries that a clock has set too far ahead to their delay from now.
+    """Put retries that a clock has set too far ahead to their delay from now.
 
     :param now: the time; if the clock went back, what was set before would wait as much longer
     :return: how many there were
@@ -166,7 +166,7 @@ def pull_in(session: Session, *, now: datetime) -> int:
 
 
 def due_events(session: Session, *, queue: str, now: datetime, most: int) -> list[UUID]:
-    """This function will list a queue's events that are due, the longest waiting first."""
+    """List a queue's events that are due, the longest waiting first."""
     return [row["id"] for row in _DUE.all(session, queue=queue, now=now, most=most)]
 
 
@@ -180,7 +180,7 @@ class DueEvent:
 
 
 def due_event(session: Session, *, event_id: UUID, now: datetime) -> DueEvent | None:
-    """This function will look at an event without taking it.
+    """Look at an event without taking it.
 
     :return: the event, or none if it is done, given up or not due
     """
@@ -189,7 +189,7 @@ def due_event(session: Session, *, event_id: UUID, now: datetime) -> DueEvent | 
 
 
 def run_event(session: Session, *, event_id: UUID, handlers: Mapping[str, Handler], now: datetime) -> bool:
-    """This function will do an event's work and mark it done, in one transaction.
+    """Do an event's work and mark it done, in one transaction.
 
     :param handlers: by topic; each takes the session, the payload and the time
     :return: whether there was something to do; somebody else may have it, or it is done or not due
@@ -215,7 +215,7 @@ class Failure:
 def note_failure(
     session: Session, *, event_id: UUID, error: str, now: datetime, share: float = 1
 ) -> Failure | None:
-    """This function will note that an event's work failed; a try that two workers failed at counts once.
+    """Note that an event's work failed; a try that two workers failed at counts once.
 
     :param error: what is known of it, without personal data
     :param share: of the delay, at most all of it: what failed together need not be tried together
@@ -238,7 +238,7 @@ def note_failure(
 def put_off(
     session: Session, *, event_id: UUID, reason: str, delay: timedelta, now: datetime
 ) -> datetime | None:
-    """This function will put an event off that could not be tried.
+    """Put an event off that could not be tried.
 
     :param reason: what is shown until a try fails, or it is done
     :param delay: as a ``PutOffError`` has it
@@ -265,7 +265,7 @@ _PURGE = Statement(
 
 
 def purge(session: Session, *, now: datetime, most: int) -> int:
-    """This function will delete events whose time is up.
+    """Delete events whose time is up.
 
     :param most: at most so many
     :return: how many they were
@@ -274,7 +274,7 @@ def purge(session: Session, *, now: datetime, most: int) -> int:
 
 
 def after_commit(session: Session, action: Callable[[], Any]) -> None:
-    """This function will run an action once the session's transaction has committed, and not otherwise."""
+    """Run an action once the session's transaction has committed, and not otherwise."""
     pending: list[Callable[[], Any]] | None = session.info.get("after_commit")
     if pending is None:
         pending = session.info["after_commit"] = []

@@ -22,7 +22,7 @@ class Prepared(Statement):
     """
 
     def __init__(self, clause: ClauseElement, *, columns: Sequence[str] | None = None) -> None:
-        """This function will compile a statement.
+        """Compile a statement.
 
         :param clause: a Core statement; a ``bindparam`` without a value is given at each execution
         :param columns: of an INSERT: the columns that each execution gives

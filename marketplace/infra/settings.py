@@ -262,22 +262,22 @@ class Settings:
 
     @cached_property
     def media_base_url(self) -> str:
-        """This function will give the address under which the public bucket's objects are read."""
+        """Give the address under which the public bucket's objects are read."""
         return self.s3_public_url or f"{self.public_base_url}/media"
 
     @cached_property
     def alert_sender(self) -> str:
-        """This function will give the address that alerts are sent from by e-mail."""
+        """Give the address that alerts are sent from by e-mail."""
         return self.alert_email_from or f"alerts@{urlsplit(self.public_base_url).hostname}"
 
 
 def variable_name(field_name: str) -> str:
-    """This function will give the environment variable of a field of Settings."""
+    """Give the environment variable of a field of Settings."""
     return field_name.upper()
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """This function will read the settings from the environment.
+    """Read the settings from the environment.
 
     :param environ: variables; none means the process's own
     :return: the settings
@@ -334,7 +334,7 @@ def _faults(settings: Settings) -> list[str]:
 
 
 def read_embedded_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """This function will read what the embedded stack wrote for commands in another shell.
+    """Read what the embedded stack wrote for commands in another shell.
 
     :param environ: variables; ``DATA_DIR`` (default ``.data``) tells where the stack keeps its state
     :return: the variables of its ``stack.env``; none when ``DATABASE_URL`` is set or there is no such file

@@ -15,7 +15,7 @@ Ways = dict[tuple[str, bool], Statement]
 def sorted_pages(
     columns: str, source: str, orders: Mapping[str, str], *, last: str, nullable: Collection[str] = ()
 ) -> Ways:
-    """This function will make one statement for each way to sort a table.
+    """Make one statement for each way to sort a table.
 
     :param columns: ``SELECT ...``
     :param source: ``FROM ... WHERE ...``

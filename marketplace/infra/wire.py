@@ -18,7 +18,7 @@ class Wire:
     """
 
     def __init__(self, client: redis.Redis, *, answer_timeout_seconds: float | None = None) -> None:
-        """This function will prepare for sending; nothing is connected to until then.
+        """Prepare for sending; nothing is connected to until then.
 
         :param client: knows the address, the time-outs and how to sign in
         :param answer_timeout_seconds: how long to wait for an answer; none is as long as the client does
@@ -31,7 +31,7 @@ class Wire:
         self._idle: list[AbstractConnection] = []
 
     def send_unanswered(self, *command: str | bytes | int) -> None:
-        """This function will send a command without waiting for what comes of it: the server answers nothing.
+        """Send a command without waiting for what comes of it: the server answers nothing.
 
         If the connection has died meanwhile, the command may be lost.
 
@@ -51,7 +51,7 @@ class Wire:
                 return
 
     def send(self, *command: str | bytes | int) -> Any:
-        """This function will send a command and give its answer.
+        """Send a command and give its answer.
 
         A connection that the server has closed since it was last used is replaced, so the command must be one
         that does no harm when it is run twice.

@@ -7,12 +7,12 @@ Clock = Callable[[], datetime]
 
 
 def system_clock() -> datetime:
-    """This function will tell the current time, in UTC."""
+    """Tell the current time, in UTC."""
     return datetime.now(UTC)
 
 
 def iso(moment: datetime) -> str:
-    """This function will write a time as ISO 8601 in UTC with ``Z``, to the microsecond.
+    """Write a time as ISO 8601 in UTC with ``Z``, to the microsecond.
 
     :param moment: a time with its zone
     :raises ValueError: a time without zone

@@ -137,7 +137,7 @@ _HANDLE = re.compile(
 
 
 def contacts_in(text: str) -> frozenset[Contact]:
-    """This function will tell which kinds of contact details a text holds.
+    """Tell which kinds of contact details a text holds.
 
     :param text: as its writer wrote it, of any length that a request may have
     :return: the kinds; none if it holds no contact details

@@ -20,7 +20,7 @@ def _signature(key: bytes, listing: str, payload: bytes) -> bytes:
 
 
 def encode_cursor(key: bytes, *, listing: str, position: list[Any]) -> str:
-    """This function will write a position as a URL-safe cursor.
+    """Write a position as a URL-safe cursor.
 
     :param key: the secret that signs cursors
     :param listing: names the listing and its filters; the cursor is good for these alone
@@ -32,7 +32,7 @@ def encode_cursor(key: bytes, *, listing: str, position: list[Any]) -> str:
 
 
 def decode_cursor(key: bytes, *, listing: str, cursor: str) -> list[Any]:
-    """This function will read a cursor that ``encode_cursor`` made for the same listing.
+    """Read a cursor that ``encode_cursor`` made for the same listing.
 
     :param key: the secret that signs cursors
     :param listing: as given when the cursor was made

@@ -110,12 +110,12 @@ class MarketplaceError(Exception):
 
     @property
     def status(self) -> int:
-        """This function will give the HTTP status of the answer."""
+        """Give the HTTP status of the answer."""
         return self.entry.status
 
     @property
     def title(self) -> str:
-        """This function will give the title of the answer."""
+        """Give the title of the answer."""
         return self.entry.title
 
 
@@ -150,7 +150,7 @@ class ValidationError(MarketplaceError):
 
     @classmethod
     def of(cls, name: str, reason: str) -> "ValidationError":
-        """This function will make the error of one fault."""
+        """Make the error of one fault."""
         return cls(f"{name}: {reason}", invalid_params=[InvalidParam(name, reason)])
 
 

@@ -17,7 +17,7 @@ _UNSEEN = frozenset({"Mn", "Me", "Cf"})
 
 
 def fold(text: str) -> str:
-    """This function will write a text in lower case, without accents, in Latin letters and ASCII digits.
+    """Write a text in lower case, without accents, in Latin letters and ASCII digits.
 
     Characters of other scripts that look like a letter become that letter; full-width, circled and other
     scripts' digits become digits; what can't be seen is left out. Spaces and line breaks stay where they are.

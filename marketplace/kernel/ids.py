@@ -7,7 +7,7 @@ _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-
 
 
 def parse_uuid(text: str, *, version: int | None = None) -> UUID | None:
-    """This function will read a UUID in its canonical form of 36 characters.
+    """Read a UUID in its canonical form of 36 characters.
 
     :param text: what the client wrote
     :param version: the version that it must have, or none for any

@@ -8,7 +8,7 @@ BASIS_POINTS = 10_000
 
 
 def decimal_text(amount_minor: int) -> str:
-    """This function will write an amount as a decimal number of naira.
+    """Write an amount as a decimal number of naira.
 
     :param amount_minor: kobo, of either sign
     :return: digits that are also a JSON number, with at most two decimals: ``1050`` gives ``10.5``
@@ -20,7 +20,7 @@ def decimal_text(amount_minor: int) -> str:
 
 
 def naira_text(amount_minor: int) -> str:
-    """This function will write an amount for people: ``1050`` gives ``NGN 10.50``.
+    """Write an amount for people: ``1050`` gives ``NGN 10.50``.
 
     :param amount_minor: kobo, of either sign
     """
@@ -28,7 +28,7 @@ def naira_text(amount_minor: int) -> str:
 
 
 def amount_text(amount_minor: int, currency: str) -> str:
-    """This function will write an amount of a currency for people: ``1050`` of USD gives ``USD 10.50``.
+    """Write an amount of a currency for people: ``1050`` of USD gives ``USD 10.50``.
 
     :param amount_minor: hundredths, of either sign
     :param currency: its code
@@ -39,7 +39,7 @@ def amount_text(amount_minor: int, currency: str) -> str:
 
 
 def share_in_basis_points(amount_minor: int, basis_points: int) -> int:
-    """This function will take a share of an amount, rounded down, so that a fee never exceeds its rate.
+    """Take a share of an amount, rounded down, so that a fee never exceeds its rate.
 
     :param amount_minor: kobo, not negative
     :param basis_points: hundredths of a percent, 0 to 10,000
@@ -52,7 +52,7 @@ def share_in_basis_points(amount_minor: int, basis_points: int) -> int:
 
 
 def split(amount_minor: int, weights: Sequence[int]) -> list[int]:
-    """This function will split an amount in proportion to weights so that the parts add up to it.
+    """Split an amount in proportion to weights so that the parts add up to it.
 
     It is the largest remainder method (Hamilton's): each part is rounded down, then what is left goes,
     kobo by kobo, to the parts with the largest remainders, the earlier one first where they are equal.

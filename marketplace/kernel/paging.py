@@ -42,7 +42,7 @@ _IS: dict[Part, Callable[[Any], bool]] = {
 
 
 def read_position(position: list[Any] | None, parts: Sequence[Part]) -> list[Any]:
-    """This function will give the values of a position, each of which is what its listing is sorted by now.
+    """Give the values of a position, each of which is what its listing is sorted by now.
 
     A cursor's signature tells that we gave it out, not when: a listing may have been sorted otherwise before a
     deployment. So no listing takes a position apart by itself.
@@ -69,7 +69,7 @@ class PageRequest:
     position: list[Any] | None = None
 
     def after(self, *parts: Part) -> list[Any]:
-        """This function will give the position's values; see ``read_position``."""
+        """Give the position's values; see ``read_position``."""
         return read_position(self.position, parts)
 
 
@@ -101,12 +101,12 @@ class TableRequest:
     position: list[Any] | None = None
 
     def after(self, *parts: Part) -> list[Any]:
-        """This function will give the position's values; see ``read_position``."""
+        """Give the position's values; see ``read_position``."""
         return read_position(self.position, parts)
 
     @property
     def offset(self) -> int:
-        """This function will give the number of rows before the page; none where it goes by position."""
+        """Give the number of rows before the page; none where it goes by position."""
         return (self.number - 1) * self.limit if self.number else 0
 
 
@@ -132,7 +132,7 @@ class Annotated:
 def page_of(
     rows: list[dict[str, Any]], *, request: PageRequest, position_of: Callable[[dict[str, Any]], list[Any]]
 ) -> Page:
-    """This function will make a page of rows of which one more than asked for was fetched, if there are.
+    """Make a page of rows of which one more than asked for was fetched, if there are.
 
     :param rows: at most ``limit + 1``, in order
     :param request: what was asked for

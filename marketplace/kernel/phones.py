@@ -10,7 +10,7 @@ _MAX_LENGTH = 24
 
 
 def normalise_phone(text: str) -> str | None:
-    """This function will write a Nigerian mobile number in the international form: ``+2348031234567``.
+    """Write a Nigerian mobile number in the international form: ``+2348031234567``.
 
     :param text: as people write it: ``0803 123 4567``, ``+234 803-123-4567``
     :return: the number in E.164, or none if the text is no such number

@@ -2,7 +2,7 @@
 
 
 def average_rating(rating_sum: int, rating_count: int) -> float | None:
-    """This function will give the average of ratings, in stars with two decimals.
+    """Give the average of ratings, in stars with two decimals.
 
     :param rating_sum: stars given, all together
     :param rating_count: how many gave them

@@ -120,7 +120,7 @@ _MAX_REMEMBERED_LENGTH = 80
 
 @lru_cache(maxsize=4096)
 def is_secret_key(key: str) -> bool:
-    """This function will tell whether a field's value is replaced because of the field's name.
+    """Tell whether a field's value is replaced because of the field's name.
 
     :param key: in any spelling; a name that ends in a secret's name is one too
     """
@@ -134,7 +134,7 @@ def is_secret_key(key: str) -> bool:
 
 
 def redact_text(text: str) -> str:
-    """This function will replace what gives itself away by its shape in a text."""
+    """Replace what gives itself away by its shape in a text."""
     if text in _clean:
         return text
     redacted = _without_named(text) if _NAME_HINT.search(text) else text
@@ -165,7 +165,7 @@ def _without_named(text: str) -> str:
 
 
 def redact(value: Any, *, depth: int = 0) -> Any:
-    """This function will copy a value of mappings, sequences and scalars without the secrets in it.
+    """Copy a value of mappings, sequences and scalars without the secrets in it.
 
     :param value: anything that a log or an error event carries
     :param depth: how deep the value stands; below twelve levels everything is replaced

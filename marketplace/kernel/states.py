@@ -45,7 +45,7 @@ class StateMachine:
 
     @cached_property
     def states(self) -> frozenset[str]:
-        """This function will give all states of the machine."""
+        """Give all states of the machine."""
         found = {self.initial}
         for row in self.transitions:
             found.update(row.sources, (row.target,))
@@ -53,20 +53,20 @@ class StateMachine:
 
     @cached_property
     def final_states(self) -> frozenset[str]:
-        """This function will give the states that nothing leads out of."""
+        """Give the states that nothing leads out of."""
         return self.states - {source for row in self.transitions for source in row.sources}
 
     @cached_property
     def triggers(self) -> frozenset[str]:
-        """This function will give all triggers of the machine."""
+        """Give all triggers of the machine."""
         return frozenset(row.trigger for row in self.transitions)
 
     def allows(self, state: str, trigger: str) -> bool:
-        """This function will tell whether a trigger can be fired from a state."""
+        """Tell whether a trigger can be fired from a state."""
         return (state, trigger) in self._targets
 
     def target(self, state: str, trigger: str) -> str:
-        """This function will give the state that a trigger leads to.
+        """Give the state that a trigger leads to.
 
         :raises IllegalTransitionError: the trigger can't be fired from this state; the detail names the
             state and those that it would take
@@ -82,7 +82,7 @@ class StateMachine:
         return target
 
     def triggers_for(self, state: str, actors: Iterable[str]) -> list[str]:
-        """This function will list what somebody may do in a state, in the table's order.
+        """List what somebody may do in a state, in the table's order.
 
         :param state: the current state
         :param actors: the roles that the caller has towards the resource
@@ -98,7 +98,7 @@ class StateMachine:
         )
 
     def diagram(self) -> str:
-        """This function will draw the machine as a Mermaid state diagram."""
+        """Draw the machine as a Mermaid state diagram."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.initial}"]
         lines += [
             f"    {source} --> {row.target}: {row.trigger}"

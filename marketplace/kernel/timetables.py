@@ -37,11 +37,11 @@ class Timetable(ABC):
     @property
     @abstractmethod
     def words(self) -> str:
-        """This function will say when it ticks, for people."""
+        """Say when it ticks, for people."""
 
     @abstractmethod
     def after(self, moment: datetime) -> datetime:
-        """This function will give the first tick after a time.
+        """Give the first tick after a time.
 
         :param moment: a time with its zone
         """
@@ -55,12 +55,12 @@ class Interval(Timetable):
 
     @property
     def words(self) -> str:
-        """This function will say when it ticks, for people."""
+        """Say when it ticks, for people."""
         number, unit = self.text.removeprefix("every ")[:-1], _WORDS[self.text[-1]]
         return f"every {unit}" if number == "1" else f"every {number} {unit}s"
 
     def after(self, moment: datetime) -> datetime:
-        """This function will give the first tick after a time."""
+        """Give the first tick after a time."""
         return _EPOCH + ((moment - _EPOCH) // self.period + 1) * self.period
 
 
@@ -80,7 +80,7 @@ class Crontab(Timetable):
 
     @property
     def words(self) -> str:
-        """This function will say when it ticks, for people."""
+        """Say when it ticks, for people."""
         minute, hour, *rest = self.text.split()
         if rest == ["*", "*", "*"]:
             if hour == "*" and minute == "*":
@@ -96,7 +96,7 @@ class Crontab(Timetable):
         return f"{self.text} (UTC)"
 
     def after(self, moment: datetime) -> datetime:
-        """This function will give the first tick after a time.
+        """Give the first tick after a time.
 
         :raises TimetableError: there is none within eight years
         """
@@ -119,7 +119,7 @@ class Crontab(Timetable):
 
 
 def parse(text: str) -> Timetable:
-    """This function will read a timetable.
+    """Read a timetable.
 
     :param text: such as ``every 15s`` (s, m, h, d), or the five fields of a crontab: minute, hour, day of the
         month, month, day of the week (0 or 7 is Sunday), in UTC

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 
 def write_variables(variables: Mapping[str, str]) -> str:
-    """This function will write variables, their values quoted for a shell where they need it.
+    """Write variables, their values quoted for a shell where they need it.
 
     :param variables: by name; values of one line
     """
@@ -13,7 +13,7 @@ def write_variables(variables: Mapping[str, str]) -> str:
 
 
 def read_variables(text: str) -> dict[str, str]:
-    """This function will read variables as a shell does that expands nothing.
+    """Read variables as a shell does that expands nothing.
 
     Empty lines, comments and lines without a variable count for nothing. A value that is no one word of a shell's
     (blanks, or a quote that is left open) is taken as it stands, since somebody may have written it without quotes.

@@ -2,7 +2,7 @@
 
 
 def counted(number: int, noun: str) -> str:
-    """This function will write how many there are of something: ``1 payment``, ``2 payments``.
+    """Write how many there are of something: ``1 payment``, ``2 payments``.
 
     :param number: how many
     :param noun: in the singular, one whose plural ends in ``s``

@@ -41,17 +41,17 @@ class Account:
 
     @property
     def id(self) -> UUID:
-        """This function will derive the account's id."""
+        """Derive the account's id."""
         return _id_of(self.name)
 
     @property
     def name(self) -> str:
-        """This function will give the name that statements show: ``kind`` or ``kind:<owner>``."""
+        """Give the name that statements show: ``kind`` or ``kind:<owner>``."""
         return f"{self.kind}:{self.owner_id}" if self.owner_id else self.kind
 
     @property
     def normal_side(self) -> Side:
-        """This function will tell which side makes the balance grow."""
+        """Tell which side makes the balance grow."""
         return NORMAL_SIDES[self.kind]
 
 
@@ -76,20 +76,20 @@ LOST_DISPUTES = Account("lost_disputes")
 
 
 def wallet(user_id: UUID) -> Account:
-    """This function will name a buyer's own account."""
+    """Name a buyer's own account."""
     return Account("wallet", user_id)
 
 
 def vendor_payable(vendor_id: UUID) -> Account:
-    """This function will name what we owe a vendor."""
+    """Name what we owe a vendor."""
     return Account("vendor_payable", vendor_id)
 
 
 def vendor_receivable(vendor_id: UUID) -> Account:
-    """This function will name what a vendor owes us, an order having been refunded after its release."""
+    """Name what a vendor owes us, an order having been refunded after its release."""
     return Account("vendor_receivable", vendor_id)
 
 
 def buyer_receivable(user_id: UUID) -> Account:
-    """This function will name what a buyer owes us, money having reached them twice."""
+    """Name what a buyer owes us, money having reached them twice."""
     return Account("buyer_receivable", user_id)

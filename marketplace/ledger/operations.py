@@ -117,7 +117,7 @@ class InsufficientFundsError(ConflictError):
 
 
 def lock_balance(session: Session, *, account: Account) -> int:
-    """This function will lock an account with an owner, and give its balance in kobo.
+    """Lock an account with an owner, and give its balance in kobo.
 
     It is the last of the rows that money locks: what follows may post, and lock nothing else.
     """
@@ -125,7 +125,7 @@ def lock_balance(session: Session, *, account: Account) -> int:
 
 
 def lock_balances(session: Session, *, wanted: Sequence[Account]) -> dict[Account, int]:
-    """This function will lock accounts with owners, and give the balance of each in kobo.
+    """Lock accounts with owners, and give the balance of each in kobo.
 
     All that are posted to afterwards are locked at once, so that they are locked in the order that all keep to.
     """
@@ -144,7 +144,7 @@ def post(
     postings: Sequence[Posting],
     now: datetime,
 ) -> UUID:
-    """This function will post a balanced transaction and move the balances of the owners it touches.
+    """Post a balanced transaction and move the balances of the owners it touches.
 
     :param kind: what happened: payment, release, refund, ...
     :param source: its cause, such as ``charge:123``; a cause is posted once under a kind
@@ -180,7 +180,7 @@ def post(
 
 
 def post_all(session: Session, *, movements: Sequence[Movement], now: datetime) -> None:
-    """This function will post many balanced transactions at once, in their order, like ``post``.
+    """Post many balanced transactions at once, in their order, like ``post``.
 
     :param movements: what is posted; none of them has the kind and source of another
     :param now: when they happened

@@ -86,7 +86,7 @@ class Violation:
 
 
 def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, page: PageRequest) -> Page:
-    """This function will list the entries of somebody's accounts, the latest first.
+    """List the entries of somebody's accounts, the latest first.
 
     :param owners: the user's id, and their store's where they have one
     :param wanted: period and kind
@@ -112,7 +112,7 @@ def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, p
 def entries_of(
     session: Session, *, owners: list[UUID], wanted: EntryFilter, most: int
 ) -> Iterator[dict[str, Any]]:
-    """This function will give a statement's entries in batches, so that a long file of them needs little memory.
+    """Give a statement's entries in batches, so that a long file of them needs little memory.
 
     Entries only grow: what is posted meanwhile is neither missed in the middle nor given twice.
 
@@ -129,18 +129,18 @@ def entries_of(
 
 
 def balance_of(session: Session, *, account: Account) -> int:
-    """This function will give the balance of an account with an owner, in kobo; 0 if it was never opened."""
+    """Give the balance of an account with an owner, in kobo; 0 if it was never opened."""
     row = _BALANCE.first(session, account_id=account.id)
     return row["balance_minor"] if row else 0
 
 
 def balances_by_kind(session: Session) -> dict[str, int]:
-    """This function will sum the books: kobo by kind of account, on each kind's normal side."""
+    """Sum the books: kobo by kind of account, on each kind's normal side."""
     return {row["kind"]: row["balance_minor"] for row in _SYSTEM_BALANCES.all(session)}
 
 
 def rules(texts: Mapping[str, str]) -> dict[str, Statement]:
-    """This function will make rules of the books out of SQL.
+    """Make rules of the books out of SQL.
 
     :param texts: a query by rule that gives the rows that break it, at most 100
     """
@@ -148,7 +148,7 @@ def rules(texts: Mapping[str, str]) -> dict[str, Statement]:
 
 
 def violations_of(session: Session, checks: Mapping[str, Statement]) -> list[Violation]:
-    """This function will run rules, and give a violation for each that does not hold.
+    """Run rules, and give a violation for each that does not hold.
 
     :param checks: as ``rules`` makes them; each is one statement, so that it sees one moment of the books
     """
@@ -199,7 +199,7 @@ _CHECKS = rules(
 
 
 def verify(session: Session) -> list[Violation]:
-    """This function will check that the ledger is whole in itself; ``payouts.books`` checks all there is.
+    """Check that the ledger is whole in itself; ``payouts.books`` checks all there is.
 
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """

@@ -42,7 +42,7 @@ def note_status(
     at: datetime,
     now: datetime,
 ) -> bool | None:
-    """This function will note what a provider tells of a message.
+    """Note what a provider tells of a message.
 
     :param provider_message_id: the provider's id of the message
     :param status: of TOLD

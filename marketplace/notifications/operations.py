@@ -47,7 +47,7 @@ class News:
 
 
 def notify_all(session: Session, *, news: Sequence[News], now: datetime) -> None:
-    """This function will write rows of several people's feeds at once, like ``notify``.
+    """Write rows of several people's feeds at once, like ``notify``.
 
     :param news: who is told what; none of them is told a cause twice
     :param now: when
@@ -76,7 +76,7 @@ def notify(
     now: datetime,
     former_contact_id: UUID | None = None,
 ) -> UUID | None:
-    """This function will write a row of somebody's feed, in the transaction of what they are told of.
+    """Write a row of somebody's feed, in the transaction of what they are told of.
 
     :param user_id: whom to tell
     :param type: what kind of news it is, such as ``product_held``

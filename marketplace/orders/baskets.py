@@ -41,7 +41,7 @@ class Parcel:
 
     @property
     def quantities(self) -> dict[UUID, int]:
-        """This function will give the pieces by product."""
+        """Give the pieces by product."""
         return {product.id: line.quantity for product, line in zip(self.products, self.lines, strict=True)}
 
 
@@ -55,7 +55,7 @@ def pack(
     one_vendor: bool,
     now: datetime,
 ) -> list[Parcel]:
-    """This function will lock, check and price what somebody wants, and pack a parcel for each vendor.
+    """Lock, check and price what somebody wants, and pack a parcel for each vendor.
 
     The products' rows are locked by id over all vendors together, so that no two orders can deadlock.
 

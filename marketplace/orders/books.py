@@ -90,7 +90,7 @@ _CHECKS = rules(
 
 
 def verify(session: Session) -> list[Violation]:
-    """This function will hold orders and their escrow to the books.
+    """Hold orders and their escrow to the books.
 
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """

@@ -39,12 +39,12 @@ class InEscrow:
 
     @property
     def total_minor(self) -> int:
-        """This function will give both together."""
+        """Give both together."""
         return self.held_minor + self.frozen_minor
 
 
 def in_escrow_of(session: Session, *, vendor_id: UUID) -> InEscrow:
-    """This function will tell what a vendor would get of what escrow holds for their orders.
+    """Tell what a vendor would get of what escrow holds for their orders.
 
     :param vendor_id: the store's
     """

@@ -15,13 +15,13 @@ _VENDOR = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = :vendor
 
 
 def vendor_user_of(session: Session, *, order: LockedOrder) -> UUID:
-    """This function will give the user who runs the store of an order."""
+    """Give the user who runs the store of an order."""
     user_id: UUID = _VENDOR.one(session, vendor_id=order.vendor_id)["user_id"]
     return user_id
 
 
 def paid(session: Session, *, order: LockedOrder, now: datetime) -> None:
-    """This function will tell the vendor to prepare an order that was just paid, and its buyer that it is.
+    """Tell the vendor to prepare an order that was just paid, and its buyer that it is.
 
     It belongs to the transaction that pays it, whichever way the money came.
     """
@@ -53,7 +53,7 @@ def paid(session: Session, *, order: LockedOrder, now: datetime) -> None:
 
 
 def expired(session: Session, *, order: LockedOrder, now: datetime) -> None:
-    """This function will tell a buyer that an order was not paid in time; its vendor never heard of it."""
+    """Tell a buyer that an order was not paid in time; its vendor never heard of it."""
     back = (
         f" The {naira_text(order.wallet_minor)} that your wallet had paid are back in it."
         if order.wallet_minor

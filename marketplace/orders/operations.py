@@ -77,7 +77,7 @@ class PinLockedError(RateLimitError):
 
 
 def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | None, now: datetime) -> None:
-    """This function will cancel a locked order that is not shipped, and give its pieces back.
+    """Cancel a locked order that is not shipped, and give its pieces back.
 
     What its buyer's wallet paid of an unpaid one goes back at once; what was accepted of held charges for it is the
     payments area's to send, which calls this in the same transaction. Of a paid one the escrow's record is emptied
@@ -109,7 +109,7 @@ def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | 
 def freeze(
     session: Session, *, order: LockedOrder, trigger: str, actor: Actor, note: str, now: datetime
 ) -> None:
-    """This function will freeze a locked order and its escrow until it is ruled on.
+    """Freeze a locked order and its escrow until it is ruled on.
 
     :param trigger: of the order's table, one that leads to ``disputed``
     :param actor: whose doing it is
@@ -129,7 +129,7 @@ def freeze(
 
 
 def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, now: datetime) -> None:
-    """This function will end a locked order whose escrow goes back to its buyer whole.
+    """End a locked order whose escrow goes back to its buyer whole.
 
     The money itself is the payments area's to send, which calls this in the same transaction. Pieces that were not
     shipped can be had again. What was shipped is out of the vendor's hands: whether it comes back, and can be sold
@@ -153,7 +153,7 @@ def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, n
 
 
 def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
-    """This function will expire a locked order that nobody paid, free its stock, and tell its buyer.
+    """Expire a locked order that nobody paid, free its stock, and tell its buyer.
 
     What was accepted of held charges for it is the payments area's to send back, which calls this in the same
     transaction.
@@ -168,7 +168,7 @@ def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime)
 
 
 def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
-    """This function will have the vendor accept a paid order.
+    """Have the vendor accept a paid order.
 
     :raises NotFoundError: it is no paid order of the caller's store
     :raises IllegalTransitionError: it was accepted already, or is over
@@ -188,7 +188,7 @@ def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -
 def ship(
     session: Session, *, order_id: UUID, caller: Caller, tracking_note: str | None, now: datetime
 ) -> None:
-    """This function will have the vendor hand an accepted order over for delivery.
+    """Have the vendor hand an accepted order over for delivery.
 
     :param tracking_note: shown to the buyer
     :raises NotFoundError: it is no paid order of the caller's store
@@ -216,7 +216,7 @@ def mark_paid(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """This function will move a locked order to paid, hold its escrow, and tell its vendor and its buyer.
+    """Move a locked order to paid, hold its escrow, and tell its vendor and its buyer.
 
     The ledger's transaction is the payments area's, which calls this in the same database transaction, and
     ``consume_stock`` when it is through with all orders of the payment.
@@ -244,7 +244,7 @@ def mark_paid(
 
 
 def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:
-    """This function will take the stock of orders that were just paid out for good, all of it at once.
+    """Take the stock of orders that were just paid out for good, all of it at once.
 
     Products are locked by id over all the orders together, so that two payments can't deadlock.
     """
@@ -257,7 +257,7 @@ def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:
 def release_on_pin(
     session: Session, *, order_id: UUID, caller: Caller, pin: str, pin_key: str, now: datetime
 ) -> None:
-    """This function will release an order's escrow to its vendor, who submitted the buyer's PIN.
+    """Release an order's escrow to its vendor, who submitted the buyer's PIN.
 
     :param caller: the vendor
     :param pin: six digits
@@ -294,7 +294,7 @@ def _check_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, 
 
 
 def confirm(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
-    """This function will release an order's escrow to its vendor, the buyer having confirmed the receipt.
+    """Release an order's escrow to its vendor, the buyer having confirmed the receipt.
 
     :param caller: the buyer
     :raises NotFoundError: it is no order of the caller's
@@ -341,7 +341,7 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
 
 
 def party_of(session: Session, *, order_id: UUID, caller: Caller) -> str:
-    """This function will tell whether somebody is the buyer of an order or its vendor.
+    """Tell whether somebody is the buyer of an order or its vendor.
 
     :raises NotFoundError: neither
     """

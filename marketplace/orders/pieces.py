@@ -31,7 +31,7 @@ _REFUND_ALL_PIECES = Statement(
 
 
 def free(session: Session, *, order: LockedOrder) -> None:
-    """This function will free what is reserved for a locked order that ends unpaid."""
+    """Free what is reserved for a locked order that ends unpaid."""
     pieces = pieces_of(session, order_id=order.id)
     if stock.free(session, quantities=pieces.by_product):
         drop_cached(session, tags.PRODUCTS)
@@ -39,7 +39,7 @@ def free(session: Session, *, order: LockedOrder) -> None:
 
 
 def give_back(session: Session, *, order: LockedOrder, to_stock: bool) -> None:
-    """This function will note that all pieces of a locked, paid order are refunded, those that were not before.
+    """Note that all pieces of a locked, paid order are refunded, those that were not before.
 
     Those of a flash sale stay sold at its price.
 
@@ -60,7 +60,7 @@ def refund(
     reason: str,
     now: datetime,
 ) -> None:
-    """This function will take a part of a locked order's escrow out, for pieces of it or for none; it goes on.
+    """Take a part of a locked order's escrow out, for pieces of it or for none; it goes on.
 
     The money itself is the payments area's to send, which calls this in the same transaction. Pieces that were not
     shipped can be had again, as when all of it is refunded.
@@ -77,7 +77,7 @@ def refund(
 
 
 def note_refunded(session: Session, *, order: LockedOrder, quantities: Mapping[UUID, int]) -> None:
-    """This function will note that pieces of a locked order are refunded.
+    """Note that pieces of a locked order are refunded.
 
     :param quantities: by product; at most what is left of each, which the caller has seen to
     """

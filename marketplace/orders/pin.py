@@ -8,7 +8,7 @@ PIN_DIGITS = 6
 
 
 def delivery_pin(*, key: str, order_id: UUID, counter: int) -> str:
-    """This function will derive an order's delivery PIN by HMAC-SHA256.
+    """Derive an order's delivery PIN by HMAC-SHA256.
 
     Whoever lacks the key can't predict it, and nothing that could leak holds it.
 
@@ -23,5 +23,5 @@ def delivery_pin(*, key: str, order_id: UUID, counter: int) -> str:
 
 
 def pin_matches(*, key: str, order_id: UUID, counter: int, pin: str) -> bool:
-    """This function will compare a PIN in constant time."""
+    """Compare a PIN in constant time."""
     return hmac.compare_digest(delivery_pin(key=key, order_id=order_id, counter=counter), pin)

@@ -128,12 +128,12 @@ class _Planned:
 
     @property
     def due_minor(self) -> int:
-        """This function will give what remains to be paid."""
+        """Give what remains to be paid."""
         return self.parcel.price.total_minor - self.wallet_minor
 
 
 def place_order(session: Session, *, asked: Placement, now: datetime) -> UUID:
-    """This function will place an order: priced, its stock reserved, its escrow record made.
+    """Place an order: priced, its stock reserved, its escrow record made.
 
     It waits for payment, unless the wallet pays all of it. The cart is emptied if it is what was ordered.
 
@@ -156,7 +156,7 @@ def place_order(session: Session, *, asked: Placement, now: datetime) -> UUID:
 
 
 def place_checkout(session: Session, *, asked: Placement, now: datetime) -> Checkout:
-    """This function will place an order with each vendor of what somebody wants: all of them, or none.
+    """Place an order with each vendor of what somebody wants: all of them, or none.
 
     What was ordered is taken out of the cart, and nothing else.
 

@@ -27,12 +27,12 @@ class Line:
 
     @property
     def total_minor(self) -> int:
-        """This function will give unit price times quantity."""
+        """Give unit price times quantity."""
         return self.unit_price_minor * self.quantity
 
     @property
     def commission_minor(self) -> int:
-        """This function will give the platform's commission on the line, rounded down."""
+        """Give the platform's commission on the line, rounded down."""
         return share_in_basis_points(self.total_minor, self.commission_bps)
 
 
@@ -47,7 +47,7 @@ class Price:
 
     @property
     def total_minor(self) -> int:
-        """This function will give what the buyer pays."""
+        """Give what the buyer pays."""
         return self.subtotal_minor + self.delivery_fee_minor + self.service_fee_minor - self.discount_minor
 
 
@@ -59,7 +59,7 @@ class Release:
     platform_minor: int
 
     def of_held(self, held_minor: int) -> "Release":
-        """This function will split what is left in escrow in the same proportion, to the kobo.
+        """Split what is left in escrow in the same proportion, to the kobo.
 
         Where a part was refunded, each side bears its share of that (largest remainder).
 
@@ -71,7 +71,7 @@ class Release:
 
 
 def price_of(lines: Sequence[Line], *, fees: Fees, delivered: bool) -> Price:
-    """This function will price an order.
+    """Price an order.
 
     :param lines: at least one
     :param fees: the platform's, as they stand when the order is placed
@@ -86,7 +86,7 @@ def price_of(lines: Sequence[Line], *, fees: Fees, delivered: bool) -> Price:
 
 
 def release_of(price: Price, *, commission_minor: int) -> Release:
-    """This function will split what escrow holds: items less commission and the delivery fee are the vendor's.
+    """Split what escrow holds: items less commission and the delivery fee are the vendor's.
 
     :param price: the order's
     :param commission_minor: the sum of its lines' commissions, in kobo
@@ -96,7 +96,7 @@ def release_of(price: Price, *, commission_minor: int) -> Release:
 
 
 def fill(amount_minor: int, capacities_minor: Sequence[int]) -> list[int]:
-    """This function will pour an amount into orders, the earlier one being filled before the next gets anything.
+    """Pour an amount into orders, the earlier one being filled before the next gets anything.
 
     :param amount_minor: kobo, not negative, at most what all of them take
     :param capacities_minor: what each takes, in kobo, none negative
@@ -114,7 +114,7 @@ def fill(amount_minor: int, capacities_minor: Sequence[int]) -> list[int]:
 
 
 def fill_on(amount_minor: int, capacities_minor: Sequence[int], *, before_minor: int) -> list[int]:
-    """This function will pour an amount into what holds some already, filled as ``fill`` does.
+    """Pour an amount into what holds some already, filled as ``fill`` does.
 
     :param amount_minor: kobo, not negative
     :param capacities_minor: what each takes in all, in kobo

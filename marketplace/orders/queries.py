@@ -102,7 +102,7 @@ class View:
 
 
 def order_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -> dict[str, Any]:
-    """This function will give an order as its caller sees it.
+    """Give an order as its caller sees it.
 
     :param order_id: the order's
     :param caller: its buyer, its vendor once it is paid, or staff (a campus rep: of their campus)
@@ -116,7 +116,7 @@ def order_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -
 def orders_of_buyer(
     session: Session, *, caller: Caller, status: str | None, page: PageRequest, view: View
 ) -> Page:
-    """This function will list what somebody has ordered, the latest first.
+    """List what somebody has ordered, the latest first.
 
     :param caller: the buyer
     :param status: one status, or none for all
@@ -130,7 +130,7 @@ def orders_of_buyer(
 def orders_of_vendor(
     session: Session, *, vendor_id: UUID, status: str | None, page: PageRequest, view: View
 ) -> Page:
-    """This function will list the paid orders of a store, the latest first.
+    """List the paid orders of a store, the latest first.
 
     :param vendor_id: the store's
     :param status: one status, or none for all
@@ -146,7 +146,7 @@ def orders_of_vendor(
 def orders_of_checkout(
     session: Session, *, checkout_id: UUID, caller: Caller, view: View
 ) -> list[dict[str, Any]]:
-    """This function will list the orders of a checkout, as their buyer sees them.
+    """List the orders of a checkout, as their buyer sees them.
 
     :param caller: the buyer
     :param view: what views are made with
@@ -156,7 +156,7 @@ def orders_of_checkout(
 
 
 def counts_of_vendor(session: Session, *, vendor_id: UUID) -> dict[str, Any]:
-    """This function will count a store's paid orders by how far they are.
+    """Count a store's paid orders by how far they are.
 
     :param vendor_id: the store's
     :return: ``pending`` (wait to be accepted), ``processing``, ``shipped`` and ``delivered``
@@ -165,7 +165,7 @@ def counts_of_vendor(session: Session, *, vendor_id: UUID) -> dict[str, Any]:
 
 
 def items_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -> list[dict[str, Any]]:
-    """This function will list an order's items.
+    """List an order's items.
 
     :raises NotFoundError: there is no such order in the caller's scope
     """
@@ -174,7 +174,7 @@ def items_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -
 
 
 def events_for(session: Session, *, order_id: UUID, caller: Caller) -> list[dict[str, Any]]:
-    """This function will list an order's trail, the earliest first.
+    """List an order's trail, the earliest first.
 
     :raises NotFoundError: there is no such order in the caller's scope
     """
@@ -183,7 +183,7 @@ def events_for(session: Session, *, order_id: UUID, caller: Caller) -> list[dict
 
 
 def seen_by(session: Session, *, order_id: UUID, caller: Caller) -> tuple[dict[str, Any], list[str]]:
-    """This function will give what is known of an order, and what the caller is to it.
+    """Give what is known of an order, and what the caller is to it.
 
     :return: the row, not shaped for anybody, and one or more of buyer, vendor and staff
     :raises NotFoundError: there is no such order in the caller's scope
@@ -279,7 +279,7 @@ def _view(
 
 
 def due_minor(row: dict[str, Any]) -> int:
-    """This function will give what is to be paid of an unpaid order, in kobo.
+    """Give what is to be paid of an unpaid order, in kobo.
 
     :param row: the order's, as ``seen_by`` gives it
     """
@@ -288,7 +288,7 @@ def due_minor(row: dict[str, Any]) -> int:
 
 
 def shows_picture(session: Session, key: str) -> bool:
-    """This function will tell whether an order shows a picture, as its listing had it when it was placed.
+    """Tell whether an order shows a picture, as its listing had it when it was placed.
 
     :param key: of the object
     """

@@ -84,7 +84,7 @@ DELIVERY_STATUSES = frozenset(_DELIVERY_STATUS.values())
 
 
 def delivery_status(status: str, *, shipped: bool) -> str:
-    """This function will tell how far the goods of an order are.
+    """Tell how far the goods of an order are.
 
     :param status: the order's
     :param shipped: whether they were ever on their way: what was not can't come back

@@ -188,7 +188,7 @@ def _direction(column: str, *, descending: bool) -> str:
 def audit(
     session: Session, *, caller: Caller, filters: Filters, table: TableRequest, now: datetime
 ) -> TablePage:
-    """This function will give a page of the table of all orders.
+    """Give a page of the table of all orders.
 
     :param caller: an officer; a campus representative sees the own campus alone
     :param filters: what is wanted
@@ -209,7 +209,7 @@ def audit(
 def export(
     session: Session, *, caller: Caller, filters: Filters, table: TableRequest, now: datetime
 ) -> Iterator[dict[str, Any]]:
-    """This function will give the first rows of the table, read in batches, so that a long file needs little memory.
+    """Give the first rows of the table, read in batches, so that a long file needs little memory.
 
     Which rows they are is settled by one query: orders that change meanwhile are neither left out nor given twice.
 
@@ -310,7 +310,7 @@ def on_campus(
     method: str | None,
     page: PageRequest,
 ) -> Page:
-    """This function will list the paid orders that are handed over on a campus, or on all, the latest first.
+    """List the paid orders that are handed over on a campus, or on all, the latest first.
 
     :param caller: staff; a campus representative sees the own campus alone
     :param campus: its id or slug, or none for all that the caller may see

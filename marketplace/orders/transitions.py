@@ -78,24 +78,24 @@ class LockedOrder:
 
     @property
     def due_minor(self) -> int:
-        """This function will give what is to be paid for the order beside what the wallet, and held charges, paid."""
+        """Give what is to be paid for the order beside what the wallet, and held charges, paid."""
         return self.total_minor - self.wallet_minor - self.accepted_minor
 
     @property
     def held_minor(self) -> int:
-        """This function will give what escrow still holds of a paid order."""
+        """Give what escrow still holds of a paid order."""
         if self.escrow_status not in states.ESCROW_HOLDS:
             return 0
         return self.escrow_minor - self.released_minor - self.refunded_minor
 
     @property
     def left_with_vendor_minor(self) -> int:
-        """This function will give what was released, to the vendor and to us, and did not go back since."""
+        """Give what was released, to the vendor and to us, and did not go back since."""
         return self.released_minor - self.clawed_back_minor
 
     @property
     def price(self) -> Price:
-        """This function will give what the order costs."""
+        """Give what the order costs."""
         return Price(
             self.subtotal_minor, self.delivery_fee_minor, self.service_fee_minor, self.discount_minor
         )
@@ -124,7 +124,7 @@ GATEWAY = Actor("gateway")
 
 
 def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
-    """This function will lock an order and its escrow.
+    """Lock an order and its escrow.
 
     :raises NotFoundError: there is no such order
     """
@@ -135,7 +135,7 @@ def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
 
 
 def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> LockedOrder:
-    """This function will lock a paid order of somebody's store, and its escrow.
+    """Lock a paid order of somebody's store, and its escrow.
 
     :param user_id: who runs the store
     :raises NotFoundError: there is no such order in that scope
@@ -147,7 +147,7 @@ def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> 
 
 
 def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]:
-    """This function will lock several orders and their escrows, in the order of their ids."""
+    """Lock several orders and their escrows, in the order of their ids."""
     return [LockedOrder(**row) for row in _LOCK_MANY.all(session, order_ids=order_ids)]
 
 
@@ -160,7 +160,7 @@ class Pieces:
 
 
 def pieces_of(session: Session, *, order_id: UUID) -> Pieces:
-    """This function will give the pieces of an order, but for those that were refunded."""
+    """Give the pieces of an order, but for those that were refunded."""
     rows = _PIECES.all(session, order_id=order_id)
     return Pieces(
         {row["product_id"]: row["quantity"] for row in rows},
@@ -179,7 +179,7 @@ def move(
     escrow: EscrowMove | None = None,
     columns: dict[str, Any] | None = None,
 ) -> str:
-    """This function will fire a trigger on a locked order.
+    """Fire a trigger on a locked order.
 
     :param order: locked in this transaction
     :param trigger: of the order's table
@@ -209,7 +209,7 @@ def move(
 def note_refund(
     session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
 ) -> None:
-    """This function will take a part of a locked order's escrow out, for its buyer; the order stays where it is.
+    """Take a part of a locked order's escrow out, for its buyer; the order stays where it is.
 
     :param amount_minor: kobo; less than what is held
     :param actor: who refunds
@@ -231,7 +231,7 @@ def note_refund(
 def note_clawback(
     session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
 ) -> None:
-    """This function will note that released money of a locked order goes back; the order stays where it is.
+    """Note that released money of a locked order goes back; the order stays where it is.
 
     :param amount_minor: kobo; at most what was released and did not go back before
     :param actor: whose doing it is

@@ -29,7 +29,7 @@ NO_WALLET = WalletUse()
 
 
 def parts_of(session: Session, *, buyer_id: UUID, use: WalletUse, totals_minor: Sequence[int]) -> list[int]:
-    """This function will tell what the wallet pays of each of several orders, its balance being locked from now.
+    """Tell what the wallet pays of each of several orders, its balance being locked from now.
 
     The earlier order is filled first, so at most one of them is paid in part.
 
@@ -55,7 +55,7 @@ def parts_of(session: Session, *, buyer_id: UUID, use: WalletUse, totals_minor: 
 
 
 def pay(session: Session, *, buyer_id: UUID, parts_minor: Mapping[UUID, int], now: datetime) -> None:
-    """This function will move the wallet's part of orders into escrow; those that it pays whole are paid.
+    """Move the wallet's part of orders into escrow; those that it pays whole are paid.
 
     :param buyer_id: whose wallet, and orders, they are
     :param parts_minor: kobo by order; the orders were placed in this transaction with that as their wallet part

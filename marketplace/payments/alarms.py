@@ -64,7 +64,7 @@ def _facts_of_refund(row: dict[str, Any]) -> dict[str, Any]:
 def refund_needs_finance(
     session: Session, row: dict[str, Any], *, status: str, refused_with: int | None, now: datetime
 ) -> None:
-    """This function will raise that a refund failed, or needs something of somebody.
+    """Raise that a refund failed, or needs something of somebody.
 
     :param row: the refund, locked
     :param status: what it is now
@@ -82,7 +82,7 @@ def refund_needs_finance(
 
 
 def refund_sent_twice(session: Session, row: dict[str, Any], *, sent_at_try: int, now: datetime) -> None:
-    """This function will raise that the gateway sent a refund which went another way already.
+    """Raise that the gateway sent a refund which went another way already.
 
     :param row: the refund, locked
     :param sent_at_try: which try the gateway says that it sent
@@ -98,7 +98,7 @@ def refund_sent_twice(session: Session, row: dict[str, Any], *, sent_at_try: int
 
 
 def refund_twice_came_back(session: Session, *, refund_id: UUID, now: datetime) -> None:
-    """This function will resolve that a refund was paid twice."""
+    """Resolve that a refund was paid twice."""
     resolve_alert(
         session,
         identifier=kinds.REFUND_SENT_TWICE,
@@ -109,7 +109,7 @@ def refund_twice_came_back(session: Session, *, refund_id: UUID, now: datetime) 
 
 
 def refund_id_differs(session: Session, row: dict[str, Any], *, told: GatewayRefund, now: datetime) -> None:
-    """This function will raise that the gateway has our note of a refund under another id than it told us."""
+    """Raise that the gateway has our note of a refund under another id than it told us."""
     raise_alert(
         session,
         identifier=kinds.REFUND_ID_DIFFERS,
@@ -121,7 +121,7 @@ def refund_id_differs(session: Session, row: dict[str, Any], *, told: GatewayRef
 
 
 def refund_came_back(session: Session, row: dict[str, Any], *, now: datetime) -> None:
-    """This function will raise that a refund failed after the gateway had said that it was sent."""
+    """Raise that a refund failed after the gateway had said that it was sent."""
     raise_alert(
         session,
         identifier=kinds.REFUND_CAME_BACK,
@@ -135,7 +135,7 @@ def refund_came_back(session: Session, row: dict[str, Any], *, now: datetime) ->
 def refund_amount_differs(
     session: Session, row: dict[str, Any], *, told: GatewayRefund, now: datetime
 ) -> None:
-    """This function will raise that the gateway tells of another amount than a refund has."""
+    """Raise that the gateway tells of another amount than a refund has."""
     raise_alert(
         session,
         identifier=kinds.REFUND_AMOUNT_DIFFERS,
@@ -147,7 +147,7 @@ def refund_amount_differs(
 
 
 def refund_unknown(session: Session, row: dict[str, Any], *, now: datetime) -> None:
-    """This function will raise that the gateway does not know a refund that it took.
+    """Raise that the gateway does not know a refund that it took.
 
     :param row: its id, attempt and the charge's reference
     """
@@ -162,7 +162,7 @@ def refund_unknown(session: Session, row: dict[str, Any], *, now: datetime) -> N
 
 
 def refund_known(session: Session, *, refund_id: UUID, now: datetime) -> None:
-    """This function will resolve that the gateway did not know a refund."""
+    """Resolve that the gateway did not know a refund."""
     resolve_alert(
         session,
         identifier=kinds.REFUND_UNKNOWN,
@@ -173,7 +173,7 @@ def refund_known(session: Session, *, refund_id: UUID, now: datetime) -> None:
 
 
 def refund_moved_on(session: Session, *, refund_id: UUID, status: str, now: datetime) -> None:
-    """This function will resolve what was amiss with a refund that is sent, credited or tried again.
+    """Resolve what was amiss with a refund that is sent, credited or tried again.
 
     :param status: what it is now
     """
@@ -189,7 +189,7 @@ def refund_moved_on(session: Session, *, refund_id: UUID, status: str, now: date
 def charge_quarantined(
     session: Session, settled: Settled, *, held_id: UUID, reason: str, now: datetime
 ) -> None:
-    """This function will raise that a charge is held back.
+    """Raise that a charge is held back.
 
     :param held_id: of its row
     :param reason: why
@@ -214,7 +214,7 @@ def charge_quarantined(
 
 
 def quarantine_decided(session: Session, *, held_id: UUID, action: str, now: datetime) -> None:
-    """This function will resolve that a charge is held back: finance has decided on it.
+    """Resolve that a charge is held back: finance has decided on it.
 
     :param action: what was decided
     """
@@ -228,7 +228,7 @@ def quarantine_decided(session: Session, *, held_id: UUID, action: str, now: dat
 
 
 def gateway_unreachable(session: Session, *, waiting_since: datetime, now: datetime) -> None:
-    """This function will raise that the gateway has not answered for minutes.
+    """Raise that the gateway has not answered for minutes.
 
     :param waiting_since: when the time of the first order was over that can't be decided on
     """
@@ -237,12 +237,12 @@ def gateway_unreachable(session: Session, *, waiting_since: datetime, now: datet
 
 
 def gateway_reached(session: Session, *, now: datetime) -> None:
-    """This function will resolve that the gateway does not answer."""
+    """Resolve that the gateway does not answer."""
     _over_at_gateway(session, kinds.GATEWAY_UNREACHABLE, "The gateway answers.", now=now)
 
 
 def gateway_key_refused(session: Session, *, status: int, now: datetime) -> None:
-    """This function will raise that the gateway refuses our key.
+    """Raise that the gateway refuses our key.
 
     :param status: the HTTP status of its refusal
     """
@@ -251,7 +251,7 @@ def gateway_key_refused(session: Session, *, status: int, now: datetime) -> None
 
 
 def gateway_key_taken(session: Session, *, now: datetime) -> None:
-    """This function will resolve that the gateway refuses our key."""
+    """Resolve that the gateway refuses our key."""
     _over_at_gateway(
         session, kinds.GATEWAY_KEY_REFUSED, "The gateway took what it was told to send.", now=now
     )
@@ -268,7 +268,7 @@ def _over_at_gateway(session: Session, identifier: str, note: str, *, now: datet
 
 
 def books_checked(session: Session, violations: Sequence[Violation], *, now: datetime) -> None:
-    """This function will raise ESCROW_DRIFT for each rule of the books that is broken, and resolve all others.
+    """Raise ESCROW_DRIFT for each rule of the books that is broken, and resolve all others.
 
     A broken rule halts payouts; that it holds again does not resume them.
 
@@ -297,7 +297,7 @@ def books_checked(session: Session, violations: Sequence[Violation], *, now: dat
 
 
 def flag_stalled(session: Session, *, now: datetime) -> int:
-    """This function will raise each payment that is unclear for hours, once, and resolve those that are over.
+    """Raise each payment that is unclear for hours, once, and resolve those that are over.
 
     Unclear is one of whose orders the time was over two hours ago, and which the gateway is still at, or can't be
     asked about: else the sweep of abandoned checkouts had ended it. At most 500 are looked at.

@@ -18,7 +18,7 @@ _KEY = "banks"
 
 
 def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
-    """This function will list the banks that accounts can be at, by name; the gateway is asked once a day.
+    """List the banks that accounts can be at, by name; the gateway is asked once a day.
 
     :raises ProviderUnavailableError: nothing is kept, and the gateway gave no usable answer
     """
@@ -46,7 +46,7 @@ def _keep(cache: Cache, banks: list[Bank], *, version: str) -> None:
 def resolve_account(
     cache: Cache, gateway: PaymentGateway, *, account_number: str, bank_code: str
 ) -> dict[str, Any]:
-    """This function will tell whose bank account it is.
+    """Tell whose bank account it is.
 
     :param account_number: ten digits
     :param bank_code: of a bank of the list

@@ -213,7 +213,7 @@ _CHECKS = rules(
 
 
 def verify(session: Session) -> list[Violation]:
-    """This function will check that the books are whole: the ledger in itself, orders, escrow and payments.
+    """Check that the books are whole: the ledger in itself, orders, escrow and payments.
 
     :param session: one that reads
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold

@@ -16,7 +16,7 @@ from marketplace.payments import refunds
 
 
 def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime) -> None:
-    """This function will have a buyer or a vendor call an order off that is not shipped yet.
+    """Have a buyer or a vendor call an order off that is not shipped yet.
 
     What was paid goes back whole: to where it came from what came by the gateway, to the wallet what came from
     there. So does what was accepted for an unpaid one. Its pieces can be had again.

@@ -74,7 +74,7 @@ _KEEP = Statement(
 
 
 def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: datetime) -> bool:
-    """This function will keep what the gateway tells of a dispute, freeze what it is about, and raise an alert.
+    """Keep what the gateway tells of a dispute, freeze what it is about, and raise an alert.
 
     It may come any number of times and in any order. Rows are locked in the order: orders by id with their escrow,
     charges, the dispute, balances.

@@ -91,7 +91,7 @@ class Outcome(Enum):
 
 
 def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: datetime) -> Outcome:
-    """This function will apply a settled charge: orders are paid, or it is held back, or sent back at once.
+    """Apply a settled charge: orders are paid, or it is held back, or sent back at once.
 
     Of a checkout's orders all that still wait are paid, and the part of those that were cancelled, or paid
     otherwise, meanwhile goes back; a charge that does not suffice for all that wait pays none of them and is

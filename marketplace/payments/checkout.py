@@ -20,7 +20,7 @@ class CheckedOut:
 
 
 def check_out(session: Session, *, asked: Placement, now: datetime) -> CheckedOut:
-    """This function will place an order with each vendor of what somebody wants, and make one payment for all.
+    """Place an order with each vendor of what somebody wants, and make one payment for all.
 
     :param asked: what is ordered
     :param now: the time of the request

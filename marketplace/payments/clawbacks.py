@@ -31,7 +31,7 @@ from marketplace.payments.refunding import LINES, RELEASED, Wanted, amount_of, g
 def claw_back(
     session: Session, *, order_id: UUID, officer: Caller, actor: AuditActor, wanted: Wanted, now: datetime
 ) -> dict[str, Any]:
-    """This function will refund an order whose money was released, for an officer.
+    """Refund an order whose money was released, for an officer.
 
     The order stays delivered. Rows are locked in the order: the order with its escrow, charges, balances.
 
@@ -117,7 +117,7 @@ def claw_back(
 
 
 def bear(order: LockedOrder, amount_minor: int) -> Sequence[refunds.Source]:
-    """This function will tell who bears what goes back of a released order: the vendor, then the platform.
+    """Tell who bears what goes back of a released order: the vendor, then the platform.
 
     :param order: locked, its escrow released
     :param amount_minor: kobo; at most what did not go back before
@@ -156,7 +156,7 @@ def _tell_of_refund(
 
 
 def owing(vendor_minor: int, owes_minor: int) -> str:
-    """This function will tell a vendor what they bear of a clawback, and what they owe in all by now.
+    """Tell a vendor what they bear of a clawback, and what they owe in all by now.
 
     :param vendor_minor: kobo of this one
     :param owes_minor: kobo in all
@@ -172,7 +172,7 @@ def owing(vendor_minor: int, owes_minor: int) -> str:
 def tell(
     session: Session, order: LockedOrder, bodies: Mapping[UUID, str], *, cause: str, now: datetime
 ) -> None:
-    """This function will tell the parties of an order that money of it went back after its release.
+    """Tell the parties of an order that money of it went back after its release.
 
     :param bodies: what each is told
     :param cause: names it once and for all

@@ -56,7 +56,7 @@ def claim(
     description: str,
     now: datetime,
 ) -> Claim:
-    """This function will book what the gateway paid a buyer who had the money already.
+    """Book what the gateway paid a buyer who had the money already.
 
     It has left the gateway, so the books say so; the wallet gives back what it has, and the rest is a debt in an
     account of the buyer's own.
@@ -84,7 +84,7 @@ def claim(
 
 
 def collect_debts(database: Database, *, now: datetime) -> int:
-    """This function will set off what buyers owe against what their wallets have received since, each by itself.
+    """Set off what buyers owe against what their wallets have received since, each by itself.
 
     :param now: when
     :return: how many buyers paid something; at most 500 in one sweep
@@ -101,7 +101,7 @@ def collect_debts(database: Database, *, now: datetime) -> int:
 
 
 def collect(session: Session, *, buyer_id: UUID, now: datetime) -> bool:
-    """This function will set off what a buyer owes against what their wallet has, and tell them.
+    """Set off what a buyer owes against what their wallet has, and tell them.
 
     :return: whether there was anything to set off
     """

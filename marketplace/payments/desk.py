@@ -105,7 +105,7 @@ class RefundFilters:
 
 
 def list_refunds(session: Session, *, filters: RefundFilters, page: TableRequest, now: datetime) -> TablePage:
-    """This function will list refunds, in two queries.
+    """List refunds, in two queries.
 
     :param filters: which
     :param page: which page, sorted by one of ``REFUND_SORTS``
@@ -133,7 +133,7 @@ def list_refunds(session: Session, *, filters: RefundFilters, page: TableRequest
 def list_quarantine(
     session: Session, *, status: str | None, reason: str | None, page: TableRequest
 ) -> TablePage:
-    """This function will list charges that are, or were, held back, in two queries.
+    """List charges that are, or were, held back, in two queries.
 
     :param status: ``open`` or ``resolved``; none for both
     :param reason: why it was held back; none for any

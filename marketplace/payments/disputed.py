@@ -50,7 +50,7 @@ class DisputedAtBankError(ConflictError):
 
 
 def standing_of_charge(session: Session, *, charge_id: UUID) -> Standing | None:
-    """This function will tell whether the buyer's bank disputes a charge, or took it back.
+    """Tell whether the buyer's bank disputes a charge, or took it back.
 
     :param charge_id: of a charge that is locked in this transaction, as a dispute locks it
     :return: none where there is no dispute, or all were won
@@ -60,12 +60,12 @@ def standing_of_charge(session: Session, *, charge_id: UUID) -> Standing | None:
 
 
 def waiting_among(session: Session, *, refund_ids: Sequence[UUID]) -> set[UUID]:
-    """This function will tell which refunds wait for the end of a dispute."""
+    """Tell which refunds wait for the end of a dispute."""
     return {row["id"] for row in _WAITING.all(session, refund_ids=list(refund_ids))}
 
 
 def refuse_disputed_order(session: Session, *, order_id: UUID) -> None:
-    """This function will refuse to give money of an order back whose payment the buyer's bank disputes, or took back.
+    """Refuse to give money of an order back whose payment the buyer's bank disputes, or took back.
 
     :param order_id: of an order that is locked in this transaction, as a dispute locks it
     :raises DisputedAtBankError: it would be paid back twice
@@ -79,7 +79,7 @@ def refuse_disputed_order(session: Session, *, order_id: UUID) -> None:
 
 
 def refuse_disputed_charge(session: Session, *, charge_id: UUID, into_wallet: bool) -> Standing | None:
-    """This function will refuse likewise for a charge, which is locked in this transaction.
+    """Refuse likewise for a charge, which is locked in this transaction.
 
     :param into_wallet: whether the money goes there. What a bank took is booked, and owed by a buyer who has it twice:
         the wallet may have it then, out of which that is taken.

@@ -20,7 +20,7 @@ GATEWAY_BALANCE = "what the gateway holds is what the books say"
 def raise_drift(
     session: Session, *, subject: str, title: str, facts: Mapping[str, Any], found: Any, now: datetime
 ) -> UUID:
-    """This function will raise ESCROW_DRIFT and halt payouts.
+    """Raise ESCROW_DRIFT and halt payouts.
 
     Officers who resume payouts while it lasts are not overruled by its being found again, as long as just the same
     is found. What is over and comes back halts them again.

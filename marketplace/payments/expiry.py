@@ -127,7 +127,7 @@ class _Inquiry:
 def sweep_abandoned_checkouts(
     database: Database, gateway: PaymentGateway, *, fee_bearer: str, now: datetime
 ) -> Sweep:
-    """This function will end the orders that nobody paid in time, having asked the gateway about each.
+    """End the orders that nobody paid in time, having asked the gateway about each.
 
     It is asked once about each payment, however many orders that is for. A charge that settled without our being
     told is applied instead. Where its answer is missing, or unclear, nothing that was taken to it expires. At most

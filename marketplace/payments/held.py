@@ -11,7 +11,7 @@ from marketplace.orders.transitions import LockedOrder
 
 
 def shares_of(minor: int, *, to_pay: Mapping[UUID, int]) -> dict[UUID, int]:
-    """This function will split what is held back over the orders that it was for, by the largest remainder.
+    """Split what is held back over the orders that it was for, by the largest remainder.
 
     So each order can tell of its own part, wherever that goes.
 
@@ -41,21 +41,21 @@ class Held:
 
     @property
     def waiting(self) -> list[LockedOrder]:
-        """This function will give the orders that wait to be paid."""
+        """Give the orders that wait to be paid."""
         return [order for order in self.orders if order.status == states.PENDING_PAYMENT]
 
     @property
     def order_id(self) -> UUID | None:
-        """This function will give the one order that it was for, if it was for one."""
+        """Give the one order that it was for, if it was for one."""
         return self.orders[0].id if len(self.orders) == 1 else None
 
     @property
     def cause(self) -> str:
-        """This function will give what names the decision on it."""
+        """Give what names the decision on it."""
         return f"quarantine:{self.id}"
 
     def excess(self) -> dict[UUID, int]:
-        """This function will give what is more than the orders cost that wait, by order.
+        """Give what is more than the orders cost that wait, by order.
 
         It is of those that do not wait any more, or of all of them.
         """

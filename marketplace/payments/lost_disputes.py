@@ -102,7 +102,7 @@ def book_loss(
     locked: Sequence[LockedOrder],
     now: datetime,
 ) -> list[Loss]:
-    """This function will book that a bank took the money of charges: it has left the gateway.
+    """Book that a bank took the money of charges: it has left the gateway.
 
     Of a part, each of their orders bears its share. Refunds of them that were not sent go to the wallet, out of which
     what the bank gave is taken.
@@ -145,7 +145,7 @@ def book_loss(
 
 
 def paid_by(session: Session, *, charge_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """This function will tell what charges paid of which orders, in kobo."""
+    """Tell what charges paid of which orders, in kobo."""
     rows = _PAID.all(session, charge_ids=list(charge_ids), escrow_id=accounts.ESCROW.id)
     return {row["order_id"]: row["minor"] for row in rows}
 

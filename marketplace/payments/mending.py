@@ -74,7 +74,7 @@ class Stuck:
 
 
 def find_stuck(session: Session, *, refund_id: UUID, trigger: str, officer: Caller) -> Stuck:
-    """This function will find a refund that something is to be done about.
+    """Find a refund that something is to be done about.
 
     :param trigger: ``retry`` or ``credit``
     :param officer: who does it
@@ -92,7 +92,7 @@ def find_stuck(session: Session, *, refund_id: UUID, trigger: str, officer: Call
 
 
 def ask(gateway: PaymentGateway, stuck: Stuck) -> list[GatewayRefund]:
-    """This function will ask the gateway what it knows of a refund, so that no money is given twice.
+    """Ask the gateway what it knows of a refund, so that no money is given twice.
 
     :return: each try at it that the gateway knows
     :raises ProviderUnavailableError: no usable answer: nothing can be decided then
@@ -108,7 +108,7 @@ def ask(gateway: PaymentGateway, stuck: Stuck) -> list[GatewayRefund]:
 def retry(
     session: Session, *, stuck: Stuck, known: Sequence[GatewayRefund], actor: AuditActor, now: datetime
 ) -> dict[str, Any]:
-    """This function will have the gateway try a failed refund again.
+    """Have the gateway try a failed refund again.
 
     :param stuck: as it was found
     :param known: what the gateway answered about it
@@ -132,7 +132,7 @@ def retry(
 def credit(
     session: Session, *, stuck: Stuck, known: Sequence[GatewayRefund], actor: AuditActor, now: datetime
 ) -> dict[str, Any]:
-    """This function will give a buyer's wallet what the gateway could not send back.
+    """Give a buyer's wallet what the gateway could not send back.
 
     The charge has that much more left to refund by the gateway then, should there be reason to. A refund that
     needs attention is one that the gateway keeps, and sends only when somebody gives it other bank details there;

@@ -175,7 +175,7 @@ class Intent:
 
     @property
     def page(self) -> PaymentPage | None:
-        """This function will give the payment page, if it was opened."""
+        """Give the payment page, if it was opened."""
         if self.authorization_url is None or self.access_code is None:
             return None
         return PaymentPage(self.authorization_url, self.access_code)
@@ -184,7 +184,7 @@ class Intent:
 def ensure_intent(
     session: Session, *, buyer_id: UUID, target: Target, callback_url: str | None, now: datetime
 ) -> Intent:
-    """This function will give the live intent of what is to be paid, made now if there is none.
+    """Give the live intent of what is to be paid, made now if there is none.
 
     It is for exactly those of the target's orders that still wait, each with what its buyer's wallet did not pay
     when it was placed. A live intent of more or fewer orders is given up for it.
@@ -237,7 +237,7 @@ def _with_callback(session: Session, intent: Intent, callback_url: str | None) -
 
 
 def claim_opening(session: Session, *, intent: Intent, now: datetime) -> bool:
-    """This function will claim the opening of an intent's page, so that one caller alone asks the gateway.
+    """Claim the opening of an intent's page, so that one caller alone asks the gateway.
 
     Its orders have as much time again from now on, so that no stock is freed while its buyer is about to pay.
 
@@ -252,7 +252,7 @@ def claim_opening(session: Session, *, intent: Intent, now: datetime) -> bool:
 
 
 def extend(session: Session, *, intent: Intent, now: datetime) -> None:
-    """This function will keep an intent's orders reserved, its page being opened, or shown once more.
+    """Keep an intent's orders reserved, its page being opened, or shown once more.
 
     :param intent: its orders are locked in this transaction
     :param now: they have 30 minutes from it, but at most 60 after they were placed
@@ -261,17 +261,17 @@ def extend(session: Session, *, intent: Intent, now: datetime) -> None:
 
 
 def release_opening(session: Session, *, intent_id: UUID) -> None:
-    """This function will give a claim back, the gateway not having answered."""
+    """Give a claim back, the gateway not having answered."""
     _CLAIM.run(session, intent_id=intent_id, until=None)
 
 
 def abandon(session: Session, *, intent_id: UUID, now: datetime) -> None:
-    """This function will give an intent up, so that its orders can have another."""
+    """Give an intent up, so that its orders can have another."""
     _give_up(session, intent_id=intent_id, trigger="abandon", now=now)
 
 
 def require_open(session: Session, *, intent: Intent) -> None:
-    """This function will lock an intent with its orders, and make sure that all of them still wait for it.
+    """Lock an intent with its orders, and make sure that all of them still wait for it.
 
     :raises NotPayableError: one does not, or the intent is over
     """
@@ -288,7 +288,7 @@ def require_open(session: Session, *, intent: Intent) -> None:
 
 
 def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> dict[str, Any]:
-    """This function will keep the page that the gateway opened, and give it as clients see it.
+    """Keep the page that the gateway opened, and give it as clients see it.
 
     :raises NotPayableError: an order of it was paid, cancelled or given up while the gateway was asked: whoever
         paid on that page would pay for nothing, or too much; another page is for what still waits
@@ -308,7 +308,7 @@ def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: dat
 def settle(
     session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime
 ) -> dict[str, Any]:
-    """This function will apply what the gateway told of a reference, and give the payment's state.
+    """Apply what the gateway told of a reference, and give the payment's state.
 
     :param reference: ours
     :param charge: none if the gateway does not know the reference
@@ -323,13 +323,13 @@ def settle(
 
 
 def note_failed(session: Session, *, reference: str, now: datetime) -> None:
-    """This function will note that an attempt to pay failed; the orders can have another."""
+    """Note that an attempt to pay failed; the orders can have another."""
     intent = _BY_REFERENCE.one(session, reference=reference)
     _give_up(session, intent_id=intent["id"], trigger="fail", now=now)
 
 
 def own_reference(session: Session, *, buyer_id: UUID, reference: str) -> str:
-    """This function will make sure that a reference is the buyer's.
+    """Make sure that a reference is the buyer's.
 
     :raises NotFoundError: it is not
     """

@@ -50,7 +50,7 @@ def open_page(
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Intent, PaymentPage]:
-    """This function will get the page on which somebody pays: the one that is open, or a new one.
+    """Get the page on which somebody pays: the one that is open, or a new one.
 
     Of several requests at once one asks the gateway, and the others wait for its answer.
 
@@ -95,7 +95,7 @@ def open_at_gateway(
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Intent, Opened]:
-    """This function will get what somebody pays by: what is open, or what one caller alone asks the gateway for.
+    """Get what somebody pays by: what is open, or what one caller alone asks the gateway for.
 
     :param way: what is asked for, and how
     :return: the intent and what was opened, which the caller records in its own last transaction
@@ -153,7 +153,7 @@ def _reserve(
 
 
 def metadata_of(intent: Intent) -> dict[str, Any]:
-    """This function will give what comes back with the charge of an intent."""
+    """Give what comes back with the charge of an intent."""
     return {
         "userId": str(intent.buyer_id),
         "orderId": str(intent.order_ids[0]),

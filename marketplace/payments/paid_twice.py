@@ -34,7 +34,7 @@ _NOTE = Statement(
 
 
 def is_booked(session: Session, refund: dict[str, Any], *, attempt: int) -> bool:
-    """This function will tell whether a try was booked as paid twice, whatever became of it or the refund since."""
+    """Tell whether a try was booked as paid twice, whatever became of it or the refund since."""
     found = _IS_BOOKED.first(session, kind=debts.PAID_TWICE, source=_source_of(refund, attempt))
     return found is not None
 
@@ -42,7 +42,7 @@ def is_booked(session: Session, refund: dict[str, Any], *, attempt: int) -> bool
 def book(
     session: Session, refund: dict[str, Any], told: GatewayRefund, *, attempt: int, now: datetime
 ) -> None:
-    """This function will book what the gateway paid although the buyer has the money, and ask it back of them.
+    """Book what the gateway paid although the buyer has the money, and ask it back of them.
 
     It does so once for each try.
 
@@ -69,7 +69,7 @@ def claim(
     description: str,
     now: datetime,
 ) -> debts.Claim:
-    """This function will book what a try paid a buyer who has the money, and take it from their wallet, or claim it.
+    """Book what a try paid a buyer who has the money, and take it from their wallet, or claim it.
 
     :param refund: its row, locked, and its charge's
     :param told: the gateway's word that it was sent
@@ -90,7 +90,7 @@ def claim(
 
 
 def undo(session: Session, refund: dict[str, Any], *, attempt: int, now: datetime) -> None:
-    """This function will give back what was asked back of a buyer, the try that was paid twice having come back.
+    """Give back what was asked back of a buyer, the try that was paid twice having come back.
 
     It goes to the wallet, whether the wallet gave it or it is owed still: a debt is set off against it.
 

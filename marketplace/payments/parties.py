@@ -14,7 +14,7 @@ _VENDORS = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = ANY(:v
 
 
 def refuse_party(session: Session, *, officer: Caller, buyer_id: UUID, vendor_ids: Sequence[UUID]) -> None:
-    """This function will refuse an officer who would decide on money of their own.
+    """Refuse an officer who would decide on money of their own.
 
     :param officer: who decides
     :param buyer_id: whose money it is

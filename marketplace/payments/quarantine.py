@@ -125,7 +125,7 @@ def resolve(
     actor: AuditActor,
     now: datetime,
 ) -> dict[str, Any]:
-    """This function will decide what becomes of a charge that is held back, for an officer.
+    """Decide what becomes of a charge that is held back, for an officer.
 
     ``accept_rest`` keeps it for the orders that still wait: they are paid if it covers them by now; otherwise it is
     a part of them, in escrow, and their buyer has a day to pay the difference on a new page. ``refund`` sends it

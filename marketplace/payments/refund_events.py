@@ -48,7 +48,7 @@ _MEANT = Statement(
 
 
 def hear(session: Session, *, told: GatewayRefund, now: datetime) -> bool:
-    """This function will take in an event of the gateway about a refund.
+    """Take in an event of the gateway about a refund.
 
     What it says of a refund that it names, by the gateway's id or by our note, is noted, unless it contradicts
     what is settled. Otherwise the gateway is asked about each refund that may be meant.
@@ -75,7 +75,7 @@ def hear(session: Session, *, told: GatewayRefund, now: datetime) -> bool:
 
 
 def concerned(session: Session, *, told: GatewayRefund) -> list[UUID]:
-    """This function will list the refunds that an event of the gateway names, or may mean."""
+    """List the refunds that an event of the gateway names, or may mean."""
     row = _named_by(session, told)
     return _meant_by(session, told) if row is None else [row["id"]]
 

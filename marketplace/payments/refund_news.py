@@ -13,7 +13,7 @@ from marketplace.payments.debts import Claim
 
 
 def sent(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
-    """This function will tell the buyer that their money has left.
+    """Tell the buyer that their money has left.
 
     :param refund: its id, buyer, order and amount, and how often it was sent before and came back
     """
@@ -33,7 +33,7 @@ def sent(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
 
 
 def delayed(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
-    """This function will tell the buyer that it takes longer; what is wrong is for finance to mend.
+    """Tell the buyer that it takes longer; what is wrong is for finance to mend.
 
     :param refund: its id, buyer, order and amount
     """
@@ -51,7 +51,7 @@ def delayed(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
 
 
 def waits(session: Session, refund: dict[str, Any], *, dispute_id: UUID, now: datetime) -> None:
-    """This function will tell the buyer that their money is not sent while their bank is asked to give it back.
+    """Tell the buyer that their money is not sent while their bank is asked to give it back.
 
     :param refund: its id, buyer, order and amount
     :param dispute_id: ours
@@ -70,7 +70,7 @@ def waits(session: Session, refund: dict[str, Any], *, dispute_id: UUID, now: da
 
 
 def credited(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
-    """This function will tell the buyer that their wallet has what could not be sent.
+    """Tell the buyer that their wallet has what could not be sent.
 
     :param refund: its id, buyer and amount
     """
@@ -87,7 +87,7 @@ def credited(session: Session, refund: dict[str, Any], *, now: datetime) -> None
 
 
 def withdrawn(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
-    """This function will tell the buyer that their money is not sent: their bank gave the payment back.
+    """Tell the buyer that their money is not sent: their bank gave the payment back.
 
     :param refund: its id, buyer and amount
     """
@@ -123,7 +123,7 @@ class TakenBack:
 
 
 def taken_back(session: Session, *, buyer_id: UUID, dispute_id: UUID, what: TakenBack, now: datetime) -> None:
-    """This function will tell the buyer what their bank's giving a payment back means for what we gave, or were to.
+    """Tell the buyer what their bank's giving a payment back means for what we gave, or were to.
 
     Where nothing had gone back, or was about to, they hear of it from their bank alone.
 
@@ -165,7 +165,7 @@ def paid_twice(
     source: str,
     now: datetime,
 ) -> None:
-    """This function will tell the buyer that they got money twice, what of it the wallet gave back, what they owe.
+    """Tell the buyer that they got money twice, what of it the wallet gave back, what they owe.
 
     :param refund: its buyer
     :param claim: what was booked
@@ -196,7 +196,7 @@ def paid_twice(
 def sent_otherwise(
     session: Session, refund: dict[str, Any], *, sent_minor: int, owed_minor: int, now: datetime
 ) -> None:
-    """This function will tell the buyer that a refund was sent with another amount, and where the difference is.
+    """Tell the buyer that a refund was sent with another amount, and where the difference is.
 
     :param refund: its id, buyer, order and amount
     :param sent_minor: kobo that were sent
@@ -225,7 +225,7 @@ def sent_otherwise(
 def came_back(
     session: Session, refund: dict[str, Any], *, amount_minor: int, source: str, now: datetime
 ) -> None:
-    """This function will tell the buyer that what was taken back from them came back, and that they have it again.
+    """Tell the buyer that what was taken back from them came back, and that they have it again.
 
     :param refund: its buyer
     :param amount_minor: kobo that came back

@@ -67,7 +67,7 @@ class Wanted:
     items: Sequence[Pieces] = ()
 
     def request(self, cause: str, before_minor: int, *, officer: Caller) -> refunds.Request:
-        """This function will give what the refund is for.
+        """Give what the refund is for.
 
         :param cause: what kind of refund, and of which order
         :param before_minor: what went back of the order before; it only grows, so it tells one from the next
@@ -79,7 +79,7 @@ class Wanted:
 def process_refund(
     session: Session, *, order_id: UUID, officer: Caller, actor: AuditActor, wanted: Wanted, now: datetime
 ) -> dict[str, Any]:
-    """This function will refund an order out of its escrow, for an officer.
+    """Refund an order out of its escrow, for an officer.
 
     All of it ends the order as refunded. A part leaves the order where it is: the rest is released, or refunded,
     later, and vendor and platform bear the part in proportion to what each would have had.
@@ -145,7 +145,7 @@ def process_refund(
 
 
 def shown(session: Session, order_id: UUID, made: Sequence[UUID]) -> list[dict[str, Any]]:
-    """This function will give refunds of an order as all see them.
+    """Give refunds of an order as all see them.
 
     :param made: their ids
     """
@@ -175,7 +175,7 @@ def _take(
 
 
 def amount_of(wanted: Wanted, lines: Mapping[UUID, dict[str, Any]], *, held_minor: int, whose: str) -> int:
-    """This function will give what is to be refunded, in kobo: named, or of the items, or all that there is.
+    """Give what is to be refunded, in kobo: named, or of the items, or all that there is.
 
     :param lines: of the order, by product
     :param held_minor: kobo that there are
@@ -228,7 +228,7 @@ def _state(order: LockedOrder) -> dict[str, Any]:
 
 
 def given(wanted: Wanted, amount_minor: int) -> dict[str, Any]:
-    """This function will write what an officer refunded, for the audit."""
+    """Write what an officer refunded, for the audit."""
     return {
         "amountMinor": amount_minor,
         "destination": wanted.destination,

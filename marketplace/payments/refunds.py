@@ -100,12 +100,12 @@ class Request:
     requested_by: UUID | None = None
 
     def part(self, number: int) -> "Request":
-        """This function will give the request of a part, counted from 0, of what is refunded in several."""
+        """Give the request of a part, counted from 0, of what is refunded in several."""
         return self if number == 0 else replace(self, cause=f"{self.cause}:{number + 1}")
 
 
 def lock_charges(session: Session, *, order: LockedOrder) -> None:
-    """This function will lock the charges that paid a locked order; products and balances are locked after them.
+    """Lock the charges that paid a locked order; products and balances are locked after them.
 
     :param order: locked in this transaction
     """
@@ -121,7 +121,7 @@ def refund_order(
     request: Request,
     now: datetime,
 ) -> list[UUID]:
-    """This function will refund money of a locked order's escrow; the caller moves the escrow's own record.
+    """Refund money of a locked order's escrow; the caller moves the escrow's own record.
 
     To the gateway goes at most what came by it for this order; what the wallet paid goes back to the wallet.
     Each part is a refund of its own, of the charge that it is taken from.
@@ -154,7 +154,7 @@ def refund_released(
     request: Request,
     now: datetime,
 ) -> list[UUID]:
-    """This function will refund money of a locked order that was released; the caller moves the escrow's own record.
+    """Refund money of a locked order that was released; the caller moves the escrow's own record.
 
     :param order: locked in this transaction
     :param sources: who bears how much of it
@@ -166,7 +166,7 @@ def refund_released(
 
 
 def return_accepted(session: Session, *, order: LockedOrder, reason: str, now: datetime) -> list[UUID]:
-    """This function will send back what was accepted of held charges for a locked order that ends unpaid.
+    """Send back what was accepted of held charges for a locked order that ends unpaid.
 
     It came by the gateway, so it goes back by it.
 
@@ -239,7 +239,7 @@ def return_charge(
     source: accounts.Account,
     now: datetime,
 ) -> UUID:
-    """This function will send a charge, or a part of it, back to where it came from: nothing takes it.
+    """Send a charge, or a part of it, back to where it came from: nothing takes it.
 
     :param charge_id: of our row
     :param amount_minor: kobo; at most what of the charge is left
@@ -271,7 +271,7 @@ def credit_charge(
     source: accounts.Account,
     now: datetime,
 ) -> UUID:
-    """This function will give a buyer money that nothing took into the wallet, at once.
+    """Give a buyer money that nothing took into the wallet, at once.
 
     :param amount_minor: kobo
     :param order_id: the order that it was meant for; what was for several is given back order by order
@@ -345,7 +345,7 @@ def _write(
 
 
 def recount(session: Session, *, charge_id: UUID) -> None:
-    """This function will count again what of a locked charge was refunded, one of its refunds having changed.
+    """Count again what of a locked charge was refunded, one of its refunds having changed.
 
     What went to the wallet instead does not count: so much more may go back by the gateway. What the gateway paid
     twice counts: it has that much less to give.
@@ -354,7 +354,7 @@ def recount(session: Session, *, charge_id: UUID) -> None:
 
 
 def enqueue_sending(session: Session, *, refund_id: UUID, now: datetime) -> None:
-    """This function will have a pending refund sent by the gateway, once this transaction has committed."""
+    """Have a pending refund sent by the gateway, once this transaction has committed."""
     outbox.enqueue(
         session,
         queue=queues.WEBHOOKS,
@@ -365,5 +365,5 @@ def enqueue_sending(session: Session, *, refund_id: UUID, now: datetime) -> None
 
 
 def refunds_of(session: Session, *, order_ids: Sequence[UUID]) -> list[dict[str, Any]]:
-    """This function will list the refunds of orders, the earliest first."""
+    """List the refunds of orders, the earliest first."""
     return _OF_ORDERS.all(session, order_ids=list(order_ids))

@@ -78,7 +78,7 @@ class Requery:
 
 
 def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) -> Requery:
-    """This function will ask the gateway about refunds that nothing was heard of for an hour.
+    """Ask the gateway about refunds that nothing was heard of for an hour.
 
     Those that were credited to the wallet are asked about each day, for a month: they should not be sent any more.
     Those that wait to be sent, but whose event was given up, are handed on again. At most 500 of each in a sweep.
@@ -132,12 +132,12 @@ def _enqueue_again(session: Session, now: datetime) -> int:
 
 
 def find(session: Session, *, refund_id: UUID) -> dict[str, Any]:
-    """This function will give what the gateway is to be asked about a refund with, and how it stands."""
+    """Give what the gateway is to be asked about a refund with, and how it stands."""
     return _ONE.one(session, refund_id=refund_id)
 
 
 def ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
-    """This function will ask the gateway about each try at a refund.
+    """Ask the gateway about each try at a refund.
 
     :param row: as it was found
     :raises ProviderUnavailableError: no usable answer
@@ -151,7 +151,7 @@ def ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
 
 
 def note(session: Session, row: dict[str, Any], known: list[GatewayRefund], now: datetime) -> bool:
-    """This function will settle a refund by the gateway's word on each try; it is asked again in a while.
+    """Settle a refund by the gateway's word on each try; it is asked again in a while.
 
     :param row: as it was found, before the gateway was asked
     :param known: what the gateway answered

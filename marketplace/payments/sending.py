@@ -118,18 +118,18 @@ class ToSend:
 
     @property
     def note(self) -> str:
-        """This function will give what the gateway is told to keep with the refund, and gives back."""
+        """Give what the gateway is told to keep with the refund, and gives back."""
         return note_of(self.id, self.attempt)
 
 
 def note_of(refund_id: UUID, attempt: int) -> str:
-    """This function will name a try at a refund, for the gateway."""
+    """Name a try at a refund, for the gateway."""
     name = _NOTE.format(id=refund_id)
     return name if attempt == 1 else f"{name} try {attempt}"
 
 
 def noted(note: str) -> tuple[UUID, int] | None:
-    """This function will read a note of ours.
+    """Read a note of ours.
 
     :return: which refund, and which try at it; none if it is no note of ours
     """
@@ -141,7 +141,7 @@ def noted(note: str) -> tuple[UUID, int] | None:
 
 
 def claim(session: Session, *, refund_id: UUID, now: datetime) -> ToSend | None:
-    """This function will claim the sending of a refund for a while, noting that the gateway is asked.
+    """Claim the sending of a refund for a while, noting that the gateway is asked.
 
     While the buyer's bank disputes the charge, a refund that was not asked for waits: the end of the dispute hands it
     on again. Of a charge that the bank took back it goes to the wallet instead. Rows are locked in the order: the
@@ -170,7 +170,7 @@ def claim(session: Session, *, refund_id: UUID, now: datetime) -> ToSend | None:
 
 
 def note_unknown(session: Session, *, found: ToSend, now: datetime) -> None:
-    """This function will note that the gateway does not know a refund that it is not to be told to send.
+    """Note that the gateway does not know a refund that it is not to be told to send.
 
     :param found: claimed, its charge disputed, and asked about
     :param now: when
@@ -196,7 +196,7 @@ def _stay(session: Session, row: dict[str, Any], standing: Standing, *, now: dat
 
 
 def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
-    """This function will have the gateway send a refund, unless it knows of it already.
+    """Have the gateway send a refund, unless it knows of it already.
 
     :param found: claimed, and the claim committed
     :return: what the gateway says of it; none if there is nothing to send, or nothing may be sent
@@ -220,7 +220,7 @@ def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
 
 
 def find_known(gateway: PaymentGateway, *, reference: str, note: str) -> GatewayRefund | None:
-    """This function will ask whether the gateway knows a refund by our note.
+    """Ask whether the gateway knows a refund by our note.
 
     :param reference: the charge's
     :param note: as ``note_of`` names it
@@ -232,7 +232,7 @@ def find_known(gateway: PaymentGateway, *, reference: str, note: str) -> Gateway
 def tries_known(
     gateway: PaymentGateway, *, reference: str, refund_id: UUID, gateway_refund_id: str | None
 ) -> list[GatewayRefund]:
-    """This function will ask for all that the gateway knows of a refund: each try at it.
+    """Ask for all that the gateway knows of a refund: each try at it.
 
     :param reference: the charge's
     :param refund_id: ours, which our notes name
@@ -248,7 +248,7 @@ def tries_known(
 
 
 def lock(session: Session, *, refund_id: UUID) -> dict[str, Any]:
-    """This function will lock a refund, its charge before it, as whoever refunds of a charge does.
+    """Lock a refund, its charge before it, as whoever refunds of a charge does.
 
     :param refund_id: ours
     :return: its row
@@ -258,7 +258,7 @@ def lock(session: Session, *, refund_id: UUID) -> dict[str, Any]:
 
 
 def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datetime) -> str:
-    """This function will note what the gateway says of a refund, and book it when the money has left, or come back.
+    """Note what the gateway says of a refund, and book it when the money has left, or come back.
 
     It may come any number of times: what is said once more changes nothing, and what is said of an earlier try
     says nothing of the present one, unless that it was sent. What was sent although the buyer had the money is
@@ -329,7 +329,7 @@ def _book(session: Session, row: dict[str, Any], kind: str, description: str, *,
 
 
 def attempt_of(row: dict[str, Any], told: GatewayRefund) -> int:
-    """This function will tell which try at a refund the gateway speaks of.
+    """Tell which try at a refund the gateway speaks of.
 
     :param row: the refund's
     :param told: the gateway's word
@@ -341,7 +341,7 @@ def attempt_of(row: dict[str, Any], told: GatewayRefund) -> int:
 
 
 def is_sent_otherwise(row: dict[str, Any], told: GatewayRefund) -> bool:
-    """This function will tell whether the gateway says that it sent a refund of ours, with another amount.
+    """Tell whether the gateway says that it sent a refund of ours, with another amount.
 
     :param row: the refund's
     :param told: the gateway's word

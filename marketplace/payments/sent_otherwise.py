@@ -15,7 +15,7 @@ from marketplace.providers.gateway import GatewayRefund
 def credit_and_book(
     session: Session, refund: dict[str, Any], sent: Sequence[GatewayRefund], *, now: datetime
 ) -> str:
-    """This function will give the wallet a whole refund, and take what was sent of it back from there.
+    """Give the wallet a whole refund, and take what was sent of it back from there.
 
     So the wallet has what is missing; what is too much comes off it, or is owed. Should a try come back, it is undone
     as one that was paid twice.

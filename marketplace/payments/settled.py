@@ -77,17 +77,17 @@ class Settled:
 
     @property
     def due_minor(self) -> int:
-        """This function will give what the orders that wait still cost."""
+        """Give what the orders that wait still cost."""
         return sum(order.due_minor for order in self.waiting)
 
     @property
     def source(self) -> str:
-        """This function will name the charge as the cause of what is posted."""
+        """Name the charge as the cause of what is posted."""
         return f"charge:{self.charge.id}"
 
 
 def is_known(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
-    """This function will tell whether a charge was settled before, keeping its id if that is news.
+    """Tell whether a charge was settled before, keeping its id if that is news.
 
     :param charge: as the gateway tells of it now
     :param intent: its payment, locked
@@ -113,7 +113,7 @@ def is_known(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
 def insert_charge(
     session: Session, settled: Settled, outcome: str, transaction_id: UUID | None, *, now: datetime
 ) -> UUID:
-    """This function will keep a charge, and what became of it.
+    """Keep a charge, and what became of it.
 
     :param outcome: applied, quarantined or returned
     :param transaction_id: of the ledger's transaction that booked it, if one did
@@ -139,7 +139,7 @@ def insert_charge(
 
 
 def fee_postings(settled: Settled) -> list[Posting]:
-    """This function will give the postings of the gateway's fees where they are our cost.
+    """Give the postings of the gateway's fees where they are our cost.
 
     They are booked so that gateway_clearing stays what the gateway holds for us.
     """

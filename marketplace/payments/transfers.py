@@ -67,7 +67,7 @@ def open_account(
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Intent, TransferAccount]:
-    """This function will get the account to transfer a payment to: the one that is open, or a new one.
+    """Get the account to transfer a payment to: the one that is open, or a new one.
 
     Of several requests at once one asks the gateway, and the others wait for its answer.
 
@@ -125,7 +125,7 @@ def _stored(session: Session, intent: Intent) -> TransferAccount | None:
 def record_account(
     session: Session, *, intent: Intent, account: TransferAccount, now: datetime
 ) -> dict[str, Any]:
-    """This function will keep the account that the gateway made, and give it as clients see it.
+    """Keep the account that the gateway made, and give it as clients see it.
 
     :raises NotPayableError: an order of it was paid, cancelled or given up while the gateway was asked
     """

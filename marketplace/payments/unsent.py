@@ -37,7 +37,7 @@ _CREDIT = Statement(
 
 
 def lock_unsent(session: Session, *, charge_ids: Sequence[UUID]) -> list[dict[str, Any]]:
-    """This function will lock the refunds of charges that were certainly not sent, and give their rows.
+    """Lock the refunds of charges that were certainly not sent, and give their rows.
 
     :param charge_ids: of charges that are locked in this transaction
     """
@@ -45,7 +45,7 @@ def lock_unsent(session: Session, *, charge_ids: Sequence[UUID]) -> list[dict[st
 
 
 def credit(session: Session, refund: dict[str, Any], *, trigger: str, now: datetime) -> str:
-    """This function will give the wallet what the gateway has not sent; the charge has so much more to give.
+    """Give the wallet what the gateway has not sent; the charge has so much more to give.
 
     :param refund: its row, locked, and its charge's
     :param trigger: of the table of refunds: why
@@ -73,7 +73,7 @@ def credit(session: Session, refund: dict[str, Any], *, trigger: str, now: datet
 
 
 def credit_and_collect(session: Session, refund: dict[str, Any], *, trigger: str, now: datetime) -> str:
-    """This function will give the wallet what was not sent of a charge that a bank took, and take what is owed for it.
+    """Give the wallet what was not sent of a charge that a bank took, and take what is owed for it.
 
     :param refund: its row, locked, and its charge's
     :param trigger: why
@@ -89,7 +89,7 @@ def credit_and_collect(session: Session, refund: dict[str, Any], *, trigger: str
 
 
 def send_waiting(session: Session, *, charge_ids: Sequence[UUID], now: datetime) -> None:
-    """This function will have a worker see to the refunds of charges that wait, a dispute of them being over.
+    """Have a worker see to the refunds of charges that wait, a dispute of them being over.
 
     :param charge_ids: of charges that are locked in this transaction
     """

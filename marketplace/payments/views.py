@@ -16,7 +16,7 @@ _SETTLED = frozenset({states.PROCESSED, states.CREDITED})
 
 
 def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """This function will add their refunds to orders as clients see them, in one query for all of them.
+    """Add their refunds to orders as clients see them, in one query for all of them.
 
     ``payment.status`` tells of them too: ``refund_pending`` while one is on its way, then ``refunded`` or
     ``partially_refunded``. A charge that went back since the order was paid already is listed, and leaves the

@@ -102,7 +102,7 @@ class _Move:
 
 
 def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str, Any]:
-    """This function will tell where an order's money is, and how it came there, as its caller may know it.
+    """Tell where an order's money is, and how it came there, as its caller may know it.
 
     The vendor learns what went into escrow and out of it, and nothing of the buyer's wallet, of payments that
     were not for them, or of how a refund reaches the buyer.

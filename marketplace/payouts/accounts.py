@@ -76,7 +76,7 @@ def resolve(
     bank_code: str,
     within: str = "",
 ) -> ResolvedAccount:
-    """This function will ask whose account it is, and have the gateway make it a recipient of transfers.
+    """Ask whose account it is, and have the gateway make it a recipient of transfers.
 
     :param account_number: ten digits
     :param bank_code: of a bank of the list
@@ -106,7 +106,7 @@ def resolve(
 def replace(
     session: Session, *, user_id: UUID, account: ResolvedAccount, actor: AuditActor, now: datetime
 ) -> bool:
-    """This function will have somebody's payouts go to another bank account, and tell them wherever they are reached.
+    """Have somebody's payouts go to another bank account, and tell them wherever they are reached.
 
     Payouts are held for a day from then. The account that they go to already stays, without a hold or a word: all that
     may be new of it is the recipient that the gateway knows it as, which is taken over.
@@ -151,18 +151,18 @@ def replace(
 def give(
     session: Session, *, user_id: UUID, account: ResolvedAccount, actor: AuditActor, now: datetime
 ) -> dict[str, Any]:
-    """This function will do as ``replace``, and give the account as its owner is shown it."""
+    """Do as ``replace``, and give the account as its owner is shown it."""
     replace(session, user_id=user_id, account=account, actor=actor, now=now)
     return shown(_CURRENT.one(session, user_id=user_id), now=now)
 
 
 def account_of(session: Session, *, user_id: UUID) -> dict[str, Any] | None:
-    """This function will give the bank account that somebody's payouts go to, or none; its number is whole."""
+    """Give the bank account that somebody's payouts go to, or none; its number is whole."""
     return _CURRENT.first(session, user_id=user_id)
 
 
 def shown(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
-    """This function will give a bank account as its owner is shown it: of the number, the last digits alone.
+    """Give a bank account as its owner is shown it: of the number, the last digits alone.
 
     :param row: as ``account_of`` gives it
     :param now: the time of the request, which tells whether it still holds payouts
@@ -181,18 +181,18 @@ def shown(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
 
 
 def shown_account_of(session: Session, *, user_id: UUID, now: datetime) -> dict[str, Any] | None:
-    """This function will give the bank account that somebody's payouts go to as they are shown it, or none."""
+    """Give the bank account that somebody's payouts go to as they are shown it, or none."""
     row = account_of(session, user_id=user_id)
     return None if row is None else shown(row, now=now)
 
 
 def history_of(session: Session, *, user_id: UUID, now: datetime) -> list[dict[str, Any]]:
-    """This function will list the bank accounts that somebody's payouts went to, the present one first; at most 50."""
+    """List the bank accounts that somebody's payouts went to, the present one first; at most 50."""
     return [shown(row, now=now) for row in _ALL.all(session, user_id=user_id, most=_HISTORY)]
 
 
 def masked(account_number: str) -> str:
-    """This function will write an account number with its last four digits alone."""
+    """Write an account number with its last four digits alone."""
     return "*" * (len(account_number) - SHOWN_DIGITS) + account_number[-SHOWN_DIGITS:]
 
 

@@ -27,7 +27,7 @@ _OF_BATCH = (kinds.TRANSFER_WANTS_OTP, *_TAKEN)
 
 
 def about_batch(batch_id: UUID) -> str:
-    """This function will name a batch as what an alert is about."""
+    """Name a batch as what an alert is about."""
     return f"payout-batch:{batch_id}"
 
 
@@ -44,7 +44,7 @@ def raise_of_payout(
     facts: Mapping[str, Any] | None = None,
     now: datetime,
 ) -> None:
-    """This function will raise an alert about a payout.
+    """Raise an alert about a payout.
 
     :param identifier: the kind of the alert
     :param row: the payout with its transfer, locked
@@ -76,7 +76,7 @@ def raise_of_payout(
 def raise_of_batch(
     session: Session, identifier: str, *, batch_id: UUID, facts: Mapping[str, Any], now: datetime
 ) -> None:
-    """This function will raise that payouts of a batch do not go out as they should.
+    """Raise that payouts of a batch do not go out as they should.
 
     :param identifier: the kind of the alert
     :param facts: beside the batch's id
@@ -92,7 +92,7 @@ def raise_of_batch(
 
 
 def settled(session: Session, row: dict[str, Any], *, status: str, now: datetime) -> None:
-    """This function will resolve what was unclear about a payout that is settled.
+    """Resolve what was unclear about a payout that is settled.
 
     :param row: the payout with its transfer, locked
     :param status: what it is now
@@ -101,18 +101,18 @@ def settled(session: Session, row: dict[str, Any], *, status: str, now: datetime
 
 
 def taken(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """This function will resolve that the gateway takes none of a batch's payouts, whatever the reason was."""
+    """Resolve that the gateway takes none of a batch's payouts, whatever the reason was."""
     note = "The gateway took payouts of the batch."
     resolve_alert(session, identifier=_TAKEN, subject=about_batch(batch_id), note=note, now=now)
 
 
 def none_waits(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """This function will resolve that the gateway takes none of a batch's payouts: there is none that it could take."""
+    """Resolve that the gateway takes none of a batch's payouts: there is none that it could take."""
     note = "None of the batch's payouts waits for the gateway any more."
     resolve_alert(session, identifier=_TAKEN, subject=about_batch(batch_id), note=note, now=now)
 
 
 def batch_over(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """This function will resolve what a batch waited for that is settled."""
+    """Resolve what a batch waited for that is settled."""
     note = "All payouts of the batch are settled."
     resolve_alert(session, identifier=_OF_BATCH, subject=about_batch(batch_id), note=note, now=now)

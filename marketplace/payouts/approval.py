@@ -77,7 +77,7 @@ def approve(
     seen_hash: str | None = None,
     now: datetime,
 ) -> str:
-    """This function will note that an officer approves what a batch pays; the second officer's word approves it.
+    """Note that an officer approves what a batch pays; the second officer's word approves it.
 
     One that is approved and has changed since is staged again by this, with the officer as the first.
 
@@ -129,7 +129,7 @@ def approve(
 
 
 def approvers(session: Session, batch: dict[str, Any], *, content: str) -> set[UUID]:
-    """This function will tell which officers have approved what a batch pays as of now.
+    """Tell which officers have approved what a batch pays as of now.
 
     :param batch: its row
     :param content: the hash of that

@@ -68,7 +68,7 @@ class PayoutInBatchError(ConflictError):
 
 
 def ask_for_payout(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
-    """This function will claim what a vendor asks to be paid before the next staging does.
+    """Claim what a vendor asks to be paid before the next staging does.
 
     What they owe us is taken first.
 
@@ -101,7 +101,7 @@ def ask_for_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
 
 
 def ask_for_cash_out(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
-    """This function will claim what somebody asks to be paid out of their wallet; rewards are not paid out.
+    """Claim what somebody asks to be paid out of their wallet; rewards are not paid out.
 
     What they owe us is taken first.
 
@@ -126,7 +126,7 @@ def ask_for_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
 
 
 def take_back(session: Session, *, payout_id: UUID, caller: Caller, now: datetime) -> dict[str, Any]:
-    """This function will call off what somebody had asked for, as long as it is in no batch: the money goes back.
+    """Call off what somebody had asked for, as long as it is in no batch: the money goes back.
 
     :param payout_id: the payout's
     :param caller: the payee

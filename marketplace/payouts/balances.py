@@ -28,12 +28,12 @@ _OUT_OF_WALLET = Statement(text(f"{_SUMS} AND user_id = :user_id AND vendor_id I
 
 
 def minimum_payout(session: Session) -> int:
-    """This function will give the least that is paid out at once, in kobo, as officers have set it."""
+    """Give the least that is paid out at once, in kobo, as officers have set it."""
     return int(platform_settings(session)["minimum_payout_minor"])
 
 
 def balance_of_store(session: Session, *, vendor_id: UUID, now: datetime) -> dict[str, Any]:
-    """This function will tell what a vendor has, in kobo, and what holds it back.
+    """Tell what a vendor has, in kobo, and what holds it back.
 
     What they owe us is taken before they are paid, so it is not available. In escrow is their own share, as it
     would be released.
@@ -69,7 +69,7 @@ def balance_of_store(session: Session, *, vendor_id: UUID, now: datetime) -> dic
 
 
 def balance_of_wallet(session: Session, *, user_id: UUID, now: datetime) -> dict[str, Any]:
-    """This function will tell what is in a wallet, and what of it can be paid out, in kobo.
+    """Tell what is in a wallet, and what of it can be paid out, in kobo.
 
     :param user_id: whose wallet
     :param now: the time of the request
@@ -94,7 +94,7 @@ def balance_of_wallet(session: Session, *, user_id: UUID, now: datetime) -> dict
 
 
 def waiting_minor(session: Session, *, user_id: UUID, vendor_id: UUID | None) -> int:
-    """This function will give what is in payouts that wait to be sent, in kobo.
+    """Give what is in payouts that wait to be sent, in kobo.
 
     :param user_id: whose
     :param vendor_id: of their store; none: of their wallet

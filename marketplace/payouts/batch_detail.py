@@ -73,7 +73,7 @@ _PAYMENTS = Statement(
 def batch_detail(
     session: Session, *, batch_id: UUID, risk: str | None, page: PageRequest, now: datetime
 ) -> Page:
-    """This function will show a batch with its payments, those with the most risks, then the largest, first.
+    """Show a batch with its payments, those with the most risks, then the largest, first.
 
     :param batch_id: which
     :param risk: only payments with this one of ``RISKS``, or with ``any``; none for all

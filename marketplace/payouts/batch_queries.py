@@ -71,7 +71,7 @@ def list_batches(
     ends: datetime | None,
     page: TableRequest,
 ) -> TablePage:
-    """This function will list batches, in two queries.
+    """List batches, in two queries.
 
     :param status: of ``FILTERS``
     :param starts: staged from then on; none from the first
@@ -85,7 +85,7 @@ def list_batches(
 
 
 def show_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
-    """This function will show a batch with who has approved it, and whether it changed since.
+    """Show a batch with who has approved it, and whether it changed since.
 
     :raises NotFoundError: there is no such batch
     """

@@ -51,7 +51,7 @@ class EmptyBatchError(ConflictError):
 
 
 def lock_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
-    """This function will lock a batch: the first of what is locked, before its payments and then balances.
+    """Lock a batch: the first of what is locked, before its payments and then balances.
 
     :return: its row
     :raises NotFoundError: there is no such batch
@@ -63,7 +63,7 @@ def lock_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
 
 
 def refuse_payee(session: Session, batch_id: UUID, officer: Caller) -> None:
-    """This function will refuse an officer who would decide on money of their own.
+    """Refuse an officer who would decide on money of their own.
 
     :raises ForbiddenError: the batch pays the officer
     """
@@ -72,7 +72,7 @@ def refuse_payee(session: Session, batch_id: UUID, officer: Caller) -> None:
 
 
 def require_payments(session: Session, batch_id: UUID) -> int:
-    """This function will tell how many payments of a batch wait to be sent.
+    """Tell how many payments of a batch wait to be sent.
 
     :raises EmptyBatchError: there are none
     """
@@ -83,7 +83,7 @@ def require_payments(session: Session, batch_id: UUID) -> int:
 
 
 def move(session: Session, batch_id: UUID, status: str, *, approved_hash: str | None, now: datetime) -> None:
-    """This function will write the status that a transition led to; the caller holds the batch's lock.
+    """Write the status that a transition led to; the caller holds the batch's lock.
 
     :param approved_hash: what two officers have approved, if they have
     """
@@ -106,7 +106,7 @@ def record_act(
     *,
     now: datetime,
 ) -> None:
-    """This function will audit what was done to a batch.
+    """Audit what was done to a batch.
 
     :param act: what, such as ``approve``
     :param batch: its row as it was

@@ -15,7 +15,7 @@ REVERSED = "payout_reversed"
 
 
 def book_sent(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
-    """This function will book that a payout has left the gateway, and what the gateway kept for it.
+    """Book that a payout has left the gateway, and what the gateway kept for it.
 
     :param row: the payout
     :param fee_minor: kobo beside the amount
@@ -37,7 +37,7 @@ def book_sent(session: Session, row: dict[str, Any], *, fee_minor: int, now: dat
 
 
 def book_returned(session: Session, row: dict[str, Any], *, now: datetime) -> None:
-    """This function will book that a payout never left: its money is the payee's again.
+    """Book that a payout never left: its money is the payee's again.
 
     :param row: the payout
     """
@@ -45,7 +45,7 @@ def book_returned(session: Session, row: dict[str, Any], *, now: datetime) -> No
 
 
 def book_reversed(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
-    """This function will book that a payout had left and came back to the gateway: its money is the payee's again.
+    """Book that a payout had left and came back to the gateway: its money is the payee's again.
 
     :param row: the payout
     :param fee_minor: kobo of what the gateway had kept for it that came back as well; the rest stays our cost
@@ -55,7 +55,7 @@ def book_reversed(session: Session, row: dict[str, Any], *, fee_minor: int, now:
 
 
 def book_sent_after_all(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> int:
-    """This function will book that a payout left whose money its payee has back already.
+    """Book that a payout left whose money its payee has back already.
 
     The balance gives back what it has; the rest is a debt, which comes off what the payee gets next.
 

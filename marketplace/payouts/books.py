@@ -100,7 +100,7 @@ _CHECKS = rules(
 
 
 def verify(session: Session) -> list[Violation]:
-    """This function will check that the books are whole: the ledger in itself, orders, payments, payouts and what
+    """Check that the books are whole: the ledger in itself, orders, payments, payouts and what
     reconciliation booked.
 
     :param session: one that reads
@@ -114,7 +114,7 @@ def verify(session: Session) -> list[Violation]:
 
 
 def check(database: Database, *, now: datetime) -> list[Violation]:
-    """This function will check that the books are whole, and raise ESCROW_DRIFT for each rule that is broken.
+    """Check that the books are whole, and raise ESCROW_DRIFT for each rule that is broken.
 
     What was raised of a rule that holds again is resolved.
 

@@ -42,7 +42,7 @@ _LOCK_INTENTS = Statement(
 def reject(
     session: Session, *, batch_id: UUID, officer: Caller, actor: AuditActor, reason: str, now: datetime
 ) -> None:
-    """This function will call a batch off: all its money goes back to the balances that it was taken from.
+    """Call a batch off: all its money goes back to the balances that it was taken from.
 
     :param reason: for the other officers; payees are not told it
     :raises NotFoundError: there is no such batch
@@ -75,7 +75,7 @@ def exclude(
     reason: str,
     now: datetime,
 ) -> str:
-    """This function will take payments out of a batch: their money goes back, and the rest takes two approvals anew.
+    """Take payments out of a batch: their money goes back, and the rest takes two approvals anew.
 
     :param intent_ids: the payments
     :param reason: for the other officers; payees are not told it

@@ -37,7 +37,7 @@ _MOVES = Statement(
 
 
 def rewards_in(session: Session, *, user_id: UUID, balance_minor: int) -> int:
-    """This function will tell how much of a wallet came from rewards, in kobo.
+    """Tell how much of a wallet came from rewards, in kobo.
 
     :param user_id: whose wallet
     :param balance_minor: what is in it; its row is locked where something hangs on the answer
@@ -47,7 +47,7 @@ def rewards_in(session: Session, *, user_id: UUID, balance_minor: int) -> int:
 
 
 def rewards_left(moves: Iterable[dict[str, Any]]) -> int:
-    """This function will run through what moved in a wallet, and tell what is left of its rewards, in kobo.
+    """Run through what moved in a wallet, and tell what is left of its rewards, in kobo.
 
     :param moves: by transaction and order, the earliest first: the kind, the order, whether rewards paid it, and
         what came in (or, negative, went out)

@@ -91,14 +91,14 @@ class Payee:
 
     @property
     def balance(self) -> Account:
-        """This function will name the account of the books that the payee is paid from."""
+        """Name the account of the books that the payee is paid from."""
         if self.vendor_id is None:
             return accounts.wallet(self.user_id)
         return accounts.vendor_payable(self.vendor_id)
 
     @property
     def debt(self) -> Account | None:
-        """This function will name the account of what a vendor owes us, which is taken before they are paid."""
+        """Name the account of what a vendor owes us, which is taken before they are paid."""
         return None if self.vendor_id is None else accounts.vendor_receivable(self.vendor_id)
 
 
@@ -138,7 +138,7 @@ def claim(
     asked_for: bool = False,
     now: datetime,
 ) -> Claims:
-    """This function will claim what people are to be paid from their balances, one intent for each.
+    """Claim what people are to be paid from their balances, one intent for each.
 
     What a vendor owes us is taken first. Who has an intent that waits already gets none, and neither does who would
     get less than the minimum.
@@ -180,7 +180,7 @@ def claim(
 
 
 def cancel(session: Session, *, intents: Collection[dict[str, Any]], now: datetime) -> list[Claim]:
-    """This function will cancel intents that wait, and give their money back to the balances it came from.
+    """Cancel intents that wait, and give their money back to the balances it came from.
 
     :param intents: locked rows with id, user_id, vendor_id, amount_minor and status; those that do not wait stay
     :param now: when
@@ -199,12 +199,12 @@ def cancel(session: Session, *, intents: Collection[dict[str, Any]], now: dateti
 
 
 def source_of(intent_id: UUID) -> str:
-    """This function will name an intent as the cause of its transactions in the books."""
+    """Name an intent as the cause of its transactions in the books."""
     return f"{_SOURCE}{intent_id}"
 
 
 def intent_of(source: str) -> UUID:
-    """This function will give the intent that ``source_of`` named."""
+    """Give the intent that ``source_of`` named."""
     return UUID(source.removeprefix(_SOURCE))
 
 

@@ -13,7 +13,7 @@ from marketplace.ledger.operations import Posting, post
 def move(
     session: Session, *, kind: str, source: str, description: str, minor: int, other: Account, now: datetime
 ) -> UUID:
-    """This function will book a movement of what the gateway holds against another account of ours.
+    """Book a movement of what the gateway holds against another account of ours.
 
     :param minor: kobo; below zero for what the gateway holds less
     :param other: where it came from, or went to

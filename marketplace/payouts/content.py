@@ -25,7 +25,7 @@ _CONTENT = Statement(
 
 
 def content_hash(session: Session, *, batch_id: UUID) -> str:
-    """This function will give the SHA-256 of what a batch pays: each payment, its payee, amount and bank account.
+    """Give the SHA-256 of what a batch pays: each payment, its payee, amount and bank account.
 
     It is over the batch's id and, by the payment's id, a JSON array of each payment's id, user, vendor, kobo, and
     the payee's current account by id, bank, number and recipient at the gateway.

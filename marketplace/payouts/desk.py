@@ -61,7 +61,7 @@ _STALLED_COUNT = Statement(text(f"SELECT count(*) AS total {_STALLED_FROM}"))
 def list_exceptions(
     session: Session, *, status: str | None, outcome: str | None, page: TableRequest
 ) -> TablePage:
-    """This function will list transfers that failed, came back or are none of ours, in two queries.
+    """List transfers that failed, came back or are none of ours, in two queries.
 
     :param status: ``open`` or ``resolved``; none for both
     :param outcome: ``failed``, ``reversed`` or ``unexpected``; none for any
@@ -75,7 +75,7 @@ def list_exceptions(
 
 
 def list_stalled(session: Session, *, page: TableRequest, now: datetime) -> TablePage:
-    """This function will list payouts that were flagged as waiting for more than 48 hours, in two queries.
+    """List payouts that were flagged as waiting for more than 48 hours, in two queries.
 
     :param page: which page, sorted by one of ``STALLED_SORTS``
     :param now: the time of the request

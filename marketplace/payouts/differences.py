@@ -78,7 +78,7 @@ def takes_another(
     officer: Caller,
     now: datetime,
 ) -> bool:
-    """This function will tell whether a difference is accepted only once another officer confirms it.
+    """Tell whether a difference is accepted only once another officer confirms it.
 
     No other one is accepted until the transaction ends.
 
@@ -112,5 +112,5 @@ def _require_cover(session: Session, missing_minor: int) -> None:
 
 
 def carry_over(session: Session, *, run_id: UUID, now: datetime) -> None:
-    """This function will take over into a run what is proposed for the same differences of the runs before."""
+    """Take over into a run what is proposed for the same differences of the runs before."""
     _CARRY_OVER.run(session, run_id=run_id, since=now - _PROPOSED_FOR)

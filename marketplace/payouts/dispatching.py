@@ -68,7 +68,7 @@ class OnHoldError(ConflictError):
 def dispatch(
     session: Session, *, batch_id: UUID, officer: Caller, actor: AuditActor, now: datetime
 ) -> dict[str, Any]:
-    """This function will let a batch go: each payment gets its reference, and a worker sends them.
+    """Let a batch go: each payment gets its reference, and a worker sends them.
 
     :param officer: who sends it; not a payee
     :param actor: the same, for the audit
@@ -84,7 +84,7 @@ def dispatch(
 def begin_dispatch(
     session: Session, *, batch_id: UUID, officer: Caller, actor: AuditActor, now: datetime
 ) -> int:
-    """This function will begin to send a batch: it pays what two officers have approved, or nothing.
+    """Begin to send a batch: it pays what two officers have approved, or nothing.
 
     The caller hands the sending on in the same transaction. A batch that changed since it was approved is staged
     again by the refusal.

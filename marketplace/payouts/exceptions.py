@@ -63,7 +63,7 @@ class AlreadyResolvedError(ConflictError):
 def log_exception(
     session: Session, *, told: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
 ) -> None:
-    """This function will log that a payout failed or came back, and alert whoever is on call, once for each."""
+    """Log that a payout failed or came back, and alert whoever is on call, once for each."""
     _log(
         session,
         told,
@@ -77,7 +77,7 @@ def log_exception(
 def log_stranger(
     session: Session, *, told: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
 ) -> None:
-    """This function will log that a transfer which is none of ours failed or came back: one alert for all of them."""
+    """Log that a transfer which is none of ours failed or came back: one alert for all of them."""
     _log(
         session,
         told,
@@ -90,7 +90,7 @@ def log_stranger(
 
 
 def log_unexpected(session: Session, *, told: GatewayTransfer, now: datetime) -> None:
-    """This function will log that money left which this service did not send, and alert whoever is on call, once."""
+    """Log that money left which this service did not send, and alert whoever is on call, once."""
     _log(
         session,
         told,
@@ -142,7 +142,7 @@ def _log(
 def resolve(
     session: Session, *, exception_id: UUID, note: str, officer: Caller, actor: AuditActor, now: datetime
 ) -> dict[str, Any]:
-    """This function will note what an officer did about a transfer that went wrong.
+    """Note what an officer did about a transfer that went wrong.
 
     It moves no money: that was booked when it went wrong.
 

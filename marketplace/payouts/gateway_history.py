@@ -139,25 +139,25 @@ _UNBOOKED_OWN = Statement(
 
 
 def clear(session: Session, *, run_id: UUID) -> None:
-    """This function will throw away what a run that was broken off has read, so that it is begun anew."""
+    """Throw away what a run that was broken off has read, so that it is begun anew."""
     for statement in _CLEAR:
         statement.run(session, run_id=run_id)
 
 
 def clear_read(session: Session) -> None:
-    """This function will throw away what a run read of the gateway's lists, and compared."""
+    """Throw away what a run read of the gateway's lists, and compared."""
     for statement in _CLEAR_READ:
         statement.run(session)
 
 
 def listed_minor(session: Session) -> int:
-    """This function will sum what the gateway's movements come to, in kobo."""
+    """Sum what the gateway's movements come to, in kobo."""
     minor: int = _KNOWN.one(session)["minor"]
     return minor
 
 
 def oldest_settlement(session: Session) -> datetime | None:
-    """This function will tell when the first settlement left the gateway that is not booked; none if all are."""
+    """Tell when the first settlement left the gateway that is not booked; none if all are."""
     at: datetime | None = _OLDEST_SETTLEMENT.one(session)["at"]
     return at
 
@@ -176,7 +176,7 @@ class History:
     def __init__(
         self, database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
     ) -> None:
-        """This function will prepare to read; nothing is asked yet.
+        """Prepare to read; nothing is asked yet.
 
         :param run_id: the run that it is for
         :param now: its moment, for what is booked
@@ -189,7 +189,7 @@ class History:
         self._clock = clock
 
     def read_movements(self) -> tuple[int, int]:
-        """This function will take over the movements since the last time, until they agree with the balance.
+        """Take over the movements since the last time, until they agree with the balance.
 
         :return: what the gateway holds in kobo, and how many movements were new
         :raises ProviderUnavailableError: no usable answer of the gateway
@@ -252,7 +252,7 @@ class History:
         _TAKE_OVER.run(session, run_id=self._run_id)
 
     def read_records(self, kind: Kind, *, since: datetime, until: datetime) -> int:
-        """This function will take over what one of the gateway's lists has of a period.
+        """Take over what one of the gateway's lists has of a period.
 
         :return: how many there were
         :raises ProviderUnavailableError: no usable answer of the gateway
@@ -281,7 +281,7 @@ class History:
         )
 
     def name_movements(self) -> None:
-        """This function will note which refund or payout of ours each movement is of, as the lists tell.
+        """Note which refund or payout of ours each movement is of, as the lists tell.
 
         What moved and was made before the lists begin, such as a page that is paid days later, is asked about singly.
 
@@ -295,7 +295,7 @@ class History:
             statement.run(session, run_id=self._run_id)
 
     def look_up_payouts(self) -> None:
-        """This function will ask singly about payouts whose money differs, and that no list has.
+        """Ask singly about payouts whose money differs, and that no list has.
 
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
@@ -309,7 +309,7 @@ class History:
             self._database.in_transaction(self._keep_records, row["kind"], [found] if found else [])
 
     def book(self) -> tuple[int, int]:
-        """This function will book what the gateway alone tells of: settlements to the bank, and money of our own.
+        """Book what the gateway alone tells of: settlements to the bank, and money of our own.
 
         :return: how many settlements were booked, and how many movements of own funds
         """

@@ -48,7 +48,7 @@ class PayoutOverError(ConflictError):
 def give_up(
     session: Session, *, payout_id: UUID, note: str, officer: Caller, actor: AuditActor, now: datetime
 ) -> dict[str, Any]:
-    """This function will give up a payout of a dispatched batch that was not sent, or that the gateway never knew.
+    """Give up a payout of a dispatched batch that was not sent, or that the gateway never knew.
 
     Its money is the payee's again: the next batch pays a vendor's, a cash-out is asked for anew. Should the gateway
     have sent it after all, that is booked as such when it says so.
@@ -97,7 +97,7 @@ def give_up(
 
 
 def give_up_replaced(session: Session, *, batch_id: UUID, now: datetime) -> int:
-    """This function will give up what was not sent of a batch and was approved for an account that was replaced since.
+    """Give up what was not sent of a batch and was approved for an account that was replaced since.
 
     It may go to no other account than was approved, and to that one the payee wants it no more. The next batch pays it
     to the account that they have then.

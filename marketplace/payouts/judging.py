@@ -59,7 +59,7 @@ class Verdict:
 
 
 def judge(row: dict[str, Any], *, now: datetime) -> Verdict | None:
-    """This function will judge an item that is otherwise there than here.
+    """Judge an item that is otherwise there than here.
 
     What both sides know, and one of them has heard of later, is on its way as long as that may take: neither drift nor
     worth anybody's time. What one side does not know at all is told at once.

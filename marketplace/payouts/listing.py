@@ -84,7 +84,7 @@ class Filters:
 
 
 def list_payouts(session: Session, *, filters: Filters, page: TableRequest) -> TablePage:
-    """This function will list payouts, in two queries.
+    """List payouts, in two queries.
 
     :param filters: which
     :param page: which page, sorted by one of ``SORTS``
@@ -95,7 +95,7 @@ def list_payouts(session: Session, *, filters: Filters, page: TableRequest) -> T
 
 
 def payout_of(session: Session, *, payout_id: UUID) -> dict[str, Any]:
-    """This function will give one payout as it is listed.
+    """Give one payout as it is listed.
 
     :raises NotFoundError: there is none of that id
     """

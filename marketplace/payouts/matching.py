@@ -190,7 +190,7 @@ _PAGE_OF = Statement(
 
 
 def find(session: Session, *, run_id: UUID, since: datetime, until: datetime, as_of: datetime) -> int:
-    """This function will write down each item that is otherwise there than here.
+    """Write down each item that is otherwise there than here.
 
     :param session: in a transaction
     :param run_id: the run, whose lists and movements are read
@@ -208,7 +208,7 @@ def find(session: Session, *, run_id: UUID, since: datetime, until: datetime, as
 
 
 def pages(database: Database, *, run_id: UUID) -> Iterator[list[dict[str, Any]]]:
-    """This function will give what was written down, with what is known of it, 500 at a time."""
+    """Give what was written down, with what is known of it, 500 at a time."""
     after: str | None = None
     while True:
         with database.reading() as session:

@@ -18,7 +18,7 @@ _ENOUGH = 2
 
 
 def may_be_the_same(account_name: str, *names: str | None) -> bool:
-    """This function will tell whether a bank account's name is like one of somebody's.
+    """Tell whether a bank account's name is like one of somebody's.
 
     Letters count without case and accents, in any order; words that stand in many names do not count.
 

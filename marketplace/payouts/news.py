@@ -18,7 +18,7 @@ ACCOUNT_REPLACED = "You gave another bank account before it was sent, so nothing
 
 
 def sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
-    """This function will tell a payee that their money has left.
+    """Tell a payee that their money has left.
 
     :param row: the payout with its payee, amount and account
     """
@@ -35,7 +35,7 @@ def sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
 
 
 def sent_after_all(session: Session, row: dict[str, Any], *, owed_minor: int, now: datetime) -> None:
-    """This function will tell a payee that a payout has left whose money was theirs again, and who gives that back.
+    """Tell a payee that a payout has left whose money was theirs again, and who gives that back.
 
     :param row: the payout with its payee, amount and account
     :param owed_minor: kobo that their balance did not have any more
@@ -63,7 +63,7 @@ def sent_after_all(session: Session, row: dict[str, Any], *, owed_minor: int, no
 
 
 def came_back(session: Session, row: dict[str, Any], *, reason: str, number: int, now: datetime) -> None:
-    """This function will tell a payee that a payout did not reach them, why, and what to do.
+    """Tell a payee that a payout did not reach them, why, and what to do.
 
     :param row: the payout with its payee, amount and account
     :param reason: one of this module's

@@ -68,7 +68,7 @@ class Hold:
 def holds_of(
     session: Session, *, vendor_ids: Collection[UUID], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
-    """This function will tell what holds vendors' payouts back, all of them in one query.
+    """Tell what holds vendors' payouts back, all of them in one query.
 
     A halt of all payouts is none of these: it is nobody's own.
 
@@ -83,7 +83,7 @@ def holds_of(
 def holds_of_people(
     session: Session, *, user_ids: Collection[UUID], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
-    """This function will tell what holds payouts from people's wallets back, all of them in one query.
+    """Tell what holds payouts from people's wallets back, all of them in one query.
 
     :param user_ids: whose wallets
     :param now: the time of the request or of the run
@@ -96,7 +96,7 @@ def holds_of_people(
 def holds_of_payouts(
     session: Session, *, payouts: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
-    """This function will tell what holds payouts back, by their ids, in two queries.
+    """Tell what holds payouts back, by their ids, in two queries.
 
     :param payouts: each with its ``id``, the payee's ``user_id``, and ``vendor_id``, which is empty out of a wallet
     :param now: the time of the request or of the run
@@ -114,7 +114,7 @@ def holds_of_payouts(
 def kept_from_sending(
     session: Session, *, payouts: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[UUID, tuple[str, ...]]:
-    """This function will tell why payouts are not sent now, approved as they are: what is not told of is sent.
+    """Tell why payouts are not sent now, approved as they are: what is not told of is sent.
 
     A halt of all payouts is none of the reasons.
 
@@ -134,17 +134,17 @@ def kept_from_sending(
 
 
 def with_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
-    """This function will add to somebody's holds the one that is everybody's, if there is one."""
+    """Add to somebody's holds the one that is everybody's, if there is one."""
     return (*holds, Hold(PAYOUTS_HALTED)) if payouts_halted(session) else holds
 
 
 def shown(holds: Sequence[Hold]) -> list[dict[str, Any]]:
-    """This function will give holds as the payee is shown them, each with what can be done about it."""
+    """Give holds as the payee is shown them, each with what can be done about it."""
     return [{"reason": one.reason, "until": one.until, "detail": _WHAT_TO_DO[one.reason]} for one in holds]
 
 
 def account_held_until(since: datetime) -> datetime:
-    """This function will tell until when a bank account that was given at a time holds payouts."""
+    """Tell until when a bank account that was given at a time holds payouts."""
     return since + ACCOUNT_HOLD
 
 

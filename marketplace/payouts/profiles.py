@@ -34,7 +34,7 @@ def update(
     actor: AuditActor,
     now: datetime,
 ) -> dict[str, Any]:
-    """This function will change a store's profile and where its payouts go, all of it or nothing.
+    """Change a store's profile and where its payouts go, all of it or nothing.
 
     :param vendor_id: the store's
     :param user_id: who changes it
@@ -64,7 +64,7 @@ def update(
 
 
 def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime) -> dict[str, Any]:
-    """This function will show a store's profile: to whoever runs it with the bank account and the holds.
+    """Show a store's profile: to whoever runs it with the bank account and the holds.
 
     :raises NotFoundError: there is no such store, or it is not open to the public
     """
@@ -78,5 +78,5 @@ def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now
 
 
 def holds_shown(session: Session, *, vendor_id: UUID, now: datetime) -> list[dict[str, Any]]:
-    """This function will list what holds a store's payouts back, with what to do about it."""
+    """List what holds a store's payouts back, with what to do about it."""
     return policy.shown(policy.holds_of(session, vendor_ids=[vendor_id], now=now).get(vendor_id, ()))

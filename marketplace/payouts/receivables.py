@@ -42,7 +42,7 @@ _TOTALS = Statement(
 
 
 def list_receivables(session: Session, *, vendor_id: UUID | None, page: TableRequest) -> TablePage:
-    """This function will list the vendors who owe us something, in two queries; all that is owed stands beside them.
+    """List the vendors who owe us something, in two queries; all that is owed stands beside them.
 
     :param vendor_id: of one alone; none for all
     :param page: which page, sorted by one of ``SORTS``

@@ -148,7 +148,7 @@ def start(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> UUID:
-    """This function will start a reconciliation: from the commit on it is running, and somebody has to perform it.
+    """Start a reconciliation: from the commit on it is running, and somebody has to perform it.
 
     :param started_by: ``officer``, ``schedule`` or ``operator``; an officer's is handed to a worker here
     :param now: when
@@ -204,7 +204,7 @@ def _running_error(session: Session, now: datetime) -> ReconciliationRunningErro
 def perform(
     database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
 ) -> Outcome | None:
-    """This function will perform a reconciliation that was started, or go over one anew whose worker died.
+    """Perform a reconciliation that was started, or go over one anew whose worker died.
 
     However it ends, it is over: what nobody foresaw makes it failed too, and is raised on to who performs it.
 
@@ -263,7 +263,7 @@ class _Run:
         self._money_differs = False
 
     def perform(self, starts: datetime, ends: datetime) -> Outcome:
-        """This function will read what the gateway has, then compare and judge; no transaction is open meanwhile."""
+        """Read what the gateway has, then compare and judge; no transaction is open meanwhile."""
         held_minor, since = self._read(starts)
         total_minor = self._database.in_transaction(self._find, since, ends, held_minor)
         self._history.look_up_payouts()

@@ -111,7 +111,7 @@ def resolve(
     actor: AuditActor,
     now: datetime,
 ) -> dict[str, Any]:
-    """This function will resolve what a reconciliation found, and audit it.
+    """Resolve what a reconciliation found, and audit it.
 
     ``ask`` has a worker ask the gateway, and take its word as that of an event. ``own_funds`` books the difference as
     the company's own money at the gateway, ``gateway_cost`` as what the gateway charged. ``came_back`` books a payout
@@ -259,7 +259,7 @@ def _take_back(
 
 
 def ask(gateway: PaymentGateway, reference: str) -> Charge | None:
-    """This function will ask the gateway about a charge whose event never came.
+    """Ask the gateway about a charge whose event never came.
 
     :raises ProviderUnavailableError: no usable answer
     """
@@ -267,5 +267,5 @@ def ask(gateway: PaymentGateway, reference: str) -> Charge | None:
 
 
 def apply(session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime) -> None:
-    """This function will apply what the gateway told, as its event would have been."""
+    """Apply what the gateway told, as its event would have been."""
     payments.settle(session, reference=reference, charge=charge, fee_bearer=fee_bearer, now=now)

@@ -69,7 +69,7 @@ class ExceptionFilters:
 
 
 def list_runs(session: Session, *, status: str | None, page: TableRequest) -> TablePage:
-    """This function will list reconciliations, in two queries.
+    """List reconciliations, in two queries.
 
     :param status: of one status only; none for all
     :param page: which page
@@ -80,7 +80,7 @@ def list_runs(session: Session, *, status: str | None, page: TableRequest) -> Ta
 
 
 def show_run(session: Session, *, run_id: UUID) -> dict[str, Any]:
-    """This function will show a reconciliation with its figures and the worst 100 of what it found.
+    """Show a reconciliation with its figures and the worst 100 of what it found.
 
     :raises NotFoundError: there is no such run
     """
@@ -96,7 +96,7 @@ def show_run(session: Session, *, run_id: UUID) -> dict[str, Any]:
 def list_exceptions(
     session: Session, *, run_id: UUID, filters: ExceptionFilters, page: TableRequest
 ) -> TablePage:
-    """This function will list what a reconciliation found, in three queries.
+    """List what a reconciliation found, in three queries.
 
     :param filters: which
     :param page: which page, sorted by one of ``EXCEPTION_SORTS``

@@ -23,7 +23,7 @@ _LAST_MATCHED = Statement(
 def window_of(
     session: Session, *, since: datetime | None, until: datetime | None, now: datetime
 ) -> tuple[datetime, datetime]:
-    """This function will give the window that a reconciliation is over.
+    """Give the window that a reconciliation is over.
 
     :param since: from when on; none for since both last agreed
     :param until: up to when; none for now

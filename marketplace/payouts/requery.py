@@ -128,7 +128,7 @@ class Requery:
 
 
 def requery_transfers(database: Database, gateway: TransferSender, *, now: datetime) -> Requery:
-    """This function will ask the gateway about payouts whose time has come, at most 200 in a sweep.
+    """Ask the gateway about payouts whose time has come, at most 200 in a sweep.
 
     Batches that were dispatched, and whose sending nobody is at, are handed on again.
 
@@ -152,12 +152,12 @@ def requery_transfers(database: Database, gateway: TransferSender, *, now: datet
 
 
 def find(session: Session, *, reference: str) -> dict[str, Any]:
-    """This function will give what is asked about a payout with, and how it stands."""
+    """Give what is asked about a payout with, and how it stands."""
     return _ONE.one(session, reference=reference)
 
 
 def note(session: Session, row: dict[str, Any], told: GatewayTransfer | None, *, now: datetime) -> str:
-    """This function will take in what the gateway answered about a payout, and say when it is asked again.
+    """Take in what the gateway answered about a payout, and say when it is asked again.
 
     :param row: as it was found, before the gateway was asked
     :param told: its answer; none if it does not know the reference
@@ -184,7 +184,7 @@ def note(session: Session, row: dict[str, Any], told: GatewayTransfer | None, *,
 
 
 def ask_anew(session: Session, *, payout_id: UUID, now: datetime) -> dict[str, Any]:
-    """This function will have the gateway asked about a payout again, from the beginning of the schedule.
+    """Have the gateway asked about a payout again, from the beginning of the schedule.
 
     :param payout_id: the payout's
     :param now: when

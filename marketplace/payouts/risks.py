@@ -57,7 +57,7 @@ class Facts:
 
 
 def risks_of(facts: Facts, *, now: datetime) -> list[str]:
-    """This function will name what is risky in a payment, in the order of ``RISKS``.
+    """Name what is risky in a payment, in the order of ``RISKS``.
 
     :param facts: what is known of it
     :param now: the time of the request

@@ -139,7 +139,7 @@ class Claimed:
     bank_code: str
 
     def order(self, recipient_code: str) -> TransferOrder:
-        """This function will write what the gateway is told."""
+        """Write what the gateway is told."""
         return TransferOrder(self.reference, self.amount_minor, recipient_code, REASON)
 
 
@@ -152,7 +152,7 @@ class ToSend:
 
     @property
     def amount_minor(self) -> int:
-        """This function will sum them up, in kobo."""
+        """Sum them up, in kobo."""
         return sum(one.amount_minor for one in self.claimed)
 
 
@@ -181,12 +181,12 @@ class Answers:
 
     @property
     def troubled(self) -> bool:
-        """This function will tell whether the gateway had better be left alone for a while."""
+        """Tell whether the gateway had better be left alone for a while."""
         return bool(self.lost or self.unsent)
 
 
 def enqueue_sending(session: Session, *, batch_id: UUID, due_at: datetime) -> None:
-    """This function will have a worker send the next payouts of a batch."""
+    """Have a worker send the next payouts of a batch."""
     outbox.enqueue(
         session,
         queue=queues.WEBHOOKS,
@@ -197,7 +197,7 @@ def enqueue_sending(session: Session, *, batch_id: UUID, due_at: datetime) -> No
 
 
 def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
-    """This function will claim the next payouts of a batch, noting that their call begins.
+    """Claim the next payouts of a batch, noting that their call begins.
 
     From then on the gateway is asked what became of them, whatever happens to the caller. None are claimed while
     payouts are halted, nor those whose payee is on hold by now: they wait. Nor those whose account was replaced: they
@@ -220,19 +220,19 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
 
 
 def can_send(session: Session, *, batch_id: UUID, now: datetime) -> bool:
-    """This function will tell whether a batch has payouts that would be claimed now, if they are not halted."""
+    """Tell whether a batch has payouts that would be claimed now, if they are not halted."""
     waiting = _WAITING.all(session, batch_id=batch_id)
     return len(kept_from_sending(session, payouts=waiting, now=now)) < len(waiting)
 
 
 def has_work(session: Session, *, batch_id: UUID, now: datetime) -> bool:
-    """This function will tell whether a batch has payouts that would be claimed now, or given up."""
+    """Tell whether a batch has payouts that would be claimed now, or given up."""
     waiting = _WAITING.all(session, batch_id=batch_id)
     return any(row["account_replaced"] for row in waiting) or can_send(session, batch_id=batch_id, now=now)
 
 
 def send(gateway: TransferSender, claimed: Sequence[Claimed]) -> Answers:
-    """This function will have the gateway send payouts, by one call as far as it takes that.
+    """Have the gateway send payouts, by one call as far as it takes that.
 
     It raises nothing: what is unknown is an answer too.
 
@@ -320,7 +320,7 @@ def _send_singly(gateway: TransferSender, orders: Sequence[TransferOrder], answe
 
 
 def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) -> None:
-    """This function will note what became of a call, and hand the next payouts of the batch on.
+    """Note what became of a call, and hand the next payouts of the batch on.
 
     :param found: what was claimed
     :param answers: what became of it
@@ -344,7 +344,7 @@ def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) ->
 
 
 def raise_trouble(session: Session, *, found: ToSend, answers: Answers, now: datetime) -> None:
-    """This function will raise that the gateway takes nothing of a batch, and why.
+    """Raise that the gateway takes nothing of a batch, and why.
 
     :param found: what was to be sent
     :param answers: what became of it
@@ -360,7 +360,7 @@ def raise_trouble(session: Session, *, found: ToSend, answers: Answers, now: dat
 
 
 def note_answers(session: Session, *, answers: Answers, now: datetime) -> None:
-    """This function will note what became of a call: of each payout by itself.
+    """Note what became of a call: of each payout by itself.
 
     What an event has settled meanwhile stays as it is.
 

@@ -96,7 +96,7 @@ class NotOursError(Exception):
 
 
 def lock(session: Session, *, reference: str) -> dict[str, Any]:
-    """This function will lock a payout with its transfer, its batch before it.
+    """Lock a payout with its transfer, its batch before it.
 
     :param reference: the transfer's
     :return: the payout and its transfer
@@ -110,7 +110,7 @@ def lock(session: Session, *, reference: str) -> dict[str, Any]:
 
 
 def contradicts(status: str, told: GatewayTransfer) -> bool:
-    """This function will tell whether an event says otherwise than what is settled, being older perhaps.
+    """Tell whether an event says otherwise than what is settled, being older perhaps.
 
     That what had succeeded was reversed contradicts nothing; neither does what did not reach its account either way.
 
@@ -122,7 +122,7 @@ def contradicts(status: str, told: GatewayTransfer) -> bool:
 
 
 def settle(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now: datetime) -> str:
-    """This function will take in what the gateway says of a payout: book it, tell its payee, finish its batch.
+    """Take in what the gateway says of a payout: book it, tell its payee, finish its batch.
 
     The caller sees to it that the word is no older than what it changes.
 
@@ -163,7 +163,7 @@ def refuse(
     reason: str = news.REFUSED,
     now: datetime,
 ) -> None:
-    """This function will give a payout up that the gateway refused to send: nothing of it ever left.
+    """Give a payout up that the gateway refused to send: nothing of it ever left.
 
     :param row: the payout with its transfer, as ``lock`` gives it
     :param refused_with: the HTTP status of the refusal; none where there is no such account, or nobody refused it
@@ -182,7 +182,7 @@ def refuse(
 
 
 def take_back(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
-    """This function will book that a payout was not paid which had been settled as paid, as officers found out.
+    """Book that a payout was not paid which had been settled as paid, as officers found out.
 
     :param row: the payout with its transfer, as ``lock`` gives it; it is a success
     :param fee_minor: kobo of what the gateway had kept for it that it holds again, too
@@ -277,7 +277,7 @@ def _come_back(
 
 
 def finish_batch(session: Session, *, batch_id: Any, now: datetime) -> None:
-    """This function will end a batch all of whose payouts are settled, or judge one anew that had ended.
+    """End a batch all of whose payouts are settled, or judge one anew that had ended.
 
     :param batch_id: its row is locked
     :param now: when

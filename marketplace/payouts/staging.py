@@ -137,7 +137,7 @@ class Staged:
     left_out: tuple[LeftOut, ...] = ()
 
     def require_batch(self) -> UUID:
-        """This function will give the batch.
+        """Give the batch.
 
         :raises NothingToPayError: there is none
         """
@@ -165,7 +165,7 @@ def stage(
     vendor_ids: Sequence[UUID] | None = None,
     now: datetime,
 ) -> Staged:
-    """This function will stage what can be paid into a batch, each payment claimed from its balance in the books.
+    """Stage what can be paid into a batch, each payment claimed from its balance in the books.
 
     Paid is what a vendor has of released orders, less what the vendor owes, from the least payout on; besides, what
     people have asked for. Left out is who is on hold: see ``policy``. So is an officer's own money: who stages is the
@@ -224,7 +224,7 @@ def stage_by_hand(
     vendor_ids: Sequence[UUID] | None = None,
     now: datetime,
 ) -> Staged:
-    """This function will stage a batch for an officer, like ``stage``, while payouts are halted too.
+    """Stage a batch for an officer, like ``stage``, while payouts are halted too.
 
     What it claims is not sent then.
 
@@ -236,7 +236,7 @@ def stage_by_hand(
 
 
 def stage_by_schedule(session: Session, *, now: datetime) -> Staged:
-    """This function will stage all that can be paid, unless payouts are halted, or the schedule is switched off."""
+    """Stage all that can be paid, unless payouts are halted, or the schedule is switched off."""
     scheduled = features.is_on(platform_settings(session), features.SCHEDULED_PAYOUTS, now=now)
     if payouts_halted(session) or not scheduled:
         return Staged(None)

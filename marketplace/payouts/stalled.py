@@ -44,7 +44,7 @@ _GROUPS = Statement(
 
 
 def flag_stalled(session: Session, *, now: datetime) -> int:
-    """This function will flag payouts that have waited for more than 48 hours, and raise an alert for each batch.
+    """Flag payouts that have waited for more than 48 hours, and raise an alert for each batch.
 
     What is raised of a batch none of whose payouts waits any more is resolved. At most 500 batches are looked at.
 

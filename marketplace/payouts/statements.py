@@ -111,11 +111,11 @@ class VendorStatement:
 
     @property
     def closing_minor(self) -> int:
-        """This function will give the balance at the end of the period."""
+        """Give the balance at the end of the period."""
         return self.opening_minor + self.credited_minor - self.debited_minor
 
     def shown(self) -> dict[str, Any]:
-        """This function will give the statement as JSON has it."""
+        """Give the statement as JSON has it."""
         return {
             "vendor": {"id": self.vendor_id, "displayName": self.display_name},
             "from": self.period.starts,
@@ -129,7 +129,7 @@ class VendorStatement:
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """This function will give the statement as a table has it, between its first and its last balance."""
+        """Give the statement as a table has it, between its first and its last balance."""
         yield self._edge(
             "opening_balance", "Balance at the beginning", self.period.starts, self.opening_minor
         )
@@ -148,7 +148,7 @@ COLUMNS = (
 
 
 def period_of(starts: datetime | None, ends: datetime | None, *, now: datetime) -> Period:
-    """This function will give the period that a statement is asked for: by default the month that its end is in.
+    """Give the period that a statement is asked for: by default the month that its end is in.
 
     :param starts: the first moment, or none
     :param ends: the moment before which it ends, or none for now
@@ -169,7 +169,7 @@ def period_of(starts: datetime | None, ends: datetime | None, *, now: datetime) 
 
 
 def statement_of(session: Session, *, store: Store, period: Period, most: int) -> VendorStatement:
-    """This function will draw up a vendor's statement, in three queries.
+    """Draw up a vendor's statement, in three queries.
 
     :param store: the vendor's
     :param period: see ``period_of``

@@ -19,7 +19,7 @@ ASK_TOPIC = "payout.ask"
 
 
 def hear(session: Session, *, outcome: str, told: GatewayTransfer, now: datetime) -> None:
-    """This function will take in an event of the gateway about a transfer.
+    """Take in an event of the gateway about a transfer.
 
     One that contradicts what is settled has the gateway asked. One that is none of ours is logged for finance.
 
@@ -41,7 +41,7 @@ def hear(session: Session, *, outcome: str, told: GatewayTransfer, now: datetime
 
 
 def enqueue_asking(session: Session, *, reference: str, now: datetime) -> None:
-    """This function will have a worker ask the gateway what became of a transfer."""
+    """Have a worker ask the gateway what became of a transfer."""
     outbox.enqueue(
         session, queue=queues.WEBHOOKS, topic=ASK_TOPIC, payload={"reference": reference}, due_at=now
     )

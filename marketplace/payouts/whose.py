@@ -12,7 +12,7 @@ FINANCE = "canManageFinances"
 
 
 def require_finance(caller: Caller) -> None:
-    """This function will refuse staff who have nothing to do with finances.
+    """Refuse staff who have nothing to do with finances.
 
     :raises ForbiddenError: the caller lacks the permission
     """
@@ -21,7 +21,7 @@ def require_finance(caller: Caller) -> None:
 
 
 def store_of(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
-    """This function will give the store that somebody asks about.
+    """Give the store that somebody asks about.
 
     :param caller: a vendor, or staff
     :param vendor_id: the store's; staff name one, a vendor needs none

@@ -54,12 +54,12 @@ class SwitchedOffError(ServiceUnavailableError):
 
 
 def flag_setting(key: str) -> str:
-    """This function will name the platform setting that a flag is kept in."""
+    """Name the platform setting that a flag is kept in."""
     return f"{_FLAG}{key}"
 
 
 def features_of(settings: Mapping[str, Any]) -> dict[str, bool]:
-    """This function will tell which features are on: those of the service, and what was set beside them.
+    """Tell which features are on: those of the service, and what was set beside them.
 
     :param settings: the platform's
     """
@@ -70,7 +70,7 @@ def features_of(settings: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def maintenance_of(settings: Mapping[str, Any], *, now: datetime) -> Maintenance:
-    """This function will tell whether the platform is being worked on.
+    """Tell whether the platform is being worked on.
 
     :param settings: the platform's
     :param now: when; what has ended by then is over
@@ -83,7 +83,7 @@ def maintenance_of(settings: Mapping[str, Any], *, now: datetime) -> Maintenance
 
 
 def is_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> bool:
-    """This function will tell whether a feature of the service is on.
+    """Tell whether a feature of the service is on.
 
     :param settings: the platform's
     :param feature: of ``FEATURES``
@@ -94,7 +94,7 @@ def is_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> bool:
 
 
 def require_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> None:
-    """This function will refuse what belongs to a feature that is off.
+    """Refuse what belongs to a feature that is off.
 
     :param settings: the platform's
     :param feature: of ``FEATURES``

@@ -98,7 +98,7 @@ def halt_payouts(
     finding: str | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> bool:
-    """This function will halt payouts: none is staged by the schedule, dispatched or sent from the commit on.
+    """Halt payouts: none is staged by the schedule, dispatched or sent from the commit on.
 
     :param reason: for officers, such as ``ESCROW_DRIFT: <rule>``; no personal data
     :param now: when
@@ -129,17 +129,17 @@ def halt_payouts(
 
 
 def payouts_halted(session: Session) -> bool:
-    """This function will tell whether payouts stand still."""
+    """Tell whether payouts stand still."""
     return current_halt(session) is not None
 
 
 def current_halt(session: Session) -> dict[str, Any] | None:
-    """This function will give why payouts stand still, and since when; none while they go."""
+    """Give why payouts stand still, and since when; none while they go."""
     return _CURRENT.first(session)
 
 
 def shown_halt(session: Session) -> dict[str, Any] | None:
-    """This function will give the open halt as officers decide on it; none while payouts go.
+    """Give the open halt as officers decide on it; none while payouts go.
 
     :return: as ``current_halt``, besides what was ``found``, the earliest first: of each reason the latest facts and
         since when they are so; and ``mark``, which is another once anything else is found
@@ -157,12 +157,12 @@ def shown_halt(session: Session) -> dict[str, Any] | None:
 
 
 def hold_halt(session: Session) -> None:
-    """This function will keep anything from being added to the open halt until the transaction ends."""
+    """Keep anything from being added to the open halt until the transaction ends."""
     _HOLD.first(session)
 
 
 def list_halts(session: Session, *, page: PageRequest) -> Page:
-    """This function will list halts of payouts, the latest first: why, since when, and which proposal resumed them.
+    """List halts of payouts, the latest first: why, since when, and which proposal resumed them.
 
     :param page: which page; its position is the last row's time and id
     """
@@ -172,7 +172,7 @@ def list_halts(session: Session, *, page: PageRequest) -> Page:
 
 
 def require_running(session: Session) -> None:
-    """This function will refuse what pays out while payouts stand still.
+    """Refuse what pays out while payouts stand still.
 
     :raises PayoutsHaltedError: they do
     """
@@ -187,7 +187,7 @@ def require_running(session: Session) -> None:
 def resume_payouts(
     session: Session, *, halt_id: UUID, mark: str, proposal_id: UUID, now: datetime
 ) -> dict[str, Any]:
-    """This function will let payouts go on, for a proposal that two officers carried and nothing else.
+    """Let payouts go on, for a proposal that two officers carried and nothing else.
 
     :param halt_id: the halt that the officers decided on: a later one is another matter
     :param mark: of the halt as it was shown to them: what was found since is another matter, too

@@ -23,7 +23,7 @@ _SET = Statement(
 
 
 def set_setting(session: Session, *, key: str, value: Any, description: str, now: datetime) -> None:
-    """This function will set a platform setting, or add one; what is placed from the commit on sees it.
+    """Set a platform setting, or add one; what is placed from the commit on sees it.
 
     :param key: its name
     :param value: what JSON can say

@@ -18,10 +18,10 @@ _HUB = Statement(
 
 
 def platform_settings(session: Session) -> dict[str, Any]:
-    """This function will give all platform settings by key; they are few."""
+    """Give all platform settings by key; they are few."""
     return {row["key"]: row["value"] for row in _SETTINGS.all(session)}
 
 
 def find_hub(session: Session, *, hub_id: UUID) -> dict[str, Any] | None:
-    """This function will find an active hub, or none."""
+    """Find an active hub, or none."""
     return _HUB.first(session, hub_id=hub_id)

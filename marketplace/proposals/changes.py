@@ -73,7 +73,7 @@ class Change(ABC):
 
     @abstractmethod
     def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
-        """This function will check what is proposed, and give it as it is kept.
+        """Check what is proposed, and give it as it is kept.
 
         :param given: as it was read; what a kind takes is there
         :param now: when it would take effect
@@ -82,27 +82,27 @@ class Change(ABC):
         """
 
     def hold(self, session: Session) -> None:  # noqa: B027 - most are changed by proposals alone
-        """This function will keep what is changed as it is until the transaction ends, from what is no proposal."""
+        """Keep what is changed as it is until the transaction ends, from what is no proposal."""
 
     @abstractmethod
     def target(self, payload: Payload) -> str:
-        """This function will name what is changed."""
+        """Name what is changed."""
 
     @abstractmethod
     def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        """This function will give what is changed as it is now."""
+        """Give what is changed as it is now."""
 
     @abstractmethod
     def after(self, session: Session, payload: Payload) -> dict[str, Any]:
-        """This function will give what is changed as it would be."""
+        """Give what is changed as it would be."""
 
     @abstractmethod
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        """This function will show what the change does."""
+        """Show what the change does."""
 
     @abstractmethod
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
-        """This function will do it.
+        """Do it.
 
         :raises ConflictError: there is nothing to do it to any more
         """

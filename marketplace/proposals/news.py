@@ -15,7 +15,7 @@ from marketplace.proposals import states
 def filed(
     session: Session, *, proposal_id: UUID, kind: str, reason: str, officer: Caller, now: datetime
 ) -> None:
-    """This function will tell those who may decide on a proposal that it waits for them.
+    """Tell those who may decide on a proposal that it waits for them.
 
     :param kind: the proposal's
     :param reason: why it was filed
@@ -39,7 +39,7 @@ def filed(
 
 
 def went_on(session: Session, row: Mapping[str, Any], step: str, body: str, *, now: datetime) -> None:
-    """This function will tell the two officers whose proposal it is how it went on.
+    """Tell the two officers whose proposal it is how it went on.
 
     :param row: the proposal
     :param step: the state that it came to

@@ -129,7 +129,7 @@ class Applied:
 
 
 def propose(session: Session, *, officer: Caller, actor: AuditActor, wanted: Wanted, now: datetime) -> UUID:
-    """This function will file a proposal, and tell the officers who may decide on it.
+    """File a proposal, and tell the officers who may decide on it.
 
     :param officer: who proposes
     :param actor: the officer as the audit names one
@@ -182,7 +182,7 @@ def propose(session: Session, *, officer: Caller, actor: AuditActor, wanted: Wan
 def approve(
     session: Session, *, proposal_id: UUID, officer: Caller, actor: AuditActor, now: datetime
 ) -> None:
-    """This function will approve a proposal for a second officer; it takes effect at once, or when it is due.
+    """Approve a proposal for a second officer; it takes effect at once, or when it is due.
 
     :param officer: who approves
     :param actor: the officer as the audit names one
@@ -224,7 +224,7 @@ def approve(
 def reject(
     session: Session, *, proposal_id: UUID, officer: Caller, actor: AuditActor, reason: str, now: datetime
 ) -> None:
-    """This function will reject a proposal that did not take effect yet; its proposer may take it back so, too.
+    """Reject a proposal that did not take effect yet; its proposer may take it back so, too.
 
     :param officer: who rejects
     :param actor: the officer as the audit names one
@@ -238,7 +238,7 @@ def reject(
 
 
 def apply_due(database: Database, *, now: datetime) -> Applied:
-    """This function will put approved proposals into force that are due, and end those that nobody approved.
+    """Put approved proposals into force that are due, and end those that nobody approved.
 
     Each is a transaction of its own: one that fails keeps no other waiting, and is due again. One that no longer fits
     is rejected, and both officers are told.

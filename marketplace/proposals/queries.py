@@ -49,7 +49,7 @@ class ProposalFilters:
 
 
 def list_proposals(session: Session, *, filters: ProposalFilters, page: TableRequest) -> TablePage:
-    """This function will list proposals, in two queries.
+    """List proposals, in two queries.
 
     :param filters: which
     :param page: which page, sorted by one of ``SORTS``
@@ -60,7 +60,7 @@ def list_proposals(session: Session, *, filters: ProposalFilters, page: TableReq
 
 
 def proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: datetime) -> dict[str, Any]:
-    """This function will give a proposal; of an open one, with what it changes and what it does as of now.
+    """Give a proposal; of an open one, with what it changes and what it does as of now.
 
     :param caller: whose possible next steps are told
     :param now: when

@@ -10,7 +10,7 @@ SAMPLE = "One item of NGN 10,000.00, delivered"
 
 
 def sample_order(settings: Mapping[str, Any], *, commission_bps: int | None = None) -> dict[str, int]:
-    """This function will price a sample order as the platform would, and tell who gets what of it, in kobo.
+    """Price a sample order as the platform would, and tell who gets what of it, in kobo.
 
     :param settings: the platform's
     :param commission_bps: of the item's category; none for the platform's own
@@ -35,5 +35,5 @@ def sample_order(settings: Mapping[str, Any], *, commission_bps: int | None = No
 
 
 def compared(before: dict[str, int], after: dict[str, int]) -> dict[str, Any]:
-    """This function will show a sample order before a change and after it."""
+    """Show a sample order before a change and after it."""
     return {"sampleOrder": {"description": SAMPLE, "before": before, "after": after}}

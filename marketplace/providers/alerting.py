@@ -49,7 +49,7 @@ class AlertChannel(Protocol):
     least_severity: str
 
     def send(self, message: AlertMessage) -> None:
-        """This function will send a message.
+        """Send a message.
 
         :raises ProviderRefusedError: the other end refuses it
         :raises ProviderUnavailableError: it could not be sent, or may not have been
@@ -65,7 +65,7 @@ class ChatChannel:
         self._client = ProviderClient("chat", settings.alert_chat_url, timeout_seconds=_TIMEOUT_SECONDS)
 
     def send(self, message: AlertMessage) -> None:
-        """This function will post a message to the chat.
+        """Post a message to the chat.
 
         :raises ProviderRefusedError: the chat refuses it, for instance because the webhook was taken away
         :raises ProviderUnavailableError: no answer in time
@@ -82,7 +82,7 @@ class EmailChannel:
     """
 
     def __init__(self, settings: Settings, *, to: str) -> None:
-        """This function will make the channel of one receiver.
+        """Make the channel of one receiver.
 
         :param to: whose, of ``settings.alert_email_to``; the mail names all of them
         """
@@ -97,7 +97,7 @@ class EmailChannel:
         self._user, self._password = unquote(server.username or ""), unquote(server.password or "")
 
     def send(self, message: AlertMessage) -> None:
-        """This function will send a message to its receiver.
+        """Send a message to its receiver.
 
         :raises ProviderRefusedError: the server refuses this receiver, or this mail, for now or for good
         :raises ProviderUnavailableError: the server could not be reached, or lets us send nothing
@@ -169,7 +169,7 @@ def _refused(status: int) -> ProviderRefusedError:
 
 
 def email_channel_name(address: str) -> str:
-    """This function will name the channel of a receiver of e-mail, without telling who that is.
+    """Name the channel of a receiver of e-mail, without telling who that is.
 
     :param address: of ``settings.alert_email_to``
     """
@@ -178,17 +178,17 @@ def email_channel_name(address: str) -> str:
 
 
 def kind_of_channel(name: str) -> str:
-    """This function will tell of which of ``CHANNELS`` a channel is."""
+    """Tell of which of ``CHANNELS`` a channel is."""
     return name.partition(":")[0]
 
 
 def alert_gates() -> Mapping[str, Gate]:
-    """This function will make a gate for each kind of channel, since one server takes the mail for all receivers."""
+    """Make a gate for each kind of channel, since one server takes the mail for all receivers."""
     return {kind: Gate() for kind in CHANNELS}
 
 
 def alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:
-    """This function will make the channels that are configured, by name: one for each whom they reach."""
+    """Make the channels that are configured, by name: one for each whom they reach."""
     channels: dict[str, AlertChannel] = {}
     if settings.alert_chat_url:
         channels[CHAT] = ChatChannel(settings)

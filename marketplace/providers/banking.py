@@ -18,7 +18,7 @@ class Bank:
 
     @classmethod
     def list_from_wire(cls, data: Any) -> list["Bank"]:
-        """This function will read a page of the list of banks; those that are closed are left out.
+        """Read a page of the list of banks; those that are closed are left out.
 
         :raises MalformedAnswerError: a field is missing or of another type
         """
@@ -42,7 +42,7 @@ class TransferAccount:
 
     @classmethod
     def from_wire(cls, data: Any, *, reference: str) -> "TransferAccount":
-        """This function will read the account that the gateway made for a payment.
+        """Read the account that the gateway made for a payment.
 
         :param reference: of the payment, which the answer must be about
         :raises MalformedAnswerError: a field is missing or of another type, or it is another payment's
@@ -64,7 +64,7 @@ class TransferAccount:
 
 
 def account_name_from_wire(data: Any, *, account_number: str) -> str:
-    """This function will read the name that an account is kept under.
+    """Read the name that an account is kept under.
 
     :param account_number: which the answer must be about
     :raises MalformedAnswerError: there is no name, or it is another account's

@@ -44,7 +44,7 @@ class _Retry(Retry):
         _pool: Any = None,
         _stacktrace: Any = None,
     ) -> Self:
-        """This function will count a failure, or raise it if it is not to be tried again.
+        """Count a failure, or raise it if it is not to be tried again.
 
         The parameters are urllib3's.
         """
@@ -79,7 +79,7 @@ class ProviderClient:
             self._session.mount(scheme, HTTPAdapter(max_retries=retry, pool_maxsize=32))
 
     def get(self, path: str, *, params: dict[str, str] | None = None) -> Any:
-        """This function will read a resource of the provider.
+        """Read a resource of the provider.
 
         :return: the JSON body
         :raises ProviderRefusedError: the provider answered 4xx
@@ -88,7 +88,7 @@ class ProviderClient:
         return self._call("GET", path, params=params)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """This function will post JSON to the provider, once.
+        """Post JSON to the provider, once.
 
         :return: the JSON body
         :raises ProviderRefusedError: the provider answered 4xx: nothing was done
@@ -97,7 +97,7 @@ class ProviderClient:
         return self._call("POST", path, json=body)
 
     def tell(self, path: str, body: dict[str, Any]) -> None:
-        """This function will post JSON to a provider that answers by its status alone, once.
+        """Post JSON to a provider that answers by its status alone, once.
 
         The address may itself be the secret: it is neither logged nor kept with an error.
 

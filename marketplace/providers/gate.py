@@ -34,7 +34,7 @@ class Gate:
 
     @contextmanager
     def passing(self, clock: Clock) -> Iterator[None]:
-        """This function will let the caller through, unless that might take long.
+        """Let the caller through, unless that might take long.
 
         :param clock: tells when a call failed, and whether that is long ago
         :raises ChannelDownError: at once, or after a second: this is to be put off

@@ -61,17 +61,17 @@ class Charge:
 
     @property
     def settled(self) -> bool:
-        """This function will tell whether the customer's money has arrived."""
+        """Tell whether the customer's money has arrived."""
         return self.status == "success"
 
     @property
     def failed(self) -> bool:
-        """This function will tell whether the attempt is over without money."""
+        """Tell whether the attempt is over without money."""
         return self.status in ("failed", "abandoned", "reversed")
 
     @classmethod
     def from_wire(cls, data: Any) -> "Charge":
-        """This function will read a charge from the gateway's JSON.
+        """Read a charge from the gateway's JSON.
 
         :param data: the ``data`` object of an event or an answer
         :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
@@ -106,7 +106,7 @@ class GatewayRefund:
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayRefund":
-        """This function will read a refund from the gateway's JSON.
+        """Read a refund from the gateway's JSON.
 
         :param data: the ``data`` object of an event, or a refund of an answer
         :raises MalformedChargeError: a field is missing or of another type; amounts must be whole
@@ -167,33 +167,33 @@ class PaymentGateway(Protocol):
         callback_url: str | None,
         metadata: dict[str, Any],
     ) -> PaymentPage:
-        """This function will open a payment page; the same reference again is refused by the gateway."""
+        """Open a payment page; the same reference again is refused by the gateway."""
         ...
 
     def charge(self, reference: str) -> Charge | None:
-        """This function will ask what became of a reference; none if the gateway does not know it."""
+        """Ask what became of a reference; none if the gateway does not know it."""
         ...
 
     def refund(self, *, reference: str, amount_minor: int, note: str) -> GatewayRefund:
-        """This function will have the gateway send money of a charge back to where it came from."""
+        """Have the gateway send money of a charge back to where it came from."""
         ...
 
     def refunds_of(self, reference: str) -> list[GatewayRefund]:
-        """This function will list the refunds of a charge."""
+        """List the refunds of a charge."""
         ...
 
     def banks(self) -> list[Bank]:
-        """This function will list the banks that accounts can be at."""
+        """List the banks that accounts can be at."""
         ...
 
     def account_name(self, *, account_number: str, bank_code: str) -> str | None:
-        """This function will ask whose account it is; none if there is no such account."""
+        """Ask whose account it is; none if there is no such account."""
         ...
 
     def transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
     ) -> TransferAccount:
-        """This function will have an account made for one payment; what is transferred to it is its charge."""
+        """Have an account made for one payment; what is transferred to it is its charge."""
         ...
 
 
@@ -217,7 +217,7 @@ class HttpPaymentGateway:
         callback_url: str | None,
         metadata: dict[str, Any],
     ) -> PaymentPage:
-        """This function will open a payment page.
+        """Open a payment page.
 
         :param reference: our own, ``checkout-<32 hex>``
         :param amount_minor: kobo
@@ -246,7 +246,7 @@ class HttpPaymentGateway:
             raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
 
     def charge(self, reference: str) -> Charge | None:
-        """This function will ask what became of a reference.
+        """Ask what became of a reference.
 
         :return: the charge, or none if the gateway does not know the reference
         :raises ProviderUnavailableError: no usable answer in time
@@ -264,7 +264,7 @@ class HttpPaymentGateway:
         return charge
 
     def refund(self, *, reference: str, amount_minor: int, note: str) -> GatewayRefund:
-        """This function will have the gateway send money of a charge back to where it came from.
+        """Have the gateway send money of a charge back to where it came from.
 
         The gateway does not know a second call for the first one again: who lost its answer looks for the note
         in ``refunds_of`` before calling again.
@@ -281,7 +281,7 @@ class HttpPaymentGateway:
             return GatewayRefund.from_wire(_data(answer))
 
     def refunds_of(self, reference: str) -> list[GatewayRefund]:
-        """This function will list the refunds of a charge.
+        """List the refunds of a charge.
 
         A gateway that takes no notice of the filter lists others too, so all pages are read: who does not find a
         refund here concludes that it was never sent.
@@ -301,7 +301,7 @@ class HttpPaymentGateway:
         raise ProviderUnavailableError("The payment gateway lists too many refunds to look through.")
 
     def banks(self) -> list[Bank]:
-        """This function will list the banks that accounts can be at, by name.
+        """List the banks that accounts can be at, by name.
 
         :raises ProviderUnavailableError: no usable answer in time
         """
@@ -318,7 +318,7 @@ class HttpPaymentGateway:
         return sorted(found.values(), key=lambda bank: (bank.name.casefold(), bank.code))
 
     def account_name(self, *, account_number: str, bank_code: str) -> str | None:
-        """This function will ask whose account it is.
+        """Ask whose account it is.
 
         :return: the name that it is kept under, or none if there is no such account
         :raises ProviderUnavailableError: no usable answer in time
@@ -337,7 +337,7 @@ class HttpPaymentGateway:
     def transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
     ) -> TransferAccount:
-        """This function will have an account made for one payment; what is transferred to it is its charge.
+        """Have an account made for one payment; what is transferred to it is its charge.
 
         :param reference: our own; its charge comes under it, like one of a payment page
         :param amount_minor: kobo
@@ -380,12 +380,12 @@ def _data(answer: Any) -> Any:
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:
-    """This function will give the e-mail that a provider wants of somebody, who may have none."""
+    """Give the e-mail that a provider wants of somebody, who may have none."""
     return email or f"{user_id}@users.invalid"
 
 
 def signature_matches(*, secret: str, body: bytes, signature: str) -> bool:
-    """This function will check a webhook's signature in constant time.
+    """Check a webhook's signature in constant time.
 
     :param secret: the gateway's secret key
     :param body: the raw bytes as they came

@@ -33,22 +33,22 @@ class GatewayDispute:
 
     @property
     def in_our_favour(self) -> bool:
-        """This function will tell whether it ended, and the money stays with us."""
+        """Tell whether it ended, and the money stays with us."""
         return self.resolution == IN_OUR_FAVOUR
 
     @property
     def lost(self) -> bool:
-        """This function will tell whether it ended, and the money was taken from us."""
+        """Tell whether it ended, and the money was taken from us."""
         return self.resolution == LOST
 
     @property
     def is_clear(self) -> bool:
-        """This function will tell whether it says how it ended."""
+        """Tell whether it says how it ended."""
         return self.in_our_favour or self.lost
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayDispute":
-        """This function will read a dispute from the gateway's JSON.
+        """Read a dispute from the gateway's JSON.
 
         What only describes it may be odd: that must not keep an order from being frozen.
 
@@ -92,27 +92,27 @@ class GatewayTransfer:
 
     @property
     def succeeded(self) -> bool:
-        """This function will tell whether the money has left."""
+        """Tell whether the money has left."""
         return self.status == "success"
 
     @property
     def failed(self) -> bool:
-        """This function will tell whether it is over, and the money never left."""
+        """Tell whether it is over, and the money never left."""
         return self.status in _FAILED
 
     @property
     def reversed(self) -> bool:
-        """This function will tell whether the money came back to the gateway."""
+        """Tell whether the money came back to the gateway."""
         return self.status == "reversed"
 
     @property
     def wants_otp(self) -> bool:
-        """This function will tell whether it waits for somebody to enter a one-time password at the gateway."""
+        """Tell whether it waits for somebody to enter a one-time password at the gateway."""
         return self.status == "otp"
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayTransfer":
-        """This function will read a transfer from the gateway's JSON.
+        """Read a transfer from the gateway's JSON.
 
         :param data: the ``data`` object of an event, or a transfer of an answer
         :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
@@ -121,7 +121,7 @@ class GatewayTransfer:
 
     @classmethod
     def queued_from_wire(cls, data: Any) -> "GatewayTransfer":
-        """This function will read a transfer that was just sent: the answer may leave its id out.
+        """Read a transfer that was just sent: the answer may leave its id out.
 
         :raises MalformedChargeError: another field is missing or of another type; amounts must be integers
         """

@@ -50,7 +50,7 @@ class Movement:
 
     @classmethod
     def from_wire(cls, data: dict[str, Any]) -> "Movement":
-        """This function will read a movement.
+        """Read a movement.
 
         :raises MalformedRecordError: a field is missing or of another type
         """
@@ -88,7 +88,7 @@ class Record:
 
     @classmethod
     def from_wire(cls, kind: Kind, data: dict[str, Any]) -> "Record":
-        """This function will read a record of a list.
+        """Read a record of a list.
 
         :raises MalformedRecordError: a field is missing or of another type
         """
@@ -124,19 +124,19 @@ class GatewayRecords(Protocol):
     """What the domain asks of the gateway to compare its books with."""
 
     def balance(self) -> int:
-        """This function will ask what the gateway holds, in kobo."""
+        """Ask what the gateway holds, in kobo."""
         ...
 
     def movements(self) -> Iterator[list[Movement]]:
-        """This function will list the movements of the balance in pages, the latest first."""
+        """List the movements of the balance in pages, the latest first."""
         ...
 
     def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
-        """This function will list what was made in a period in pages, the latest first."""
+        """List what was made in a period in pages, the latest first."""
         ...
 
     def record(self, kind: Kind, gateway_id: str) -> Record | None:
-        """This function will ask about one of them by the gateway's id; none if it does not know it."""
+        """Ask about one of them by the gateway's id; none if it does not know it."""
         ...
 
 
@@ -152,7 +152,7 @@ class HttpGatewayRecords:
         )
 
     def balance(self) -> int:
-        """This function will ask what the gateway holds, in kobo; below zero where it is owed something.
+        """Ask what the gateway holds, in kobo; below zero where it is owed something.
 
         :raises ProviderUnavailableError: no usable answer in time
         """
@@ -163,7 +163,7 @@ class HttpGatewayRecords:
             raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
 
     def movements(self) -> Iterator[list[Movement]]:
-        """This function will list the movements of the balance in naira, in pages, the latest first.
+        """List the movements of the balance in naira, in pages, the latest first.
 
         Movements that come while it lists push others onto the next page, which then come once more; none is left out.
 
@@ -176,7 +176,7 @@ class HttpGatewayRecords:
         )
 
     def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
-        """This function will list what was made in a period in pages, the latest first.
+        """List what was made in a period in pages, the latest first.
 
         Of charges only those that were paid are given, whether or not they were given back since.
 
@@ -194,7 +194,7 @@ class HttpGatewayRecords:
         return self._pages(_PATHS[kind], {"from": iso(since), "to": iso(until)}, read)
 
     def record(self, kind: Kind, gateway_id: str) -> Record | None:
-        """This function will ask about a charge, a transfer or a refund by the gateway's id.
+        """Ask about a charge, a transfer or a refund by the gateway's id.
 
         :return: none if the gateway does not know it, or it is a charge that was never paid
         :raises ProviderUnavailableError: no usable answer in time

@@ -62,7 +62,7 @@ class KeySet:
         self._lock = threading.Lock()
 
     def key(self, key_id: str) -> jwt.PyJWK | None:
-        """This function will give the key of an id, or none if the provider does not publish one.
+        """Give the key of an id, or none if the provider does not publish one.
 
         :raises ProviderUnavailableError: no keys are known and none can be fetched
         """
@@ -127,7 +127,7 @@ class TokenVerifier:
         self._verified: dict[bytes, _Verified] = {}
 
     def verify(self, token: str) -> TokenClaims:
-        """This function will check a token and read its claims.
+        """Check a token and read its claims.
 
         :param token: a JSON web token in compact form
         :raises TokenExpiredError: it was valid once

@@ -8,7 +8,7 @@ _SIGNATURE_LENGTH = len(_SCHEME) + 64
 
 
 def signature_matches(*, secret: str, body: bytes, signature: str) -> bool:
-    """This function will check a webhook's signature in constant time.
+    """Check a webhook's signature in constant time.
 
     :param secret: the app secret
     :param body: the raw bytes as they came

@@ -20,7 +20,7 @@ class ContentModerator(Protocol):
     """What the domain asks of the provider."""
 
     def check(self, text: str) -> Verdict:
-        """This function will ask whether a text is fit for the public."""
+        """Ask whether a text is fit for the public."""
         ...
 
 
@@ -37,7 +37,7 @@ class HttpContentModerator:
         )
 
     def check(self, text: str) -> Verdict:
-        """This function will ask whether a text is fit for the public.
+        """Ask whether a text is fit for the public.
 
         :param text: what is looked at; it is neither logged nor kept
         :return: the verdict
@@ -48,7 +48,7 @@ class HttpContentModerator:
 
 
 def content_moderator(settings: Settings) -> ContentModerator | None:
-    """This function will make the adapter, or give none where no provider is configured."""
+    """Make the adapter, or give none where no provider is configured."""
     return HttpContentModerator(settings) if settings.ai_url else None
 
 

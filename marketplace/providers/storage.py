@@ -39,15 +39,15 @@ class ObjectStorage(Protocol):
     def put(
         self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
     ) -> None:
-        """This function will store an object, replacing what was there under its key."""
+        """Store an object, replacing what was there under its key."""
         ...
 
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
-        """This function will give an address under which anybody may read one object for a while."""
+        """Give an address under which anybody may read one object for a while."""
         ...
 
     def delete(self, *, bucket: str, key: str) -> None:
-        """This function will delete an object; that there is none is no error."""
+        """Delete an object; that there is none is no error."""
         ...
 
 
@@ -55,7 +55,7 @@ class S3ObjectStorage:
     """The S3 interface, of AWS or of anything that speaks it. Safe to use from several threads."""
 
     def __init__(self, settings: Settings) -> None:
-        """This function will make the adapter; its client is made when it is first used.
+        """Make the adapter; its client is made when it is first used.
 
         It is large, and most processes never need it.
         """
@@ -73,7 +73,7 @@ class S3ObjectStorage:
     def put(
         self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
     ) -> None:
-        """This function will store an object, replacing what was there under its key.
+        """Store an object, replacing what was there under its key.
 
         :param bucket: the public or the private one
         :param key: the object's name in it
@@ -86,7 +86,7 @@ class S3ObjectStorage:
         self._call("put_object", Bucket=bucket, Key=key, Body=content, ContentType=content_type, **more)
 
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
-        """This function will give an address under which anybody may read one object for a while.
+        """Give an address under which anybody may read one object for a while.
 
         It is made without asking the storage, whether or not there is such an object.
 
@@ -104,7 +104,7 @@ class S3ObjectStorage:
         return link
 
     def delete(self, *, bucket: str, key: str) -> None:
-        """This function will delete an object; that there is none is no error.
+        """Delete an object; that there is none is no error.
 
         :raises ProviderUnavailableError: whether it was deleted is unknown
         """
@@ -140,7 +140,7 @@ class S3ObjectStorage:
 
 
 def put_all(storage: ObjectStorage, *, bucket: str, objects: Sequence[StoredObject]) -> None:
-    """This function will store several objects side by side.
+    """Store several objects side by side.
 
     :param bucket: the public or the private one
     :raises ProviderUnavailableError: not all of them were stored
@@ -159,7 +159,7 @@ def put_all(storage: ObjectStorage, *, bucket: str, objects: Sequence[StoredObje
 
 
 def delete_all(storage: ObjectStorage, *, bucket: str, keys: Iterable[str]) -> None:
-    """This function will delete several objects side by side; that one is not there is no error.
+    """Delete several objects side by side; that one is not there is no error.
 
     :param bucket: the public or the private one
     :raises ProviderUnavailableError: whether all of them were deleted is unknown

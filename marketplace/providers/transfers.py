@@ -65,7 +65,7 @@ class TransferOrder:
     reason: str
 
     def to_wire(self) -> dict[str, Any]:
-        """This function will write it as the gateway's JSON."""
+        """Write it as the gateway's JSON."""
         return {
             "reference": self.reference,
             "amount": self.amount_minor,
@@ -78,19 +78,19 @@ class TransferSender(Protocol):
     """What sending takes of the gateway."""
 
     def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
-        """This function will have a bank account made a recipient; none if there is no such account."""
+        """Have a bank account made a recipient; none if there is no such account."""
         ...
 
     def send(self, order: TransferOrder) -> GatewayTransfer:
-        """This function will send a transfer; the same reference again gives the one that there is."""
+        """Send a transfer; the same reference again gives the one that there is."""
         ...
 
     def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
-        """This function will send up to 100 transfers, all of them or none."""
+        """Send up to 100 transfers, all of them or none."""
         ...
 
     def transfer(self, reference: str) -> GatewayTransfer | None:
-        """This function will ask what became of a reference; none if the gateway does not know it."""
+        """Ask what became of a reference; none if the gateway does not know it."""
         ...
 
 
@@ -98,7 +98,7 @@ class TransferGateway(TransferSender, Protocol):
     """What the domain asks of the gateway about money that leaves."""
 
     def transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
-        """This function will list what was sent in a period, the latest first."""
+        """List what was sent in a period, the latest first."""
         ...
 
 
@@ -114,7 +114,7 @@ class HttpTransferGateway:
         )
 
     def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
-        """This function will have a bank account made a recipient of transfers; the same account is the same one.
+        """Have a bank account made a recipient of transfers; the same account is the same one.
 
         :param name: the account's, as the bank says
         :param account_number: ten digits
@@ -141,7 +141,7 @@ class HttpTransferGateway:
         return code
 
     def send(self, order: TransferOrder) -> GatewayTransfer:
-        """This function will send a transfer; the same reference again gives the one that there is.
+        """Send a transfer; the same reference again gives the one that there is.
 
         :raises FundsShortError: the balance does not suffice: nothing was sent
         :raises TransferRefusedError: the gateway refused it: nothing was sent
@@ -158,7 +158,7 @@ class HttpTransferGateway:
         return sent
 
     def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
-        """This function will send up to 100 transfers, all of them or none.
+        """Send up to 100 transfers, all of them or none.
 
         :return: them, in no particular order; some may be missing if the gateway says nothing of them
         :raises FundsShortError: the balance does not suffice: nothing was sent
@@ -185,7 +185,7 @@ class HttpTransferGateway:
         return sent
 
     def transfer(self, reference: str) -> GatewayTransfer | None:
-        """This function will ask what became of a reference.
+        """Ask what became of a reference.
 
         :return: the transfer, or none if the gateway does not know the reference
         :raises KeyRefusedError: the gateway refuses our key
@@ -205,7 +205,7 @@ class HttpTransferGateway:
         return found
 
     def transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
-        """This function will list what was sent in a period, the latest first, a page at a time.
+        """List what was sent in a period, the latest first, a page at a time.
 
         :param since: the first moment of the period
         :param until: the last one

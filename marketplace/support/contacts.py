@@ -58,7 +58,7 @@ class Message:
 def keep_message(
     session: Session, *, sender: str, name: str | None, message: Message, now: datetime
 ) -> UUID | None:
-    """This function will keep a message with its contact, which is linked to the profile that has its number.
+    """Keep a message with its contact, which is linked to the profile that has its number.
 
     A number that several profiles have, which nobody has proven, links to none of them.
 
@@ -92,7 +92,7 @@ def keep_message(
 
 
 def phone_of(sender: str) -> str | None:
-    """This function will give a sender's number in the form that profiles have, or none if it is no number."""
+    """Give a sender's number in the form that profiles have, or none if it is no number."""
     if not _NUMBER.fullmatch(sender):
         return None
     return normalise_phone(f"+{sender}") or f"+{sender}"

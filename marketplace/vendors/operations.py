@@ -47,7 +47,7 @@ class ProfileChanges:
     ends_vacation: bool = False
 
     def texts(self) -> dict[str, str]:
-        """This function will give what of it the public reads, by the field's name on the wire."""
+        """Give what of it the public reads, by the field's name on the wire."""
         texts = {
             "displayName": self.display_name,
             "description": self.description,
@@ -58,7 +58,7 @@ class ProfileChanges:
 
 
 def check_own(session: Session, *, vendor_id: UUID, user_id: UUID, revision: int | None) -> None:
-    """This function will make sure that somebody may change a store, and knows it as it is.
+    """Make sure that somebody may change a store, and knows it as it is.
 
     :param revision: the one that the client read, or none not to compare
     :raises NotFoundError: there is no such store, or it is somebody else's
@@ -79,7 +79,7 @@ def update_profile(
     revision: int | None,
     now: datetime,
 ) -> bool:
-    """This function will change a store's profile.
+    """Change a store's profile.
 
     :param vendor_id: the store's
     :param user_id: who changes it
@@ -111,7 +111,7 @@ def update_profile(
 
 
 def note_change(session: Session, *, vendor_id: UUID, now: datetime) -> None:
-    """This function will count a change to what belongs to a store but is kept elsewhere, such as its bank account."""
+    """Count a change to what belongs to a store but is kept elsewhere, such as its bank account."""
     store = session.get_one(
         VendorProfile, vendor_id, with_for_update={"key_share": True}, populate_existing=True
     )

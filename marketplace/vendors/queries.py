@@ -68,7 +68,7 @@ class Store:
     vacation_until: datetime | None
 
     def is_open(self, now: datetime) -> bool:
-        """This function will tell whether the store sells: active, and not on vacation now.
+        """Tell whether the store sells: active, and not on vacation now.
 
         :param now: the time of the request; a vacation ends by itself when its last day has come
         """
@@ -91,24 +91,24 @@ _BY_IDS = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == any_(bindp
 
 
 def store_of_user(session: Session, *, user_id: UUID) -> Store | None:
-    """This function will find the store that somebody runs, or none."""
+    """Find the store that somebody runs, or none."""
     row = _OF_USER.first(session, user_id=user_id)
     return Store(**row) if row else None
 
 
 def find_store(session: Session, *, vendor_id: UUID) -> Store | None:
-    """This function will find a store by the vendor profile's id, or none."""
+    """Find a store by the vendor profile's id, or none."""
     row = _BY_ID.first(session, vendor_id=vendor_id)
     return Store(**row) if row else None
 
 
 def find_stores(session: Session, *, vendor_ids: Collection[UUID]) -> dict[UUID, Store]:
-    """This function will find stores by their vendor profiles' ids, those that exist."""
+    """Find stores by their vendor profiles' ids, those that exist."""
     return {row["id"]: Store(**row) for row in _BY_IDS.all(session, vendor_ids=list(vendor_ids))}
 
 
 def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime) -> dict[str, Any]:
-    """This function will show a store's profile; who runs it is shown one that is suspended or closed too.
+    """Show a store's profile; who runs it is shown one that is suspended or closed too.
 
     :param vendor_id: the store's
     :param viewer_id: who looks at it, or none who is not signed in
@@ -140,6 +140,6 @@ def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now
 
 
 def runs(session: Session, *, vendor_id: UUID, user_id: UUID) -> bool:
-    """This function will tell whether somebody runs a store."""
+    """Tell whether somebody runs a store."""
     store = find_store(session, vendor_id=vendor_id)
     return store is not None and store.user_id == user_id

@@ -32,7 +32,7 @@ def _about(provider: str, event_type: str | None) -> str:
 def event_died(
     session: Session, *, provider: str, event_type: str | None, facts: Mapping[str, Any], now: datetime
 ) -> None:
-    """This function will raise that an event was given up.
+    """Raise that an event was given up.
 
     :param provider: whose event
     :param event_type: none for one that can't be read
@@ -49,7 +49,7 @@ def event_died(
 
 
 def event_lives(session: Session, *, provider: str, event_type: str | None, now: datetime) -> None:
-    """This function will resolve that events of a type are dead, when the last of them was replayed.
+    """Resolve that events of a type are dead, when the last of them was replayed.
 
     :param provider: whose event
     :param event_type: none for those that could not be read

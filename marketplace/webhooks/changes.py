@@ -102,7 +102,7 @@ class Watch:
     """Looks at what a transaction changes, from before the event has its effect until after it."""
 
     def __init__(self, session: Session, outside: Session, *, body: bytes) -> None:
-        """This function will begin to look.
+        """Begin to look.
 
         :param session: in the transaction that the event has its effect in
         :param outside: reads what is committed, by a connection of its own
@@ -114,7 +114,7 @@ class Watch:
         self._orders, self._refunds = _concerned(outside, body)
 
     def changes(self) -> dict[str, Any]:
-        """This function will tell what was changed since, as the API shows it.
+        """Tell what was changed since, as the API shows it.
 
         :return: ``orders`` and ``refunds`` with what they were before, ``ledger`` with its entries,
             ``notifications``, ``heldCharges``, ``payoutExceptions``, ``alerts`` that somebody is told of (``raised``

@@ -61,7 +61,7 @@ def bury(
     error: str,
     now: datetime,
 ) -> None:
-    """This function will move an event to the dead letters, and raise the alert about those of its type.
+    """Move an event to the dead letters, and raise the alert about those of its type.
 
     :param row: of the inbox: its ``id``, ``provider`` and ``body``; locked
     :param event_type: the event's, if its body tells it
@@ -90,12 +90,12 @@ def bury(
 
 
 def note_replayed(session: Session, *, inbox_id: UUID, now: datetime) -> None:
-    """This function will note that an event is dead no more, and resolve the alert with the last one of its type."""
+    """Note that an event is dead no more, and resolve the alert with the last one of its type."""
     letter = _REPLAYED.first(session, inbox_id=inbox_id, now=now)
     if letter is not None:
         alarms.event_lives(session, **letter, now=now)
 
 
 def note_failed_again(session: Session, *, inbox_id: UUID, attempts: int, error: str) -> None:
-    """This function will note that a dead event was tried once more and is as dead as before."""
+    """Note that a dead event was tried once more and is as dead as before."""
     _FAILED_AGAIN.run(session, inbox_id=inbox_id, attempts=attempts, error=error)

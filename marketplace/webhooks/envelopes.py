@@ -33,7 +33,7 @@ Unit = tuple[str, Any, dict[str, Any]]
 
 
 def split(body: bytes) -> list[bytes]:
-    """This function will take an envelope apart.
+    """Take an envelope apart.
 
     :return: an envelope for each of its messages and statuses; of a single one, the envelope itself
     :raises HopelessEventError: it is no envelope, or holds too many
@@ -45,7 +45,7 @@ def split(body: bytes) -> list[bytes]:
 
 
 def parse(body: bytes) -> Event:
-    """This function will parse an envelope of one message or status.
+    """Parse an envelope of one message or status.
 
     Its id is what the provider gave the message; a status's is made of that and its word. ``data`` has the
     ``message`` or the ``status``, and beside a message the sender's ``name``.

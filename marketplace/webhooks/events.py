@@ -40,7 +40,7 @@ class Event:
 
 
 def parse(body: bytes) -> Event:
-    """This function will parse a gateway event.
+    """Parse a gateway event.
 
     :raises HopelessEventError: it is not JSON, or lacks its type
     """
@@ -79,7 +79,7 @@ def _id_of(event_type: str, data: dict[str, Any]) -> str | None:
 
 
 def load(body: bytes) -> Any:
-    """This function will load JSON, but for what the database can't keep of it.
+    """Load JSON, but for what the database can't keep of it.
 
     Half a surrogate pair somewhere in it must not cost a payment, so it becomes a question mark; a NUL is left out.
 

@@ -17,7 +17,7 @@ _TRANSFERS = {"transfer.success": "success", "transfer.failed": "failed", "trans
 
 
 def apply(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
-    """This function will have an event its effect, in the caller's transaction.
+    """Have an event its effect, in the caller's transaction.
 
     :param fee_bearer: ``platform`` or ``customer``
     :param now: the time of processing

@@ -14,7 +14,7 @@ _FIRST_YEAR, _LAST_YEAR = 2000, 2999
 
 
 def apply(session: Session, event: Event, *, last_try: bool, now: datetime) -> str:
-    """This function will have a message or a status its effect, in the caller's transaction.
+    """Have a message or a status its effect, in the caller's transaction.
 
     :param event: of ``envelopes.parse``
     :param last_try: what is still unknown then stays so

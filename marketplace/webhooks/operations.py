@@ -117,7 +117,7 @@ class Result:
 
 
 def receive(session: Session, *, provider: str, body: bytes, now: datetime) -> UUID:
-    """This function will store a verified delivery; once that is committed, nothing loses it.
+    """Store a verified delivery; once that is committed, nothing loses it.
 
     :param provider: gateway or messaging
     :param body: the raw bytes
@@ -129,12 +129,12 @@ def receive(session: Session, *, provider: str, body: bytes, now: datetime) -> U
 
 
 def due_events(session: Session, *, now: datetime, most: int) -> list[UUID]:
-    """This function will list inbox rows that wait to be processed and are due, the longest waiting first."""
+    """List inbox rows that wait to be processed and are due, the longest waiting first."""
     return [row["id"] for row in _DUE.all(session, now=now, most=most)]
 
 
 def pull_in(session: Session, *, now: datetime) -> int:
-    """This function will put retries that a clock has set too far ahead to their delay from now.
+    """Put retries that a clock has set too far ahead to their delay from now.
 
     :param now: the time; if the clock went back, what was set before would wait as much longer
     :return: how many there were
@@ -151,7 +151,7 @@ def process(
     random: Callable[[], float],
     clock: Clock | None = None,
 ) -> Result | None:
-    """This function will process an inbox row: its effect, the books and the record of it commit together.
+    """Process an inbox row: its effect, the books and the record of it commit together.
 
     :param inbox_id: the row's
     :param fee_bearer: ``platform`` or ``customer``
@@ -197,7 +197,7 @@ def process(
 def note_death(
     database: Database, *, inbox_id: UUID, error: str, now: datetime, random: Callable[[], float]
 ) -> Result | None:
-    """This function will note a try of an inbox row that ended the process; its body is not looked at again.
+    """Note a try of an inbox row that ended the process; its body is not looked at again.
 
     :param error: what is known of it
     :return: as ``process`` does
@@ -208,12 +208,12 @@ def note_death(
 
 
 def describe(error: Exception) -> str:
-    """This function will describe an error nobody foresaw, by its kind alone: its text may hold what was sent."""
+    """Describe an error nobody foresaw, by its kind alone: its text may hold what was sent."""
     return f"{type(error).__name__} {sqlstate(error) or ''}".strip()
 
 
 def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Result | None:
-    """This function will process an inbox row in the caller's transaction; ``process`` is what workers call.
+    """Process an inbox row in the caller's transaction; ``process`` is what workers call.
 
     :return: what became of it; none if it is not due, or somebody else has it
     :raises HopelessEventError: the event can never be processed
@@ -231,7 +231,7 @@ def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datet
 def perform(
     session: Session, *, row: dict[str, Any], fee_bearer: str, last_try: bool, now: datetime
 ) -> Result:
-    """This function will have an event its effect, and mark its row done; errors are those of ``process_row``.
+    """Have an event its effect, and mark its row done; errors are those of ``process_row``.
 
     :param row: of the inbox: ``id``, ``provider``, ``body``, ``received_at``; locked, and not done
     :param last_try: whether what it is about stays unknown if it is so now

@@ -119,7 +119,7 @@ class Filters:
     error: str | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """This function will give the parameters of a statement."""
+        """Give the parameters of a statement."""
         wanted = asdict(self)
         state, error = wanted.pop("state"), wanted.pop("error")
         return wanted | {
@@ -134,7 +134,7 @@ def _as_it_is(wanted: str) -> str:
 
 
 def list_events(session: Session, *, filters: Filters, most: int) -> list[dict[str, Any]]:
-    """This function will list deliveries, the latest first.
+    """List deliveries, the latest first.
 
     :param most: how many at the most
     """
@@ -142,7 +142,7 @@ def list_events(session: Session, *, filters: Filters, most: int) -> list[dict[s
 
 
 def dead_events(session: Session, *, filters: Filters, most: int) -> tuple[list[dict[str, Any]], int]:
-    """This function will list dead deliveries as they are to be replayed: those whose last try is longest ago first.
+    """List dead deliveries as they are to be replayed: those whose last try is longest ago first.
 
     Those that were not replayed since they died come before all others.
 
@@ -158,7 +158,7 @@ def dead_events(session: Session, *, filters: Filters, most: int) -> tuple[list[
 
 
 def causes(session: Session, *, filters: Filters, most: int) -> list[dict[str, Any]]:
-    """This function will count deliveries by their type and last error, the most frequent first.
+    """Count deliveries by their type and last error, the most frequent first.
 
     :param most: how many causes at the most
     """
@@ -166,7 +166,7 @@ def causes(session: Session, *, filters: Filters, most: int) -> list[dict[str, A
 
 
 def list_for_staff(session: Session, *, filters: Filters, page: PageRequest, now: datetime) -> Page:
-    """This function will list deliveries, the latest first, and count them by state; in two queries.
+    """List deliveries, the latest first, and count them by state; in two queries.
 
     :param page: which page
     :param now: the time of the request
@@ -189,7 +189,7 @@ def list_for_staff(session: Session, *, filters: Filters, page: PageRequest, now
 
 
 def count_by_state(session: Session, *, now: datetime) -> dict[str, int]:
-    """This function will count deliveries by state; those that are over, of the last 24 hours.
+    """Count deliveries by state; those that are over, of the last 24 hours.
 
     :param now: the time of the request
     """
@@ -200,7 +200,7 @@ def count_by_state(session: Session, *, now: datetime) -> dict[str, int]:
 
 
 def show_event(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
-    """This function will give a delivery with its body.
+    """Give a delivery with its body.
 
     :raises NotFoundError: there is none of that id
     """
@@ -212,7 +212,7 @@ def show_event(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
 
 
 def show_for_staff(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
-    """This function will give a delivery, and of its payload what tells nothing of a person.
+    """Give a delivery, and of its payload what tells nothing of a person.
 
     :raises NotFoundError: there is none of that id
     """
@@ -226,12 +226,12 @@ def show_for_staff(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
 
 
 def state_of(status: str) -> str:
-    """This function will give the state of ``STATES`` that a row's status belongs to."""
+    """Give the state of ``STATES`` that a row's status belongs to."""
     return _STATE_OF[status]
 
 
 def told_id(row: dict[str, Any]) -> str | None:
-    """This function will give the id of an event that may be told: a message's own is made of its sender's number."""
+    """Give the id of an event that may be told: a message's own is made of its sender's number."""
     event_id: str | None = row["dedupe_id"]
     return event_id if row["provider"] == "gateway" else None
 

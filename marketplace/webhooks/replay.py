@@ -85,7 +85,7 @@ class _RehearsedError(Exception):
 
 
 def rehearse(database: Database, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Replay:
-    """This function will replay an event and roll all of it back, to show what a replay would do.
+    """Replay an event and roll all of it back, to show what a replay would do.
 
     Nobody is told of anything and no provider is called: both would follow the commit that never comes.
 
@@ -114,7 +114,7 @@ def replay(
     actor: AuditActor,
     now: datetime,
 ) -> Replay:
-    """This function will try an event once more in the caller's transaction, and have that audited.
+    """Try an event once more in the caller's transaction, and have that audited.
 
     One that is over, since it was processed or ignored, stays as it is: it has had its effect.
 

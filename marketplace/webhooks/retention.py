@@ -33,7 +33,7 @@ _PURGE = Statement(
 
 
 def purge(session: Session, *, now: datetime, most: int) -> int:
-    """This function will delete webhooks whose time is up, with their dead letters.
+    """Delete webhooks whose time is up, with their dead letters.
 
     :param most: at most so many
     :return: how many they were

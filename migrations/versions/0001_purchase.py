@@ -11,7 +11,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will bring the schema to this revision."""
+    """Bring the schema to this revision."""
     op.execute(sa.schema.CreateSequence(sa.Sequence("order_number", start=100001)))
     op.create_table(
         "admin_roles",
@@ -789,7 +789,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will take the schema back to the revision before."""
+    """Take the schema back to the revision before."""
     op.drop_index(op.f("ix_product_images_image_id"), table_name="product_images")
     op.drop_table("product_images")
     op.drop_index(

@@ -17,7 +17,7 @@ APPEND_ONLY = (
 
 
 def upgrade() -> None:
-    """This function will add the triggers."""
+    """Add the triggers."""
     op.execute(
         """
         CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -80,7 +80,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop the triggers."""
+    """Drop the triggers."""
     op.execute("DROP TRIGGER ledger_transactions_entries ON ledger_transactions")
     op.execute("DROP TRIGGER ledger_entries_balance ON ledger_entries")
     for table in APPEND_ONLY:

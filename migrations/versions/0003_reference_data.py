@@ -64,7 +64,7 @@ _settings = sa.table(
 
 
 def upgrade() -> None:
-    """This function will insert them."""
+    """Insert them."""
     op.bulk_insert(_roles, [{"role": role, "permissions": held} for role, held in _PERMISSIONS.items()])
     op.bulk_insert(
         _settings,
@@ -80,7 +80,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will delete them."""
+    """Delete them."""
     op.execute(sa.delete(_accounts).where(_accounts.c.kind.in_(_ACCOUNTS)))
     op.execute(sa.delete(_settings).where(_settings.c.key.in_(_SETTINGS)))
     op.execute(sa.delete(_roles).where(_roles.c.role.in_(_PERMISSIONS)))

@@ -240,7 +240,7 @@ _SYNONYMS = (
 
 
 def upgrade() -> None:
-    """This function will make the search's tables, have triggers keep them, and fill them with what is there."""
+    """Make the search's tables, have triggers keep them, and fill them with what is there."""
     for extension in _EXTENSIONS:
         op.execute(f"CREATE EXTENSION IF NOT EXISTS {extension}")
     for statement in _CONFIGURATION:
@@ -351,7 +351,7 @@ def _make_words() -> None:
 
 
 def downgrade() -> None:
-    """This function will take it all back, the extensions too."""
+    """Take it all back, the extensions too."""
     for thing in _DROPS:
         op.execute(f"DROP {thing}")
     for table in ("search_misses", "search_synonyms", "search_lexemes", "search_terms", "search_documents"):

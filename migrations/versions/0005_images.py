@@ -13,7 +13,7 @@ _LIVE = sa.text("status IN ('pending', 'ready')")
 
 
 def upgrade() -> None:
-    """This function will change the schema."""
+    """Change the schema."""
     for column in (
         sa.Column(
             "content_hash",
@@ -49,7 +49,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will take the change back: pictures that were condemned or half stored are forgotten."""
+    """Take the change back: pictures that were condemned or half stored are forgotten."""
     op.drop_index("ix_order_items_image_key", "order_items")
     for name in ("ix_images_unused", "ix_images_key", "ix_images_content", "uq_images_owner_content"):
         op.drop_index(name, "images")

@@ -122,7 +122,7 @@ _BANNED = {
 
 
 def upgrade() -> None:
-    """This function will change the schema and insert what may not be sold."""
+    """Change the schema and insert what may not be sold."""
     _change_products()
     op.create_table(
         "notifications",
@@ -224,7 +224,7 @@ def _change_products() -> None:
 
 
 def downgrade() -> None:
-    """This function will take the change back."""
+    """Take the change back."""
     op.drop_table("banned_terms")
     op.drop_table("notifications")
     op.drop_index("ix_products_moderation", "products")

@@ -14,7 +14,7 @@ _MOMENT = sa.TIMESTAMP(timezone=True)
 
 
 def upgrade() -> None:
-    """This function will make the tables, and the columns in which products and order lines refer to sales."""
+    """Make the tables, and the columns in which products and order lines refer to sales."""
     # Exclusion constraints compare ids beside time ranges.
     op.execute("CREATE EXTENSION IF NOT EXISTS btree_gist")
     _create_flash_sales()
@@ -208,7 +208,7 @@ def _create_featured_products() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop the tables, and what refers to them."""
+    """Drop the tables, and what refers to them."""
     op.drop_constraint("fk_order_items_flash_sale_id", "order_items")
     op.drop_column("order_items", "flash_sale_id")
     op.drop_constraint("ck_products_sale", "products")

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will bring the schema to this revision."""
+    """Bring the schema to this revision."""
     op.create_table(
         "product_statistics",
         sa.Column("product_id", sa.Uuid(), nullable=False),
@@ -85,7 +85,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will take the revision back."""
+    """Take the revision back."""
     op.drop_index("ix_products_inventory", table_name="products")
     op.drop_index("ix_products_exclusive", table_name="products")
     op.drop_column("products", "exclusive")

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will add the sums, and fill them from the orders that were accepted."""
+    """Add the sums, and fill them from the orders that were accepted."""
     op.add_column(
         "vendor_profiles",
         sa.Column(
@@ -40,6 +40,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop them."""
+    """Drop them."""
     op.drop_column("vendor_profiles", "response_count")
     op.drop_column("vendor_profiles", "response_seconds_sum")

@@ -14,7 +14,7 @@ _ID = sa.text("uuidv7()")
 
 
 def upgrade() -> None:
-    """This function will make the tables, and write a row for each charge that was settled before."""
+    """Make the tables, and write a row for each charge that was settled before."""
     op.add_column(
         "orders",
         sa.Column(
@@ -194,7 +194,7 @@ def _create_refunds() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop them."""
+    """Drop them."""
     op.drop_table("refunds")
     op.drop_table("gateway_charges")
     op.drop_constraint(op.f("ck_payment_allocations_amount_not_negative"), "payment_allocations")

@@ -9,7 +9,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will add the trigger."""
+    """Add the trigger."""
     # The lines of an order come in one statement with it, so the check is made once for each order.
     op.execute(
         """
@@ -36,6 +36,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop it."""
+    """Drop it."""
     op.execute("DROP TRIGGER order_items_subtotal ON order_items")
     op.execute("DROP FUNCTION check_order_items()")

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will make the indexes of the table of orders, of a campus's orders, and of what waits long.
+    """Make the indexes of the table of orders, of a campus's orders, and of what waits long.
 
     And the table of the accounts that the gateway gave for single payments.
     """
@@ -73,7 +73,7 @@ def _index_statements() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop them."""
+    """Drop them."""
     for name in ("time", "direction", "kind"):
         op.drop_index(f"ix_ledger_entries_{name}", "ledger_entries")
     op.drop_column("ledger_entries", "kind")

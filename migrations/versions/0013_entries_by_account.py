@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will make the account the first part of an entry's key.
+    """Make the account the first part of an entry's key.
 
     Where few accounts made up the ledger, the planner took the key by the id alone for the shortest way to a page
     deep inside, and read everybody's entries on it. The new key also does what an index of its own did.
@@ -21,7 +21,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will make the id alone the key again."""
+    """Make the id alone the key again."""
     op.create_index("ix_ledger_entries_account", "ledger_entries", ["account_id", literal_column("id DESC")])
     op.drop_constraint("pk_ledger_entries", "ledger_entries")
     op.create_primary_key("pk_ledger_entries", "ledger_entries", ["id"])

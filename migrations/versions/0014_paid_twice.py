@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will add the sum to refunds, and an index of those that were paid twice."""
+    """Add the sum to refunds, and an index of those that were paid twice."""
     op.add_column(
         "refunds",
         sa.Column(
@@ -31,6 +31,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop both. A debt that was booked stays in the books."""
+    """Drop both. A debt that was booked stays in the books."""
     op.drop_index("ix_refunds_paid_twice", "refunds")
     op.drop_column("refunds", "paid_twice_minor")

@@ -13,7 +13,7 @@ _ID = sa.text("id DESC")
 
 
 def upgrade() -> None:
-    """This function will make the indexes of sorts and filters, in the place of some that are parts of them now."""
+    """Make the indexes of sorts and filters, in the place of some that are parts of them now."""
     op.create_index("ix_orders_status", "orders", ["status", "created_at", "id"])
     op.create_index("ix_orders_total", "orders", ["total_minor", "id"])
     op.create_index("ix_orders_paid", "orders", [sa.text("paid_at NULLS FIRST"), "id"])
@@ -28,7 +28,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will make the indexes as they were."""
+    """Make the indexes as they were."""
     op.create_index(
         "ix_orders_accepting", "orders", ["paid_at"], postgresql_where=sa.text("status = 'paid_escrow'")
     )

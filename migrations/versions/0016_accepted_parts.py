@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will add the part to orders. What was accepted before was booked as the wallet's, and stays so."""
+    """Add the part to orders. What was accepted before was booked as the wallet's, and stays so."""
     op.add_column(
         "orders",
         sa.Column(
@@ -30,7 +30,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop the part; it does not go while an order has one, which would be lost."""
+    """Drop the part; it does not go while an order has one, which would be lost."""
     op.execute(
         "DO $$ BEGIN IF EXISTS (SELECT FROM orders WHERE accepted_minor > 0) THEN"
         " RAISE EXCEPTION 'orders have accepted parts: going back would lose them'; END IF; END $$"

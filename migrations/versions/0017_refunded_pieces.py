@@ -12,7 +12,7 @@ _REASONS = "'amount_below_total', 'currency', 'order_not_payable', 'already_paid
 
 
 def upgrade() -> None:
-    """This function will add both counts, a reason to hold charges back, and say what became of old payments."""
+    """Add both counts, a reason to hold charges back, and say what became of old payments."""
     op.add_column(
         "order_items",
         sa.Column(
@@ -74,7 +74,7 @@ def _hold_back_for(reasons: str) -> None:
 
 
 def downgrade() -> None:
-    """This function will drop the counts, and count charges with too high fees among those of a wrong amount."""
+    """Drop the counts, and count charges with too high fees among those of a wrong amount."""
     op.execute(
         "UPDATE quarantined_charges SET reason = 'amount_below_total' WHERE reason = 'fees_above_amount'"
     )

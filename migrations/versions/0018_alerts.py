@@ -15,7 +15,7 @@ _LATEST_FIRST = [sa.text("raised_at DESC"), sa.text("id DESC")]
 
 
 def upgrade() -> None:
-    """This function will make the tables of alerts and of the messages about them."""
+    """Make the tables of alerts and of the messages about them."""
     op.create_table(
         "alerts",
         sa.Column("id", sa.Uuid(), server_default=sa.text("uuidv7()"), nullable=False),
@@ -81,7 +81,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop them."""
+    """Drop them."""
     op.drop_index("ix_dead_letter_webhooks_waiting", "dead_letter_webhooks")
     op.drop_table("alert_messages")
     op.drop_table("alerts")

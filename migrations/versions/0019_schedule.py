@@ -25,7 +25,7 @@ _COUNT = """
 
 
 def upgrade() -> None:
-    """This function will make the tables, count what was completed before, and have triggers count from then on."""
+    """Make the tables, count what was completed before, and have triggers count from then on."""
     _create_schedule()
     op.create_table(
         "queue_counts",
@@ -134,7 +134,7 @@ def _create_indexes() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop them, and make the indexes as they were."""
+    """Drop them, and make the indexes as they were."""
     for table, name in (
         ("webhook_inbox", "ix_webhook_inbox_finished"),
         ("webhook_inbox", "ix_webhook_inbox_dead"),

@@ -13,7 +13,7 @@ _MOMENT = sa.TIMESTAMP(timezone=True)
 
 
 def upgrade() -> None:
-    """This function will make the tables of contacts, messages, deliveries, disputes and payout exceptions."""
+    """Make the tables of contacts, messages, deliveries, disputes and payout exceptions."""
     op.create_index("ix_profiles_phone", "profiles", ["phone"], postgresql_where=sa.text("phone IS NOT NULL"))
     op.create_table(
         "support_contacts",
@@ -181,7 +181,7 @@ def _make_payout_exceptions() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop them."""
+    """Drop them."""
     op.drop_table("payout_exceptions")
     op.drop_table("charge_disputes")
     op.drop_table("notification_delivery_logs")

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will make the indexes; what is over is counted by the one on when it came."""
+    """Make the indexes; what is over is counted by the one on when it came."""
     op.drop_index("ix_webhook_inbox_received", table_name="webhook_inbox")
     op.create_index(
         "ix_webhook_inbox_received",
@@ -33,7 +33,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop the indexes."""
+    """Drop the indexes."""
     op.drop_index("ix_webhook_inbox_open", table_name="webhook_inbox")
     op.drop_index("ix_webhook_inbox_type", table_name="webhook_inbox")
     op.drop_index("ix_webhook_inbox_received", table_name="webhook_inbox")

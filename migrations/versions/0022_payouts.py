@@ -19,7 +19,7 @@ _BANK_COLUMNS = {
 
 
 def upgrade() -> None:
-    """This function will make the tables, and take over the bank accounts that vendors gave."""
+    """Make the tables, and take over the bank accounts that vendors gave."""
     _make_accounts()
     _make_batches()
     _make_approvals()
@@ -28,7 +28,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop the tables, and give vendors their bank accounts back; those replaced are lost."""
+    """Drop the tables, and give vendors their bank accounts back; those replaced are lost."""
     _give_accounts_back()
     for table in (
         "payout_transfers",

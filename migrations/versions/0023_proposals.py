@@ -37,7 +37,7 @@ _settings = sa.table(
 
 
 def upgrade() -> None:
-    """This function will make the tables, and the settings of payouts that officers change."""
+    """Make the tables, and the settings of payouts that officers change."""
     op.execute(
         sa.text(
             "INSERT INTO ledger_accounts (id, kind, normal_side) VALUES (:id, :kind, 'debit') ON CONFLICT DO NOTHING"
@@ -65,7 +65,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop them; what was set by proposals beyond the first settings goes with them."""
+    """Drop them; what was set by proposals beyond the first settings goes with them."""
     op.execute(
         sa.delete(_settings).where(
             _settings.c.key.in_([*_SETTINGS, "maintenance"]) | _settings.c.key.like("feature:%")

@@ -18,7 +18,7 @@ _OWN_FUNDS = "own_funds"
 
 
 def upgrade() -> None:
-    """This function will make the tables and the account."""
+    """Make the tables and the account."""
     op.execute(
         sa.text(
             "INSERT INTO ledger_accounts (id, kind, normal_side) VALUES (:id, :kind, 'credit') ON CONFLICT DO NOTHING"
@@ -32,7 +32,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop the tables; an account that has entries stays, as they do."""
+    """Drop the tables; an account that has entries stays, as they do."""
     for table in (
         "reconciliation_differences",
         "reconciliation_records",

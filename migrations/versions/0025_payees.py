@@ -13,7 +13,7 @@ _IN_ESCROW = "status IN ('paid_escrow', 'processing', 'shipped', 'disputed')"
 
 
 def upgrade() -> None:
-    """This function will add them; no store has policies yet, and of nobody a former contact is known."""
+    """Add them; no store has policies yet, and of nobody a former contact is known."""
     op.add_column(
         "vendor_profiles",
         sa.Column(
@@ -64,7 +64,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop them, with what was to go to former contacts."""
+    """Drop them, with what was to go to former contacts."""
     op.drop_index("ix_orders_vendor_in_escrow", "orders")
     op.execute(
         "UPDATE notification_delivery_logs d SET notification_id = NULL FROM notifications n"

@@ -10,10 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will add the officers' note."""
+    """Add the officers' note."""
     op.add_column("payout_exceptions", sa.Column("resolution_note", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
-    """This function will drop it."""
+    """Drop it."""
     op.drop_column("payout_exceptions", "resolution_note")

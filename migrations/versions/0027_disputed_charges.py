@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will add the gateway's id of the charge; of disputes told before, it is not known."""
+    """Add the gateway's id of the charge; of disputes told before, it is not known."""
     op.add_column(
         "charge_disputes",
         sa.Column(
@@ -23,5 +23,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop it."""
+    """Drop it."""
     op.drop_column("charge_disputes", "gateway_charge_id")

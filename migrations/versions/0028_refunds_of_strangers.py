@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """This function will add the charge of a movement, which the next reconciliation tells of those read before."""
+    """Add the charge of a movement, which the next reconciliation tells of those read before."""
     op.add_column(
         "gateway_movements",
         sa.Column(
@@ -23,5 +23,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """This function will drop it."""
+    """Drop it."""
     op.drop_column("gateway_movements", "charge_id")

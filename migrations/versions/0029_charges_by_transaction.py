@@ -11,10 +11,10 @@ _NAME = "ix_gateway_charges_ledger_transaction_id"
 
 
 def upgrade() -> None:
-    """This function will index them by it; each refund of an order read all charges while it held the order."""
+    """Index them by it; each refund of an order read all charges while it held the order."""
     op.create_index(_NAME, "gateway_charges", ["ledger_transaction_id"])
 
 
 def downgrade() -> None:
-    """This function will drop the index."""
+    """Drop the index."""
     op.drop_index(_NAME, "gateway_charges")

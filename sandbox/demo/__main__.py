@@ -12,7 +12,7 @@ _INTERRUPTED_STATUS = 130  # as shells do
 
 
 def main() -> int:
-    """This function will play the demo.
+    """Play the demo.
 
     :return: the exit status
     """

@@ -20,7 +20,7 @@ class Caller:
     def __init__(
         self, base_url: str, narrator: Narrator, *, name: str, token: str | None = None, abroad: bool = False
     ) -> None:
-        """This function will describe somebody.
+        """Describe somebody.
 
         :param base_url: of what is called
         :param name: who it is, for people
@@ -40,7 +40,7 @@ class Caller:
     def get(
         self, path: str, *shown: str, query: Mapping[str, Any] | None = None, quietly: bool = False
     ) -> Any:
-        """This function will read something.
+        """Read something.
 
         :param shown: the fields of the answer that are printed
         :param quietly: nothing is printed
@@ -50,7 +50,7 @@ class Caller:
         return self._call("GET", path, 200, shown, quietly=quietly, params=query)
 
     def post(self, path: str, *shown: str, body: Any = None, expected: int = 200) -> Any:
-        """This function will send something, under a fresh Idempotency-Key.
+        """Send something, under a fresh Idempotency-Key.
 
         :param shown: the fields of the answer that are printed
         :param expected: the status that it must answer
@@ -61,7 +61,7 @@ class Caller:
         return self._call("POST", path, expected, shown, json=body, headers=headers)
 
     def delete(self, path: str, *shown: str) -> Any:
-        """This function will remove something."""
+        """Remove something."""
         return self._call("DELETE", path, 200, shown)
 
     def _call(
@@ -113,7 +113,7 @@ def _shortened(data: Any, shown: tuple[str, ...]) -> Any:
 
 
 def until(condition: Callable[[], Any], *, seconds: float, what: str, pause: Callable[[float], None]) -> Any:
-    """This function will ask until there is an answer.
+    """Ask until there is an answer.
 
     :param condition: gives something true when it is time
     :param seconds: how long to ask at most

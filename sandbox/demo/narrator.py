@@ -27,17 +27,17 @@ class Narrator:
         self._steps = 0
 
     def say(self, text: str = "") -> None:
-        """This function will print a line."""
+        """Print a line."""
         self._console.print(Text(text), soft_wrap=True)
 
     def step(self, title: str) -> None:
-        """This function will begin a step."""
+        """Begin a step."""
         self._steps += 1
         self._console.print()
         self._console.print(Text(f"{self._steps}. {title}", style="bold"), soft_wrap=True)
 
     def asked(self, method: str, address: str, *, by: str, body: Any = None) -> None:
-        """This function will print a request."""
+        """Print a request."""
         shown = Text(f"{method} {address}", style="cyan")
         if body is not None:
             shown.append(f" {compact(body)}", style="dim")
@@ -45,20 +45,20 @@ class Narrator:
         self._line("ask", shown)
 
     def answered(self, status: int, content: Any) -> None:
-        """This function will print an answer, in one line."""
+        """Print an answer, in one line."""
         colour = "green" if status < 400 else "red"
         self._line("answer", Text.assemble((f"{status} ", colour), compact(content)), cut=True)
 
     def ledger(self, text: str) -> None:
-        """This function will print what the books say."""
+        """Print what the books say."""
         self._line("ledger", Text(text, style="yellow"))
 
     def note(self, text: str) -> None:
-        """This function will print a remark."""
+        """Print a remark."""
         self._line("", Text(text))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """This function will print a table."""
+        """Print a table."""
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
         for column in columns:
             table.add_column(column, justify="right" if column.endswith("(NGN)") else "left", no_wrap=True)
@@ -69,12 +69,12 @@ class Narrator:
         self._console.print(indented)
 
     def done(self, text: str) -> None:
-        """This function will print the last line of a demo that went as it should."""
+        """Print the last line of a demo that went as it should."""
         self._console.print()
         self._console.print(Text(text, style="bold green"), soft_wrap=True)
 
     def failed(self, text: str) -> None:
-        """This function will print to standard error why the demo ended early."""
+        """Print to standard error why the demo ended early."""
         Console(stderr=True, highlight=False).print(Text(f"\n{text}", style="bold red"), soft_wrap=True)
 
     def _line(self, label: str, content: Text, *, cut: bool = False) -> None:
@@ -86,12 +86,12 @@ class Narrator:
 
 
 def compact(content: Any) -> str:
-    """This function will write JSON in one line."""
+    """Write JSON in one line."""
     return json.dumps(content, ensure_ascii=False)
 
 
 def naira(amount_minor: int) -> str:
-    """This function will write an amount for people.
+    """Write an amount for people.
 
     :param amount_minor: kobo
     """
@@ -100,7 +100,7 @@ def naira(amount_minor: int) -> str:
 
 
 def picked(content: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """This function will pick the fields of an answer that are worth showing.
+    """Pick the fields of an answer that are worth showing.
 
     :param names: a field, or one of an object within, such as ``vendor.displayName``
     """

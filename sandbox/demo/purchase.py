@@ -28,7 +28,7 @@ class People:
 
 
 def play(target: Target, narrator: Narrator, *, pause: Callable[[float], None] = time.sleep) -> None:
-    """This function will play the purchase.
+    """Play the purchase.
 
     :param pause: waits so many seconds
     :raises DemoFailedError: a step did not come out as expected

@@ -31,7 +31,7 @@ class Target:
 
 @contextmanager
 def found_or_started(environ: Mapping[str, str], narrator: Narrator) -> Iterator[Target]:
-    """This function will find the stack to play on, and start one if none runs; that one is stopped again.
+    """Find the stack to play on, and start one if none runs; that one is stopped again.
 
     :raises DemoFailedError: there is none to be had
     """

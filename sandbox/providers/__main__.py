@@ -37,7 +37,7 @@ SETTINGS_HELP = """environment:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """This function will serve until it is told to stop.
+    """Serve until it is told to stop.
 
     :return: exit status: 0 after a stop, 1 if it could not start
     """

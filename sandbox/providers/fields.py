@@ -22,14 +22,14 @@ class InvalidFieldError(Exception):
 
 
 def json_in_order(app: Flask) -> JSONProvider:
-    """This function will make an application write JSON in the order in which it was put together."""
+    """Make an application write JSON in the order in which it was put together."""
     provider = DefaultJSONProvider(app)
     provider.sort_keys = False
     return provider
 
 
 def json_object(request: Request, *, may_be_empty: bool = False) -> Mapping[str, object]:
-    """This function will read a request's body as a JSON object.
+    """Read a request's body as a JSON object.
 
     :param request: whose body is read, whatever its content type says
     :param may_be_empty: whether no body at all counts as an empty object
@@ -51,7 +51,7 @@ def text(
     pattern: re.Pattern[str] | None = None,
     message: str | None = None,
 ) -> str:
-    """This function will read a text that has to be there.
+    """Read a text that has to be there.
 
     :param maximum: most characters
     :param pattern: what all of it has to match
@@ -74,7 +74,7 @@ def optional_text(
     pattern: re.Pattern[str] | None = None,
     message: str | None = None,
 ) -> str | None:
-    """This function will read a text that may be left out, null or empty; otherwise as ``text`` does."""
+    """Read a text that may be left out, null or empty; otherwise as ``text`` does."""
     if values.get(name) in (None, ""):
         return None
     return text(values, name, maximum=maximum, pattern=pattern, message=message)
@@ -83,7 +83,7 @@ def optional_text(
 def integer(
     values: Mapping[str, object], name: str, *, minimum: int, maximum: int, message: str | None = None
 ) -> int:
-    """This function will read a whole number that has to be there; neither text, float nor boolean passes.
+    """Read a whole number that has to be there; neither text, float nor boolean passes.
 
     :raises InvalidFieldError: missing, not an integer, or out of range
     """
@@ -97,7 +97,7 @@ def integer(
 def number(
     values: Mapping[str, object], name: str, *, minimum: float, maximum: float, default: float | None
 ) -> float | None:
-    """This function will read a number that may be left out, such as seconds.
+    """Read a number that may be left out, such as seconds.
 
     :raises InvalidFieldError: not a number, or out of range
     """
@@ -112,7 +112,7 @@ def number(
 def choice(
     values: Mapping[str, object], name: str, *, allowed: Collection[str], default: str | None = None
 ) -> str:
-    """This function will read one of several words.
+    """Read one of several words.
 
     :param default: taken if the field is left out; without it the field has to be there
     :raises InvalidFieldError: another word, or none
@@ -126,7 +126,7 @@ def choice(
 
 
 def email(values: Mapping[str, object], name: str, *, message: str) -> str:
-    """This function will read an e-mail address, in lower case.
+    """Read an e-mail address, in lower case.
 
     :raises InvalidFieldError: missing or no address, with ``message``
     """
@@ -134,7 +134,7 @@ def email(values: Mapping[str, object], name: str, *, message: str) -> str:
 
 
 def optional_url(values: Mapping[str, object], name: str) -> str | None:
-    """This function will read an absolute http(s) address that may be left out.
+    """Read an absolute http(s) address that may be left out.
 
     :raises InvalidFieldError: anything else
     """
@@ -145,7 +145,7 @@ def optional_url(values: Mapping[str, object], name: str) -> str | None:
 
 
 def is_web_address(value: str) -> bool:
-    """This function will tell whether a text is an absolute http(s) address with a host."""
+    """Tell whether a text is an absolute http(s) address with a host."""
     try:
         parts = urlsplit(value)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -154,7 +154,7 @@ def is_web_address(value: str) -> bool:
 
 
 def refuse_unknown(values: Mapping[str, object], *, known: Collection[str]) -> None:
-    """This function will refuse fields that nobody reads, since a typing error would be ignored silently.
+    """Refuse fields that nobody reads, since a typing error would be ignored silently.
 
     :raises InvalidFieldError: naming the first of them
     """

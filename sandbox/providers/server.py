@@ -67,12 +67,12 @@ class RequestHandler(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """This function will log a request without its query, which may hold what is nobody's business."""
+        """Log a request without its query, which may hold what is nobody's business."""
         path = self.path.partition("?")[0]
         log.debug("sandbox request served", method=self.command, path=path, status=str(code), size=str(size))
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the parent's name
-        """This function will log what the parent has to say, such as a broken connection."""
+        """Log what the parent has to say, such as a broken connection."""
         log.debug("sandbox connection", kind=type, detail=message % args if args else message)
 
 
@@ -85,7 +85,7 @@ class InFlight:
         self._count = 0
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        """This function will serve one request."""
+        """Serve one request."""
         with self._changed:
             if self._count >= MAXIMUM_REQUESTS_AT_ONCE:
                 return Response("Too many requests at once\n", status=503)(environ, start_response)
@@ -104,13 +104,13 @@ class InFlight:
             self._changed.notify_all()
 
     def wait_until_idle(self, timeout_seconds: float) -> bool:
-        """This function will wait for the requests at work; return whether all are over."""
+        """Wait for the requests at work; return whether all are over."""
         with self._changed:
             return self._changed.wait_for(lambda: self._count == 0, timeout=timeout_seconds)
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """This function will listen on an address.
+    """Listen on an address.
 
     :param port: 0 for any that is free
     :raises PortUnavailableError: it is taken, not ours, or no address of this machine
@@ -152,7 +152,7 @@ class ProvidersServer:
         ai_key: str = "",
         clock: Clock = system_clock,
     ) -> None:
-        """This function will listen on the address and open the files; nothing is served before ``start``.
+        """Listen on the address and open the files; nothing is served before ``start``.
 
         :param port: 0 for any that is free
         :param data: directory of the two database files, made if it is missing
@@ -236,7 +236,7 @@ class ProvidersServer:
             store.close()
 
     def start(self) -> None:
-        """This function will serve in a thread, and send what an earlier run left to send."""
+        """Serve in a thread, and send what an earlier run left to send."""
         self._clockwork.start(self.gateway)
         self._thread = threading.Thread(
             target=self._server.serve_forever,
@@ -247,7 +247,7 @@ class ProvidersServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """This function will take no more requests, let those at work end, and close the files."""
+        """Take no more requests, let those at work end, and close the files."""
         # Calls that hang on purpose are answered now.
         self._stopping.set()
         if self._thread is not None:

@@ -17,7 +17,7 @@ class Store:
     """One connection behind one lock: transactions of a sandbox are short, and so never find it busy."""
 
     def __init__(self, path: Path, *, schema: str, version: int) -> None:
-        """This function will open the file, making it and its tables where they are missing.
+        """Open the file, making it and its tables where they are missing.
 
         :param path: the file; its directory is made too, both readable by the owner alone
         :param schema: SQL statements that make an empty file ready
@@ -52,7 +52,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """This function will run a block in one transaction, committed at its end, undone if it raises."""
+        """Run a block in one transaction, committed at its end, undone if it raises."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -63,6 +63,6 @@ class Store:
             self._connection.execute("COMMIT")
 
     def close(self) -> None:
-        """This function will close the file; what was committed is in it."""
+        """Close the file; what was committed is in it."""
         with self._lock:
             self._connection.close()

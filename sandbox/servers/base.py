@@ -21,7 +21,7 @@ class Server(ABC):
     name: str
 
     def __init__(self, directory: Path, *, log_path: Path | None, inherited: Sequence[int] = ()) -> None:
-        """This function will describe the server; ``launch`` or ``start`` runs it.
+        """Describe the server; ``launch`` or ``start`` runs it.
 
         :param directory: where it keeps its data; made when missing
         :param log_path: where its output goes; none means a file in its directory
@@ -35,21 +35,21 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """This function will give the address under which clients reach the server."""
+        """Give the address under which clients reach the server."""
 
     @abstractmethod
     def prepare(self) -> Process:
-        """This function will make the directory ready and describe the process.
+        """Make the directory ready and describe the process.
 
         :raises ProcessFailedError: the data could not be prepared
         """
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """This function will tell whether the server answers now; it waits a second at most."""
+        """Tell whether the server answers now; it waits a second at most."""
 
     def launch(self, before_binding: Callable[[], None] = lambda: None) -> None:
-        """This function will start the server and not wait for it.
+        """Start the server and not wait for it.
 
         :param before_binding: frees the server's ports, which somebody holds for it until this last moment
         :raises ProcessFailedError: its data could not be prepared
@@ -59,7 +59,7 @@ class Server(ABC):
         self.process.launch()
 
     def wait_ready(self, timeout_seconds: float = READY_SECONDS, pause: Pause = time.sleep) -> None:
-        """This function will wait until the launched server answers.
+        """Wait until the launched server answers.
 
         :raises ProcessFailedError: it ended, or did not answer in time; the message has the end of its log
         """
@@ -75,7 +75,7 @@ class Server(ABC):
             raise process.failure(f"did not answer within {timeout_seconds:.0f} s")
 
     def start(self, timeout_seconds: float = READY_SECONDS) -> None:
-        """This function will start the server and wait until it answers; else it is stopped again.
+        """Start the server and wait until it answers; else it is stopped again.
 
         :raises ProcessFailedError: it did not start; the message has the end of its log
         """
@@ -87,7 +87,7 @@ class Server(ABC):
             raise
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """This function will stop the server in good order, or by force when that takes too long.
+        """Stop the server in good order, or by force when that takes too long.
 
         :return: whether it stopped by itself in that time
         """
@@ -95,7 +95,7 @@ class Server(ABC):
 
 
 def http_status(port: int, path: str) -> int | None:
-    """This function will ask a local server for a path.
+    """Ask a local server for a path.
 
     :return: the answer's status, or none when there was no answer within a second
     """
@@ -110,7 +110,7 @@ def http_status(port: int, path: str) -> int | None:
 
 
 def package_directory(package: str) -> Path:
-    """This function will find a package without importing it, which would run code that we have no use for.
+    """Find a package without importing it, which would run code that we have no use for.
 
     :raises ProcessFailedError: it is not installed
     """
@@ -121,7 +121,7 @@ def package_directory(package: str) -> Path:
 
 
 def script_path(name: str) -> Path:
-    """This function will find a program that a package put into this environment.
+    """Find a program that a package put into this environment.
 
     :raises ProcessFailedError: it is not installed
     """

@@ -41,7 +41,7 @@ class EmbeddedObjectStorage(Server):
         log_path: Path | None = None,
         inherited: Sequence[int] = (),
     ) -> None:
-        """This function will describe the server.
+        """Describe the server.
 
         :param ports: one for each name of OBJECT_STORAGE_PORTS; that of ``admin`` takes also the port at a
             distance of 10,000
@@ -55,11 +55,11 @@ class EmbeddedObjectStorage(Server):
 
     @property
     def url(self) -> str:
-        """This function will give the address of the S3 interface."""
+        """Give the address of the S3 interface."""
         return f"http://{HOST}:{self.ports['s3']}"
 
     def prepare(self) -> Process:
-        """This function will make the directory ready and describe the process."""
+        """Make the directory ready and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         identities = self.directory.with_name(f"{self.directory.name}.identities.json")
@@ -117,14 +117,14 @@ class EmbeddedObjectStorage(Server):
         }
 
     def is_ready(self) -> bool:
-        """This function will tell whether the S3 interface answers and both buckets are there."""
+        """Tell whether the S3 interface answers and both buckets are there."""
         if http_status(self.ports["s3"], "/healthz") != 200:
             return False
         buckets = (self.public_bucket, self.private_bucket)
         return all(http_status(self.ports["filer"], f"/buckets/{name}/") == 200 for name in buckets)
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """This function will stop the server, and remove the socket files that it leaves behind.
+        """Stop the server, and remove the socket files that it leaves behind.
 
         :return: whether it stopped by itself in that time
         """

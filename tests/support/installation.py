@@ -34,7 +34,7 @@ class Installation:
     def __init__(
         self, addresses: Addresses, prefix: str, storage: EmbeddedObjectStorage, providers: ProvidersServer
     ) -> None:
-        """This function will describe an installation, whose databases' names begin with a prefix."""
+        """Describe an installation, whose databases' names begin with a prefix."""
         self._addresses = addresses
         self._prefix = prefix
         self._databases: list[str] = []

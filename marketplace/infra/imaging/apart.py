@@ -41,7 +41,7 @@ class PictureProcessError(Exception):
 
 
 def draw_anew(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
-    """This function will draw a picture anew, in a process of its own.
+    """Draw a picture anew, in a process of its own.
 
     :param file: an open file of the system, from its beginning
     :param name: the request's name for the file, which a refusal names
@@ -70,7 +70,7 @@ def draw_anew(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
 
 
 def command(kind: PictureFormat, sizes: Sequence[int]) -> list[str]:
-    """This function will give the command of the process that draws a picture anew."""
+    """Give the command of the process that draws a picture anew."""
     return [
         *(sys.executable, "-I", "-m", "marketplace.infra.imaging.child"),
         *(kind.name, ",".join(map(str, sizes)), str(_DECODING_SECONDS), str(_MAX_ADDRESS_SPACE)),

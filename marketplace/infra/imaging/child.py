@@ -19,7 +19,7 @@ _NICENESS = 5  # requests that are answered in a millisecond go first
 
 
 def main(arguments: list[str]) -> int:
-    """This function will draw the picture on standard input, and write what came of it.
+    """Draw the picture on standard input, and write what came of it.
 
     :param arguments: the format's name; the sizes with commas between them; seconds of processor time that
         the decoding may take; bytes of address space, what the interpreter and its libraries map included

@@ -55,7 +55,7 @@ class Picture:
 
 
 def format_of(head: bytes) -> PictureFormat | None:
-    """This function will tell a file's format by its first bytes.
+    """Tell a file's format by its first bytes.
 
     :param head: at least ``LONGEST_SIGNATURE`` of them, or all that there are
     :return: none for what is no picture, or one of another format
@@ -72,7 +72,7 @@ def format_of(head: bytes) -> PictureFormat | None:
 
 
 def webp_size(head: bytes) -> tuple[int, int] | None:
-    """This function will read a WebP's size off its first bytes: its decoder makes room for it at once.
+    """Read a WebP's size off its first bytes: its decoder makes room for it at once.
 
     :return: width and height, or none if the bytes tell none
     """
@@ -90,7 +90,7 @@ def webp_size(head: bytes) -> tuple[int, int] | None:
 
 
 def check_size(width: int, height: int, *, max_pixels: int) -> None:
-    """This function will refuse a size that no picture of a product has, before anything is decoded.
+    """Refuse a size that no picture of a product has, before anything is decoded.
 
     :param width: as the file says, in pixels
     :param height: as the file says, in pixels

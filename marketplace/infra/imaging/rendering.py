@@ -75,7 +75,7 @@ PngImagePlugin.MAX_TEXT_MEMORY = 512 * 1024
 def render(
     stream: IO[bytes], kind: PictureFormat, *, sizes: Sequence[int], decoded: Callable[[], None] | None = None
 ) -> Picture:
-    """This function will draw a picture anew: in WebP in several sizes, and in its own format in the largest.
+    """Draw a picture anew: in WebP in several sizes, and in its own format in the largest.
 
     It is never enlarged; sizes that it does not fill give one rendition. Of an animation, it is the first frame.
 

@@ -19,7 +19,7 @@ class WholePng(PngImagePlugin.PngImageFile):
     """
 
     def load_prepare(self) -> None:
-        """This function will begin to unpack.
+        """Begin to unpack.
 
         :raises OSError: the picture's frame is not all of the picture
         """
@@ -31,7 +31,7 @@ class WholePng(PngImagePlugin.PngImageFile):
         self._start = b"\x78\x01"
 
     def load_read(self, read_bytes: int) -> bytes:
-        """This function will give the decoder the next pixels, as a block that is not packed and not the last.
+        """Give the decoder the next pixels, as a block that is not packed and not the last.
 
         :param read_bytes: not looked at: the decoder takes what it is given
         :return: nothing when there are no more
@@ -48,7 +48,7 @@ class WholePng(PngImagePlugin.PngImageFile):
 
 
 def could_be_whole(content: bytes) -> bool:
-    """This function will tell, unpacking nothing, whether so short a file may hold all pixels of its header.
+    """Tell, unpacking nothing, whether so short a file may hold all pixels of its header.
 
     :param content: the file, with a header
     """

@@ -27,7 +27,7 @@ controls = Blueprint("controls", __name__, url_prefix="/sandbox")
 
 
 def create_app(provider: Provider) -> Flask:
-    """This function will make the provider's application."""
+    """Make the provider's application."""
     app = Flask("sandbox.providers.ai", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAXIMUM_BODY_BYTES
     app.json = fields.json_in_order(app)
@@ -37,12 +37,12 @@ def create_app(provider: Provider) -> Flask:
 
     @app.errorhandler(fields.InvalidFieldError)
     def answer_invalid(error: fields.InvalidFieldError) -> tuple[Response, int]:
-        """This function will answer 400 for a field that is missing or wrong."""
+        """Answer 400 for a field that is missing or wrong."""
         return _failure(400, error.message, param=error.field)
 
     @app.errorhandler(HTTPException)
     def answer_http_error(error: HTTPException) -> tuple[Response, int]:
-        """This function will give the framework's own errors the provider's shape."""
+        """Give the framework's own errors the provider's shape."""
         return _failure(error.code or 500, error.name)
 
     return app
@@ -57,7 +57,7 @@ def _failure(
 
 @calls.before_request
 def authenticate() -> tuple[Response, int] | None:
-    """This function will refuse a call without the key, if there is one."""
+    """Refuse a call without the key, if there is one."""
     expected = current_provider().key
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
     if expected and (scheme.lower() != "bearer" or not hmac.compare_digest(key.encode(), expected.encode())):
@@ -67,7 +67,7 @@ def authenticate() -> tuple[Response, int] | None:
 
 @calls.post("/moderations")
 def moderate() -> Response | tuple[Response, int]:
-    """This function will look at one text, or several."""
+    """Look at one text, or several."""
     provider = current_provider()
     body = fields.json_object(request)
     model = fields.text(body, "model")
@@ -119,7 +119,7 @@ def _result(names: list[str]) -> dict[str, object]:
 
 @controls.post("/next")
 def plan() -> Response:
-    """This function will set what the next answers are."""
+    """Set what the next answers are."""
     body = fields.json_object(request)
     fields.refuse_unknown(body, known=("outcome", "categories", "count"))
     word = fields.choice(body, "outcome", allowed=OUTCOMES)
@@ -135,14 +135,14 @@ def plan() -> Response:
 
 @controls.delete("/next")
 def forget() -> Response:
-    """This function will drop what was set and not used, and what was asked."""
+    """Drop what was set and not used, and what was asked."""
     current_provider().forget()
     return _planned()
 
 
 @controls.get("/calls")
 def count_calls() -> Response:
-    """This function will tell how often the provider was asked, and give the latest texts."""
+    """Tell how often the provider was asked, and give the latest texts."""
     count, texts = current_provider().asked()
     return jsonify({"data": {"count": count, "texts": texts}})
 

@@ -50,7 +50,7 @@ class Provider:
     _calls: int = 0
 
     def plan(self, one: Next, count: int) -> bool:
-        """This function will set what so many next answers are, and tell whether there was room for them."""
+        """Set what so many next answers are, and tell whether there was room for them."""
         with self._lock:
             if len(self._next) + count > MAXIMUM_OUTCOMES:
                 return False
@@ -58,32 +58,32 @@ class Provider:
             return True
 
     def planned(self) -> list[Next]:
-        """This function will list what is set, in the order in which it will be used."""
+        """List what is set, in the order in which it will be used."""
         with self._lock:
             return list(self._next)
 
     def forget(self) -> None:
-        """This function will drop what was set and not used, and what was asked."""
+        """Drop what was set and not used, and what was asked."""
         with self._lock:
             self._next.clear()
             self._texts.clear()
             self._calls = 0
 
     def take(self, text: str) -> Next | None:
-        """This function will count a call, and use up one of what was set, if anything is."""
+        """Count a call, and use up one of what was set, if anything is."""
         with self._lock:
             self._calls += 1
             self._texts.append(text)
             return self._next.popleft() if self._next else None
 
     def asked(self) -> tuple[int, list[str]]:
-        """This function will tell how often it was asked, and give the latest texts."""
+        """Tell how often it was asked, and give the latest texts."""
         with self._lock:
             return self._calls, list(self._texts)
 
 
 def current_provider() -> Provider:
-    """This function will return the provider that the request at hand is for."""
+    """Return the provider that the request at hand is for."""
     provider = current_app.extensions["sandbox_ai"]
     if not isinstance(provider, Provider):
         raise TypeError("the application has no AI provider")
@@ -91,6 +91,6 @@ def current_provider() -> Provider:
 
 
 def categories_of(text: str) -> list[str]:
-    """This function will name what is amiss with a text by the words that it holds."""
+    """Name what is amiss with a text by the words that it holds."""
     folded = " ".join(text.casefold().split())
     return [category for category, words in WORDS.items() if any(word in folded for word in words)]

@@ -20,7 +20,7 @@ controls = Blueprint("controls", __name__, url_prefix="/sandbox")
 
 
 def create_app(chat: Chat) -> Flask:
-    """This function will make the chat's application."""
+    """Make the chat's application."""
     app = Flask("sandbox.providers.chat", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAXIMUM_BODY_BYTES
     app.json = fields.json_in_order(app)
@@ -30,12 +30,12 @@ def create_app(chat: Chat) -> Flask:
 
     @app.errorhandler(fields.InvalidFieldError)
     def answer_invalid(error: fields.InvalidFieldError) -> Response:
-        """This function will answer 400 in plain text, as the real one does."""
+        """Answer 400 in plain text, as the real one does."""
         return _plain("no_text" if error.field == "text" else "invalid_payload", 400)
 
     @app.errorhandler(HTTPException)
     def answer_http_error(error: HTTPException) -> Response:
-        """This function will give the framework's own errors the same shape."""
+        """Give the framework's own errors the same shape."""
         return _plain(error.name.lower().replace(" ", "_"), error.code or 500)
 
     return app
@@ -47,7 +47,7 @@ def _plain(text: str, status: int = 200) -> Response:
 
 @hook.post("/hook")
 def take() -> Response:
-    """This function will take a message, or answer as was planned."""
+    """Take a message, or answer as was planned."""
     chat = current_chat()
     outcome = chat.take()
     if outcome == "error":
@@ -68,7 +68,7 @@ def take() -> Response:
 
 @hook.get("/")
 def show() -> Response:
-    """This function will show the latest messages, the latest first, as plain text."""
+    """Show the latest messages, the latest first, as plain text."""
     _, messages = current_chat().told()
     shown = [f"{message['at']}\n{message['text']}\n" for message in reversed(messages)]
     return _plain("\n".join(shown) or "Nothing was posted yet.\n")
@@ -76,7 +76,7 @@ def show() -> Response:
 
 @controls.post("/next")
 def plan() -> Response:
-    """This function will set what the next answers are."""
+    """Set what the next answers are."""
     body = fields.json_object(request)
     fields.refuse_unknown(body, known=("outcome", "count"))
     word = fields.choice(body, "outcome", allowed=OUTCOMES)
@@ -89,13 +89,13 @@ def plan() -> Response:
 
 @controls.delete("/next")
 def forget() -> Response:
-    """This function will drop what was set and not used, and what was told."""
+    """Drop what was set and not used, and what was told."""
     current_chat().forget()
     return _plain("ok")
 
 
 @controls.get("/messages")
 def list_messages() -> Response:
-    """This function will tell how often the webhook was called, and give the latest messages."""
+    """Tell how often the webhook was called, and give the latest messages."""
     calls, messages = current_chat().told()
     return jsonify({"data": {"calls": calls, "messages": messages}})

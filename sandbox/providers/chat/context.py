@@ -30,7 +30,7 @@ class Chat:
     _calls: int = 0
 
     def plan(self, outcome: Outcome, count: int) -> bool:
-        """This function will set what so many next answers are, and tell whether there was room for them."""
+        """Set what so many next answers are, and tell whether there was room for them."""
         with self._lock:
             if len(self._next) + count > MAXIMUM_OUTCOMES:
                 return False
@@ -38,31 +38,31 @@ class Chat:
             return True
 
     def forget(self) -> None:
-        """This function will drop what was set and not used, and what was told."""
+        """Drop what was set and not used, and what was told."""
         with self._lock:
             self._next.clear()
             self._messages.clear()
             self._calls = 0
 
     def take(self) -> Outcome:
-        """This function will count a call, and use up one of what was set, if anything is."""
+        """Count a call, and use up one of what was set, if anything is."""
         with self._lock:
             self._calls += 1
             return self._next.popleft() if self._next else "taken"
 
     def keep(self, text: str, at: str) -> None:
-        """This function will keep a message."""
+        """Keep a message."""
         with self._lock:
             self._messages.append({"at": at, "text": text})
 
     def told(self) -> tuple[int, list[Mapping[str, str]]]:
-        """This function will tell how often it was called, and give the latest messages, the earliest first."""
+        """Tell how often it was called, and give the latest messages, the earliest first."""
         with self._lock:
             return self._calls, list(self._messages)
 
 
 def current_chat() -> Chat:
-    """This function will return the chat that the request at hand is for."""
+    """Return the chat that the request at hand is for."""
     chat = current_app.extensions["sandbox_chat"]
     if not isinstance(chat, Chat):
         raise TypeError("the application has no chat")

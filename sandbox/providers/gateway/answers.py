@@ -39,7 +39,7 @@ class GatewayFailure(Exception):  # noqa: N818 - the gateway's own word for an a
 
 
 def success(message: str, data: object, *, meta: Mapping[str, object] | None = None) -> Response:
-    """This function will make the answer to a call that worked."""
+    """Make the answer to a call that worked."""
     body: dict[str, object] = {"status": True, "message": message, "data": data}
     if meta is not None:
         body["meta"] = dict(meta)
@@ -47,7 +47,7 @@ def success(message: str, data: object, *, meta: Mapping[str, object] | None = N
 
 
 def timestamp(moment: datetime) -> str:
-    """This function will write a time as the gateway does: ISO 8601 in UTC, to the millisecond.
+    """Write a time as the gateway does: ISO 8601 in UTC, to the millisecond.
 
     Being of one length and zone, such texts sort as their times do, which the lists by time rely on.
     """
@@ -55,7 +55,7 @@ def timestamp(moment: datetime) -> str:
 
 
 def random_code(prefix: str, *, length: int = 15) -> str:
-    """This function will make an unguessable code such as ``TRF_x8..``."""
+    """Make an unguessable code such as ``TRF_x8..``."""
     return prefix + "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
 
 
@@ -63,7 +63,7 @@ class Page:
     """Which part of a list a client asked for: ``perPage``, ``page``, ``from`` and ``to``."""
 
     def __init__(self, arguments: Mapping[str, str]) -> None:
-        """This function will read the part asked for from the query.
+        """Read the part asked for from the query.
 
         :raises InvalidFieldError: a number out of range, or no date
         """
@@ -79,7 +79,7 @@ class Page:
         return (self.page - 1) * self.per_page
 
     def meta(self, total: int) -> dict[str, object]:
-        """This function will describe the page, given how many rows there are in all."""
+        """Describe the page, given how many rows there are in all."""
         return {
             "total": total,
             "skipped": self.skipped,
@@ -91,7 +91,7 @@ class Page:
     def rows(
         self, connection: sqlite3.Connection, *, query: str, parameters: Mapping[str, object]
     ) -> tuple[list[sqlite3.Row], int]:
-        """This function will fetch the page's rows and count all of them.
+        """Fetch the page's rows and count all of them.
 
         :param query: SELECT with its WHERE, without order and limit; may name ``:since`` and ``:until``;
             fixed SQL of this package, its result having a column ``id``

@@ -29,7 +29,7 @@ _OPEN_ENDPOINTS = frozenset({"static", "index"})
 
 
 def create_app(gateway: Gateway) -> Flask:
-    """This function will make the gateway's application."""
+    """Make the gateway's application."""
     app = Flask(
         "sandbox.providers.gateway", static_folder="../pages/static", template_folder="../pages/templates"
     )
@@ -39,7 +39,7 @@ def create_app(gateway: Gateway) -> Flask:
 
     @app.before_request
     def authenticate() -> None:
-        """This function will refuse a call without the secret key; pages and controls need none."""
+        """Refuse a call without the secret key; pages and controls need none."""
         if request.blueprint in _OPEN_BLUEPRINTS or request.endpoint in _OPEN_ENDPOINTS:
             return
         scheme, _, key = request.headers.get("Authorization", "").partition(" ")
@@ -51,30 +51,30 @@ def create_app(gateway: Gateway) -> Flask:
 
     @app.errorhandler(GatewayFailure)
     def answer_failure(failure: GatewayFailure) -> tuple[Response, int]:
-        """This function will answer a failure with its own status."""
+        """Answer a failure with its own status."""
         return jsonify(failure.body), failure.status
 
     @app.errorhandler(InvalidFieldError)
     def answer_invalid(error: InvalidFieldError) -> tuple[Response, int]:
-        """This function will answer 400 for a field that is missing or wrong."""
+        """Answer 400 for a field that is missing or wrong."""
         return answer_failure(GatewayFailure(400, error.message))
 
     @app.errorhandler(HTTPException)
     def answer_http_error(error: HTTPException) -> tuple[Response, int]:
-        """This function will give the framework's own errors the gateway's shape."""
+        """Give the framework's own errors the gateway's shape."""
         status = error.code or 500
         message = "Route not found" if status == 404 else error.name
         return answer_failure(GatewayFailure(status, message, kind="api_error", code="unknown"))
 
     @app.errorhandler(Exception)
     def answer_crash(error: Exception) -> tuple[Response, int]:
-        """This function will report a fault of the sandbox itself and answer 500."""
+        """Report a fault of the sandbox itself and answer 500."""
         log.error("sandbox gateway failed", path=request.path, exc_info=error)
         return answer_failure(GatewayFailure(500, "An error occurred", kind="api_error", code="unknown"))
 
     @app.get("/")
     def index() -> Response:
-        """This function will tell what this is."""
+        """Tell what this is."""
         return jsonify({"status": True, "message": "The sandbox payment gateway", "data": None})
 
     for part in (

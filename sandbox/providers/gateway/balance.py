@@ -13,7 +13,7 @@ routes = Blueprint("balance", __name__)
 
 
 def balance_of(connection: sqlite3.Connection, currency: str) -> int:
-    """This function will tell the balance of a currency, in minor units; it may be below zero."""
+    """Tell the balance of a currency, in minor units; it may be below zero."""
     row = connection.execute(
         "SELECT balance FROM balance_entries WHERE currency = ? ORDER BY id DESC LIMIT 1", (currency,)
     ).fetchone()
@@ -30,7 +30,7 @@ def book(
     row_id: int,
     now: datetime,
 ) -> None:
-    """This function will move the balance.
+    """Move the balance.
 
     :param difference: minor units, below zero for what goes out
     :param model: what moved it: Transaction, Transfer, Refund or Settlement
@@ -53,7 +53,7 @@ def book(
 
 
 def require(connection: sqlite3.Connection, *, currency: str, amount: int) -> None:
-    """This function will refuse to send more than there is.
+    """Refuse to send more than there is.
 
     :raises GatewayFailure: the balance is below the amount
     """
@@ -70,7 +70,7 @@ def require(connection: sqlite3.Connection, *, currency: str, amount: int) -> No
 def settle_to_bank(
     connection: sqlite3.Connection, *, currency: str, amount: int, now: datetime
 ) -> dict[str, object]:
-    """This function will pay a part of the balance out to the merchant's bank account.
+    """Pay a part of the balance out to the merchant's bank account.
 
     :return: the settlement as ``GET /settlement`` lists it
     :raises GatewayFailure: the balance is below the amount
@@ -94,7 +94,7 @@ def settle_to_bank(
 
 @routes.get("/balance")
 def read_balance() -> Response:
-    """This function will answer the balance of each currency, NGN always among them."""
+    """Answer the balance of each currency, NGN always among them."""
     with current_gateway().store.transaction() as connection:
         currencies = {row[0] for row in connection.execute("SELECT DISTINCT currency FROM balance_entries")}
         balances = [
@@ -106,7 +106,7 @@ def read_balance() -> Response:
 
 @routes.get("/balance/ledger")
 def list_balance_entries() -> Response:
-    """This function will list the movements of the balance, newest first."""
+    """List the movements of the balance, newest first."""
     page = Page(request.args)
     query = "SELECT * FROM balance_entries WHERE created_at BETWEEN :since AND :until"
     with current_gateway().store.transaction() as connection:
@@ -118,7 +118,7 @@ def list_balance_entries() -> Response:
 
 @routes.get("/settlement")
 def list_settlements() -> Response:
-    """This function will list the settlements to the bank, newest first."""
+    """List the settlements to the bank, newest first."""
     page = Page(request.args)
     query = "SELECT * FROM settlements WHERE created_at BETWEEN :since AND :until"
     with current_gateway().store.transaction() as connection:

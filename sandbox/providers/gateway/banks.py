@@ -48,7 +48,7 @@ _LAST_NAMES = ("ABIOLA", "DANLADI", "EKWUEME", "FASHOLA", "GIWA", "IKENNA", "LAD
 
 
 def bank_name(bank_code: str) -> str:
-    """This function will tell a bank's name.
+    """Tell a bank's name.
 
     :raises GatewayFailure: no bank has this code
     """
@@ -59,7 +59,7 @@ def bank_name(bank_code: str) -> str:
 
 
 def account_holder(account_number: str, bank_code: str) -> str:
-    """This function will tell whose account it is: the same invented name every time.
+    """Tell whose account it is: the same invented name every time.
 
     :raises GatewayFailure: an unknown bank (400), or an account that does not exist (422)
     """
@@ -110,7 +110,7 @@ def _start(cursor: str | None) -> int:
 
 @routes.get("/bank")
 def list_banks() -> Response:
-    """This function will list the banks: all of them, or by cursor if ``use_cursor`` is true."""
+    """List the banks: all of them, or by cursor if ``use_cursor`` is true."""
     if request.args.get("use_cursor") != "true":
         return success("Banks retrieved", [_bank_body(index) for index in range(len(BANKS))])
     per_page = Page(request.args).per_page
@@ -126,7 +126,7 @@ def list_banks() -> Response:
 
 @routes.get("/bank/resolve")
 def resolve_account() -> Response:
-    """This function will answer the name that a bank account is kept under."""
+    """Answer the name that a bank account is kept under."""
     account_number = fields.text(request.args, "account_number", maximum=20)
     holder = account_holder(account_number, fields.text(request.args, "bank_code", maximum=20))
     return success("Account number resolved", {"account_number": account_number, "account_name": holder})

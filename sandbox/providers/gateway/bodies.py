@@ -16,17 +16,17 @@ Body = dict[str, Any]
 
 
 def stored_json(value: object) -> str | None:
-    """This function will write a value of any shape for a column, none as none."""
+    """Write a value of any shape for a column, none as none."""
     return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def loaded_json(value: str | None) -> Any:
-    """This function will read back what ``stored_json`` wrote."""
+    """Read back what ``stored_json`` wrote."""
     return None if value is None else json.loads(value)
 
 
 def customer_body(row: sqlite3.Row) -> Body:
-    """This function will describe a customer inside another object."""
+    """Describe a customer inside another object."""
     return {
         "id": row["id"],
         "first_name": row["first_name"],
@@ -41,7 +41,7 @@ def customer_body(row: sqlite3.Row) -> Body:
 
 
 def whole_customer_body(row: sqlite3.Row) -> Body:
-    """This function will describe a customer as its own calls answer it."""
+    """Describe a customer as its own calls answer it."""
     return {
         **customer_body(row),
         "integration": INTEGRATION,
@@ -103,7 +103,7 @@ def _log_body(transaction: sqlite3.Row) -> Body | None:
 
 
 def transaction_body(transaction: sqlite3.Row, customer: sqlite3.Row) -> Body:
-    """This function will describe a transaction, as verify, lists and the charge events carry it."""
+    """Describe a transaction, as verify, lists and the charge events carry it."""
     return {
         "id": transaction["id"],
         "domain": DOMAIN,
@@ -142,7 +142,7 @@ def transaction_body(transaction: sqlite3.Row, customer: sqlite3.Row) -> Body:
 
 
 def bank_transfer_body(transaction: sqlite3.Row) -> Body:
-    """This function will describe the account that a bank transfer for a charge has to go to."""
+    """Describe the account that a bank transfer for a charge has to go to."""
     return {
         "status": "pending_bank_transfer",
         "display_text": "Please make a transfer to the account specified",
@@ -156,7 +156,7 @@ def bank_transfer_body(transaction: sqlite3.Row) -> Body:
 
 
 def dedicated_account_body(account: sqlite3.Row, customer: sqlite3.Row) -> Body:
-    """This function will describe a customer's own account for bank transfers."""
+    """Describe a customer's own account for bank transfers."""
     name = " ".join(part for part in (customer["first_name"], customer["last_name"]) if part)
     return {
         "bank": {"name": TRANSFER_BANK["name"], "id": TRANSFER_BANK["id"], "slug": TRANSFER_BANK["slug"]},
@@ -182,7 +182,7 @@ def dedicated_account_body(account: sqlite3.Row, customer: sqlite3.Row) -> Body:
 
 
 def recipient_body(row: sqlite3.Row) -> Body:
-    """This function will describe a transfer recipient."""
+    """Describe a transfer recipient."""
     return {
         "active": True,
         "createdAt": row["created_at"],
@@ -232,7 +232,7 @@ def _transfer_core_body(transfer: sqlite3.Row) -> Body:
 
 
 def initiated_transfer_body(transfer: sqlite3.Row) -> Body:
-    """This function will describe a transfer as the call that makes it does: the recipient by its id."""
+    """Describe a transfer as the call that makes it does: the recipient by its id."""
     return {
         **_transfer_core_body(transfer),
         "recipient": transfer["recipient_id"],
@@ -242,7 +242,7 @@ def initiated_transfer_body(transfer: sqlite3.Row) -> Body:
 
 
 def queued_transfer_body(transfer: sqlite3.Row, recipient: sqlite3.Row) -> Body:
-    """This function will describe one transfer of a bulk call."""
+    """Describe one transfer of a bulk call."""
     return {
         "reference": transfer["reference"],
         "recipient": recipient["recipient_code"],
@@ -254,7 +254,7 @@ def queued_transfer_body(transfer: sqlite3.Row, recipient: sqlite3.Row) -> Body:
 
 
 def transfer_body(transfer: sqlite3.Row, recipient: sqlite3.Row) -> Body:
-    """This function will describe a transfer whole, as verify, lists and the transfer events carry it."""
+    """Describe a transfer whole, as verify, lists and the transfer events carry it."""
     return {
         **_transfer_core_body(transfer),
         "recipient": recipient_body(recipient),
@@ -266,7 +266,7 @@ def transfer_body(transfer: sqlite3.Row, recipient: sqlite3.Row) -> Body:
 
 
 def refund_body(refund: sqlite3.Row, transaction: sqlite3.Row) -> Body:
-    """This function will describe a refund as fetch and lists do: the transaction by its id."""
+    """Describe a refund as fetch and lists do: the transaction by its id."""
     processed = refund["status"] == "processed"
     return {
         "integration": INTEGRATION,
@@ -296,12 +296,12 @@ def refund_body(refund: sqlite3.Row, transaction: sqlite3.Row) -> Body:
 
 
 def created_refund_body(refund: sqlite3.Row, transaction: sqlite3.Row, customer: sqlite3.Row) -> Body:
-    """This function will describe a refund as the call that makes it does: with its transaction inside."""
+    """Describe a refund as the call that makes it does: with its transaction inside."""
     return {**refund_body(refund, transaction), "transaction": transaction_body(transaction, customer)}
 
 
 def refund_event_body(refund: sqlite3.Row, transaction: sqlite3.Row, customer: sqlite3.Row) -> Body:
-    """This function will describe a refund as its events do: by the references of both."""
+    """Describe a refund as its events do: by the references of both."""
     return {
         "id": refund["id"],
         "status": refund["status"],
@@ -323,7 +323,7 @@ def refund_event_body(refund: sqlite3.Row, transaction: sqlite3.Row, customer: s
 
 
 def balance_entry_body(row: sqlite3.Row) -> Body:
-    """This function will describe one movement of the balance."""
+    """Describe one movement of the balance."""
     return {
         "integration": INTEGRATION,
         "domain": DOMAIN,
@@ -340,7 +340,7 @@ def balance_entry_body(row: sqlite3.Row) -> Body:
 
 
 def settlement_body(row: sqlite3.Row) -> Body:
-    """This function will describe one settlement to the bank; fees were taken when each charge came in."""
+    """Describe one settlement to the bank; fees were taken when each charge came in."""
     return {
         "id": row["id"],
         "domain": DOMAIN,

@@ -10,7 +10,7 @@ MAXIMUM_REFERENCE_LENGTH = 255
 
 
 def record(gateway: Gateway, operation: str, *references: str) -> None:
-    """This function will count a call before it is looked at, so that refused ones count too.
+    """Count a call before it is looked at, so that refused ones count too.
 
     :param operation: such as ``POST /transfer``
     :param references: as the client sent them
@@ -30,7 +30,7 @@ def _count(connection: sqlite3.Connection, operation: str, reference: str, now: 
 
 
 def counted(connection: sqlite3.Connection, reference: str) -> dict[str, object]:
-    """This function will tell how often a reference was sent, in all and per operation."""
+    """Tell how often a reference was sent, in all and per operation."""
     rows = connection.execute(
         "SELECT operation, count, last_at FROM calls WHERE reference = ? ORDER BY operation", (reference,)
     ).fetchall()

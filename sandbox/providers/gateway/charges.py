@@ -56,7 +56,7 @@ class Payment:
 
 
 def fee_of(amount_minor: int) -> int:
-    """This function will tell what the gateway keeps of a charge, in minor units, by its price list."""
+    """Tell what the gateway keeps of a charge, in minor units, by its price list."""
     flat = FLAT_FEE_MINOR if amount_minor >= FLAT_FEE_FROM_MINOR else 0
     return min(share_in_basis_points(amount_minor, FEE_BASIS_POINTS) + flat, MAXIMUM_FEE_MINOR, amount_minor)
 
@@ -68,7 +68,7 @@ def create(
     reference: str,
     now: datetime,
 ) -> sqlite3.Row:
-    """This function will record a charge that is not paid yet.
+    """Record a charge that is not paid yet.
 
     :param body: as ``POST /transaction/initialize`` takes it
     :raises InvalidFieldError: a field is missing or wrong
@@ -118,7 +118,7 @@ def _channels(body: Mapping[str, object]) -> list[str] | None:
 
 
 def reference_of(body: Mapping[str, object]) -> str:
-    """This function will read the reference that the client chose, or make one.
+    """Read the reference that the client chose, or make one.
 
     :raises InvalidFieldError: it has other characters than the gateway allows
     """
@@ -133,7 +133,7 @@ def reference_of(body: Mapping[str, object]) -> str:
 
 
 def duplicate_reference() -> GatewayFailure:
-    """This function will make the failure for a reference that was used before."""
+    """Make the failure for a reference that was used before."""
     return GatewayFailure(
         400,
         "Duplicate Transaction Reference",
@@ -143,7 +143,7 @@ def duplicate_reference() -> GatewayFailure:
 
 
 def find(connection: sqlite3.Connection, reference: str) -> sqlite3.Row | None:
-    """This function will fetch a transaction by its reference, or none."""
+    """Fetch a transaction by its reference, or none."""
     row: sqlite3.Row | None = connection.execute(
         "SELECT * FROM transactions WHERE reference = ?", (reference,)
     ).fetchone()
@@ -151,7 +151,7 @@ def find(connection: sqlite3.Connection, reference: str) -> sqlite3.Row | None:
 
 
 def await_transfer(connection: sqlite3.Connection, transaction: sqlite3.Row, *, now: datetime) -> sqlite3.Row:
-    """This function will give an unpaid charge an account that the customer can transfer to, once."""
+    """Give an unpaid charge an account that the customer can transfer to, once."""
     row: sqlite3.Row = connection.execute(
         "UPDATE transactions SET status = 'pending', channel = 'bank_transfer',"
         " gateway_response = 'Waiting for the transfer',"
@@ -174,7 +174,7 @@ def pay(
     *,
     now: datetime,
 ) -> sqlite3.Row:
-    """This function will pay a charge, or fail to: its state, the balance and the event, all at once.
+    """Pay a charge, or fail to: its state, the balance and the event, all at once.
 
     A failed charge can be paid later, as on the real payment page, and has no event.
 

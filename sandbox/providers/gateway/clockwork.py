@@ -31,7 +31,7 @@ class Clockwork:
         self._thread: threading.Thread | None = None
 
     def start(self, gateway: Gateway) -> None:
-        """This function will start the thread, taking up what an earlier run left unfinished."""
+        """Start the thread, taking up what an earlier run left unfinished."""
         with gateway.store.transaction() as connection:
             webhooks.forget_old(connection)
         self._thread = threading.Thread(
@@ -40,13 +40,13 @@ class Clockwork:
         self._thread.start()
 
     def wake(self) -> None:
-        """This function will make the thread look for what is due."""
+        """Make the thread look for what is due."""
         with self._changed:
             self._woken = True
             self._changed.notify()
 
     def stop(self) -> None:
-        """This function will stop the thread once the tries under way are over; nothing due is lost."""
+        """Stop the thread once the tries under way are over; nothing due is lost."""
         with self._changed:
             self._stopping = True
             self._changed.notify()

@@ -87,7 +87,7 @@ class Gateway:
 
 
 def current_gateway() -> Gateway:
-    """This function will return the gateway that the request at hand is for."""
+    """Return the gateway that the request at hand is for."""
     gateway = current_app.extensions["sandbox_gateway"]
     if not isinstance(gateway, Gateway):
         raise TypeError("the application has no gateway")

@@ -24,13 +24,13 @@ _PAYMENT_FIELDS = ("channel", "amountMinor", "currency", "outcome", "duplicates"
 
 @routes.errorhandler(fields.InvalidFieldError)
 def refuse(error: fields.InvalidFieldError) -> tuple[Response, int]:
-    """This function will answer 422 naming the field: a mistake, not a result of the gateway."""
+    """Answer 422 naming the field: a mistake, not a result of the gateway."""
     return jsonify({"status": False, "message": error.message, "field": error.field}), 422
 
 
 @routes.post("/pay/<reference>")
 def pay(reference: str) -> Response:
-    """This function will pay a charge, or fail to, as a customer would, and send its event."""
+    """Pay a charge, or fail to, as a customer would, and send its event."""
     gateway = current_gateway()
     body = fields.json_object(request, may_be_empty=True)
     fields.refuse_unknown(body, known=_PAYMENT_FIELDS)
@@ -46,7 +46,7 @@ def pay(reference: str) -> Response:
 
 @routes.post("/dedicated-accounts/<account_number>/pay")
 def pay_into_account(account_number: str) -> Response:
-    """This function will transfer money into a customer's own account: a charge under a new reference."""
+    """Transfer money into a customer's own account: a charge under a new reference."""
     gateway = current_gateway()
     body = fields.json_object(request)
     fields.refuse_unknown(body, known=_PAYMENT_FIELDS)
@@ -105,25 +105,25 @@ def _payment(body: Mapping[str, object], *, default_channel: str) -> charges.Pay
 
 @routes.post("/transfers/next")
 def plan_transfers() -> Response:
-    """This function will set what the next transfers come to."""
+    """Set what the next transfers come to."""
     return _plan("transfer", outcomes.TRANSFER_OUTCOMES)
 
 
 @routes.post("/refunds/next")
 def plan_refunds() -> Response:
-    """This function will set what the next refunds come to."""
+    """Set what the next refunds come to."""
     return _plan("refund", outcomes.REFUND_OUTCOMES)
 
 
 @routes.delete("/transfers/next")
 def forget_transfers() -> Response:
-    """This function will drop what was set for transfers and not used."""
+    """Drop what was set for transfers and not used."""
     return _forget("transfer")
 
 
 @routes.delete("/refunds/next")
 def forget_refunds() -> Response:
-    """This function will drop what was set for refunds and not used."""
+    """Drop what was set for refunds and not used."""
     return _forget("refund")
 
 
@@ -151,7 +151,7 @@ def _forget(operation: outcomes.Operation) -> Response:
 
 @routes.get("/calls")
 def count_calls() -> Response:
-    """This function will tell how often a reference was sent, per operation, refused calls included."""
+    """Tell how often a reference was sent, per operation, refused calls included."""
     reference = fields.text(request.args, "reference")
     with current_gateway().store.transaction() as connection:
         return success("Calls counted", calls.counted(connection, reference))
@@ -159,7 +159,7 @@ def count_calls() -> Response:
 
 @routes.get("/deliveries")
 def list_deliveries() -> Response:
-    """This function will list the webhooks of a reference, or the latest ones, with each try's answer."""
+    """List the webhooks of a reference, or the latest ones, with each try's answer."""
     reference = fields.optional_text(request.args, "reference")
     with current_gateway().store.transaction() as connection:
         data = webhooks.deliveries_of(connection, reference=reference, limit=MAXIMUM_LISTED_DELIVERIES)
@@ -168,7 +168,7 @@ def list_deliveries() -> Response:
 
 @routes.post("/settlements")
 def settle() -> Response:
-    """This function will pay the balance, or a part of it, out to the merchant's bank."""
+    """Pay the balance, or a part of it, out to the merchant's bank."""
     gateway = current_gateway()
     body = fields.json_object(request, may_be_empty=True)
     fields.refuse_unknown(body, known=("amountMinor", "currency"))
@@ -183,7 +183,7 @@ def settle() -> Response:
 
 @routes.post("/balance")
 def top_up() -> Response:
-    """This function will pay the merchant's own money into the balance, so that transfers can be made."""
+    """Pay the merchant's own money into the balance, so that transfers can be made."""
     gateway = current_gateway()
     body = fields.json_object(request)
     fields.refuse_unknown(body, known=("amountMinor", "currency", "reason"))

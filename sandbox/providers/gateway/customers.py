@@ -24,7 +24,7 @@ routes = Blueprint("customers", __name__)
 def customer_of(
     connection: sqlite3.Connection, email: str, *, now: datetime, details: Mapping[str, object] | None = None
 ) -> sqlite3.Row:
-    """This function will find the customer with an e-mail address, or make it.
+    """Find the customer with an e-mail address, or make it.
 
     :param details: may hold first_name, last_name, phone and metadata, which replace what was known
     :raises InvalidFieldError: one of the details is no text
@@ -53,13 +53,13 @@ def customer_of(
 
 
 def customer_by_id(connection: sqlite3.Connection, customer_id: int) -> sqlite3.Row:
-    """This function will fetch a customer that is known to exist."""
+    """Fetch a customer that is known to exist."""
     row: sqlite3.Row = connection.execute("SELECT * FROM customers WHERE id = ?", (customer_id,)).fetchone()
     return row
 
 
 def new_account_number() -> str:
-    """This function will make a number for a virtual account: 10 digits, the first two marking it as one."""
+    """Make a number for a virtual account: 10 digits, the first two marking it as one."""
     return f"99{secrets.randbelow(10**8):08d}"
 
 
@@ -78,7 +78,7 @@ def _dedicated_account(connection: sqlite3.Connection, customer: sqlite3.Row, no
 
 @routes.post("/customer")
 def create_customer() -> Response:
-    """This function will make a customer, or bring the one with this address up to date."""
+    """Make a customer, or bring the one with this address up to date."""
     gateway = current_gateway()
     body = fields.json_object(request)
     email = fields.email(body, "email", message="Email is required")
@@ -89,7 +89,7 @@ def create_customer() -> Response:
 
 @routes.get("/customer/<email_or_code>")
 def fetch_customer(email_or_code: str) -> Response:
-    """This function will answer a customer by e-mail address or code."""
+    """Answer a customer by e-mail address or code."""
     with current_gateway().store.transaction() as connection:
         row = connection.execute(
             "SELECT * FROM customers WHERE email = ? OR customer_code = ?",
@@ -102,7 +102,7 @@ def fetch_customer(email_or_code: str) -> Response:
 
 @routes.post("/dedicated_account")
 def create_dedicated_account() -> Response:
-    """This function will give a customer an account of its own for bank transfers."""
+    """Give a customer an account of its own for bank transfers."""
     gateway = current_gateway()
     body = fields.json_object(request)
     code = str(body.get("customer", ""))
@@ -118,7 +118,7 @@ def create_dedicated_account() -> Response:
 
 @routes.post("/dedicated_account/assign")
 def assign_dedicated_account() -> Response:
-    """This function will make a customer and its account in one call, telling the result by an event."""
+    """Make a customer and its account in one call, telling the result by an event."""
     gateway = current_gateway()
     body = fields.json_object(request)
     email = fields.email(body, "email", message="Email is required")
@@ -145,7 +145,7 @@ def assign_dedicated_account() -> Response:
 
 @routes.get("/dedicated_account/available_providers")
 def list_account_providers() -> Response:
-    """This function will list the banks that such accounts can be at: one, in the sandbox."""
+    """List the banks that such accounts can be at: one, in the sandbox."""
     provider = {
         "provider_slug": TRANSFER_BANK["slug"],
         "bank_id": TRANSFER_BANK["id"],

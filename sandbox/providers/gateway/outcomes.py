@@ -31,7 +31,7 @@ def plan(
     count: int,
     delay_seconds: float | None,
 ) -> None:
-    """This function will set what so many next ones come to, after those that were set before."""
+    """Set what so many next ones come to, after those that were set before."""
     connection.execute(
         "INSERT INTO next_outcomes (operation, outcome, remaining, delay_seconds) VALUES (?, ?, ?, ?)",
         (operation, outcome, count, delay_seconds),
@@ -39,12 +39,12 @@ def plan(
 
 
 def forget(connection: sqlite3.Connection, operation: Operation) -> None:
-    """This function will drop what was set and not used, so that the next ones succeed."""
+    """Drop what was set and not used, so that the next ones succeed."""
     connection.execute("DELETE FROM next_outcomes WHERE operation = ?", (operation,))
 
 
 def planned(connection: sqlite3.Connection, operation: Operation) -> list[dict[str, object]]:
-    """This function will list what is set, in the order in which it will be used."""
+    """List what is set, in the order in which it will be used."""
     rows = connection.execute(
         "SELECT * FROM next_outcomes WHERE operation = ? ORDER BY id", (operation,)
     ).fetchall()
@@ -55,7 +55,7 @@ def planned(connection: sqlite3.Connection, operation: Operation) -> list[dict[s
 
 
 def take(connection: sqlite3.Connection, operation: Operation, *, settle_seconds: float) -> NextOutcome:
-    """This function will use up one of what was set; without any, it is a success.
+    """Use up one of what was set; without any, it is a success.
 
     :param settle_seconds: until the result where no other delay was set
     """

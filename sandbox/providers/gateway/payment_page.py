@@ -27,7 +27,7 @@ CURRENCY_SIGNS = {"NGN": "₦", "GHS": "GH₵", "ZAR": "R", "USD": "$"}
 
 @routes.after_request
 def protect(response: Response) -> Response:
-    """This function will keep the page out of frames, caches and other people's scripts."""
+    """Keep the page out of frames, caches and other people's scripts."""
     response.headers["Content-Security-Policy"] = (
         # Paying redirects to the merchant, and browsers hold the target of a form's redirect against
         # form-action; so any web address passes there.
@@ -42,7 +42,7 @@ def protect(response: Response) -> Response:
 
 @routes.get("/pay/<access_code>")
 def show(access_code: str) -> Response:
-    """This function will show what there is to pay, or that it is paid already."""
+    """Show what there is to pay, or that it is paid already."""
     with current_gateway().store.transaction() as connection:
         row = _find(connection, access_code)
         if row is None:
@@ -53,7 +53,7 @@ def show(access_code: str) -> Response:
 
 @routes.post("/pay/<access_code>")
 def act(access_code: str) -> BaseResponse:
-    """This function will do what the pressed button says, then lead back to the merchant."""
+    """Do what the pressed button says, then lead back to the merchant."""
     gateway = current_gateway()
     action = request.form.get("action", "")
     with gateway.store.transaction() as connection:
@@ -114,7 +114,7 @@ def _unknown() -> Response:
 
 
 def amount_text(amount_minor: int, currency: str) -> str:
-    """This function will write an amount for people: ``₦12,500.00``."""
+    """Write an amount for people: ``₦12,500.00``."""
     major, minor = divmod(amount_minor, 100)
     return f"{CURRENCY_SIGNS.get(currency, currency + ' ')}{major:,}.{minor:02d}"
 

@@ -27,7 +27,7 @@ _STATUS_OF_OUTCOME = {
 
 @routes.post("/refund")
 def create() -> Response:
-    """This function will start a refund of what is left of a charge, or of a part of it."""
+    """Start a refund of what is left of a charge, or of a part of it."""
     gateway = current_gateway()
     body = fields.json_object(request)
     named = body.get("transaction")
@@ -64,7 +64,7 @@ def create() -> Response:
 
 @routes.get("/refund")
 def list_refunds() -> Response:
-    """This function will list refunds, newest first, of one ``transaction`` if that is given."""
+    """List refunds, newest first, of one ``transaction`` if that is given."""
     page = Page(request.args)
     named = request.args.get("transaction") or request.args.get("reference")
     query = (
@@ -80,7 +80,7 @@ def list_refunds() -> Response:
 
 @routes.get("/refund/<int:refund_id>")
 def fetch(refund_id: int) -> Response:
-    """This function will answer a refund by its id."""
+    """Answer a refund by its id."""
     with current_gateway().store.transaction() as connection:
         row = connection.execute("SELECT * FROM refunds WHERE id = ?", (refund_id,)).fetchone()
         if row is None:
@@ -90,7 +90,7 @@ def fetch(refund_id: int) -> Response:
 
 
 def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
-    """This function will bring refunds whose time has come to their result, each with its event."""
+    """Bring refunds whose time has come to their result, each with its event."""
     rows = connection.execute(
         "SELECT * FROM refunds WHERE status = 'pending' AND due_at <= ? ORDER BY due_at LIMIT ?",
         (now.timestamp(), MAXIMUM_FINISHED_AT_ONCE),
@@ -100,7 +100,7 @@ def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
 
 
 def next_due_at(connection: sqlite3.Connection) -> float | None:
-    """This function will tell when the next pending refund comes to its result, or none."""
+    """Tell when the next pending refund comes to its result, or none."""
     moment = connection.execute("SELECT min(due_at) FROM refunds WHERE status = 'pending'").fetchone()[0]
     return None if moment is None else float(moment)
 

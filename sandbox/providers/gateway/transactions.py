@@ -17,7 +17,7 @@ STATUSES = ("abandoned", "pending", "failed", "success", "reversed")
 
 @routes.post("/transaction/initialize")
 def initialize() -> Response:
-    """This function will start a charge and answer the address of its payment page."""
+    """Start a charge and answer the address of its payment page."""
     gateway = current_gateway()
     body = fields.json_object(request)
     reference = charges.reference_of(body)
@@ -34,7 +34,7 @@ def initialize() -> Response:
 
 @routes.get("/transaction/verify/<reference>")
 def verify(reference: str) -> Response:
-    """This function will tell what became of a charge."""
+    """Tell what became of a charge."""
     gateway = current_gateway()
     calls.record(gateway, "GET /transaction/verify", reference)
     with gateway.store.transaction() as connection:
@@ -47,7 +47,7 @@ def verify(reference: str) -> Response:
 
 @routes.get("/transaction/<int:transaction_id>")
 def fetch(transaction_id: int) -> Response:
-    """This function will answer a transaction by its id."""
+    """Answer a transaction by its id."""
     with current_gateway().store.transaction() as connection:
         row = connection.execute("SELECT * FROM transactions WHERE id = ?", (transaction_id,)).fetchone()
         if row is None:
@@ -58,7 +58,7 @@ def fetch(transaction_id: int) -> Response:
 
 @routes.get("/transaction")
 def list_transactions() -> Response:
-    """This function will list transactions, newest first, of one ``status`` if that is given."""
+    """List transactions, newest first, of one ``status`` if that is given."""
     page = Page(request.args)
     status = fields.choice(request.args, "status", allowed=STATUSES) if "status" in request.args else None
     query = (
@@ -78,7 +78,7 @@ def list_transactions() -> Response:
 
 @routes.post("/charge")
 def charge() -> Response:
-    """This function will start a charge that is paid by transfer to an account made for it.
+    """Start a charge that is paid by transfer to an account made for it.
 
     An unpaid charge of the same amount and currency goes on under its reference; so sending the call again
     answers the same account.

@@ -32,7 +32,7 @@ STATUSES = ("pending", "success", "failed", "reversed")
 
 @routes.post("/transferrecipient")
 def create_recipient() -> Response:
-    """This function will record a bank account as a recipient; the same account is the same recipient."""
+    """Record a bank account as a recipient; the same account is the same recipient."""
     gateway = current_gateway()
     body = fields.json_object(request)
     fields.choice(body, "type", allowed=("nuban",))
@@ -65,7 +65,7 @@ def create_recipient() -> Response:
 
 @routes.post("/transfer")
 def initiate() -> Response:
-    """This function will send money; the same reference again answers the transfer that exists."""
+    """Send money; the same reference again answers the transfer that exists."""
     gateway = current_gateway()
     body = fields.json_object(request)
     reference = _reference_of(body)
@@ -96,7 +96,7 @@ def initiate() -> Response:
 
 @routes.post("/transfer/bulk")
 def initiate_bulk() -> Response:
-    """This function will send up to 100 transfers, all of them or none."""
+    """Send up to 100 transfers, all of them or none."""
     gateway = current_gateway()
     body = fields.json_object(request)
     fields.choice(body, "source", allowed=("balance",), default="balance")
@@ -132,7 +132,7 @@ def initiate_bulk() -> Response:
 
 @routes.get("/transfer/verify/<reference>")
 def verify(reference: str) -> Response:
-    """This function will tell what became of a transfer."""
+    """Tell what became of a transfer."""
     gateway = current_gateway()
     calls.record(gateway, "GET /transfer/verify", reference)
     with gateway.store.transaction() as connection:
@@ -145,7 +145,7 @@ def verify(reference: str) -> Response:
 
 @routes.get("/transfer/<id_or_code>")
 def fetch(id_or_code: str) -> Response:
-    """This function will answer a transfer by its id or code."""
+    """Answer a transfer by its id or code."""
     with current_gateway().store.transaction() as connection:
         row = connection.execute(
             "SELECT * FROM transfers WHERE transfer_code = ? OR cast(id AS TEXT) = ?",
@@ -159,7 +159,7 @@ def fetch(id_or_code: str) -> Response:
 
 @routes.get("/transfer")
 def list_transfers() -> Response:
-    """This function will list transfers, newest first, of one ``status`` if that is given."""
+    """List transfers, newest first, of one ``status`` if that is given."""
     page = Page(request.args)
     status = fields.choice(request.args, "status", allowed=STATUSES) if "status" in request.args else None
     query = (
@@ -173,7 +173,7 @@ def list_transfers() -> Response:
 
 
 def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
-    """This function will bring transfers whose time has come to their result, each with its event."""
+    """Bring transfers whose time has come to their result, each with its event."""
     rows = connection.execute(
         "UPDATE transfers SET status = outcome, updated_at = :now,"
         " transferred_at = CASE outcome WHEN 'success' THEN :now END"
@@ -202,7 +202,7 @@ def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
 
 
 def next_due_at(connection: sqlite3.Connection) -> float | None:
-    """This function will tell when the next pending transfer comes to its result, or none."""
+    """Tell when the next pending transfer comes to its result, or none."""
     moment = connection.execute("SELECT min(due_at) FROM transfers WHERE status = 'pending'").fetchone()[0]
     return None if moment is None else float(moment)
 

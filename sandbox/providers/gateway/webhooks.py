@@ -34,7 +34,7 @@ def enqueue(
     delay_seconds: float = 0.0,
     copies: int = 1,
 ) -> None:
-    """This function will put an event on its way, in the transaction of what it tells about.
+    """Put an event on its way, in the transaction of what it tells about.
 
     :param reference: what deliveries are looked up by: the transaction's or the transfer's
     :param data: the object that the event carries
@@ -51,12 +51,12 @@ def enqueue(
 
 
 def signature(body: bytes, secret_key: str) -> str:
-    """This function will sign a body: lower-case hex of HMAC-SHA512 with the secret key."""
+    """Sign a body: lower-case hex of HMAC-SHA512 with the secret key."""
     return hmac.new(secret_key.encode(), body, hashlib.sha512).hexdigest()
 
 
 def wait_before_next_try(tries: int, *, scale: float) -> float | None:
-    """This function will tell how long to wait after a try that failed.
+    """Tell how long to wait after a try that failed.
 
     :param tries: how many there were
     :param scale: share of the real gateway's waiting times
@@ -68,7 +68,7 @@ def wait_before_next_try(tries: int, *, scale: float) -> float | None:
 
 
 def send(gateway: Gateway, delivery: sqlite3.Row) -> None:
-    """This function will try a delivery once and record what came of it.
+    """Try a delivery once and record what came of it.
 
     It is recorded after the answer, so a kill in between means that the event is sent again, as the real
     gateway does: at least once.
@@ -125,7 +125,7 @@ def _post(gateway: Gateway, body: bytes) -> tuple[int | None, str | None]:
 
 
 def due(connection: sqlite3.Connection, *, now: datetime, limit: int) -> list[sqlite3.Row]:
-    """This function will fetch deliveries whose time has come, the longest waiting ones first.
+    """Fetch deliveries whose time has come, the longest waiting ones first.
 
     :param limit: at most so many, those under way included, which the caller leaves out
     """
@@ -136,7 +136,7 @@ def due(connection: sqlite3.Connection, *, now: datetime, limit: int) -> list[sq
 
 
 def next_due_at(connection: sqlite3.Connection, *, after: datetime) -> float | None:
-    """This function will tell when the next delivery after a time is due, in epoch seconds, or none."""
+    """Tell when the next delivery after a time is due, in epoch seconds, or none."""
     row = connection.execute(
         "SELECT min(due_at) FROM deliveries WHERE status = 'waiting' AND due_at > ?", (after.timestamp(),)
     ).fetchone()
@@ -144,7 +144,7 @@ def next_due_at(connection: sqlite3.Connection, *, after: datetime) -> float | N
 
 
 def forget_old(connection: sqlite3.Connection) -> None:
-    """This function will delete all but the last deliveries of those that are over."""
+    """Delete all but the last deliveries of those that are over."""
     connection.execute(
         "DELETE FROM deliveries WHERE status <> 'waiting' AND id NOT IN"
         " (SELECT id FROM deliveries WHERE status <> 'waiting' ORDER BY id DESC LIMIT ?)",
@@ -155,7 +155,7 @@ def forget_old(connection: sqlite3.Connection) -> None:
 def deliveries_of(
     connection: sqlite3.Connection, *, reference: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """This function will list deliveries with their tries, newest first.
+    """List deliveries with their tries, newest first.
 
     :param reference: of a transaction or transfer, or none for all
     """

@@ -28,7 +28,7 @@ class Identity:
     clock: Clock
 
     def may_lead_to(self, address: str) -> bool:
-        """This function will tell whether a browser may be sent there: to the application or this machine."""
+        """Tell whether a browser may be sent there: to the application or this machine."""
         if not is_web_address(address):
             return False
         target, application = urlsplit(address), urlsplit(self.application_url)
@@ -37,7 +37,7 @@ class Identity:
 
 
 def current_identity() -> Identity:
-    """This function will return the identity provider that the request at hand is for."""
+    """Return the identity provider that the request at hand is for."""
     identity = current_app.extensions["sandbox_identity"]
     if not isinstance(identity, Identity):
         raise TypeError("the application has no identity provider")

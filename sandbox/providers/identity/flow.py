@@ -38,7 +38,7 @@ class FlowError(Exception):
 
 @routes.errorhandler(FlowError)
 def refuse(error: FlowError) -> tuple[Response, int]:
-    """This function will answer an error as OAuth 2 has it."""
+    """Answer an error as OAuth 2 has it."""
     response = jsonify(error.body)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = f'Bearer error="{error.body["error"]}"'
@@ -47,7 +47,7 @@ def refuse(error: FlowError) -> tuple[Response, int]:
 
 @routes.errorhandler(fields.InvalidFieldError)
 def refuse_field(error: fields.InvalidFieldError) -> tuple[Response, int]:
-    """This function will answer a missing or wrong parameter as OAuth 2 has it."""
+    """Answer a missing or wrong parameter as OAuth 2 has it."""
     return refuse(FlowError(400, "invalid_request", error.message))
 
 
@@ -64,7 +64,7 @@ class SignInRequest:
 
     @classmethod
     def read(cls, identity: Identity, values: MultiDict[str, str]) -> "SignInRequest":
-        """This function will read and check the parameters.
+        """Read and check the parameters.
 
         Errors are shown here and not sent to ``redirect_uri``: in a sandbox somebody is looking.
 
@@ -90,7 +90,7 @@ class SignInRequest:
         )
 
     def as_parameters(self) -> dict[str, str]:
-        """This function will write the request again, for the form that carries it on."""
+        """Write the request again, for the form that carries it on."""
         optional = {"state": self.state, "nonce": self.nonce}
         return {
             "response_type": "code",
@@ -105,14 +105,14 @@ class SignInRequest:
 
 @routes.get("/authorize")
 def choose() -> Response:
-    """This function will show the personas to choose from."""
+    """Show the personas to choose from."""
     wanted = SignInRequest.read(current_identity(), request.args)
     return _choice_page(wanted, message=None, status=200)
 
 
 @routes.post("/authorize")
 def sign_in() -> BaseResponse:
-    """This function will send the browser back with a code for the chosen persona."""
+    """Send the browser back with a code for the chosen persona."""
     identity = current_identity()
     wanted = SignInRequest.read(identity, request.form)
     try:
@@ -142,7 +142,7 @@ def sign_in() -> BaseResponse:
 
 @routes.post("/token")
 def exchange() -> Response:
-    """This function will exchange a code, once, for an access token and an ID token."""
+    """Exchange a code, once, for an access token and an ID token."""
     identity = current_identity()
     values = request.form
     fields.choice(values, "grant_type", allowed=("authorization_code",))
@@ -183,7 +183,7 @@ def exchange() -> Response:
 
 @routes.route("/userinfo", methods=["GET", "POST"])
 def read_userinfo() -> Response:
-    """This function will tell what is known of the bearer of an access token."""
+    """Tell what is known of the bearer of an access token."""
     identity = current_identity()
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
@@ -207,7 +207,7 @@ def read_userinfo() -> Response:
 
 @routes.route("/logout", methods=["GET", "POST"])
 def sign_out() -> BaseResponse:
-    """This function will send the browser on; there is no session here that would have to end."""
+    """Send the browser on; there is no session here that would have to end."""
     target = request.values.get("post_logout_redirect_uri")
     if target is None:
         return make_response(render_template("signed_out.html"))

@@ -31,7 +31,7 @@ class SigningKey:
     private_key: ec.EllipticCurvePrivateKey
 
     def public_jwk(self) -> dict[str, str]:
-        """This function will write the public half as a JSON Web Key."""
+        """Write the public half as a JSON Web Key."""
         numbers = self.private_key.public_key().public_numbers()
         return {
             "kty": "EC",
@@ -49,7 +49,7 @@ def _coordinate(value: int) -> str:
 
 
 def published(identity: Identity) -> list[SigningKey]:
-    """This function will list the keys, the signing one first, making the first key if there is none."""
+    """List the keys, the signing one first, making the first key if there is none."""
     with identity.store.transaction() as connection:
         keys = _load(connection)
         if not keys:
@@ -59,7 +59,7 @@ def published(identity: Identity) -> list[SigningKey]:
 
 
 def rotate(identity: Identity) -> SigningKey:
-    """This function will make a new signing key; tokens of the old ones stay valid."""
+    """Make a new signing key; tokens of the old ones stay valid."""
     with identity.store.transaction() as connection:
         _make(connection, identity.clock())
         connection.execute(

@@ -25,7 +25,7 @@ def claims_of(
     audience: str,
     expired: bool = False,
 ) -> dict[str, object]:
-    """This function will put together what a token says of a persona.
+    """Put together what a token says of a persona.
 
     :param audience: whom the token is for
     :param expired: whether its time is over already
@@ -45,7 +45,7 @@ def claims_of(
 
 
 def sign(identity: Identity, claims: Mapping[str, object]) -> str:
-    """This function will sign claims as they are: also wrong ones, which is what tests ask for."""
+    """Sign claims as they are: also wrong ones, which is what tests ask for."""
     key = keys.published(identity)[0]
     payload = json.dumps(claims, separators=(",", ":")).encode()
     headers = {"kid": key.key_id, "typ": "JWT"}
@@ -53,7 +53,7 @@ def sign(identity: Identity, claims: Mapping[str, object]) -> str:
 
 
 def verify(identity: Identity, token: str) -> dict[str, object]:
-    """This function will read an access token that was issued here.
+    """Read an access token that was issued here.
 
     :raises jwt.InvalidTokenError: forged, expired, or for somebody else
     """
