@@ -19,7 +19,7 @@ import structlog
 
 from bench import data
 from bench.stand import Stand
-from marketplace.infra import nudges
+from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.infra.settings import load_settings
 from marketplace.kernel import queues
@@ -177,9 +177,9 @@ def _begin(stand: Stand, *, first: int) -> None:
     relay = Relay(services)
     rows = _rows(stand, "SELECT id FROM webhook_inbox ORDER BY md5(id::text)")
     for (row_id,) in rows[:first]:
-        relay.run_row(queues.WEBHOOKS, nudges.INBOX, str(row_id))
+        relay.run_row(queues.WEBHOOKS, wakeups.INBOX, str(row_id))
     for (row_id,) in rows[first:]:
-        relay.nudge(queues.WEBHOOKS, nudges.INBOX, row_id)
+        relay.nudge(queues.WEBHOOKS, wakeups.INBOX, row_id)
     services.database.close()
 
 

@@ -10,7 +10,7 @@ from commands.output import facts, note_more, table
 from marketplace.kernel.clock import system_clock
 from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest
-from marketplace.kernel.words import counted
+from marketplace.kernel.pluralize import counted
 from marketplace.payouts import batch_detail, batch_queries
 from marketplace.payouts.risks import RISKS
 

@@ -28,7 +28,7 @@ from marketplace.audit.operations import record
 from marketplace.background import controls, schedule
 from marketplace.background.schedule import State
 from marketplace.kernel.clock import system_clock
-from marketplace.kernel.timetables import EXAMPLES, TimetableError, parse
+from marketplace.kernel.schedules import EXAMPLES, TimetableError, parse
 from marketplace.services import Services
 from tasks import sweeps
 from tasks.relay import Relay, connect_nudges

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from marketplace.infra.cache import Cache
+from marketplace.infra.circuit_breaker import CircuitBreaker
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import Clock, system_clock
-from marketplace.providers.alerting import AlertChannel, alert_channels, alert_gates
-from marketplace.providers.gate import Gate
+from marketplace.providers.alerting import AlertChannel, alert_channels, alert_circuit_breakers
 from marketplace.providers.gateway import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.gateway_records import GatewayRecords, HttpGatewayRecords
 from marketplace.providers.identity import TokenVerifier
@@ -31,7 +31,7 @@ class Services:
     moderator: ContentModerator | None
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
-    alert_gates: Mapping[str, Gate] = field(default_factory=alert_gates)
+    alert_circuit_breakers: Mapping[str, CircuitBreaker] = field(default_factory=alert_circuit_breakers)
     clock: Clock = system_clock
 
     @classmethod

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marketplace.kernel.variables import write_variables
+from marketplace.kernel.env_file import write_variables
 from sandbox.ports import HOST, PortReservation, reserve_ports
 from sandbox.servers import OBJECT_STORAGE_PAIRED_PORTS, OBJECT_STORAGE_PORTS
 

@@ -45,7 +45,7 @@ def _ask(services: Services, found: _ToTell) -> None:
         if not messages.is_for(channel.least_severity, found.alert["severity"]):
             continue
         try:
-            with services.alert_gates[found.kind].passing(services.clock):
+            with services.alert_circuit_breakers[found.kind].passing(services.clock):
                 _tell(services, found, name)
         except (ProviderRefusedError, messages.BeingSentError) as failure:
             failures.append(failure)

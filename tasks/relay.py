@@ -21,9 +21,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
-from marketplace.background.beginnings import DIED, Beginnings
+from marketplace.background.in_flight import DIED, Beginnings
 from marketplace.background.workers import Worker
-from marketplace.infra import nudges, outbox
+from marketplace.infra import outbox, wakeups
 from marketplace.infra.outbox import Handler, PutOffError
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
@@ -130,7 +130,7 @@ class Relay:
         ):
             if has_killed:
                 self._note_death(queue, table, UUID(row_id))
-            elif table == nudges.INBOX:
+            elif table == wakeups.INBOX:
                 self._run_inbox(queue, UUID(row_id))
             else:
                 self._run_outbox(queue, UUID(row_id))
@@ -142,7 +142,7 @@ class Relay:
         """
         done = Swept()
         self._services.database.in_transaction(webhooks.pull_in, now=now)
-        self._sweep(done, queues.WEBHOOKS, nudges.INBOX, webhooks.due_events, now)
+        self._sweep(done, queues.WEBHOOKS, wakeups.INBOX, webhooks.due_events, now)
         return done
 
     def sweep_outbox(self, now: datetime) -> Swept:
@@ -153,7 +153,7 @@ class Relay:
         done = Swept()
         self._services.database.in_transaction(outbox.pull_in, now=now)
         for queue in queues.NAMES:
-            self._sweep(done, queue, nudges.OUTBOX, partial(outbox.due_events, queue=queue), now)
+            self._sweep(done, queue, wakeups.OUTBOX, partial(outbox.due_events, queue=queue), now)
         return done
 
     def put_back(self) -> int:
@@ -211,7 +211,7 @@ class Relay:
         """Count that a worker died at a row as a try of it. The next one comes after the delay, and is a real one."""
         database, now = self._services.database, self._services.clock()
         _log.warning("worker died at row", queue=queue, table=table, rowId=str(row_id))
-        if table == nudges.INBOX:
+        if table == wakeups.INBOX:
             result = webhooks.note_death(database, inbox_id=row_id, error=DIED, now=now, random=random.random)
             due_at = result.due_at if result else None
         else:
@@ -231,7 +231,7 @@ class Relay:
             clock=self._services.clock,
         )
         if result is not None and result.due_at is not None:
-            self.nudge_when_due(queue, nudges.INBOX, row_id, result.due_at)
+            self.nudge_when_due(queue, wakeups.INBOX, row_id, result.due_at)
 
     def _run_outbox(self, queue: str, row_id: UUID) -> None:
         database, clock = self._services.database, self._services.clock
@@ -253,7 +253,7 @@ class Relay:
 
     def _nudge_again(self, queue: str, row_id: UUID, due_at: datetime | None) -> None:
         if due_at is not None:
-            self.nudge_when_due(queue, nudges.OUTBOX, row_id, due_at)
+            self.nudge_when_due(queue, wakeups.OUTBOX, row_id, due_at)
 
     def _do(self, row_id: UUID) -> None:
         """Do an event's work, having asked its provider first where it has one."""
@@ -293,4 +293,4 @@ def _note_failure(
 def connect_nudges(relay: Relay) -> None:
     """Have this process's commits nudge the queues."""
 
-    nudges.set_nudge(relay.nudge_when_due)
+    wakeups.set_nudge(relay.nudge_when_due)

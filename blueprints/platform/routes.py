@@ -17,7 +17,7 @@ from blueprints.platform.schemas import (
 )
 from marketplace.health import status as health
 from marketplace.kernel.paging import Page, TablePage
-from marketplace.platform import halts, tags
+from marketplace.platform import cache_tags, halts
 from marketplace.proposals import operations, queries, states
 from marketplace.proposals.operations import Wanted
 
@@ -92,7 +92,7 @@ def _shown(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
 
 
 @status_area.get(
-    "", auth=PUBLIC, limit=Shared.GLOBAL, reply=Status, cache=30, tags=(tags.STATUS,), phased=True,
+    "", auth=PUBLIC, limit=Shared.GLOBAL, reply=Status, cache=30, tags=(cache_tags.STATUS,), phased=True,
     group=Group.API,
 )  # fmt: skip
 def show_status(ctx: Context) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from flask import Response
 
 from blueprints.http.endpoint import Context
 from blueprints.http.envelope import JSON_TYPE
-from marketplace.infra import nudges
+from marketplace.infra import wakeups
 from marketplace.kernel import queues
 from marketplace.webhooks.operations import receive
 
@@ -17,5 +17,5 @@ def store(ctx: Context, *, provider: str, body: bytes) -> Response:
     :return: 200; by then nothing loses the delivery
     """
     inbox_id = receive(ctx.session, provider=provider, body=body, now=ctx.now)
-    nudges.nudge(queues.WEBHOOKS, nudges.INBOX, inbox_id)
+    wakeups.nudge(queues.WEBHOOKS, wakeups.INBOX, inbox_id)
     return Response(b'{"received":true}', content_type=JSON_TYPE)

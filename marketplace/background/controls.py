@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import AuditActor, record
 from marketplace.background.schedule import Declared, lock
 from marketplace.infra.db import Statement
-from marketplace.kernel.timetables import Timetable
+from marketplace.kernel.schedules import Timetable
 
 _PAUSE = Statement(text("UPDATE periodic_tasks SET paused_at = :now WHERE name = :name"))
 _RESUME = Statement(

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.kinds import PERIODIC_TASK_FAILING
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Statement
-from marketplace.kernel.timetables import Interval, Timetable, TimetableError, parse
+from marketplace.kernel.schedules import Interval, Timetable, TimetableError, parse
 
 _log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from marketplace.kernel.folding import fold
+from marketplace.kernel.text_normalization import fold
 
 CATEGORIES = {
     "weapon": "weapons",

@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.models import Image
 from marketplace.infra.db import Database, Json, Statement
-from marketplace.infra.imaging.apart import draw_anew
 from marketplace.infra.imaging.formats import Picture, Rendition
+from marketplace.infra.imaging.sandboxed_decode import draw_anew
 from marketplace.kernel.errors import ConflictError
 from marketplace.providers.storage import IMMUTABLE, ObjectStorage, StoredObject, put_all
 

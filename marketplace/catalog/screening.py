@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from marketplace.catalog.banned import CATEGORIES, BannedWords
-from marketplace.kernel.contacts import Contact, contacts_in
+from marketplace.kernel.contact_detection import Contact, contacts_in
 
 TITLE_LENGTHS = range(3, 141)
 MAX_DESCRIPTION_LENGTH = 5_000

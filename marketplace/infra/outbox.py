@@ -10,7 +10,7 @@ import structlog
 from sqlalchemy import Index, event, insert, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from marketplace.infra import nudges
+from marketplace.infra import wakeups
 from marketplace.infra.db import Base, CreatedAt, Id, Json, Statement
 
 
@@ -88,7 +88,7 @@ def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any]
     """
     row = _ENQUEUE.one(session, queue=queue, topic=topic, payload=Json(payload), due_at=due_at)
     event_id: UUID = row["id"]
-    after_commit(session, lambda: nudges.nudge(queue, nudges.OUTBOX, event_id, due_at))
+    after_commit(session, lambda: wakeups.nudge(queue, wakeups.OUTBOX, event_id, due_at))
     return event_id
 
 

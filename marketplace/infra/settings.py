@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from marketplace.kernel.variables import read_variables
+from marketplace.kernel.env_file import read_variables
 
 EMBEDDED_ENVIRONMENT_FILE = "stack.env"
 _SEVERITIES = ("SEV-1", "SEV-2", "SEV-3")

@@ -2,7 +2,7 @@
 
 import re
 
-from marketplace.kernel.folding import fold
+from marketplace.kernel.text_normalization import fold
 
 _WORD = re.compile(r"[a-z0-9]{2,}")
 # They stand in many names, and tell nobody from anybody.

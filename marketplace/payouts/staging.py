@@ -15,7 +15,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ForbiddenError, InvalidParam, ValidationError
 from marketplace.kernel.money import naira_text
-from marketplace.kernel.words import counted
+from marketplace.kernel.pluralize import counted
 from marketplace.notifications.operations import News, notify_all
 from marketplace.payouts import claims, states
 from marketplace.payouts.claims import Claims, Payee, Wish

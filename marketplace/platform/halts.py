@@ -16,7 +16,7 @@ from marketplace.infra.db import Json, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.paging import Page, PageRequest, page_of
-from marketplace.platform import tags
+from marketplace.platform import cache_tags
 
 _log = structlog.get_logger(__name__)
 
@@ -123,7 +123,7 @@ def halt_payouts(
         after={"payouts": "halted", "reason": reason},
         now=now,
     )
-    drop_cached(session, tags.STATUS)
+    drop_cached(session, cache_tags.STATUS)
     outbox.after_commit(session, lambda: _log.error("payouts halted", haltId=str(row["id"]), reason=reason))
     return True
 
@@ -199,6 +199,6 @@ def resume_payouts(
     row = _RESUME.first(session, halt_id=halt_id, mark=mark, proposal_id=proposal_id, now=now)
     if row is None:
         raise PayoutsNotHaltedError("This halt of payouts is over, or more was found since.")
-    drop_cached(session, tags.STATUS)
+    drop_cached(session, cache_tags.STATUS)
     outbox.after_commit(session, lambda: _log.warning("payouts resumed", haltId=str(row["id"])))
     return row

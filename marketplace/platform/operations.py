@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json, Statement
-from marketplace.platform import tags
+from marketplace.platform import cache_tags
 
 _SET = Statement(
     text(
@@ -31,4 +31,4 @@ def set_setting(session: Session, *, key: str, value: Any, description: str, now
     :param now: when
     """
     _SET.run(session, key=key, value=Json(value), description=description, now=now)
-    drop_cached(session, tags.STATUS)
+    drop_cached(session, cache_tags.STATUS)

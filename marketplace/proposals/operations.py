@@ -16,7 +16,7 @@ from marketplace.infra.db import Database, Json, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
 from marketplace.platform.halts import SYSTEM
-from marketplace.proposals import news, states
+from marketplace.proposals import notifications, states
 from marketplace.proposals.changes import CHANGES
 
 EXPIRES_AFTER = timedelta(days=7)
@@ -173,7 +173,7 @@ def propose(session: Session, *, officer: Caller, actor: AuditActor, wanted: Wan
         | ({"effectiveAt": iso(starts)} if starts else {}),
         now=now,
     )
-    news.filed(
+    notifications.filed(
         session, proposal_id=proposal_id, kind=wanted.kind, reason=wanted.reason, officer=officer, now=now
     )
     return proposal_id
@@ -218,7 +218,9 @@ def approve(
     if row["effective_at"] is None or row["effective_at"] <= now:
         _activate(session, row, actor, now=now)
     else:
-        news.went_on(session, row, "approved", f"It takes effect at {iso(row['effective_at'])}.", now=now)
+        notifications.went_on(
+            session, row, "approved", f"It takes effect at {iso(row['effective_at'])}.", now=now
+        )
 
 
 def reject(
@@ -312,7 +314,7 @@ def _activate(session: Session, row: dict[str, Any], actor: AuditActor, *, now: 
         after={"status": status, "change": change.state(session, row["payload"], now=now)},
         now=now,
     )
-    news.went_on(session, row, "active", "It is in force.", now=now)
+    notifications.went_on(session, row, "active", "It is in force.", now=now)
 
 
 def _reject(
@@ -335,7 +337,7 @@ def _reject(
         after={"status": status, "reason": reason},
         now=now,
     )
-    news.went_on(session, row, "rejected", reason, now=now)
+    notifications.went_on(session, row, "rejected", reason, now=now)
 
 
 def _expire(session: Session, row: dict[str, Any], *, now: datetime) -> None:
@@ -350,7 +352,7 @@ def _expire(session: Session, row: dict[str, Any], *, now: datetime) -> None:
         after={"status": status},
         now=now,
     )
-    news.went_on(session, row, "expired", "Nobody approved it in time.", now=now)
+    notifications.went_on(session, row, "expired", "Nobody approved it in time.", now=now)
 
 
 def _audit(

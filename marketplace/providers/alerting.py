@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
+from marketplace.infra.circuit_breaker import CircuitBreaker
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import system_clock
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
-from marketplace.providers.gate import Gate
 
 _log = structlog.get_logger(__name__)
 
@@ -182,9 +182,9 @@ def kind_of_channel(name: str) -> str:
     return name.partition(":")[0]
 
 
-def alert_gates() -> Mapping[str, Gate]:
-    """Make a gate for each kind of channel, since one server takes the mail for all receivers."""
-    return {kind: Gate() for kind in CHANNELS}
+def alert_circuit_breakers() -> Mapping[str, CircuitBreaker]:
+    """Make a circuit breaker for each kind of channel, since one server takes the mail for all receivers."""
+    return {kind: CircuitBreaker(answers=(ProviderRefusedError,)) for kind in CHANNELS}
 
 
 def alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:

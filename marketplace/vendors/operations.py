@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.contacts import contacts_in
+from marketplace.kernel.contact_detection import contacts_in
 from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
 from marketplace.vendors.models import VendorProfile
 

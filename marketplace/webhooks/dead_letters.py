@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.webhooks import alarms
+from marketplace.webhooks import alerts
 from marketplace.webhooks.models import DeadLetterWebhook
 
 _BURY = Statement(
@@ -80,7 +80,7 @@ def bury(
         error=error,
         died_at=now,
     )
-    alarms.event_died(
+    alerts.event_died(
         session,
         provider=row["provider"],
         event_type=event_type,
@@ -93,7 +93,7 @@ def note_replayed(session: Session, *, inbox_id: UUID, now: datetime) -> None:
     """Note that an event is dead no more, and resolve the alert with the last one of its type."""
     letter = _REPLAYED.first(session, inbox_id=inbox_id, now=now)
     if letter is not None:
-        alarms.event_lives(session, **letter, now=now)
+        alerts.event_lives(session, **letter, now=now)
 
 
 def note_failed_again(session: Session, *, inbox_id: UUID, attempts: int, error: str) -> None:

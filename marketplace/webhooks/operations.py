@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.infra import nudges, outbox
+from marketplace.infra import outbox, wakeups
 from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
@@ -268,7 +268,7 @@ def _take_apart(session: Session, row: dict[str, Any], parts: list[bytes], *, no
     status = "processed" if parts else "ignored"
     if parts:
         for part in _RECEIVE_PARTS.all(session, parts=parts, received_at=row["received_at"], now=now):
-            outbox.after_commit(session, partial(nudges.nudge, queues.WEBHOOKS, nudges.INBOX, part["id"]))
+            outbox.after_commit(session, partial(wakeups.nudge, queues.WEBHOOKS, wakeups.INBOX, part["id"]))
     _FINISH.run(
         session, inbox_id=row["id"], status=status, event_type=envelopes.ENVELOPE, dedupe_id=None, now=now
     )

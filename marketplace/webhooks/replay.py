@@ -20,7 +20,7 @@ from marketplace.kernel.errors import ConflictError, NotFoundError, ServiceUnava
 from marketplace.payments.charges import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
 from marketplace.webhooks import dead_letters, operations
-from marketplace.webhooks.changes import Watch
+from marketplace.webhooks.change_recorder import Watch
 from marketplace.webhooks.events import HopelessEventError, NotYetError
 
 _log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from marketplace.kernel.variables import read_variables
+from marketplace.kernel.env_file import read_variables
 from sandbox.configuration import PROJECT, Layout, read_layout, read_port
 from sandbox.demo.narrator import DemoFailedError, Narrator
 from sandbox.lock import is_locked

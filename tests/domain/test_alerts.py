@@ -19,7 +19,7 @@ from marketplace.alerts.operations import (
 )
 from marketplace.alerts.queries import AlertFilters
 from marketplace.audit.operations import OPERATOR
-from marketplace.infra import nudges
+from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.paging import PageRequest
@@ -34,10 +34,10 @@ TITLE = "A refund is stuck"
 @pytest.fixture(autouse=True)
 def nudged() -> Iterator[None]:
     """Nobody is told of what these tests enqueue."""
-    before = list(nudges._nudge)
-    nudges._nudge.clear()
+    before = list(wakeups._nudge)
+    wakeups._nudge.clear()
     yield
-    nudges._nudge[:] = before
+    wakeups._nudge[:] = before
 
 
 @pytest.fixture

@@ -317,13 +317,13 @@ class TestEnvelopesOfMany:
 @pytest.fixture
 def nudged() -> Any:
     """What queues were told of."""
-    from marketplace.infra import nudges
+    from marketplace.infra import wakeups
 
     told: list[tuple[Any, ...]] = []
-    before = list(nudges._nudge)
-    nudges.set_nudge(lambda *given: told.append(given))
+    before = list(wakeups._nudge)
+    wakeups.set_nudge(lambda *given: told.append(given))
     yield told
-    nudges._nudge[:] = before
+    wakeups._nudge[:] = before
 
 
 class TestStatuses:

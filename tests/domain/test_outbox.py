@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy.orm import Session
 
-from marketplace.infra import nudges, outbox
+from marketplace.infra import outbox, wakeups
 from marketplace.infra.db import Database
 from marketplace.infra.outbox import MAX_TRIES
 from tests.support.purchases import NOW, later, row_of
@@ -20,10 +20,10 @@ Nudges = list[tuple[str, str, UUID, datetime | None]]
 @pytest.fixture
 def nudged() -> Iterator[Nudges]:
     """Collect nudges instead of telling queues."""
-    before, seen = list(nudges._nudge), []
-    nudges.set_nudge(lambda *told: seen.append(told))
+    before, seen = list(wakeups._nudge), []
+    wakeups.set_nudge(lambda *told: seen.append(told))
     yield seen
-    nudges._nudge[:] = before
+    wakeups._nudge[:] = before
 
 
 def enqueue(session: Session, *, due_at: datetime = NOW, topic: str = "test") -> UUID:

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from commands.replaying import told
 from marketplace.audit.operations import AuditActor
-from marketplace.infra import nudges
+from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import naira_text
@@ -147,10 +147,10 @@ def open_alert(database: Database, subject: str) -> dict[str, Any] | None:
 @pytest.fixture
 def nudged() -> Iterator[list[tuple[Any, ...]]]:
     """What queues were told of."""
-    before, seen = list(nudges._nudge), []
-    nudges.set_nudge(lambda *told: seen.append(told))
+    before, seen = list(wakeups._nudge), []
+    wakeups.set_nudge(lambda *told: seen.append(told))
     yield seen
-    nudges._nudge[:] = before
+    wakeups._nudge[:] = before
 
 
 def test_a_dead_event_is_replayed_with_its_effect_and_its_record(till: Till) -> None:

@@ -13,8 +13,8 @@ import psycopg2
 import pytest
 import requests
 
-from marketplace.background.beginnings import DIED
-from marketplace.infra import nudges, outbox
+from marketplace.background.in_flight import DIED
+from marketplace.infra import outbox, wakeups
 from marketplace.kernel.clock import system_clock
 from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS
 from sandbox.process import Process, wait_until
@@ -233,7 +233,7 @@ def test_what_kills_its_worker_is_given_up_and_what_is_beside_it_is_done_once(si
         ]
         site.until(lambda: not fate.workers[0].running)
     [[row_id]] = site.query("SELECT id FROM webhook_inbox WHERE body = %s", payments.bodies[beside])
-    fate.attend(nudges.INBOX, row_id)
+    fate.attend(wakeups.INBOX, row_id)
 
     site.until(lambda: fate.supervised() and not fate.waiting(poison))
     site.until(lambda: fate.supervised() and payments.paid() == 6)

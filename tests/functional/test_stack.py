@@ -18,7 +18,7 @@ import pytest
 import requests
 
 from marketplace.kernel import queues
-from marketplace.kernel.variables import read_variables
+from marketplace.kernel.env_file import read_variables
 from sandbox.lock import is_locked, lock_holders
 from sandbox.ports import is_free
 from sandbox.process import wait_until

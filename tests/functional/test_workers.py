@@ -15,7 +15,7 @@ from marketplace.background import workers
 from marketplace.background.queues import Figures
 from marketplace.background.workers import Worker
 from marketplace.catalog import promotions, review
-from marketplace.infra import nudges
+from marketplace.infra import wakeups
 from marketplace.infra.cache import Cache
 from marketplace.kernel import queues
 from sandbox.process import wait_until
@@ -115,7 +115,7 @@ class TestHeartbeats:
         blocked.hold("products", id=product_id)
         row_id = store(site, queues.WEBHOOKS, product_id)
         before = figures_of(site, cache, queues.WEBHOOKS)
-        site.tell(queues.WEBHOOKS, nudges.OUTBOX, row_id)
+        site.tell(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
 
         [at_it] = site.until(lambda: busy(cache, row_id))
         now = figures_of(site, cache, queues.WEBHOOKS)
@@ -159,7 +159,7 @@ class TestKilled:
         blocked.hold("products", id=product_id)
         victim = site.worker(queue)
         row_id = store(site, queue, product_id)
-        site.tell(queue, nudges.OUTBOX, row_id)
+        site.tell(queue, wakeups.OUTBOX, row_id)
         until(site, lambda: site.connections(f"worker {queue}", waiting=True), victim)
 
         kill(victim)
@@ -214,7 +214,7 @@ class TestStopped:
         site.until(lambda: task(site, "relay-outbox")["runs"] > 0, worker)
         site.query("UPDATE periodic_tasks SET paused_at = now()")
         row_id = store(site, queues.AI_MODERATION, product_id, review.SCREENING_TOPIC)
-        site.tell(queues.AI_MODERATION, nudges.OUTBOX, row_id)
+        site.tell(queues.AI_MODERATION, wakeups.OUTBOX, row_id)
         site.until(lambda: site.providers.ai.asked()[0] == 1, worker)
 
         worker.request_stop()
@@ -238,12 +238,12 @@ class TestBesideOneAnother:
         stuck = [store(site, queues.WEBHOOKS, slow) for _ in range(3)]
         worker = site.worker()
         for row_id in stuck:
-            site.tell(queues.WEBHOOKS, nudges.OUTBOX, row_id)
+            site.tell(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
         site.until(lambda: site.connections("worker webhooks", waiting=True) >= 3, worker)
 
         row_ids = [store(site, queues.WEBHOOKS, quick) for _ in range(5)]
         for row_id in row_ids:
-            site.tell(queues.WEBHOOKS, nudges.OUTBOX, row_id)
+            site.tell(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
 
         site.until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
         assert not any(is_done(site, row_id) for row_id in stuck)
@@ -259,9 +259,9 @@ class TestBesideOneAnother:
             for _ in range(8)
         ]
         for row_id in poison:
-            site.tell(queues.AI_MODERATION, nudges.OUTBOX, UUID(str(row_id)))
+            site.tell(queues.AI_MODERATION, wakeups.OUTBOX, UUID(str(row_id)))
         good = store(site, queues.AI_MODERATION, quick)
-        site.tell(queues.AI_MODERATION, nudges.OUTBOX, good)
+        site.tell(queues.AI_MODERATION, wakeups.OUTBOX, good)
 
         site.until(lambda: is_done(site, good), worker)
         tries = "SELECT count(*) FROM outbox_events WHERE topic = 'nobody.knows' AND attempts >= 1"

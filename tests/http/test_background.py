@@ -17,7 +17,7 @@ from marketplace.infra import outbox
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
-from marketplace.kernel.timetables import parse
+from marketplace.kernel.schedules import parse
 from marketplace.services import Services
 from tests.support.market import Bearer, Market
 from tests.support.probes import assert_problem, closed_port, serve

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from marketplace.background import workers
-from marketplace.infra import nudges
+from marketplace.infra import wakeups
 from marketplace.infra.cache import Cache
 from marketplace.kernel import queues
 from marketplace.webhooks import events
@@ -23,9 +23,9 @@ from tests.support.site import Site
 BODY = b"poison"
 TOPIC = "test.poison"
 _AGAIN = {
-    nudges.INBOX: "UPDATE webhook_inbox SET due_at = now()"
+    wakeups.INBOX: "UPDATE webhook_inbox SET due_at = now()"
     " WHERE id = %s AND status = 'retrying' AND due_at > now() RETURNING id",
-    nudges.OUTBOX: "UPDATE outbox_events SET due_at = now()"
+    wakeups.OUTBOX: "UPDATE outbox_events SET due_at = now()"
     " WHERE id = %s AND failed_at IS NULL AND due_at > now() RETURNING id",
 }
 
@@ -54,7 +54,7 @@ class Poison:
             BODY,
             attempts,
         )
-        return self.attend(nudges.INBOX, row_id)
+        return self.attend(wakeups.INBOX, row_id)
 
     def add_work(self, *, attempts: int) -> UUID:
         """Add work to the outbox that was tried so often, and give its row."""
@@ -65,7 +65,7 @@ class Poison:
             TOPIC,
             attempts,
         )
-        return self.attend(nudges.OUTBOX, row_id)
+        return self.attend(wakeups.OUTBOX, row_id)
 
     def attend(self, table: str, row_id: object) -> UUID:
         """Have a row handed on whenever it is to be tried."""

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
-from marketplace.infra import nudges
+from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.ledger import accounts
@@ -133,7 +133,7 @@ class Service:
         for row in self.rows(
             "SELECT id, queue FROM outbox_events WHERE done_at IS NULL AND topic NOT LIKE 'alert.%'"
         ):
-            relay.run_row(row["queue"], nudges.OUTBOX, str(row["id"]))
+            relay.run_row(row["queue"], wakeups.OUTBOX, str(row["id"]))
 
     def found(self) -> list[dict[str, Any]]:
         """Give what the latest run found."""

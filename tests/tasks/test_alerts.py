@@ -15,18 +15,18 @@ from sqlalchemy.orm import Session
 from marketplace.alerts import kinds, messages
 from marketplace.alerts.operations import SEND_TOPIC, raise_alert, resolve_alert
 from marketplace.alerts.queries import open_subjects, show_alert
-from marketplace.infra import outbox
+from marketplace.infra import circuit_breaker, outbox
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import alarms, cancelling
-from marketplace.providers import alerting, gate
+from marketplace.providers import alerting
 from marketplace.providers.alerting import (
     CHANNELS,
     EMAIL,
     AlertMessage,
     alert_channels,
-    alert_gates,
+    alert_circuit_breakers,
     email_channel_name,
     kind_of_channel,
 )
@@ -96,7 +96,9 @@ def telling(
         alert_email_from="alerts@shop.test",
         smtp_url=f"smtp://127.0.0.1:{mail.port}",
     )
-    return changed(paying_services, alert_channels=alert_channels(given), alert_gates=alert_gates())
+    return changed(
+        paying_services, alert_channels=alert_channels(given), alert_circuit_breakers=alert_circuit_breakers()
+    )
 
 
 class Case:
@@ -453,7 +455,7 @@ class TestAChannelThatHangs:
         self, telling: Services, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[Services]:
         """A process in which one message waits for the mail server: so does nobody else, however patient."""
-        monkeypatch.setattr(gate, "_PATIENCE_SECONDS", 0.01)
+        monkeypatch.setattr(circuit_breaker, "_PATIENCE_SECONDS", 0.01)
         yield replace(
             telling, alert_channels={"chat": telling.alert_channels["chat"], "email:of-a-test": hanging}
         )
@@ -499,7 +501,7 @@ class TestAChannelThatHangs:
                 relay.run_row(queues.NOTIFICATIONS, "outbox", str(row["id"]))
         assert hanging.calls == 1
         due = {case.events()[("email", "raised")]["due_at"] for case in cases}
-        assert due == {failed_at + gate.DOWN_FOR}
+        assert due == {failed_at + circuit_breaker.DOWN_FOR}
 
         # The first one asks again, which is one more try of his; for the others it is none.
         for case in cases:
@@ -525,7 +527,7 @@ class TestAChannelThatHangs:
         clock.now = now - timedelta(hours=1)
         second.database.in_transaction(outbox.pull_in, now=clock.now)
 
-        assert second.events()[("email", "raised")]["due_at"] == clock.now + gate.DOWN_FOR
+        assert second.events()[("email", "raised")]["due_at"] == clock.now + circuit_breaker.DOWN_FOR
         # What it remembers of the time to come counts for nothing.
         hanging.is_well = True
         second.run(only=EMAIL)

@@ -12,7 +12,7 @@ from redis import Redis
 from sqlalchemy.orm import Session
 
 from marketplace.background import workers
-from marketplace.background.beginnings import DIED, Beginnings
+from marketplace.background.in_flight import DIED, Beginnings
 from marketplace.background.workers import Worker
 from marketplace.infra import outbox
 from marketplace.infra.cache import Cache

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from marketplace.background.workers import Doing
-from marketplace.infra import nudges, outbox
+from marketplace.infra import outbox, wakeups
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
@@ -56,10 +56,10 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 @pytest.fixture
 def connected(relay: Relay) -> Iterator[Relay]:
     """The relay, told of this process's commits."""
-    before = list(nudges._nudge)
+    before = list(wakeups._nudge)
     connect_nudges(relay)
     yield relay
-    nudges._nudge[:] = before
+    wakeups._nudge[:] = before
 
 
 def enqueue(

@@ -17,7 +17,7 @@ from marketplace.background.schedule import State
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
-from marketplace.kernel.timetables import parse
+from marketplace.kernel.schedules import parse
 from marketplace.services import Services
 from sandbox.process import wait_until
 from tasks import scheduler as scheduler_module

@@ -2,7 +2,7 @@
 
 import pytest
 
-from marketplace.kernel.words import counted
+from marketplace.kernel.pluralize import counted
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The gate before a provider that may hang."""
+"""The circuit breaker before a provider that may hang."""
 
 import threading
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from marketplace.infra import circuit_breaker
+from marketplace.infra.circuit_breaker import ChannelDownError, CircuitBreaker
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers import gate
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gate import ChannelDownError, Gate
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 TIMEOUT_SECONDS = 20
@@ -21,27 +21,27 @@ def now() -> datetime:
 
 
 def later() -> datetime:
-    return NOW + gate.DOWN_FOR
+    return NOW + circuit_breaker.DOWN_FOR
 
 
-def fail(gate_: Gate, clock: Callable[[], datetime] = now) -> None:
-    with pytest.raises(ProviderUnavailableError), gate_.passing(clock):
+def fail(breaker: CircuitBreaker, clock: Callable[[], datetime] = now) -> None:
+    with pytest.raises(ProviderUnavailableError), breaker.passing(clock):
         raise ProviderUnavailableError("Down.")
 
 
-def passed(gate_: Gate, clock: Callable[[], datetime] = now) -> bool:
-    with gate_.passing(clock):
+def passed(breaker: CircuitBreaker, clock: Callable[[], datetime] = now) -> bool:
+    with breaker.passing(clock):
         return True
 
 
 def while_passing(
-    gate_: Gate, meanwhile: Callable[[], None], *, fails: bool, patience_seconds: float
+    breaker: CircuitBreaker, meanwhile: Callable[[], None], *, fails: bool, patience_seconds: float
 ) -> bool:
     """Have one go through in a thread, another come meanwhile, and tell whether that got through."""
     inside, leave = threading.Event(), threading.Event()
 
     def first() -> None:
-        with gate_.passing(now):
+        with breaker.passing(now):
             inside.set()
             assert leave.wait(TIMEOUT_SECONDS)
             if fails:
@@ -51,7 +51,7 @@ def while_passing(
         one = pool.submit(first)
         assert inside.wait(TIMEOUT_SECONDS)
         meanwhile()
-        other = pool.submit(passed, gate_)
+        other = pool.submit(passed, breaker)
         if patience_seconds < TIMEOUT_SECONDS:
             with pytest.raises(ChannelDownError):
                 other.result(TIMEOUT_SECONDS)
@@ -67,7 +67,7 @@ def while_passing(
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], float]:
     def take(seconds: float) -> float:
-        monkeypatch.setattr(gate, "_PATIENCE_SECONDS", seconds)
+        monkeypatch.setattr(circuit_breaker, "_PATIENCE_SECONDS", seconds)
         return seconds
 
     return take
@@ -76,65 +76,69 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], float]:
 def test_where_all_is_well_one_waits_for_the_other(patience: Callable[[float], float]) -> None:
     seconds = patience(TIMEOUT_SECONDS)
 
-    assert while_passing(Gate(), lambda: None, fails=False, patience_seconds=seconds)
+    assert while_passing(
+        CircuitBreaker(answers=(ProviderRefusedError,)), lambda: None, fails=False, patience_seconds=seconds
+    )
 
 
 def test_who_waited_for_one_that_failed_does_not_ask_as_well(patience: Callable[[float], float]) -> None:
     seconds = patience(TIMEOUT_SECONDS)
 
-    assert not while_passing(Gate(), lambda: None, fails=True, patience_seconds=seconds)
+    assert not while_passing(
+        CircuitBreaker(answers=(ProviderRefusedError,)), lambda: None, fails=True, patience_seconds=seconds
+    )
 
 
 def test_who_waits_in_vain_is_put_off_and_the_next_does_not_wait(patience: Callable[[float], float]) -> None:
-    gate_ = Gate()
+    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
 
     def one_waits_in_vain() -> None:
         patience(0.01)
         with pytest.raises(ChannelDownError):
-            passed(gate_)
+            passed(breaker)
         # Whoever waited now would wait longer than this test does.
         patience(10 * TIMEOUT_SECONDS)
 
-    assert not while_passing(gate_, one_waits_in_vain, fails=False, patience_seconds=0.01)
-    assert passed(gate_)
+    assert not while_passing(breaker, one_waits_in_vain, fails=False, patience_seconds=0.01)
+    assert passed(breaker)
 
 
 def test_after_a_failure_nobody_asks_for_a_while() -> None:
-    gate_ = Gate()
-    fail(gate_)
+    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
+    fail(breaker)
 
     with pytest.raises(ChannelDownError) as closed:
-        passed(gate_)
+        passed(breaker)
 
-    assert closed.value.delay == gate.DOWN_FOR
-    assert passed(gate_, later)
+    assert closed.value.delay == circuit_breaker.DOWN_FOR
+    assert passed(breaker, later)
 
 
 def test_while_one_asks_whether_it_is_well_again_the_others_do_not_wait(
     patience: Callable[[float], float],
 ) -> None:
     patience(10 * TIMEOUT_SECONDS)
-    gate_ = Gate()
-    fail(gate_)
-    with gate_.passing(later), pytest.raises(ChannelDownError):
-        passed(gate_, later)
+    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
+    fail(breaker)
+    with breaker.passing(later), pytest.raises(ChannelDownError):
+        passed(breaker, later)
 
-    assert passed(gate_)
+    assert passed(breaker)
 
 
 def test_a_refusal_is_an_answer() -> None:
-    gate_ = Gate()
-    fail(gate_)
+    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
+    fail(breaker)
 
-    with pytest.raises(ProviderRefusedError), gate_.passing(later):
+    with pytest.raises(ProviderRefusedError), breaker.passing(later):
         raise ProviderRefusedError("chat", 404, "")
 
-    assert passed(gate_)
+    assert passed(breaker)
 
 
 def test_whatever_happens_inside_the_next_has_his_turn() -> None:
-    gate_ = Gate()
-    with pytest.raises(ZeroDivisionError), gate_.passing(now):
+    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
+    with pytest.raises(ZeroDivisionError), breaker.passing(now):
         raise ZeroDivisionError
 
-    assert passed(gate_)
+    assert passed(breaker)

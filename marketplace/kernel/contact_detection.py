@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from enum import Enum
 from itertools import pairwise
 
-from marketplace.kernel.folding import fold
+from marketplace.kernel.text_normalization import fold
 
 
 class Contact(Enum):

@@ -7,7 +7,7 @@ from huey import crontab
 from hypothesis import given
 from hypothesis import strategies as some
 
-from marketplace.kernel.timetables import Crontab, Interval, TimetableError, parse
+from marketplace.kernel.schedules import Crontab, Interval, TimetableError, parse
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)  # a Friday
 

@@ -1,6 +1,6 @@
-"""A gate before a provider that may hang: it holds up one thread of a process, and not all that have work for it.
+"""A circuit breaker for providers that may hang: a hanging provider holds up one thread of a process, not all.
 
-What it remembers is the process's own: each finds out for itself that a provider is down.
+Each process keeps its own state, and finds out for itself that a provider is down.
 """
 
 import threading
@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from marketplace.infra.outbox import PutOffError
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.client import ProviderRefusedError
 
 # So long nobody asks after a failure; then one does, to see.
 DOWN_FOR = timedelta(seconds=10)
@@ -23,10 +22,14 @@ class ChannelDownError(PutOffError):
     """The provider failed just now, or somebody waits for it already."""
 
 
-class Gate:
-    """Lets one through at a time, and nobody for a while after a failure."""
+class CircuitBreaker:
+    """One call at a time, and none for a while after a failure.
 
-    def __init__(self) -> None:
+    :param answers: errors that show that the provider answered: they close the circuit again
+    """
+
+    def __init__(self, *, answers: tuple[type[Exception], ...]) -> None:
+        self._answers = answers
         self._turn = threading.Lock()
         self._failed_at: datetime | None = None
         # Whoever has the turn has had it for long, or is the first after a failure: nobody waits for him.
@@ -38,8 +41,7 @@ class Gate:
 
         :param clock: tells when a call failed, and whether that is long ago
         :raises ChannelDownError: at once, or after a second: this is to be put off
-        :raises ProviderRefusedError: as the caller raised it
-        :raises ProviderUnavailableError: as the caller raised it, which closes the gate for a while
+        :raises ProviderUnavailableError: as the caller raised it, which opens the circuit for a while
         """
         self._refuse_while_down(clock)
         if not self._turn.acquire(timeout=0 if self._is_doubted else _PATIENCE_SECONDS):
@@ -53,14 +55,14 @@ class Gate:
             except ProviderUnavailableError:
                 self._failed_at, self._is_doubted = clock(), True
                 raise
-            except ProviderRefusedError:
-                self._open()  # it answers
+            except self._answers:
+                self._close()
                 raise
-            self._open()
+            self._close()
         finally:
             self._turn.release()
 
-    def _open(self) -> None:
+    def _close(self) -> None:
         self._failed_at, self._is_doubted = None, False
 
     def _refuse_while_down(self, clock: Clock) -> None:

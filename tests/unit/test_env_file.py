@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.kernel.variables import read_variables, write_variables
+from marketplace.kernel.env_file import read_variables, write_variables
 
 AWKWARD = {
     "GATEWAY_WEBHOOK_ADDRESSES": "10.0.0.1, 10.0.0.2",

@@ -72,7 +72,7 @@ def draw_anew(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
 def command(kind: PictureFormat, sizes: Sequence[int]) -> list[str]:
     """Give the command of the process that draws a picture anew."""
     return [
-        *(sys.executable, "-I", "-m", "marketplace.infra.imaging.child"),
+        *(sys.executable, "-I", "-m", "marketplace.infra.imaging.decode_worker"),
         *(kind.name, ",".join(map(str, sizes)), str(_DECODING_SECONDS), str(_MAX_ADDRESS_SPACE)),
     ]
 

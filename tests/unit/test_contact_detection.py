@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.kernel.contacts import Contact, contacts_in
+from marketplace.kernel.contact_detection import Contact, contacts_in
 
 PHONE, ACCOUNT, EMAIL, LINK, HANDLE = Contact
 

@@ -1,4 +1,6 @@
-"""The process that decodes one picture: ``python -I -m marketplace.infra.imaging.child FORMAT SIZES SECONDS BYTES``.
+"""The process that decodes one picture.
+
+Called as ``python -I -m marketplace.infra.imaging.decode_worker FORMAT SIZES SECONDS BYTES``.
 
 The file is its standard input. On standard output it answers a line of JSON and then the renditions one after
 the other. It limits itself before it reads a byte: memory, and processor time by a timer whose signal ends it.
