@@ -8,7 +8,7 @@ import orjson
 import psycopg2
 from psycopg2.extras import execute_values
 
-from marketplace.catalog import search_index
+from marketplace.catalog.search import index_maintenance
 from marketplace.infra.db import Database
 from marketplace.ledger.accounts import vendor_payable, wallet
 from sandbox.servers import EmbeddedPostgres
@@ -228,7 +228,7 @@ def settle(server: EmbeddedPostgres) -> None:
     :param server: runs
     """
     database = Database(server.url, pool_size=1, application_name="bench")
-    database.in_transaction(search_index.refresh, now=datetime.now(UTC))
+    database.in_transaction(index_maintenance.refresh, now=datetime.now(UTC))
     database.close()
     connection = psycopg2.connect(server.url, connect_timeout=5)
     try:

@@ -19,7 +19,7 @@ import psycopg2
 import redis
 from flask import Flask
 
-from marketplace.catalog.cards import card
+from marketplace.catalog.browse.cards import card
 
 Environ = dict[str, Any]
 

@@ -17,8 +17,9 @@ from commands.seeding.categories import load_categories
 from commands.seeding.ids import Kind, seeded_id
 from commands.seeding.loading import Progress
 from commands.seeding.places import campus_id, load_places
-from marketplace.catalog import search_index, tags
+from marketplace.catalog import cache_tags
 from marketplace.catalog.models import Image
+from marketplace.catalog.search import index_maintenance
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement, driver_cursor
 from marketplace.infra.settings import Settings
@@ -142,8 +143,8 @@ def _load(session: Session, count: int, keys: dict[int, str], now: datetime, pro
     load_categories(session)
     people.load_people(session, vendors=products.stores_for(count), now=now)
     added = products.load_products(session, count=count, keys=keys, now=now, progress=progress)
-    search_index.refresh(session, now=now)
-    drop_cached(session, tags.PRODUCTS, tags.CATEGORIES)
+    index_maintenance.refresh(session, now=now)
+    drop_cached(session, cache_tags.PRODUCTS, cache_tags.CATEGORIES)
     return added
 
 

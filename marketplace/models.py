@@ -5,9 +5,9 @@ from marketplace.audit import models as audit
 from marketplace.background import models as background
 from marketplace.cart import models as cart
 from marketplace.catalog import models as catalog
-from marketplace.catalog import promotion_models as promotions
-from marketplace.catalog import search_models as search
-from marketplace.catalog import statistics_models as catalog_statistics
+from marketplace.catalog.promotions import models as promotions
+from marketplace.catalog.search import models as search
+from marketplace.catalog.statistics import models as catalog_statistics
 from marketplace.idempotency import models as idempotency
 from marketplace.identity import models as identity
 from marketplace.infra import outbox

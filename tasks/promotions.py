@@ -7,7 +7,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import flash_sales, promotions
+from marketplace.catalog.promotions import common as promotions
+from marketplace.catalog.promotions import flash_sales
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.outbox import Handler
 

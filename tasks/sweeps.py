@@ -6,7 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from marketplace.background.schedule import Declared
-from marketplace.catalog import image_sweep, review, search_index, statistics
+from marketplace.catalog.media import image_cleanup
+from marketplace.catalog.moderation import automated_review
+from marketplace.catalog.search import index_maintenance
+from marketplace.catalog.statistics import counters
 from marketplace.idempotency import operations as idempotency
 from marketplace.infra import outbox
 from marketplace.infra.batches import in_batches
@@ -107,11 +110,11 @@ def _purge_inbox(services: Services, _relay: Relay, now: datetime) -> Any:
 
 
 def _hold_overdue_listings(services: Services, _relay: Relay, now: datetime) -> Any:
-    return services.database.in_transaction(review.hold_overdue, now=now)
+    return services.database.in_transaction(automated_review.hold_overdue, now=now)
 
 
 def _sweep_images(services: Services, _relay: Relay, now: datetime) -> Any:
-    return image_sweep.sweep(
+    return image_cleanup.sweep(
         services.database,
         services.storage,
         bucket=services.settings.s3_public_bucket,
@@ -121,15 +124,15 @@ def _sweep_images(services: Services, _relay: Relay, now: datetime) -> Any:
 
 
 def _flush_statistics(services: Services, _relay: Relay, now: datetime) -> Any:
-    return statistics.flush(services.database, services.cache, now=now)
+    return counters.flush(services.database, services.cache, now=now)
 
 
 def _purge_statistics(services: Services, _relay: Relay, now: datetime) -> Any:
-    return services.database.in_transaction(statistics.purge, now=now)
+    return services.database.in_transaction(counters.purge, now=now)
 
 
 def _refresh_search_terms(services: Services, _relay: Relay, now: datetime) -> Any:
-    return services.database.in_transaction(search_index.refresh, now=now)
+    return services.database.in_transaction(index_maintenance.refresh, now=now)
 
 
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = (

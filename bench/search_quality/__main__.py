@@ -17,8 +17,9 @@ from commands.db import upgrade_database
 from commands.seeding import people, products
 from commands.seeding.categories import load_categories
 from commands.seeding.places import load_places
-from marketplace.catalog import search, search_index
-from marketplace.catalog.listings import Filters
+from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.search import find as search_find
+from marketplace.catalog.search import index_maintenance
 from marketplace.infra.db import Database
 from marketplace.kernel.paging import PageRequest
 from sandbox.ports import reserve_ports
@@ -61,13 +62,13 @@ def main(*, count: int, show_all: bool) -> None:
             load_categories(session)
             people.load_people(session, vendors=products.stores_for(count), now=now)
             products.load_products(session, count=count, keys=keys, now=now, progress=lambda _rows: None)
-            search_index.refresh(session, now=now)
+            index_maintenance.refresh(session, now=now)
         with database.reading() as session:
             session.execute(text("VACUUM ANALYZE"))
             titles = list(session.scalars(text("SELECT title FROM products WHERE status = 'published'")))
 
             def find(query: str) -> Sequence[str]:
-                page = search.search(
+                page = search_find.search(
                     session,
                     words=query,
                     filters=Filters(),

@@ -16,7 +16,8 @@ from blueprints.http.contract import PUBLIC, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.fields import Deleted
 from blueprints.http.revisions import expected_revision
-from marketplace.catalog import banners, tags
+from marketplace.catalog import cache_tags
+from marketplace.catalog.promotions import banners
 from marketplace.kernel.paging import Page
 
 area = Area("banners", "/api/banners", "Banners")
@@ -29,7 +30,7 @@ area = Area("banners", "/api/banners", "Banners")
     query=BannerQuery,
     reply=BannerView(many=True),
     cache=300,
-    tags=(tags.BANNERS,),
+    tags=(cache_tags.BANNERS,),
 )
 def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
     """List the banners whose time it is, by their position."""

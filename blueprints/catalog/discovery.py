@@ -7,8 +7,10 @@ from blueprints.catalog.schemas import PlaceQuery, ProductCard, StoreQuery
 from blueprints.catalog.schemas_discovery import Counted, NamedMeta, NamedProducts
 from blueprints.http.contract import OPTIONAL, PUBLIC, Shared
 from blueprints.http.endpoint import Area, Context
-from marketplace.catalog import discovery, statistics, tags, trending
-from marketplace.catalog.listings import Filters
+from marketplace.catalog import cache_tags
+from marketplace.catalog.browse import collections, trending
+from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.statistics import counters
 from marketplace.kernel.paging import Annotated, Page
 
 area = Area("discovery", "/api/products", "What trends, is new, exclusive, of one store, or named")
@@ -21,7 +23,7 @@ area = Area("discovery", "/api/products", "What trends, is new, exclusive, of on
     query=PlaceQuery,
     reply=ProductCard(many=True),
     cache=60,
-    tags=(tags.PRODUCTS, tags.TRENDING),
+    tags=(cache_tags.PRODUCTS, cache_tags.TRENDING),
 )
 def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
     """List products by the views and cart adds of the last 24 hours."""
@@ -35,11 +37,11 @@ def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
     query=PlaceQuery,
     reply=ProductCard(many=True),
     cache=60,
-    tags=(tags.PRODUCTS,),
+    tags=(cache_tags.PRODUCTS,),
 )
 def list_new_arrivals(ctx: Context, query: dict[str, Any]) -> Page:
     """List products that were published within the last 14 days, the newest first."""
-    return discovery.list_new_arrivals(ctx.session, filters=Filters(**query), **_terms(ctx))
+    return collections.list_new_arrivals(ctx.session, filters=Filters(**query), **_terms(ctx))
 
 
 @area.get(
@@ -49,11 +51,11 @@ def list_new_arrivals(ctx: Context, query: dict[str, Any]) -> Page:
     query=PlaceQuery,
     reply=ProductCard(many=True),
     cache=60,
-    tags=(tags.PRODUCTS,),
+    tags=(cache_tags.PRODUCTS,),
 )
 def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
     """List the exclusive products of verified stores, the newest first."""
-    return discovery.list_exclusives(ctx.session, filters=Filters(**query), **_terms(ctx))
+    return collections.list_exclusives(ctx.session, filters=Filters(**query), **_terms(ctx))
 
 
 @area.get(
@@ -63,13 +65,13 @@ def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
     query=StoreQuery,
     reply=ProductCard(many=True),
     cache=60,
-    tags=(tags.PRODUCTS,),
+    tags=(cache_tags.PRODUCTS,),
 )
 def list_of_vendor(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -> Page:
     """List the products of one store, the same for everybody."""
     sort = query["sort"]
     filters = Filters(**{name: value for name, value in query.items() if name != "sort"})
-    return discovery.list_of_vendor(
+    return collections.list_of_vendor(
         ctx.session, vendor_id=vendor_id, filters=filters, sort=sort, **_terms(ctx)
     )
 
@@ -85,7 +87,7 @@ def list_of_vendor(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -> Page
 )
 def get_named(ctx: Context, body: dict[str, Any]) -> Annotated:
     """Give up to 100 products by their ids, in that order; `meta.missing` names the others."""
-    found, missing = discovery.named_products(
+    found, missing = collections.named_products(
         ctx.session,
         product_ids=body["ids"],
         now=ctx.now,
@@ -98,13 +100,13 @@ def get_named(ctx: Context, body: dict[str, Any]) -> Annotated:
     "/<uuid:product_id>/stats/<type>",
     auth=PUBLIC,
     limit="120/minute",
-    choices={"type": statistics.TYPES},
+    choices={"type": counters.TYPES},
     reply=Counted,
     autocommit=True,
 )
 def count(ctx: Context, product_id: UUID, type: str) -> dict[str, Any]:  # noqa: A002 - the specification's name
     """Count that a product was looked at, put into a cart, or shared."""
-    statistics.count(ctx.session, cache=ctx.services.cache, product_id=product_id, kind=type, now=ctx.now)
+    counters.count(ctx.session, cache=ctx.services.cache, product_id=product_id, kind=type, now=ctx.now)
     return {"counted": True, "type": type, "productId": product_id}
 
 

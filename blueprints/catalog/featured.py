@@ -16,7 +16,8 @@ from blueprints.http.contract import PUBLIC, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.fields import Deleted
 from blueprints.http.revisions import expected_revision
-from marketplace.catalog import featured, tags
+from marketplace.catalog import cache_tags
+from marketplace.catalog.promotions import featured
 from marketplace.kernel.paging import Page
 
 area = Area("featured", "/api/products/featured", "Featured products")
@@ -29,7 +30,7 @@ area = Area("featured", "/api/products/featured", "Featured products")
     query=CampusQuery,
     reply=ProductCard(many=True),
     cache=300,
-    tags=(tags.FEATURED, tags.PRODUCTS),
+    tags=(cache_tags.FEATURED, cache_tags.PRODUCTS),
 )
 def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
     """List the products that staff put forward, in their order."""

@@ -16,8 +16,9 @@ from blueprints.catalog.schemas_flash_sales import (
 from blueprints.http.contract import PUBLIC, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.revisions import expected_revision
-from marketplace.catalog import flash_sales, sale_listings, tags
-from marketplace.catalog.flash_sales import Discount
+from marketplace.catalog import cache_tags
+from marketplace.catalog.promotions import flash_sale_listing, flash_sales
+from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.kernel.paging import Page
 
 area = Area("flash_sales", "/api/flash-sales", "Flash sales")
@@ -32,11 +33,11 @@ _DISCOUNT = ("sale_price_minor", "percent_off")
     query=ActiveSaleQuery,
     reply=FlashSaleView(many=True),
     cache=60,
-    tags=(tags.FLASH_SALES, tags.PRODUCTS),
+    tags=(cache_tags.FLASH_SALES, cache_tags.PRODUCTS),
 )
 def list_active(ctx: Context, query: dict[str, Any]) -> Page:
     """List the flash sales that run and have pieces left, the next to end first."""
-    return _listed(ctx, state=sale_listings.RUNNING, campus=query.get("campus"))
+    return _listed(ctx, state=flash_sale_listing.RUNNING, campus=query.get("campus"))
 
 
 @area.get("", auth=PUBLIC, limit=Shared.GLOBAL, query=SaleQuery, reply=FlashSaleView(many=True))
@@ -48,7 +49,7 @@ def list_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffSaleQuery, reply=StaffFlashSale(many=True))
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List flash sales of any state for staff, the last made first."""
-    return sale_listings.list_for_staff(
+    return flash_sale_listing.list_for_staff(
         ctx.session,
         state=query.get("state"),
         product_id=query.get("product_id"),
@@ -95,7 +96,7 @@ def end_flash_sale(ctx: Context, sale_id: UUID) -> dict[str, Any]:
 
 
 def _listed(ctx: Context, *, state: str | None, campus: str | None) -> Page:
-    return sale_listings.list_public(
+    return flash_sale_listing.list_public(
         ctx.session,
         state=state,
         campus=campus,
@@ -106,4 +107,4 @@ def _listed(ctx: Context, *, state: str | None, campus: str | None) -> Page:
 
 
 def _view(ctx: Context, sale_id: UUID) -> dict[str, Any]:
-    return sale_listings.for_staff(ctx.session, sale_id=sale_id, now=ctx.now)
+    return flash_sale_listing.for_staff(ctx.session, sale_id=sale_id, now=ctx.now)

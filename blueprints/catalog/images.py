@@ -7,7 +7,7 @@ from blueprints.http.context import Context, LastPhase
 from blueprints.http.contract import VENDOR_OR_STAFF, Upload
 from blueprints.http.endpoint import Area
 from blueprints.http.uploads import UploadedFile
-from marketplace.catalog import images
+from marketplace.catalog.media import images
 from marketplace.infra.imaging.formats import FORMATS
 
 area = Area("images", "/api/products", "Products, catalog, discovery")

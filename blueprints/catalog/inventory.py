@@ -5,8 +5,8 @@ from typing import Any
 from blueprints.catalog.schemas_discovery import InventoryItem, InventoryMeta, InventoryQuery
 from blueprints.http.contract import VENDOR, Shared
 from blueprints.http.endpoint import Area, Context
-from marketplace.catalog import inventory
-from marketplace.catalog.inventory import InventoryFilters
+from marketplace.catalog.browse import vendor_inventory
+from marketplace.catalog.browse.vendor_inventory import InventoryFilters
 from marketplace.kernel.paging import TablePage
 
 area = Area("inventory", "/api/products/vendor", "A vendor's own inventory")
@@ -22,7 +22,7 @@ area = Area("inventory", "/api/products/vendor", "A vendor's own inventory")
 )
 def list_inventory(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List the own store's products in whatever state, by `page` or by `cursor`."""
-    return inventory.list_inventory(
+    return vendor_inventory.list_inventory(
         ctx.session,
         user_id=ctx.user.id,
         filters=InventoryFilters(**query),

@@ -19,17 +19,17 @@ from blueprints.http.endpoint import Area
 from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
 from blueprints.http.revisions import expected_revision
-from marketplace.catalog import banned_terms, moderation, moderation_queries
+from marketplace.catalog.moderation import banned_terms, queries, staff_actions
 from marketplace.kernel.paging import Page
 
 area = Area("moderation", "/api/products", "Moderation of listings")
-_MODERATOR = staff_with(moderation.MANAGES_PRODUCTS)
+_MODERATOR = staff_with(staff_actions.MANAGES_PRODUCTS)
 
 
 @area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=Shared.VENDOR, reply=Deleted)
 def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     """Delete a listing: of the own store, or any as staff that manages products."""
-    moderation.delete_product(
+    staff_actions.delete_product(
         ctx.session,
         caller=ctx.user,
         actor=ctx.actor,
@@ -43,7 +43,7 @@ def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
 @area.delete("/bulk/delete", auth=_MODERATOR, limit="30/minute", body=BulkDelete, reply=BulkDeleted)
 def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Delete listings that violate the rules, all of them or none."""
-    result = moderation.delete_products(
+    result = staff_actions.delete_products(
         ctx.session,
         officer=ctx.user,
         actor=ctx.actor,
@@ -67,7 +67,7 @@ def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 )
 def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
     """List the listings in moderation, those that wait longest first."""
-    return moderation_queries.list_for_staff(
+    return queries.list_for_staff(
         ctx.session,
         state=query["status"],
         campus=query.get("campus"),
@@ -81,7 +81,7 @@ def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
 )
 def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Publish a listing that is in review or rejected, or bring back a removed one."""
-    moderation.approve(ctx.session, note=body.get("note"), **_decision(ctx, product_id, body))
+    staff_actions.approve(ctx.session, note=body.get("note"), **_decision(ctx, product_id, body))
     return _item(ctx, product_id)
 
 
@@ -90,7 +90,7 @@ def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, A
 )
 def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Reject a listing that is in review; its vendor may mend it."""
-    moderation.reject(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
+    staff_actions.reject(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
     return _item(ctx, product_id)
 
 
@@ -99,7 +99,7 @@ def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, An
 )
 def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Take a listing down; staff alone bring it back."""
-    moderation.take_down(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
+    staff_actions.take_down(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
     return _item(ctx, product_id)
 
 
@@ -141,6 +141,6 @@ def _decision(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str,
 
 
 def _item(ctx: Context, product_id: UUID) -> dict[str, Any]:
-    return moderation_queries.item(
+    return queries.item(
         ctx.session, product_id=product_id, media_base_url=ctx.services.settings.media_base_url
     )

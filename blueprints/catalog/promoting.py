@@ -4,7 +4,7 @@ from typing import Any
 
 from blueprints.http.context import Context
 from blueprints.http.contract import staff_with
-from marketplace.catalog.promotions import MANAGES, Act
+from marketplace.catalog.promotions.common import MANAGES, Act
 
 PROMOTERS = staff_with(MANAGES)
 

@@ -14,7 +14,8 @@ from blueprints.catalog.schemas import (
 from blueprints.http.contract import OPTIONAL, PUBLIC, VENDOR, VENDOR_OR_STAFF, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.revisions import expected_revision
-from marketplace.catalog import listings, operations, queries, tags
+from marketplace.catalog import cache_tags, vendor_products
+from marketplace.catalog.browse import listing, product_detail
 from marketplace.kernel.paging import Page
 
 area = Area("catalog", "/api/products", "Products, catalog, discovery")
@@ -27,14 +28,14 @@ area = Area("catalog", "/api/products", "Products, catalog, discovery")
     query=ProductQuery,
     reply=ProductCard(many=True),
     cache=300,
-    tags=(tags.PRODUCTS,),
+    tags=(cache_tags.PRODUCTS,),
 )
 def list_products(ctx: Context, query: dict[str, Any]) -> Page:
     """List published products, filtered and sorted."""
-    return listings.list_products(
+    return listing.list_products(
         ctx.session,
         sort=query["sort"],
-        filters=listings.Filters(**_without(query, "sort")),
+        filters=listing.Filters(**_without(query, "sort")),
         page=ctx.page,
         now=ctx.now,
         media_base_url=ctx.services.settings.media_base_url,
@@ -47,11 +48,11 @@ def list_products(ctx: Context, query: dict[str, Any]) -> Page:
     limit=Shared.GLOBAL,
     reply=CategoryNode(many=True),
     cache=3600,
-    tags=(tags.CATEGORIES,),
+    tags=(cache_tags.CATEGORIES,),
 )
 def list_categories(ctx: Context) -> list[dict[str, Any]]:
     """Give the tree of categories with counts of active listings."""
-    return queries.category_tree(ctx.session, now=ctx.now)
+    return product_detail.category_tree(ctx.session, now=ctx.now)
 
 
 @area.get("/<uuid:product_id>", auth=OPTIONAL, limit=Shared.GLOBAL, reply=ProductDetail)
@@ -63,7 +64,7 @@ def get_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
 @area.post("", auth=VENDOR_OR_STAFF, limit=Shared.VENDOR, body=AddProduct, reply=ProductDetail, status=201)
 def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a listing and hand it to the screening, unless it is a draft."""
-    product_id = operations.create_product(
+    product_id = vendor_products.create_product(
         ctx.session,
         caller=ctx.user,
         vendor_id=body.get("vendor_id"),
@@ -78,7 +79,7 @@ def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.put("/<uuid:product_id>", auth=VENDOR, limit=Shared.VENDOR, body=UpdateProduct, reply=ProductDetail)
 def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a listing of the own store."""
-    operations.update_product(
+    vendor_products.update_product(
         ctx.session,
         caller=ctx.user,
         product_id=product_id,
@@ -92,7 +93,7 @@ def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict
 
 
 def _detail(ctx: Context, product_id: UUID) -> dict[str, Any]:
-    return queries.product_detail(
+    return product_detail.product_detail(
         ctx.session,
         product_id=product_id,
         caller=ctx.caller,

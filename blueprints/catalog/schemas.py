@@ -19,7 +19,9 @@ from blueprints.http.fields import (
     WholeParameter,
 )
 from blueprints.http.paging import CursorQuery
-from marketplace.catalog import listings, screening, states
+from marketplace.catalog import states
+from marketplace.catalog.browse import listing
+from marketplace.catalog.moderation import rules
 
 _STATUSES = sorted(states.PRODUCT.states)
 
@@ -35,21 +37,21 @@ class StoreQuery(PlaceQuery):
     """What a store's listing is narrowed to, and how it is sorted."""
 
     min_price_minor = WholeParameter(
-        data_key="minPrice", low=0, high=screening.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
+        data_key="minPrice", low=0, high=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
     )
     max_price_minor = WholeParameter(
-        data_key="maxPrice", low=0, high=screening.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
+        data_key="maxPrice", low=0, high=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
     )
-    condition = Choice(*screening.CONDITIONS)
+    condition = Choice(*rules.CONDITIONS)
     in_stock = FlagParameter(
         metadata={"description": "`true` for what can be had, `false` for what is sold out."}
     )
-    sort = Choice(*listings.SORTS, load_default=listings.DEFAULT_SORT)
+    sort = Choice(*listing.SORTS, load_default=listing.DEFAULT_SORT)
 
     @validates_schema
     def check_prices(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse a range that nothing can be in."""
-        if data.get("min_price_minor", 0) > data.get("max_price_minor", screening.MAX_PRICE_MINOR):
+        if data.get("min_price_minor", 0) > data.get("max_price_minor", rules.MAX_PRICE_MINOR):
             raise ValidationError("Must not be more than maxPrice.", "minPrice")
 
 
@@ -67,27 +69,27 @@ class _Tag(Line):
 
 
 def _title(**terms: Any) -> Line:
-    return Line(least=screening.TITLE_LENGTHS[0], most=screening.TITLE_LENGTHS[-1], **terms)
+    return Line(least=rules.TITLE_LENGTHS[0], most=rules.TITLE_LENGTHS[-1], **terms)
 
 
 def _description(**terms: Any) -> Text:
-    return Text(least=0, most=screening.MAX_DESCRIPTION_LENGTH, **terms)
+    return Text(least=0, most=rules.MAX_DESCRIPTION_LENGTH, **terms)
 
 
 def _price(**terms: Any) -> Minor:
-    return Minor(low=screening.MIN_PRICE_MINOR, high=screening.MAX_PRICE_MINOR, **terms)
+    return Minor(low=rules.MIN_PRICE_MINOR, high=rules.MAX_PRICE_MINOR, **terms)
 
 
 def _quantity(**terms: Any) -> Whole:
-    return Whole(low=0, high=screening.MAX_QUANTITY, **terms)
+    return Whole(low=0, high=rules.MAX_QUANTITY, **terms)
 
 
 def _image_ids(**terms: Any) -> Distinct:
-    return Distinct(Uuid(), most=screening.MAX_IMAGES, **terms)
+    return Distinct(Uuid(), most=rules.MAX_IMAGES, **terms)
 
 
 def _tags(**terms: Any) -> Distinct:
-    return Distinct(_Tag(most=screening.MAX_TAG_LENGTH), most=screening.MAX_TAGS, **terms)
+    return Distinct(_Tag(most=rules.MAX_TAG_LENGTH), most=rules.MAX_TAGS, **terms)
 
 
 class AddProduct(Schema):
@@ -97,7 +99,7 @@ class AddProduct(Schema):
     description = _description(load_default="")
     price_minor = _price(required=True)
     category_id = Uuid(required=True)
-    condition = Choice(*screening.CONDITIONS, required=True)
+    condition = Choice(*rules.CONDITIONS, required=True)
     quantity = _quantity(load_default=1)
     image_ids = _image_ids(load_default=list)
     tags = _tags(load_default=list)
@@ -120,7 +122,7 @@ class UpdateProduct(Schema):
     description = _description()
     price_minor = _price()
     category_id = Uuid()
-    condition = Choice(*screening.CONDITIONS)
+    condition = Choice(*rules.CONDITIONS)
     quantity = _quantity()
     image_ids = _image_ids()
     tags = _tags()
@@ -156,7 +158,7 @@ class ProductCard(Schema):
     price_minor = Minor(required=True)
     currency = fields.String(required=True)
     flash_sale = fields.Nested(SaleOnCard, required=True, allow_none=True)
-    condition = Choice(*screening.CONDITIONS, required=True)
+    condition = Choice(*rules.CONDITIONS, required=True)
     image_url = fields.String(required=True, allow_none=True)
     campus_id = Uuid(required=True)
     category_id = Uuid(required=True)
@@ -225,7 +227,7 @@ class ProductDetail(Schema):
     price_minor = Minor(required=True)
     currency = fields.String(required=True)
     flash_sale = fields.Nested(SaleOnCard, required=True, allow_none=True)
-    condition = Choice(*screening.CONDITIONS, required=True)
+    condition = Choice(*rules.CONDITIONS, required=True)
     image_url = fields.String(required=True, allow_none=True)
     images = fields.List(fields.Nested(ProductImage), required=True)
     tags = fields.List(fields.String(), required=True)

@@ -9,8 +9,10 @@ from blueprints.http.bodies import OrBareArray
 from blueprints.http.envelope import EitherMetaSchema, MetaSchema
 from blueprints.http.fields import Choice, FlagParameter, Moment, Schema, Text, Uuid, Whole, WholeParameter
 from blueprints.http.paging import EitherQuery
-from marketplace.catalog import inventory, screening, statistics
-from marketplace.catalog.discovery import MAX_NAMED
+from marketplace.catalog.browse import vendor_inventory
+from marketplace.catalog.browse.collections import MAX_NAMED
+from marketplace.catalog.moderation import rules
+from marketplace.catalog.statistics import counters
 
 
 class NamedProducts(Schema, OrBareArray):
@@ -37,20 +39,20 @@ class Counted(Schema):
     """That something was counted, and of what product."""
 
     counted = fields.Boolean(required=True)
-    type = Choice(*statistics.TYPES, required=True)
+    type = Choice(*counters.TYPES, required=True)
     product_id = Uuid(required=True)
 
 
 class InventoryQuery(EitherQuery):
     """What the own inventory is narrowed to, and how it is sorted."""
 
-    sort = Choice(*inventory.SORTS, load_default=inventory.DEFAULT_SORT)
-    status = Choice(*inventory.STATUSES)
+    sort = Choice(*vendor_inventory.SORTS, load_default=vendor_inventory.DEFAULT_SORT)
+    status = Choice(*vendor_inventory.STATUSES)
     low_stock = FlagParameter(
         metadata={"description": "`true` for what has at most `lowStockAt` pieces to sell, `false` for more."}
     )
     low_stock_at = WholeParameter(
-        low=0, high=screening.MAX_QUANTITY, load_default=inventory.DEFAULT_LOW_STOCK
+        low=0, high=rules.MAX_QUANTITY, load_default=vendor_inventory.DEFAULT_LOW_STOCK
     )
     words = Text(data_key="q", most=140, metadata={"description": "What the title holds, in whatever case."})
     category = Text(most=100, metadata={"description": "Id or slug; categories below it are included."})
@@ -60,7 +62,7 @@ class InventoryItem(ProductCard):
     """A listing, as its owner sees it in the inventory."""
 
     published_at = Moment(required=True, allow_none=True)
-    status = Choice(*inventory.STATUSES, required=True)
+    status = Choice(*vendor_inventory.STATUSES, required=True)
     status_reason = fields.String(required=True, allow_none=True)
     review_state = Choice("screening", "held", required=True, allow_none=True)
     review_reasons = fields.List(fields.String(), required=True)

@@ -7,7 +7,9 @@ from marshmallow import ValidationError, fields, validates_schema
 from blueprints.catalog.schemas import ProductCard
 from blueprints.http.fields import Choice, Minor, Moment, Schema, Text, Uuid, Whole
 from blueprints.http.paging import CursorQuery
-from marketplace.catalog import flash_sales, sale_listings, screening, states
+from marketplace.catalog import states
+from marketplace.catalog.moderation import rules
+from marketplace.catalog.promotions import flash_sale_listing, flash_sales
 
 _ENDS_WITHIN = f"At most {flash_sales.LONGEST.days} days after startsAt."
 
@@ -21,18 +23,18 @@ class ActiveSaleQuery(CursorQuery):
 class SaleQuery(ActiveSaleQuery):
     """Which flash sales are listed."""
 
-    state = Choice(*sale_listings.PUBLIC_STATES)
+    state = Choice(*flash_sale_listing.PUBLIC_STATES)
 
 
 class StaffSaleQuery(CursorQuery):
     """Which flash sales staff want to see."""
 
-    state = Choice(*sale_listings.STATES)
+    state = Choice(*flash_sale_listing.STATES)
     product_id = Uuid()
 
 
 def _sale_price(**terms: Any) -> Minor:
-    return Minor(low=screening.MIN_PRICE_MINOR, high=screening.MAX_PRICE_MINOR, **terms)
+    return Minor(low=rules.MIN_PRICE_MINOR, high=rules.MAX_PRICE_MINOR, **terms)
 
 
 def _percent_off(**terms: Any) -> Whole:
@@ -87,7 +89,7 @@ class FlashSaleView(Schema):
     """A flash sale, as everybody sees it."""
 
     id = Uuid(required=True)
-    state = Choice(*sale_listings.PUBLIC_STATES, required=True)
+    state = Choice(*flash_sale_listing.PUBLIC_STATES, required=True)
     price_minor = Minor(required=True)
     regular_price_minor = Minor(required=True)
     percent_off = Whole(low=1, high=99, required=True)
@@ -124,7 +126,7 @@ class StaffFlashSale(Lifetime):
     """A flash sale, as staff see it."""
 
     id = Uuid(required=True)
-    state = Choice(*sale_listings.STATES, required=True)
+    state = Choice(*flash_sale_listing.STATES, required=True)
     product = fields.Nested(PromotedProduct, required=True)
     sale_price_minor = Minor(required=True)
     percent_off = Whole(low=1, required=True, allow_none=True)

@@ -5,7 +5,8 @@ from marshmallow import fields
 from blueprints.catalog.schemas import NamedPlace
 from blueprints.http.fields import Choice, Distinct, Line, Minor, Moment, Schema, Text, Uuid, Whole
 from blueprints.http.paging import CursorQuery
-from marketplace.catalog import banned, moderation, moderation_queries, screening, states
+from marketplace.catalog import states
+from marketplace.catalog.moderation import banned_words, queries, rules, staff_actions
 
 _REVISION = {"description": "The one that was read; a stale one is refused."}
 
@@ -14,8 +15,8 @@ class ModerationQuery(CursorQuery):
     """What the queue is narrowed to."""
 
     status = Choice(
-        *moderation_queries.STATES,
-        load_default=moderation_queries.DEFAULT_STATE,
+        *queries.STATES,
+        load_default=queries.DEFAULT_STATE,
         metadata={"description": "`held` waits for staff, `screening` for the screening."},
     )
     campus = Text(most=100, metadata={"description": "Id or slug."})
@@ -38,11 +39,11 @@ class Refusal(Schema):
 class BulkDelete(Schema):
     """Listings that violate the rules."""
 
-    ids = Distinct(Uuid(), least=1, most=moderation.MAX_BULK, required=True)
+    ids = Distinct(Uuid(), least=1, most=staff_actions.MAX_BULK, required=True)
     reason = Text(
         least=3,
         most=500,
-        load_default=moderation.BULK_REASON,
+        load_default=staff_actions.BULK_REASON,
         metadata={"description": "For the vendors and the audit trail."},
     )
 
@@ -72,7 +73,7 @@ class ModeratedProduct(Schema):
     description = fields.String(required=True)
     price_minor = Minor(required=True)
     currency = fields.String(required=True)
-    condition = Choice(*screening.CONDITIONS, required=True)
+    condition = Choice(*rules.CONDITIONS, required=True)
     tags = fields.List(fields.String(), required=True)
     quantity = Whole(low=0, required=True)
     image_urls = fields.List(fields.String(), required=True)
@@ -93,11 +94,11 @@ class ModeratedProduct(Schema):
 class BanTerm(Schema):
     """Words that name what may not be sold."""
 
-    term = Line(most=banned.MAX_TERM_LENGTH, required=True)
-    category = Choice(*banned.CATEGORIES, required=True)
+    term = Line(most=banned_words.MAX_TERM_LENGTH, required=True)
+    category = Choice(*banned_words.CATEGORIES, required=True)
     exceptions = Distinct(
-        Line(most=banned.MAX_TERM_LENGTH),
-        most=banned.MAX_EXCEPTIONS,
+        Line(most=banned_words.MAX_TERM_LENGTH),
+        most=banned_words.MAX_EXCEPTIONS,
         load_default=list,
         metadata={"description": "Phrases that hold the term, and in which it is harmless."},
     )
@@ -109,7 +110,7 @@ class Term(Schema):
 
     id = Uuid(required=True)
     term = fields.String(required=True)
-    category = Choice(*banned.CATEGORIES, required=True)
+    category = Choice(*banned_words.CATEGORIES, required=True)
     exceptions = fields.List(fields.String(), required=True)
     note = fields.String(required=True, allow_none=True)
     created_at = Moment(required=True)

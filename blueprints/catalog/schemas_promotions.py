@@ -20,8 +20,8 @@ from blueprints.http.fields import (
     Whole,
 )
 from blueprints.http.paging import CursorQuery
-from marketplace.catalog import banners, promotion_listings, vibes
-from marketplace.catalog.promotions import MAX_POSITION
+from marketplace.catalog.promotions import banners, listing, vibes
+from marketplace.catalog.promotions.common import MAX_POSITION
 from marketplace.kernel.ids import parse_uuid
 
 _MAX_LINK_LENGTH = 2_000
@@ -42,7 +42,7 @@ class BannerQuery(CampusQuery):
 class StaffQuery(CursorQuery):
     """Which promotions staff want to see."""
 
-    state = Choice(*promotion_listings.STATES)
+    state = Choice(*listing.STATES)
 
 
 class Link(fields.String):
@@ -155,7 +155,7 @@ class BannerView(Schema):
 
 
 class _StaffOnly(Lifetime):
-    state = Choice(*promotion_listings.STATES, required=True)
+    state = Choice(*listing.STATES, required=True)
 
 
 class StaffBanner(BannerView, _StaffOnly):

@@ -6,7 +6,7 @@ from blueprints.catalog.schemas import ProductCard, ProductQuery, StoreSummary
 from blueprints.http.envelope import CursorMetaSchema
 from blueprints.http.fields import Choice, Distinct, Line, Moment, Schema, Text, Uuid, Whole, WholeParameter
 from blueprints.http.paging import OffsetQuery
-from marketplace.catalog import search_misses, search_synonyms, suggestions
+from marketplace.catalog.search import suggestions, synonyms, zero_result_queries
 
 
 class SearchQuery(ProductQuery):
@@ -61,7 +61,7 @@ class MissQuery(OffsetQuery):
         most=100,
         metadata={"description": "Id or slug; a vendor's own campus unless given, all campuses for staff."},
     )
-    sort = Choice(*search_misses.SORTS, load_default="count")
+    sort = Choice(*zero_result_queries.SORTS, load_default="count")
 
 
 class Miss(Schema):
@@ -74,8 +74,8 @@ class Miss(Schema):
 
 def _terms() -> Distinct:
     return Distinct(
-        Line(most=search_synonyms.MAX_TERM_LENGTH),
-        most=search_synonyms.MOST_TERMS,
+        Line(most=synonyms.MAX_TERM_LENGTH),
+        most=synonyms.MOST_TERMS,
         required=True,
         metadata={"description": "Words or phrases of up to four words that mean the same; two at least."},
     )

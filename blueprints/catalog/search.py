@@ -20,9 +20,10 @@ from blueprints.http.endpoint import Area, Context
 from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
 from blueprints.http.revisions import expected_revision
-from marketplace.catalog import search, search_misses, search_synonyms, suggestions, tags
-from marketplace.catalog.listings import Filters
-from marketplace.catalog.search_synonyms import MANAGES, Act
+from marketplace.catalog import cache_tags
+from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.search import find, suggestions, synonyms, zero_result_queries
+from marketplace.catalog.search.synonyms import MANAGES, Act
 from marketplace.kernel.paging import Page, TablePage
 
 area = Area("search", "/api/products", "Search")
@@ -35,7 +36,7 @@ _STAFF = staff_with(MANAGES)
 )
 def search_products(ctx: Context, query: dict[str, Any]) -> Page:
     """Find products and merchants, the most relevant first."""
-    return search.search(
+    return find.search(
         ctx.session,
         words=query["q"],
         filters=Filters(**{name: value for name, value in query.items() if name not in ("q", "sort")}),
@@ -52,7 +53,7 @@ def search_products(ctx: Context, query: dict[str, Any]) -> Page:
     query=SuggestionQuery,
     reply=Suggestion(many=True),
     cache=900,
-    tags=(tags.CATEGORIES,),
+    tags=(cache_tags.CATEGORIES,),
 )
 def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
     """Suggest titles, categories and stores that have a word which begins so."""
@@ -68,7 +69,7 @@ def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
 @area.get("/search/misses", auth=VENDOR_OR_STAFF, limit=Shared.GLOBAL, query=MissQuery, reply=Miss(many=True))
 def list_misses(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List what students searched in vain in the last 30 days, the most wanted first."""
-    return search_misses.list_misses(
+    return zero_result_queries.list_misses(
         ctx.session,
         campus=query.get("campus"),
         vendor=None if ctx.user.is_staff else ctx.user.id,
@@ -80,13 +81,13 @@ def list_misses(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.get("/search/synonyms", auth=_STAFF, limit=Shared.GLOBAL, query=CursorQuery, reply=Synonyms(many=True))
 def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
     """List the groups of words that mean the same."""
-    return search_synonyms.list_synonyms(ctx.session, page=ctx.page)
+    return synonyms.list_synonyms(ctx.session, page=ctx.page)
 
 
 @area.post("/search/synonyms", auth=_STAFF, limit=Shared.GLOBAL, body=AddSynonyms, reply=Synonyms, status=201)
 def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Add a group of words that mean the same."""
-    return search_synonyms.create(ctx.session, Act(ctx.actor, ctx.now), terms=body["terms"])
+    return synonyms.create(ctx.session, Act(ctx.actor, ctx.now), terms=body["terms"])
 
 
 @area.put(
@@ -98,7 +99,7 @@ def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 )
 def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Replace the words of a group."""
-    return search_synonyms.change(
+    return synonyms.change(
         ctx.session,
         Act(ctx.actor, ctx.now),
         synonyms_id=synonyms_id,
@@ -110,5 +111,5 @@ def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> di
 @area.delete("/search/synonyms/<uuid:synonyms_id>", auth=_STAFF, limit=Shared.GLOBAL, reply=Deleted)
 def delete_synonyms(ctx: Context, synonyms_id: UUID) -> dict[str, Any]:
     """Delete a group of words that mean the same."""
-    search_synonyms.delete(ctx.session, Act(ctx.actor, ctx.now), synonyms_id=synonyms_id)
+    synonyms.delete(ctx.session, Act(ctx.actor, ctx.now), synonyms_id=synonyms_id)
     return {"deleted": True, "id": synonyms_id}

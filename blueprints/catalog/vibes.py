@@ -16,12 +16,13 @@ from blueprints.http.contract import PUBLIC, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.fields import Deleted
 from blueprints.http.revisions import expected_revision
-from marketplace.catalog import tags, vibe_listings, vibes
+from marketplace.catalog import cache_tags
+from marketplace.catalog.promotions import vibe_listing, vibes
 from marketplace.kernel.paging import Page
 
 area = Area("vibes", "/api/vibes", "Vibes")
 
-_TAGS = (tags.VIBES, tags.PRODUCTS)
+_TAGS = (cache_tags.VIBES, cache_tags.PRODUCTS)
 
 
 @area.get(
@@ -29,7 +30,7 @@ _TAGS = (tags.VIBES, tags.PRODUCTS)
 )
 def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
     """List the vibes whose time it is, each with its first products."""
-    return vibe_listings.list_shown(
+    return vibe_listing.list_shown(
         ctx.session,
         campus=query.get("campus"),
         page=ctx.page,
@@ -41,13 +42,13 @@ def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get("/<string:vibe>", auth=PUBLIC, limit=Shared.GLOBAL, reply=VibeView, cache=300, tags=_TAGS)
 def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
     """Show a vibe, named by id or slug, with all its products."""
-    return vibe_listings.shown(ctx.session, vibe=vibe, now=ctx.now, media_base_url=media_of(ctx))
+    return vibe_listing.shown(ctx.session, vibe=vibe, now=ctx.now, media_base_url=media_of(ctx))
 
 
 @area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffQuery, reply=StaffVibe(many=True))
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List vibes of any state for staff, the last made first."""
-    return vibe_listings.list_for_staff(
+    return vibe_listing.list_for_staff(
         ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now, media_base_url=media_of(ctx)
     )
 
@@ -83,4 +84,4 @@ def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
 
 
 def _view(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
-    return vibe_listings.for_staff(ctx.session, vibe_id=vibe_id, now=ctx.now, media_base_url=media_of(ctx))
+    return vibe_listing.for_staff(ctx.session, vibe_id=vibe_id, now=ctx.now, media_base_url=media_of(ctx))

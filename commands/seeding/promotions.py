@@ -10,9 +10,9 @@ from commands.seeding.ids import Kind, seeded_id
 from commands.seeding.places import campus_id
 from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, product
 from marketplace.audit.operations import AuditActor
-from marketplace.catalog import banners, featured, flash_sales, vibes
-from marketplace.catalog.flash_sales import Discount
-from marketplace.catalog.promotions import Act
+from marketplace.catalog.promotions import banners, featured, flash_sales, vibes
+from marketplace.catalog.promotions.common import Act
+from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.identity.queries import find_caller
 from marketplace.infra.db import Statement
 from sandbox.personas import MAIN_CAMPUS, persona_named

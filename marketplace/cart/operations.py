@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.sale_terms import COLUMNS_SQL, unit_price_of
+from marketplace.catalog.sale_price import COLUMNS_SQL, unit_price_of
 from marketplace.identity import operations as identity_operations
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.sale_terms import COLUMNS_SQL, unit_price_of
+from marketplace.catalog.sale_price import COLUMNS_SQL, unit_price_of
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating

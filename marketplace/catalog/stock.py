@@ -11,8 +11,8 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.commissions import RATE_SQL
-from marketplace.catalog.sale_terms import COLUMNS_SQL, SaleTerms
+from marketplace.catalog.commission_rates import RATE_SQL
+from marketplace.catalog.sale_price import COLUMNS_SQL, SaleTerms
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 

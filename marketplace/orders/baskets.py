@@ -7,7 +7,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import flash_sales, stock
+from marketplace.catalog import stock
+from marketplace.catalog.promotions import flash_sales
 from marketplace.catalog.stock import LockedProduct
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError

@@ -7,7 +7,8 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import flash_sales, stock, tags
+from marketplace.catalog import cache_tags, stock
+from marketplace.catalog.promotions import flash_sales
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
 from marketplace.orders.transitions import Actor, LockedOrder, note_refund, pieces_of
@@ -34,7 +35,7 @@ def free(session: Session, *, order: LockedOrder) -> None:
     """Free what is reserved for a locked order that ends unpaid."""
     pieces = pieces_of(session, order_id=order.id)
     if stock.free(session, quantities=pieces.by_product):
-        drop_cached(session, tags.PRODUCTS)
+        drop_cached(session, cache_tags.PRODUCTS)
     flash_sales.give_back(session, pieces=pieces.by_sale)
 
 
@@ -87,4 +88,4 @@ def note_refunded(session: Session, *, order: LockedOrder, quantities: Mapping[U
 
 def _put_back(session: Session, quantities: Mapping[UUID, int]) -> None:
     if stock.put_back(session, quantities=quantities):
-        drop_cached(session, tags.PRODUCTS)
+        drop_cached(session, cache_tags.PRODUCTS)

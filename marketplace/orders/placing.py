@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.cart import operations as cart_operations
 from marketplace.cart import queries as cart_queries
-from marketplace.catalog import flash_sales, stock, tags
+from marketplace.catalog import cache_tags, stock
+from marketplace.catalog.promotions import flash_sales
 from marketplace.identity import operations as identity_operations
 from marketplace.identity import queries as identity_queries
 from marketplace.identity.queries import Caller
@@ -233,7 +234,7 @@ def _reserve(session: Session, parcels: Sequence[Parcel]) -> None:
     """Reserve the stock of all parcels, and claim the pieces of flash sales; the products are locked."""
     quantities = {product_id: count for parcel in parcels for product_id, count in parcel.quantities.items()}
     if stock.reserve(session, quantities=quantities):
-        drop_cached(session, tags.PRODUCTS)
+        drop_cached(session, cache_tags.PRODUCTS)
     lines = [line for parcel in parcels for line in parcel.lines]
     flash_sales.claim(
         session, pieces={line.flash_sale_id: line.quantity for line in lines if line.flash_sale_id}

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor
-from marketplace.catalog import tags
+from marketplace.catalog import cache_tags
 from marketplace.infra.cache import drop_cached
 from marketplace.payouts import accounts, policy
 from marketplace.payouts.accounts import ResolvedAccount
@@ -55,7 +55,7 @@ def update(
         now=now,
     )
     if shown:
-        drop_cached(session, tags.PRODUCTS, tags.CATEGORIES)
+        drop_cached(session, cache_tags.PRODUCTS, cache_tags.CATEGORIES)
     if wanted.account is not None and accounts.replace(
         session, user_id=user_id, account=wanted.account, actor=actor, now=now
     ):

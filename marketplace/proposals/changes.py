@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds as alert_kinds
 from marketplace.alerts.queries import open_subjects
-from marketplace.catalog.commissions import RATE_SQL, TAKES_RATE_SQL
+from marketplace.catalog.commission_rates import RATE_SQL, TAKES_RATE_SQL
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ValidationError

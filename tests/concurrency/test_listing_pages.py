@@ -12,7 +12,7 @@ from flask import Flask
 from sqlalchemy import text
 
 from marketplace.catalog.models import Product
-from marketplace.catalog.promotion_models import FeaturedProduct, FlashSale
+from marketplace.catalog.promotions.models import FeaturedProduct, FlashSale
 from marketplace.infra.db import Database
 from tests.support.market import Bearer, Market, Store
 

@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from marketplace.catalog import featured, flash_sales, vibes
-from marketplace.catalog.featured import FeaturedAlreadyError
-from marketplace.catalog.flash_sales import ClaimedPiecesError, Discount, OverlappingSaleError
-from marketplace.catalog.promotions import PromotionOverError, StalePromotionError
-from marketplace.catalog.vibes import SlugTakenError
+from marketplace.catalog.promotions import featured, flash_sales, vibes
+from marketplace.catalog.promotions.common import PromotionOverError, StalePromotionError
+from marketplace.catalog.promotions.featured import FeaturedAlreadyError
+from marketplace.catalog.promotions.flash_sales import ClaimedPiecesError, Discount, OverlappingSaleError
+from marketplace.catalog.promotions.vibes import SlugTakenError
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders.placing import PriceChangedError, Wish

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from marketplace.audit.operations import AuditActor
-from marketplace.catalog import moderation, review
 from marketplace.catalog.models import BannedTerm, Product
+from marketplace.catalog.moderation import automated_review, staff_actions
 from marketplace.infra.db import Database
 from marketplace.kernel.states import IllegalTransitionError
 from tests.support.market import Market, Store
@@ -29,17 +29,19 @@ def store(market: Market) -> Store:
 
 def screen(market: Market, product_id: UUID, *, minutes: int = 1) -> str | None:
     return market.database.in_transaction(
-        review.screen_product, product_id=product_id, now=market.now + timedelta(minutes=minutes)
+        automated_review.screen_product, product_id=product_id, now=market.now + timedelta(minutes=minutes)
     )
 
 
-def read(market: Market, product_id: UUID) -> review.Review | None:
+def read(market: Market, product_id: UUID) -> automated_review.Review | None:
     with market.database.reading() as session:
-        return review.read(session, product_id=product_id)
+        return automated_review.read(session, product_id=product_id)
 
 
-def settle(market: Market, found: review.Review | None, *doubts: str) -> str | None:
-    return market.database.in_transaction(review.settle, review=found, doubts=doubts, now=market.now)
+def settle(market: Market, found: automated_review.Review | None, *doubts: str) -> str | None:
+    return market.database.in_transaction(
+        automated_review.settle, review=found, doubts=doubts, now=market.now
+    )
 
 
 def notified(market: Market, store: Store) -> list[str]:
@@ -172,7 +174,7 @@ def test_an_officer_and_the_screening_at_once_publish_once(market: Market, store
 
         def approve(product_id: UUID = product_id) -> None:
             market.database.in_transaction(
-                moderation.approve,
+                staff_actions.approve,
                 officer=officer,
                 actor=AuditActor("moderator", officer_id),
                 product_id=product_id,
@@ -181,7 +183,7 @@ def test_an_officer_and_the_screening_at_once_publish_once(market: Market, store
                 now=market.now,
             )
 
-        def clear(found: review.Review | None = found) -> str | None:
+        def clear(found: automated_review.Review | None = found) -> str | None:
             return settle(market, found)
 
         approved, cleared = at_once(lambda work: work(), [approve, clear])
@@ -199,7 +201,7 @@ def test_what_staff_turned_down_is_not_published_without_them(market: Market, st
 
     assert screen(market, product_id) == "in_review"
 
-    assert market.row(Product, product_id).review_reasons == [review.REJECTED_BEFORE]
+    assert market.row(Product, product_id).review_reasons == [automated_review.REJECTED_BEFORE]
 
 
 def test_prices_are_held_against_the_categorys_own(market: Market, store: Store) -> None:
@@ -258,7 +260,7 @@ def test_terms_are_those_of_the_table(market: Market, store: Store) -> None:
 class TestOverdueScreenings:
     def overdue(self, market: Market, *, minutes: int) -> int:
         now = market.now + timedelta(minutes=minutes)
-        return market.database.in_transaction(review.hold_overdue, now=now)
+        return market.database.in_transaction(automated_review.hold_overdue, now=now)
 
     def test_staff_look_at_what_was_never_screened(self, market: Market, store: Store) -> None:
         product_id = market.product(store, status="in_review", moderated_at=market.now)
@@ -268,7 +270,11 @@ class TestOverdueScreenings:
 
         assert self.overdue(market, minutes=30) >= 1
         row = market.row(Product, product_id)
-        assert (row.status, row.held, row.review_reasons) == ("in_review", True, [review.NOT_CHECKED])
+        assert (row.status, row.held, row.review_reasons) == (
+            "in_review",
+            True,
+            [automated_review.NOT_CHECKED],
+        )
         self.overdue(market, minutes=31)
         assert notified(market, store) == ["product_held"]
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import flash_sales
+from marketplace.catalog.promotions import flash_sales
 from marketplace.kernel.errors import ValidationError
 from marketplace.orders import operations as orders
 from marketplace.orders import queries

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from marketplace.catalog import inventory, listings
-from marketplace.catalog.listings import Filters
+from marketplace.catalog.browse import listing as browse_listing
+from marketplace.catalog.browse import vendor_inventory
+from marketplace.catalog.browse.listing import Filters
 from marketplace.kernel.clock import iso
 from tests.support.plans import LIMIT, Shelves, buffers_on, explain, shelves
 
@@ -61,14 +62,14 @@ def compare(
 
 def listing(shelves: Shelves, sort: str, given: dict[str, Any], position: list[Any]) -> tuple[list[str], int]:
     statements = [
-        listings._listing(sort, tuple(given), continued=deep, usual=False) for deep in (False, True)
+        browse_listing._listing(sort, tuple(given), continued=deep, usual=False) for deep in (False, True)
     ]
     first, deep = (one.sql for one in statements)
     constants = statements[0]._constants | statements[1]._constants
     return compare(shelves, (first, deep), constants | given, position)
 
 
-@pytest.mark.parametrize("sort", listings.SORTS)
+@pytest.mark.parametrize("sort", browse_listing.SORTS)
 def test_page_500_of_the_listing_reads_as_little_as_page_1(shelves: Shelves, sort: str) -> None:
     position = row_at(shelves, _PUBLISHED, ORDERS[sort], PAGE * 20)
 
@@ -86,7 +87,7 @@ def test_page_500_of_the_listing_reads_as_little_as_page_1(shelves: Shelves, sor
     ids=["new arrivals", "exclusives"],
 )
 def test_listings_of_a_purpose_have_their_index(shelves: Shelves, filters: Filters, index: str) -> None:
-    given = listings.conditions_of(shelves.session, filters)
+    given = browse_listing.conditions_of(shelves.session, filters)
     assert given is not None
     source = _PUBLISHED + (" AND p.exclusive" if filters.exclusive else "")
     position = row_at(shelves, source, ORDERS["newest"], 300)
@@ -125,7 +126,7 @@ def test_a_stores_listing_is_read_in_its_order(shelves: Shelves) -> None:
 
 def test_the_own_inventory_has_an_index_for_its_default_order(shelves: Shelves) -> None:
     statements = [
-        inventory._page_of("updatedAt", (), descending=True, continued=deep) for deep in (False, True)
+        vendor_inventory._page_of("updatedAt", (), descending=True, continued=deep) for deep in (False, True)
     ]
     values = statements[0]._constants | {"vendor_id": shelves.store_id}
     position = row_at(shelves, "products p WHERE p.status <> 'deleted'", "p.updated_at DESC", 10_000)

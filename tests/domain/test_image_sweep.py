@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from marketplace.catalog import image_sweep, images, operations
-from marketplace.catalog.image_sweep import MOST_AT_ONCE, REMEMBERED_FOR, UNUSED_FOR, USED_BY, Swept
+from marketplace.catalog import vendor_products
+from marketplace.catalog.media import image_cleanup, images
+from marketplace.catalog.media.image_cleanup import MOST_AT_ONCE, REMEMBERED_FOR, UNUSED_FOR, USED_BY, Swept
 from marketplace.catalog.models import Image, Product
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ProviderUnavailableError, ValidationError
@@ -47,7 +48,7 @@ def shelf(database: Database, storage: StorageDouble) -> Shelf:
 
 def attach(market: Market, store: Store, product_id: UUID, image_ids: list[UUID], now: datetime) -> None:
     market.database.in_transaction(
-        operations.update_product,
+        vendor_products.update_product,
         caller=market.caller(store.user_id),
         product_id=product_id,
         revision=None,
@@ -227,7 +228,7 @@ class TestBreakingOff:
     ) -> None:
         image_id = shelf.store(store.user_id)
         with monkeypatch.context() as patch:
-            patch.setattr(image_sweep, "_bury", crash)
+            patch.setattr(image_cleanup, "_bury", crash)
             with pytest.raises(SystemExit):
                 shelf.sweep()
         assert shelf.status(image_id) == "deleting"
@@ -240,7 +241,7 @@ class TestBreakingOff:
     ) -> None:
         image_id = shelf.store(store.user_id)
         with monkeypatch.context() as patch:
-            patch.setattr(image_sweep, "delete_all", crash)
+            patch.setattr(image_cleanup, "delete_all", crash)
             with pytest.raises(SystemExit):
                 shelf.sweep()
         assert shelf.status(image_id) == "deleting"
@@ -251,7 +252,7 @@ class TestBreakingOff:
 
     def test_a_sweep_is_bounded(self, shelf: Shelf, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         assert MOST_AT_ONCE == 500
-        monkeypatch.setattr(image_sweep, "MOST_AT_ONCE", 2)
+        monkeypatch.setattr(image_cleanup, "MOST_AT_ONCE", 2)
         for _ in range(3):
             shelf.store(store.user_id)
 
@@ -269,7 +270,7 @@ class TestRaces:
         swept: list[Swept] = []
         sweeper = threading.Thread(target=lambda: swept.append(shelf.sweep()))
         with market.database.transaction() as session:
-            operations.update_product(
+            vendor_products.update_product(
                 session,
                 caller=market.caller(store.user_id),
                 product_id=product_id,
@@ -308,7 +309,7 @@ class TestRaces:
             wait_for_lock(market.database)
             return False
 
-        image_sweep.sweep(
+        image_cleanup.sweep(
             shelf.database, shelf.storage, bucket=BUCKET, shown_elsewhere=shown_elsewhere, now=A_DAY_LATER
         )
         listing.join(20)

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import listings
-from marketplace.catalog.listings import Filters
+from marketplace.catalog.browse import listing
+from marketplace.catalog.browse.listing import Filters
 from marketplace.kernel.paging import PageRequest
 from tests.support.plans import LIMIT, Shelves, explain, shelves
 
@@ -17,16 +17,16 @@ __all__ = ["shelves"]
 MOST_BUFFERS = 3_000  # of a table of so many rows; a scan of all of it touches several times as many
 
 
-@pytest.mark.parametrize("sort", listings.SORTS)
+@pytest.mark.parametrize("sort", listing.SORTS)
 @pytest.mark.parametrize("deep", [False, True], ids=["first page", "page deep inside"])
 @pytest.mark.parametrize(
     "filtered", ["none", "campus", "category with those below", "campus and category", "price", "stock"]
 )
 def test_no_page_reads_the_whole_table(shelves: Shelves, sort: str, *, deep: bool, filtered: str) -> None:
     session, filters = shelves.session, shelves.filters[filtered]
-    given = listings.conditions_of(session, filters)
+    given = listing.conditions_of(session, filters)
     assert given is not None
-    statement = listings._listing(sort, tuple(given), continued=deep, usual=False)
+    statement = listing._listing(sort, tuple(given), continued=deep, usual=False)
     values = statement._constants | given | {"now": "now", "media_base_url": "", "limit": LIMIT + 1}
     if deep:
         values |= dict(zip(("last_position", "last_id"), middle(session, filters, sort), strict=True))
@@ -44,7 +44,7 @@ def middle(session: Session, filters: Filters, sort: str) -> list[Any]:
     """Give the position after some pages, found by paging."""
     position = None
     for _ in range(4):
-        page = listings.list_products(
+        page = listing.list_products(
             session,
             filters=filters,
             sort=sort,
@@ -60,4 +60,4 @@ def middle(session: Session, filters: Filters, sort: str) -> list[Any]:
 
 
 def test_an_unknown_category_asks_no_further(shelves: Shelves) -> None:
-    assert listings.conditions_of(shelves.session, Filters(category=str(uuid4()))) is None
+    assert listing.conditions_of(shelves.session, Filters(category=str(uuid4()))) is None

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import featured, sale_listings
+from marketplace.catalog.promotions import featured, flash_sale_listing
 from marketplace.infra.db import Database, driver_cursor
 from tests.support.market import Market
 
@@ -90,11 +90,11 @@ def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[lis
 def test_sales_that_are_over_cost_nothing(
     session: Session, state: str | None, index: str, *, continued: bool
 ) -> None:
-    statement = sale_listings._public(state=state, campus=None, continued=continued)
+    statement = flash_sale_listing._public(state=state, campus=None, continued=continued)
     now = session.execute(text("SELECT now()")).scalar_one()
     values = statement._constants | {
         "now": now,
-        "oldest": now - sale_listings.LONGEST,
+        "oldest": now - flash_sale_listing.LONGEST,
         "media_base_url": "",
         "limit": 21,
         "last_moment": (now - timedelta(minutes=31)).isoformat(),

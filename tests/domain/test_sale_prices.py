@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from marketplace.cart import operations as cart
 from marketplace.cart.operations import CartLine
 from marketplace.cart.queries import cart_of
-from marketplace.catalog import flash_sales
-from marketplace.catalog.flash_sales import Discount
 from marketplace.catalog.models import Product
+from marketplace.catalog.promotions import flash_sales
+from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.orders import operations
 from marketplace.orders.placing import PriceChangedError, Wish
 from marketplace.orders.transitions import SYSTEM, lock_order

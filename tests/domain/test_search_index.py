@@ -9,10 +9,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from marketplace.catalog import search_index, search_lexicon
-from marketplace.catalog.search import _Asker, _Position, _values, _ways
-from marketplace.catalog.search_models import SearchDocument, SearchLexeme, SearchTerm
-from marketplace.catalog.search_steps import search_statement
+from marketplace.catalog.search import index_maintenance
+from marketplace.catalog.search import lexicon as search_lexicon
+from marketplace.catalog.search.find import _Asker, _Position, _values, _ways
+from marketplace.catalog.search.models import SearchDocument, SearchLexeme, SearchTerm
+from marketplace.catalog.search.ranking_sql import search_statement
 from marketplace.infra.db import Database, driver_cursor
 from tests.support.market import Market
 from tests.support.searching import invented
@@ -44,7 +45,7 @@ def large(addresses: Addresses) -> Iterator[Database]:
     with database.transaction() as session:
         values = {"vendor": store.id, "campus": store.campus_id, "category": market.category_id}
         session.execute(_FILL, values | {"rows": ROWS})
-        search_index.refresh(session, now=market.now)
+        index_maintenance.refresh(session, now=market.now)
     with database.reading() as session:
         session.execute(text("VACUUM ANALYZE"))
     yield database
@@ -108,7 +109,7 @@ def test_the_task_counts_words_takes_over_popularity_and_repairs(database: Datab
         session.execute(text("ALTER TABLE products ENABLE TRIGGER search_updated"))
 
     with database.transaction() as session:
-        done = search_index.refresh(session, now=market.now)
+        done = index_maintenance.refresh(session, now=market.now)
 
     assert done["priors"] >= 1
     assert row_of(database, SearchDocument, liked).prior > row_of(database, SearchDocument, lost).prior

@@ -8,8 +8,8 @@ import pytest
 
 from bench.search_quality.labels import Label
 from bench.search_quality.measuring import evaluate, mean
-from marketplace.catalog import search, search_index
-from marketplace.catalog.listings import Filters
+from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.search import find, index_maintenance
 from marketplace.infra.db import Database
 from marketplace.kernel.paging import PageRequest
 from tests.support.market import Market
@@ -133,7 +133,7 @@ def frozen(addresses: Addresses) -> Iterator[Database]:
                 store, title=title, tags=list(tags), category_id=category_id, popularity=number * 7 % 5
             )
     with database.transaction() as session:
-        search_index.refresh(session, now=market.now)
+        index_maintenance.refresh(session, now=market.now)
     yield database
     database.close()
     drop_database(addresses, name)
@@ -141,7 +141,7 @@ def frozen(addresses: Addresses) -> Iterator[Database]:
 
 def titles(database: Database, query: str) -> list[str]:
     with database.reading() as session:
-        page = search.search(
+        page = find.search(
             session,
             words=query,
             filters=Filters(),

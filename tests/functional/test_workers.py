@@ -14,7 +14,8 @@ from marketplace.background import queues as figures
 from marketplace.background import workers
 from marketplace.background.queues import Figures
 from marketplace.background.workers import Worker
-from marketplace.catalog import promotions, review
+from marketplace.catalog.moderation import automated_review
+from marketplace.catalog.promotions import common as promotions
 from marketplace.infra import wakeups
 from marketplace.infra.cache import Cache
 from marketplace.kernel import queues
@@ -213,7 +214,7 @@ class TestStopped:
         worker = site.worker(queues.AI_MODERATION)
         site.until(lambda: task(site, "relay-outbox")["runs"] > 0, worker)
         site.query("UPDATE periodic_tasks SET paused_at = now()")
-        row_id = store(site, queues.AI_MODERATION, product_id, review.SCREENING_TOPIC)
+        row_id = store(site, queues.AI_MODERATION, product_id, automated_review.SCREENING_TOPIC)
         site.tell(queues.AI_MODERATION, wakeups.OUTBOX, row_id)
         site.until(lambda: site.providers.ai.asked()[0] == 1, worker)
 

@@ -9,8 +9,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from blueprints.catalog.schemas_discovery import InventoryItem
-from marketplace.catalog import statistics
 from marketplace.catalog.models import Product
+from marketplace.catalog.statistics import counters
 from marketplace.infra.db import Database
 from marketplace.services import Services
 from tests.support.counting import counted_statements
@@ -40,7 +40,7 @@ def test_an_item_tells_what_its_owner_alone_is_told(
     product_id = market.product(store, quantity=9, reserved=2, revision=4, exclusive=True)
     for kind in ("view", "view", "share"):
         assert client.post(f"/api/products/{product_id}/stats/{kind}").status_code == 200
-    statistics.flush(services.database, services.cache, now=market.now)
+    counters.flush(services.database, services.cache, now=market.now)
     rejected = market.product(store, status="rejected", status_reason="The title says nothing.", quantity=0)
 
     items = {item["id"]: item for item in ask(client, headers)["data"]}

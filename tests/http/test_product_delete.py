@@ -12,7 +12,7 @@ from blueprints.catalog.schemas_moderation import BulkDeleted
 from blueprints.http.fields import Deleted
 from marketplace.audit.queries import first_broken_link
 from marketplace.catalog.models import Product
-from marketplace.catalog.moderation import BULK_REASON
+from marketplace.catalog.moderation.staff_actions import BULK_REASON
 from marketplace.infra.db import Database
 from tests.support.listings import faults_of, ids_of, listed
 from tests.support.market import Bearer, Market, Store

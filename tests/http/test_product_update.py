@@ -8,8 +8,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from blueprints.catalog.schemas import ProductDetail
-from marketplace.catalog import review
 from marketplace.catalog.models import Product
+from marketplace.catalog.moderation import automated_review
 from marketplace.infra.db import Database
 from tests.support.listings import faults_of, ids_of, listed, listing, screenings_of
 from tests.support.market import Bearer, Market, Store
@@ -209,7 +209,7 @@ def test_from_listing_to_the_public(
     made = client.post("/api/products", json=listing(market), headers=bearer(store.user_id)).json["data"]
 
     state = database.in_transaction(
-        review.screen_product, product_id=UUID(made["id"]), now=market.now + timedelta(minutes=1)
+        automated_review.screen_product, product_id=UUID(made["id"]), now=market.now + timedelta(minutes=1)
     )
 
     assert state == "published"

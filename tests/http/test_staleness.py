@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 from flask.testing import FlaskClient
 
-from marketplace.catalog import review, statistics
+from marketplace.catalog.moderation import automated_review
+from marketplace.catalog.statistics import counters
 from marketplace.services import Services
 from tests.support.market import Bearer, Market, Store
 
@@ -85,7 +86,10 @@ def test_the_old_price_is_not_shown_again(shop: Shop) -> None:
     shop.send("PUT", priceMinor=price)
     assert shop.shown() is None  # until it is screened
     with shop.market.database.transaction() as session:
-        assert review.screen_product(session, product_id=shop.product_id, now=shop.market.now) == "published"
+        assert (
+            automated_review.screen_product(session, product_id=shop.product_id, now=shop.market.now)
+            == "published"
+        )
 
     again = shop.shown()
     assert again is not None
@@ -129,6 +133,6 @@ def test_a_flush_shows_what_trends_at_once(
     assert client.post(f"/api/products/{second}/stats/cart_add").status_code == 200
     assert order() == [first, second]
 
-    statistics.flush(services.database, services.cache, now=market.now)
+    counters.flush(services.database, services.cache, now=market.now)
 
     assert order() == [second, first]

@@ -11,9 +11,9 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from blueprints.areas import contracts
+from marketplace.catalog.browse.product_detail import category_tree
 from marketplace.catalog.models import Product
-from marketplace.catalog.promotion_models import FeaturedProduct, FlashSale, Vibe, VibeProduct
-from marketplace.catalog.queries import category_tree
+from marketplace.catalog.promotions.models import FeaturedProduct, FlashSale, Vibe, VibeProduct
 from tests.support.market import Market, Store
 
 HIDDEN_STATUSES = ("draft", "in_review", "rejected", "paused", "removed", "deleted")

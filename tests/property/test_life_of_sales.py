@@ -18,11 +18,11 @@ from hypothesis.stateful import (
 from marketplace.cart import operations as cart
 from marketplace.cart.operations import CartLine
 from marketplace.cart.queries import cart_of
-from marketplace.catalog import flash_sales
-from marketplace.catalog.flash_sales import Discount
+from marketplace.catalog.browse.product_detail import product_detail
 from marketplace.catalog.models import Product
-from marketplace.catalog.queries import product_detail
-from marketplace.catalog.sale_terms import price_at_percent_off
+from marketplace.catalog.promotions import flash_sales
+from marketplace.catalog.promotions.flash_sales import Discount
+from marketplace.catalog.sale_price import price_at_percent_off
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders.placing import MAX_UNPAID_ORDERS

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import search_query
-from marketplace.catalog.search_query import Frequency, Lexicon
-from marketplace.catalog.search_text import fold, masked, words
+from marketplace.catalog.search import query_builder
+from marketplace.catalog.search.query_builder import Frequency, Lexicon
+from marketplace.catalog.search.tokenizer import fold, masked, words
 from marketplace.infra.db import Database
 
 TEXTS = st.one_of(
@@ -39,7 +39,7 @@ def test_any_text_gives_a_query_that_is_taken(reading: Session, typed: str) -> N
     found = words(typed)
     if not found:
         return
-    query = search_query.build(found, Lexicon())
+    query = query_builder.build(found, Lexicon())
     for part in (query.exact, query.wide, query.partial):
         if part is not None:
             takes(reading, part)
@@ -71,7 +71,7 @@ def test_any_knowledge_gives_a_query_that_is_taken(
         given_words[place]: some for place, some in meant.items() if place < len(given_words) and some
     }
 
-    query = search_query.build(given_words, lexicon, corrected=corrected)
+    query = query_builder.build(given_words, lexicon, corrected=corrected)
 
     for part in (query.exact, query.wide, query.partial):
         if part is not None:
@@ -79,7 +79,7 @@ def test_any_knowledge_gives_a_query_that_is_taken(
     for share in (query.share_exact, query.share_in_title, query.share_anywhere, query.share_partial):
         assert 0 <= share <= 1
     assert query.share_exact <= query.share_in_title
-    assert search_query.respelled(given_words, corrected)
+    assert query_builder.respelled(given_words, corrected)
 
 
 @given(typed=st.text(max_size=100))

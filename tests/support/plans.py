@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.listings import Filters
+from marketplace.catalog.browse.listing import Filters
 from marketplace.infra.db import Database, Statement, driver_cursor
 from tests.support.market import Market
 

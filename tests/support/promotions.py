@@ -12,7 +12,7 @@ from sqlalchemy import select
 from werkzeug.test import TestResponse
 
 from marketplace.audit.models import AuditLog
-from marketplace.catalog.promotions import TURN_TOPIC
+from marketplace.catalog.promotions.common import TURN_TOPIC
 from marketplace.infra import outbox
 from marketplace.infra.outbox import OutboxEvent
 from tasks.relay import HANDLERS

@@ -7,9 +7,9 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor
-from marketplace.catalog import flash_sales
-from marketplace.catalog.flash_sales import Discount
-from marketplace.catalog.promotions import Act
+from marketplace.catalog.promotions import flash_sales
+from marketplace.catalog.promotions.common import Act
+from marketplace.catalog.promotions.flash_sales import Discount
 from tests.support.purchases import NOW, make_person, row_of
 
 SALE_PRICE = 200_000

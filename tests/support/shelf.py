@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from marketplace.catalog import image_sweep, images
-from marketplace.catalog.image_sweep import UNUSED_FOR, Swept
+from marketplace.catalog.media import image_cleanup, images
+from marketplace.catalog.media.image_cleanup import UNUSED_FOR, Swept
 from marketplace.catalog.models import Image
 from marketplace.infra.db import Database
 from tests.support.objects import StorageDouble
@@ -50,7 +50,7 @@ class Shelf:
         return image_id
 
     def sweep(self, now: datetime = A_DAY_LATER) -> Swept:
-        return image_sweep.sweep(
+        return image_cleanup.sweep(
             self.database,
             self.storage,
             bucket=BUCKET,

@@ -11,8 +11,9 @@ import pytest
 import requests
 from sqlalchemy import select
 
-from marketplace.catalog import operations, review
+from marketplace.catalog import vendor_products
 from marketplace.catalog.models import Product
+from marketplace.catalog.moderation import automated_review
 from marketplace.infra import outbox
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
@@ -90,7 +91,7 @@ def make(market: Market, store: Store, database: Database) -> Callable[..., UUID
 
     def make(**fields: Any) -> UUID:
         return database.in_transaction(
-            operations.create_product,
+            vendor_products.create_product,
             caller=market.caller(store.user_id),
             vendor_id=None,
             fields=FIELDS | {"category_id": market.category_id} | fields,
@@ -121,7 +122,7 @@ def run(worker: Relay, event_id: UUID) -> None:
 
 def edit(database: Database, market: Market, store: Store, product_id: UUID, **changes: Any) -> None:
     database.in_transaction(
-        operations.update_product,
+        vendor_products.update_product,
         caller=market.caller(store.user_id),
         product_id=product_id,
         revision=None,
@@ -251,7 +252,7 @@ class TestAProviderThatFails:
         waited = clock.now - NOW
         assert timedelta(minutes=10) <= waited <= timedelta(minutes=15)
         listing = market.row(Product, product_id)
-        assert (listing.held, listing.review_reasons) == (True, [review.NOT_CHECKED])
+        assert (listing.held, listing.review_reasons) == (True, [automated_review.NOT_CHECKED])
         assert [told["type"] for told in notifications_of(database, store.user_id)] == ["product_held"]
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.seeding import wares
-from marketplace.catalog.banned import BannedWords, Term, words_of
-from marketplace.catalog.screening import Content, Measure, findings
+from marketplace.catalog.moderation.banned_words import BannedWords, Term, words_of
+from marketplace.catalog.moderation.rules import Content, Measure, findings
 
 MIGRATION = Path(__file__).parents[2] / "migrations" / "versions" / "0006_moderation.py"
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from marketplace.catalog.banned import BannedWords
-from marketplace.catalog.screening import Content, Measure, findings
+from marketplace.catalog.moderation.banned_words import BannedWords
+from marketplace.catalog.moderation.rules import Content, Measure, findings
 from marketplace.catalog.states import PRODUCT, trigger_for
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.ratings import average_rating

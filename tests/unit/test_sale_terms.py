@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.catalog.sale_terms import SaleTerms, percent_off, price_at_percent_off, sale_view
+from marketplace.catalog.sale_price import SaleTerms, percent_off, price_at_percent_off, sale_view
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 PRICES = st.integers(100, 10**10)

@@ -4,10 +4,10 @@ import pytest
 
 from bench.search_quality.labels import Label
 from bench.search_quality.measuring import Outcome, evaluate
-from marketplace.catalog import search_query
-from marketplace.catalog.search_query import Frequency, Lexicon
-from marketplace.catalog.search_spelling import Candidate, corrections, distance
-from marketplace.catalog.search_text import MAX_WORDS, fold, forms, parts, phrases, words
+from marketplace.catalog.search import query_builder
+from marketplace.catalog.search.query_builder import Frequency, Lexicon
+from marketplace.catalog.search.spelling import Candidate, corrections, distance
+from marketplace.catalog.search.tokenizer import MAX_WORDS, fold, forms, parts, phrases, words
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ def test_a_known_word_is_corrected_to_a_far_more_usual_one_alone() -> None:
 
 
 def test_a_query_needs_every_word_that_says_something() -> None:
-    query = search_query.build(["lamp", "for", "my", "desk"], Lexicon())
+    query = query_builder.build(["lamp", "for", "my", "desk"], Lexicon())
 
     assert query.exact == "('lamp' & 'desk')"
     assert query.wide == "('lamp' & ('desk' | 'desk':*))"
     assert query.partial == "(('desk' | 'desk':*) | 'lamp')"
-    assert search_query.build(["the", "it"], Lexicon()).exact == "('the' & 'it')"
-    assert search_query.build(["lamp"], Lexicon()).partial is None
+    assert query_builder.build(["the", "it"], Lexicon()).exact == "('the' & 'it')"
+    assert query_builder.build(["lamp"], Lexicon()).partial is None
 
 
 def test_synonyms_stand_for_words_and_phrases() -> None:
     lexicon = Lexicon(synonyms=[["iphone charger", "lightning cable"], ["gen", "generator"]])
 
-    query = search_query.build(["iphone", "chargers", "gen"], lexicon)
+    query = query_builder.build(["iphone", "chargers", "gen"], lexicon)
 
     assert "('lightning' <-> 'cable')" in query.wide
     assert "'generator'" in query.wide
@@ -109,14 +109,14 @@ def test_spellings_and_halves_are_alternatives() -> None:
     lexicon = Lexicon(documents={"earbuds": 3})
     corrected = {"lapotp": ["laptop", "lap top"]}
 
-    assert "'earbuds'" in search_query.build(["ear", "buds"], lexicon).wide
-    query = search_query.build(["lapotp", "bag"], Lexicon(), corrected=corrected)
+    assert "'earbuds'" in query_builder.build(["ear", "buds"], lexicon).wide
+    query = query_builder.build(["lapotp", "bag"], Lexicon(), corrected=corrected)
     assert query.wide.startswith("(('lapotp' | 'laptop' | ('lap' <-> 'top')) & ")
-    assert search_query.respelled(["lapotp", "bag"], corrected) == "laptop bag"
+    assert query_builder.respelled(["lapotp", "bag"], corrected) == "laptop bag"
 
 
 def test_models_are_taken_apart() -> None:
-    assert search_query.build(["fx991"], Lexicon()).exact == "('fx991' | ('fx' & '991'))"
+    assert query_builder.build(["fx991"], Lexicon()).exact == "('fx991' | ('fx' & '991'))"
 
 
 def test_what_is_common_is_known_to_be() -> None:
@@ -124,7 +124,7 @@ def test_what_is_common_is_known_to_be() -> None:
         documents={"lamp": 40}, frequent={"new": Frequency(100, 5_000)}, beginning=60, total=10_000
     )
 
-    query = search_query.build(["new", "lamp"], lexicon)
+    query = query_builder.build(["new", "lamp"], lexicon)
 
     assert query.share_exact == pytest.approx(0.01**0.5 * 0.004)
     assert query.share_in_title == pytest.approx(0.01**0.5 * 0.006)

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from marketplace.catalog.models import Product
-from marketplace.catalog.promotion_models import FlashSale
+from marketplace.catalog.promotions.models import FlashSale
 from marketplace.kernel.clock import iso
 from marketplace.platform.models import Campus
 from tests.support.counting import counted_statements

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from marketplace.catalog.models import Product
-from marketplace.catalog.vibe_listings import IN_LISTING
+from marketplace.catalog.promotions.vibe_listing import IN_LISTING
 from tests.support.counting import counted_statements
 from tests.support.listings import faults_of
 from tests.support.promotions import Stage

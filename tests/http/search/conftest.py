@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from marketplace.catalog import search_index
+from marketplace.catalog.search import index_maintenance
 from marketplace.infra.db import Database
 from tests.support.searching import invented
 
@@ -18,4 +18,4 @@ def word() -> str:
 def count_words(database: Database) -> None:
     """Do what the periodic task does."""
     with database.transaction() as session:
-        search_index.refresh(session, now=datetime.now(UTC))
+        index_maintenance.refresh(session, now=datetime.now(UTC))

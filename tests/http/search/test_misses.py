@@ -8,9 +8,9 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import delete, select, update
 
-from marketplace.catalog import search_index
-from marketplace.catalog.search_models import SearchMiss
-from marketplace.catalog.search_text import masked
+from marketplace.catalog.search import index_maintenance
+from marketplace.catalog.search.models import SearchMiss
+from marketplace.catalog.search.tokenizer import masked
 from marketplace.infra.db import Database
 from marketplace.platform.models import Campus
 from tests.support.market import Bearer, Market, Store
@@ -142,7 +142,7 @@ def test_misses_are_shown_for_thirty_days_and_kept_for_ninety(
     assert {query for query in shown if query.startswith(word)} == {f"{word}0", f"{word}29"}
 
     with database.transaction() as session:
-        search_index.refresh(session, now=market.now)
+        index_maintenance.refresh(session, now=market.now)
     kept = {age for age in (0, 29, 31, 89, 91) if counted(database, f"{word}{age}")}
     assert kept == {0, 29, 31, 89}
 

@@ -1,0 +1,1 @@
+"""Public listings of products, and the inventory that a vendor sees."""

@@ -1,0 +1,131 @@
+"""Listings of a purpose: what is new, what is exclusive, what one store has, and what somebody names."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, literal_column, select
+from sqlalchemy.orm import Session
+
+from marketplace.catalog.browse import cards, listing
+from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.models import Product
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.paging import Page, PageRequest
+from marketplace.vendors import queries as vendor_queries
+from marketplace.vendors.models import VendorProfile
+from marketplace.vendors.queries import OPEN
+
+NEW_FOR = timedelta(days=14)
+MAX_NAMED = 100
+
+_NAMED = Statement(
+    select(*cards.COLUMNS)
+    .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+    .where(
+        Product.id == any_(bindparam("product_ids", type_=ARRAY(Uuid))),
+        Product.status == literal_column("'published'"),
+        OPEN,
+    )
+)
+
+
+def list_new_arrivals(
+    session: Session, *, filters: Filters, page: PageRequest, now: datetime, media_base_url: str
+) -> Page:
+    """List what was first published within ``NEW_FOR``, the newest first.
+
+    :param filters: what is wanted besides
+    :param page: which page
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    :return: cards
+    """
+    return listing.list_products(
+        session,
+        filters=replace(filters, published_after=now - NEW_FOR),
+        sort="newest",
+        page=page,
+        now=now,
+        media_base_url=media_base_url,
+    )
+
+
+def list_exclusives(
+    session: Session, *, filters: Filters, page: PageRequest, now: datetime, media_base_url: str
+) -> Page:
+    """List what verified stores say that they alone have, the newest first.
+
+    A store that is not verified any more has no exclusives, whatever its listings say.
+
+    :param filters: what is wanted besides
+    :param page: which page
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    :return: cards
+    """
+    return listing.list_products(
+        session,
+        filters=replace(filters, exclusive=True),
+        sort="newest",
+        page=page,
+        now=now,
+        media_base_url=media_base_url,
+    )
+
+
+def list_of_vendor(
+    session: Session,
+    *,
+    vendor_id: UUID,
+    filters: Filters,
+    sort: str,
+    page: PageRequest,
+    now: datetime,
+    media_base_url: str,
+) -> Page:
+    """List what the public sees of one store, nothing while it is on vacation.
+
+    :param vendor_id: the vendor profile's
+    :param filters: what is wanted besides
+    :param sort: one of ``listings.SORTS``
+    :param page: which page
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    :return: cards
+    :raises NotFoundError: there is no such store, or it is suspended or closed
+    """
+    store = vendor_queries.find_store(session, vendor_id=vendor_id)
+    if store is None or store.status != "active":
+        raise NotFoundError("There is no such store.")
+    return listing.list_products(
+        session,
+        filters=replace(filters, vendor_id=vendor_id),
+        sort=sort,
+        page=page,
+        now=now,
+        media_base_url=media_base_url,
+    )
+
+
+def named_products(
+    session: Session, *, product_ids: Sequence[UUID], now: datetime, media_base_url: str
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Give the products that somebody names, as far as the public sees them, in one query.
+
+    :param product_ids: at most ``MAX_NAMED``; one that is named twice is given once, at its first place
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    :return: cards in the order of the ids, and the ids of which there is none
+    """
+    wanted = list(dict.fromkeys(product_ids))
+    rows = _NAMED.tuples(session, product_ids=wanted, now=now, media_base_url=media_base_url)
+    found = {row[0]: row for row in rows}
+    names = [str(product_id) for product_id in wanted]
+    return (
+        [cards.card(found[name]) for name in names if name in found],
+        [name for name in names if name not in found],
+    )

@@ -1,0 +1,262 @@
+"""The public listing of products: filters, sorts, pages by keyset, each combination built once.
+
+Where filters narrow the listing, their values stand in the statement as literals (the driver writes them
+there), so that the planner knows them and chooses between the index of the order and that of the filter by
+the table's own statistics. Pages of the usual length without such filters have one good plan, the index of the
+order: they are prepared.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Text,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    exists,
+    literal_column,
+    select,
+    text,
+    tuple_,
+)
+from sqlalchemy.orm import Session
+
+from marketplace.catalog.browse import cards
+from marketplace.catalog.models import Product
+from marketplace.catalog.statistics.models import ProductCount
+from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
+from marketplace.kernel.clock import iso
+from marketplace.kernel.ids import parse_uuid
+from marketplace.kernel.paging import DEFAULT_LIMIT, Page, PageRequest, Part
+from marketplace.platform.models import Campus
+from marketplace.vendors.models import VendorProfile
+from marketplace.vendors.queries import OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class _Sort:
+    """A column that an index begins with, beside the product's id that it ends with."""
+
+    column: Any
+    descending: bool
+    id_column: Any = Product.id
+    offered: bool = True
+
+
+_SORTS = {
+    "newest": _Sort(Product.published_at, descending=True),
+    "price_asc": _Sort(Product.price_minor, descending=False),
+    "price_desc": _Sort(Product.price_minor, descending=True),
+    "popular": _Sort(Product.popularity, descending=True),
+    "rating": _Sort(Product.rating_bayes, descending=True),
+    # Of what is counted; not for clients to choose, since it leaves out what nobody looked at.
+    "trending": _Sort(
+        ProductCount.trending, descending=True, id_column=ProductCount.product_id, offered=False
+    ),
+}
+SORTS = tuple(name for name, sort in _SORTS.items() if sort.offered)
+DEFAULT_SORT = "newest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a listing is narrowed to; none means that a filter is not applied.
+
+    :param campus: its id or slug
+    :param category: its id or slug; products of categories below it are listed too
+    :param min_price_minor: kobo, inclusive
+    :param max_price_minor: kobo, inclusive
+    :param condition: one of the conditions
+    :param vendor_id: of the vendor profile
+    :param in_stock: true for what can be had, false for what is sold out
+    :param published_after: first published later than this
+    :param exclusive: true for what verified stores alone have, and say so
+    """
+
+    campus: str | None = None
+    category: str | None = None
+    min_price_minor: int | None = None
+    max_price_minor: int | None = None
+    condition: str | None = None
+    vendor_id: UUID | None = None
+    in_stock: bool | None = None
+    published_after: datetime | None = None
+    exclusive: bool = False
+
+
+_TREE_BY_ID = Prepared(text("SELECT id FROM categories WHERE lineage @> ARRAY[CAST(:category_id AS uuid)]"))
+_TREE_BY_SLUG = Prepared(
+    text("SELECT id FROM categories WHERE lineage @> ARRAY[(SELECT id FROM categories WHERE slug = :slug)]")
+)
+
+_CONDITIONS: dict[str, ColumnElement[bool]] = {
+    "campus_id": Product.campus_id == bindparam("campus_id"),
+    "campus_slug": Product.campus_id
+    == select(Campus.id).where(Campus.slug == bindparam("campus_slug")).scalar_subquery(),
+    "category_ids": Product.category_id == any_(bindparam("category_ids", type_=ARRAY(Uuid))),
+    "min_price": Product.price_minor >= bindparam("min_price"),
+    "max_price": Product.price_minor <= bindparam("max_price"),
+    "condition": Product.condition == bindparam("condition"),
+    "vendor_id": Product.vendor_id == bindparam("vendor_id"),
+    "in_stock": Product.available > 0,
+    "sold_out": Product.available == 0,
+    "published_after": Product.published_at > bindparam("published_after"),
+    "exclusive": and_(Product.exclusive, VendorProfile.verified),
+    "trends": and_(ProductCount.product_id == Product.id, ProductCount.trending.is_not(None)),
+    "trends_not": ~exists().where(ProductCount.product_id == Product.id, ProductCount.trending.is_not(None)),
+}
+# Filters that leave the index of the order the best way to go; by campus there is one for the default order alone,
+# and a small campus has few rows in a long index.
+_PLAIN = frozenset({"condition", "in_stock", "published_after", "trends", "trends_not"})
+_PLAIN_BY_DEFAULT = _PLAIN | {"campus_id", "campus_slug"}
+
+
+@lru_cache(maxsize=2048)  # more than there are combinations
+def _listing(sort: str, conditions: tuple[str, ...], *, continued: bool, usual: bool) -> Statement:
+    """Build the listing once; ``usual`` pages have the default length and no filter but plain ones."""
+    column, id_column, descending = _SORTS[sort].column, _SORTS[sort].id_column, _SORTS[sort].descending
+    clause = (
+        select(*cards.COLUMNS, column.label("position"))
+        .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+        .where(Product.status == literal_column("'published'"), OPEN)
+        .where(*(_CONDITIONS[name] for name in conditions))
+        .order_by(*((column.desc(), id_column.desc()) if descending else (column, id_column)))
+    )
+    if continued:
+        here = tuple_(column, id_column)
+        last = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
+        clause = clause.where(here < last if descending else here > last)
+    if usual:
+        return Prepared(clause.limit(DEFAULT_LIMIT + 1))
+    return Statement(clause.limit(bindparam("limit")))
+
+
+def list_products(
+    session: Session,
+    *,
+    filters: Filters,
+    sort: str,
+    page: PageRequest,
+    now: datetime,
+    media_base_url: str,
+) -> Page:
+    """List published products of open stores, in one query, or two with a category.
+
+    :param filters: what is wanted
+    :param sort: one of ``SORTS``
+    :param page: which page; its position is the sort column's value and the id of the last row shown
+    :param now: the time of the request, which tells whose vacation is over
+    :param media_base_url: where pictures are read
+    :return: cards; none for a campus or category that does not exist
+    """
+    given = conditions_of(session, filters)
+    if given is None:
+        return Page(items=[], limit=page.limit, next_position=None)
+    rows = rows_of(session, sort=sort, given=given, page=page, now=now, media_base_url=media_base_url)
+    more = len(rows) > page.limit
+    shown = rows[: page.limit]
+    return Page(
+        items=[cards.card(row) for row in shown],
+        limit=page.limit,
+        next_position=position_of(shown[-1]) if more else None,
+    )
+
+
+def rows_of(
+    session: Session,
+    *,
+    sort: str,
+    given: dict[str, Any],
+    page: PageRequest,
+    now: datetime,
+    media_base_url: str,
+) -> list[tuple[Any, ...]]:
+    """Fetch the rows of a page, and one more if there is one, in one query.
+
+    :param sort: one of those above, offered to clients or not
+    :param given: the conditions that apply, with their values, as ``conditions_of`` gives them
+    :param page: which page
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    :return: each with a card's columns first, and what it is sorted by last
+    """
+    statement = _listing(
+        sort,
+        tuple(given),
+        continued=page.position is not None,
+        usual=page.limit == DEFAULT_LIMIT
+        and (_PLAIN_BY_DEFAULT if sort == DEFAULT_SORT else _PLAIN).issuperset(given),
+    )
+    last: dict[str, Any] = {}
+    if page.position is not None:
+        last["last_position"], last["last_id"] = page.after(part_of(_SORTS[sort].column), "id")
+    return statement.tuples(
+        session, **given, **last, now=now, media_base_url=media_base_url, limit=page.limit + 1
+    )
+
+
+_PARTS: dict[type, Part] = {datetime: "time", str: "text"}
+
+
+def part_of(column: Any) -> Part:
+    """Tell what the values of a column are that a listing is sorted by."""
+    return _PARTS.get(column.type.python_type, "number")
+
+
+def position_of(row: tuple[Any, ...]) -> list[Any]:
+    """Give the position of a row, after which the next page goes on."""
+    value = row[-1]
+    return [iso(value) if isinstance(value, datetime) else value, row[0]]
+
+
+def conditions_of(session: Session, filters: Filters) -> dict[str, Any] | None:
+    """Give the conditions that apply, with their values, in one order.
+
+    :param filters: what is wanted
+    :return: none if nothing can meet them, there being no such category
+    """
+    given: dict[str, Any] = {}
+    if filters.campus is not None:
+        campus_id = parse_uuid(filters.campus)
+        given |= {"campus_slug": filters.campus} if campus_id is None else {"campus_id": campus_id}
+    if filters.category is not None:
+        given["category_ids"] = tree_of(session, filters.category)
+        if not given["category_ids"]:
+            return None
+    given |= {
+        name: value
+        for name, value in (
+            ("min_price", filters.min_price_minor),
+            ("max_price", filters.max_price_minor),
+            ("condition", filters.condition),
+            ("vendor_id", filters.vendor_id),
+            ("published_after", filters.published_after),
+        )
+        if value is not None
+    }
+    if filters.in_stock is not None:
+        given["in_stock" if filters.in_stock else "sold_out"] = True
+    if filters.exclusive:
+        given["exclusive"] = True
+    return given
+
+
+def tree_of(session: Session, category: str) -> list[UUID]:
+    """Give the ids of a category and of all below it; none if there is no such category.
+
+    :param category: its id or slug
+    """
+    category_id = parse_uuid(category)
+    if category_id is None:
+        rows = _TREE_BY_SLUG.tuples(session, slug=category)
+    else:
+        rows = _TREE_BY_ID.tuples(session, category_id=category_id)
+    return [row[0] for row in rows]

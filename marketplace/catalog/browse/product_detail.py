@@ -1,0 +1,284 @@
+"""One product, what is like it, and the tree of categories."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+    text,
+    union_all,
+)
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ClauseElement
+
+from marketplace.catalog.browse import cards
+from marketplace.catalog.media.images import shown
+from marketplace.catalog.models import Product
+from marketplace.catalog.sale_price import SALE_SQL, sale_view
+from marketplace.catalog.statistics import counters
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.ratings import average_rating
+from marketplace.vendors.models import VendorProfile
+from marketplace.vendors.queries import OPEN, OPEN_SQL
+
+RELATED = 8
+# So many next in price, on either side, are held against a product's title.
+_NEIGHBOURS = 8
+_MANAGES_PRODUCTS = "canManageProducts"
+
+# Ids as text: see cards.COLUMNS.
+_DETAIL = Prepared(
+    text(
+        f"""
+        SELECT CAST(p.id AS text) AS id, p.title, p.description, p.price_minor, {SALE_SQL} AS sale,
+            p.condition, p.quantity, p.reserved, p.available, p.tags, p.cover_key, p.exclusive, p.status,
+            p.status_reason, p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision,
+            p.published_at, p.created_at,
+            p.updated_at, CAST(p.campus_id AS text) AS campus_id, CAST(p.category_id AS text) AS category_id,
+            CAST(p.vendor_id AS text) AS vendor_id,
+            k.name AS campus_name, k.slug AS campus_slug, c.name AS category_name, c.slug AS category_slug,
+            CAST(v.user_id AS text) AS user_id, v.display_name, v.slug AS vendor_slug, v.verified,
+            v.status AS vendor_status, v.on_vacation, v.vacation_until, v.vacation_note, v.completed_orders,
+            v.response_seconds_sum, v.response_count, v.rating_sum AS vendor_rating_sum,
+            v.rating_count AS vendor_rating_count, v.created_at AS vendor_since,
+            ARRAY(
+                SELECT ARRAY[CAST(i.id AS text), i.key, CAST(i.renditions AS text)]
+                FROM product_images n JOIN images i ON i.id = n.image_id
+                WHERE n.product_id = p.id ORDER BY n.position
+            ) AS images
+        FROM products p
+            JOIN vendor_profiles v ON v.id = p.vendor_id
+            JOIN campuses k ON k.id = p.campus_id
+            JOIN categories c ON c.id = p.category_id
+        WHERE p.id = :product_id
+        """  # noqa: S608 - our own text
+    )
+)
+
+_CATEGORIES = Statement(
+    text(
+        f"""
+        SELECT CAST(c.id AS text) AS id, CAST(c.parent_id AS text) AS parent_id, c.name, c.slug,
+            coalesce(n.listings, 0) AS listings
+        FROM categories c
+            LEFT JOIN (
+                SELECT p.category_id, count(*) AS listings
+                FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
+                WHERE p.status = 'published' AND {OPEN_SQL}
+                GROUP BY p.category_id
+            ) n ON n.category_id = c.id
+        ORDER BY c.position, c.name, c.id
+        """  # noqa: S608 - our own text
+    )
+)
+
+
+def _neighbours(*, dearer: bool) -> Any:
+    """Select the cards next in price to a product, on one side of it, by the index of category and price."""
+    price: ColumnElement[int] = Product.price_minor.expression
+    near = price >= bindparam("price_minor") if dearer else price < bindparam("price_minor")
+    order = (price, Product.id) if dearer else (price.desc(), Product.id.desc())
+    return (
+        select(*cards.COLUMNS)
+        .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+        .where(
+            Product.status == literal_column("'published'"),
+            Product.category_id == bindparam("category_id"),
+            Product.campus_id == bindparam("campus_id"),
+            Product.id != bindparam("product_id"),
+            near,
+            OPEN,
+        )
+        .order_by(*order)
+        .limit(_NEIGHBOURS)
+    )
+
+
+def _related_clause() -> ClauseElement:
+    """Select what is most alike: title and price count the same, each from 0 to 1."""
+    sides = union_all(
+        _neighbours(dearer=True).subquery().select(), _neighbours(dearer=False).subquery().select()
+    ).subquery()
+    price = cast(bindparam("price_minor"), Product.price_minor.type)
+    unlike = func.abs(sides.c.price_minor - price) / cast(
+        func.greatest(sides.c.price_minor, price), Float
+    ) - func.similarity(sides.c.title, bindparam("title", type_=Text))
+    return select(sides).order_by(unlike, sides.c.id).limit(RELATED)
+
+
+_RELATED = Prepared(_related_clause())
+
+
+def product_detail(
+    session: Session, *, product_id: UUID, caller: Caller | None, now: datetime, media_base_url: str
+) -> dict[str, Any]:
+    """Give a product with its vendor's reputation and related items, in two queries.
+
+    One more query tells its owner what was counted of it.
+
+    Its owner, and staff that may manage products, see it in any state and with its private fields; all
+    others see it while it is published and its store is active. A store on vacation still shows its
+    products, as not orderable.
+
+    :param product_id: which
+    :param caller: who looks, or none
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    :raises NotFoundError: there is none, or it is not the caller's to see
+    """
+    row = _DETAIL.first(session, product_id=product_id, now=now)
+    if row is None:
+        raise NotFoundError("There is no such product.")
+    private = _sees_private(caller, row)
+    public = row["status"] == "published" and row["vendor_status"] == "active"
+    if not (public or private):
+        raise NotFoundError("There is no such product.")
+    view = _public_view(row, now=now, media_base_url=media_base_url, orderable=public)
+    if private:
+        view |= _private_fields(row) | counters.totals_of(session, product_id=product_id)
+    view["relatedItems"] = [
+        cards.card(related)
+        for related in _RELATED.tuples(
+            session,
+            product_id=row["id"],
+            category_id=row["category_id"],
+            campus_id=row["campus_id"],
+            price_minor=row["price_minor"],
+            title=row["title"],
+            now=now,
+            media_base_url=media_base_url,
+        )
+    ]
+    return view
+
+
+def _sees_private(caller: Caller | None, row: dict[str, Any]) -> bool:
+    if caller is None:
+        return False
+    if caller.has_permission(_MANAGES_PRODUCTS):
+        return True
+    return bool(str(caller.id) == row["user_id"] and row["status"] != "deleted")
+
+
+def _public_view(
+    row: dict[str, Any], *, now: datetime, media_base_url: str, orderable: bool
+) -> dict[str, Any]:
+    until = row["vacation_until"]
+    away = row["on_vacation"] and (until is None or until > now)
+    images = [
+        shown(image_id, key, orjson.loads(renditions), media_base_url=media_base_url)
+        for image_id, key, renditions in row["images"]
+    ]
+    cover = row["cover_key"]
+    return {
+        "id": row["id"],
+        "title": row["title"],
+        "description": row["description"],
+        "priceMinor": row["price_minor"],
+        "currency": CURRENCY,
+        "flashSale": sale_view(row["sale"], price_minor=row["price_minor"]),
+        "condition": row["condition"],
+        "imageUrl": f"{media_base_url}/{cover}" if cover else None,
+        "images": images,
+        "tags": row["tags"],
+        "campusId": row["campus_id"],
+        "campus": {"id": row["campus_id"], "name": row["campus_name"], "slug": row["campus_slug"]},
+        "categoryId": row["category_id"],
+        "category": {"id": row["category_id"], "name": row["category_name"], "slug": row["category_slug"]},
+        "vendor": {
+            "id": row["vendor_id"],
+            "displayName": row["display_name"],
+            "slug": row["vendor_slug"],
+            "verified": row["verified"],
+            "rating": average_rating(row["vendor_rating_sum"], row["vendor_rating_count"]),
+            "ratingCount": row["vendor_rating_count"],
+            "completedOrders": row["completed_orders"],
+            "responseMinutes": _minutes(row["response_seconds_sum"], row["response_count"]),
+            "memberSince": row["vendor_since"],
+            "vacation": {"until": until, "note": row["vacation_note"]} if away else None,
+        },
+        "available": row["available"],
+        "inStock": row["available"] > 0,
+        "orderable": orderable and not away and row["available"] > 0,
+        "ratingAverage": average_rating(row["rating_sum"], row["rating_count"]),
+        "ratingCount": row["rating_count"],
+        "publishedAt": row["published_at"],
+        "exclusive": row["exclusive"] and row["verified"],
+        "updatedAt": row["updated_at"],
+    }
+
+
+def review_state(status: str, *, held: bool) -> str | None:
+    """Tell how far the review of a listing is.
+
+    :param status: of the listing
+    :param held: whether the screening is over, and staff are waited for
+    :return: ``screening`` or ``held``, or none of a listing that is not in review
+    """
+    if status != "in_review":
+        return None
+    return "held" if held else "screening"
+
+
+def _minutes(seconds_sum: int, count: int) -> int | None:
+    """Give the average of responses in minutes, rounded up; none without any."""
+    return -(-seconds_sum // (count * 60)) if count else None
+
+
+def _private_fields(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "status": row["status"],
+        "statusReason": row["status_reason"],
+        "reviewState": review_state(row["status"], held=row["held"]),
+        "reviewReasons": row["review_reasons"],
+        "quantity": row["quantity"],
+        "reserved": row["reserved"],
+        "revision": row["revision"],
+        "createdAt": row["created_at"],
+    }
+
+
+def category_tree(session: Session, *, now: datetime) -> list[dict[str, Any]]:
+    """Give the tree of categories, each with the number of listings in and below it.
+
+    :param now: the time of the request; products of stores on vacation are not counted
+    :return: the roots, their children in ``children``
+    """
+    nodes: dict[str, dict[str, Any]] = {}
+    parents: dict[str, str | None] = {}
+    for row in _CATEGORIES.all(session, now=now):
+        parents[row["id"]] = row["parent_id"]
+        nodes[row["id"]] = {
+            "id": row["id"],
+            "name": row["name"],
+            "slug": row["slug"],
+            "listingCount": row["listings"],
+            "children": [],
+        }
+    roots: list[dict[str, Any]] = []
+    for node_id, node in nodes.items():
+        parent = parents[node_id]
+        (roots if parent is None else nodes[parent]["children"]).append(node)
+    for root in roots:
+        _add_up(root)
+    return roots
+
+
+def _add_up(node: dict[str, Any]) -> int:
+    """Add the counts of what is below a category to its own; the tree is as deep as its lineages are long."""
+    node["listingCount"] += sum(_add_up(child) for child in node["children"])
+    total: int = node["listingCount"]
+    return total

@@ -1,0 +1,209 @@
+"""A store's own inventory: every listing in whatever state, with what its owner alone is told."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Text,
+    Uuid,
+    any_,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    null,
+    select,
+    text,
+    tuple_,
+)
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import states
+from marketplace.catalog.browse import cards, listing
+from marketplace.catalog.models import Product
+from marketplace.catalog.statistics.models import ProductCount
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ForbiddenError
+from marketplace.kernel.paging import TablePage, TableRequest
+from marketplace.vendors.models import VendorProfile
+from marketplace.vendors.queries import store_of_user
+
+DEFAULT_LOW_STOCK = 3
+STATUSES = tuple(sorted(states.PRODUCT.states - {"deleted"}))
+DEFAULT_SORT = "updatedAt"
+
+_SORTS: dict[str, Any] = {
+    "updatedAt": Product.updated_at,
+    "createdAt": Product.created_at,
+    "title": Product.title,
+    "priceMinor": Product.price_minor,
+    "available": Product.available,
+    "popularity": Product.popularity,
+}
+SORTS = tuple(_SORTS)
+
+# What only the owner is told, by its name on the wire.
+_OWN: dict[str, Any] = {
+    "status": Product.status,
+    "statusReason": Product.status_reason,
+    "reviewState": case(
+        (Product.status != literal_column("'in_review'"), null()),
+        (Product.held, literal_column("'held'")),
+        else_=literal_column("'screening'"),
+    ),
+    "reviewReasons": Product.review_reasons,
+    "exclusive": Product.exclusive,
+    "quantity": Product.quantity,
+    "reserved": Product.reserved,
+    "available": Product.available,
+    "revision": Product.revision,
+    "views": func.coalesce(ProductCount.views, 0),
+    "cartAdds": func.coalesce(ProductCount.cart_adds, 0),
+    "shares": func.coalesce(ProductCount.shares, 0),
+    "createdAt": Product.created_at,
+    "updatedAt": Product.updated_at,
+}
+_CONDITIONS: dict[str, ColumnElement[bool]] = {
+    "status": Product.status == bindparam("status"),
+    "low_stock": Product.available <= bindparam("low_stock_at"),
+    "well_stocked": Product.available > bindparam("low_stock_at"),
+    "words": func.strpos(func.lower(Product.title), func.lower(bindparam("words", type_=Text))) > 0,
+    "category_ids": Product.category_id == any_(bindparam("category_ids", type_=ARRAY(Uuid))),
+}
+_COUNTS = Statement(
+    text(
+        """
+        SELECT status, count(*) AS listings,
+            count(*) FILTER (WHERE available <= :low_stock_at) AS low_stock,
+            count(*) FILTER (WHERE available = 0) AS out_of_stock
+        FROM products WHERE vendor_id = :vendor_id AND status <> 'deleted' GROUP BY status
+        """
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryFilters:
+    """What the own inventory is narrowed to; none means that a filter is not applied.
+
+    :param status: one of ``STATUSES``
+    :param low_stock: true for what has at most ``low_stock_at`` pieces to sell, false for what has more
+    :param low_stock_at: so few pieces are few
+    :param words: what the title holds, in whatever case
+    :param category: its id or slug; products of categories below it are listed too
+    """
+
+    status: str | None = None
+    low_stock: bool | None = None
+    low_stock_at: int = DEFAULT_LOW_STOCK
+    words: str | None = None
+    category: str | None = None
+
+
+def _narrowed(clause: Any, conditions: tuple[str, ...]) -> Any:
+    # The statuses' condition is that of the index.
+    return clause.where(
+        Product.vendor_id == bindparam("vendor_id"), text("products.status <> 'deleted'")
+    ).where(*(_CONDITIONS[name] for name in conditions))
+
+
+@lru_cache(maxsize=2048)  # more than there are combinations
+def _page_of(sort: str, conditions: tuple[str, ...], *, descending: bool, continued: bool) -> Statement:
+    column = _SORTS[sort]
+    clause = (
+        select(*cards.COLUMNS, *_OWN.values(), column.label("position"))
+        .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+        .outerjoin(ProductCount, ProductCount.product_id == Product.id)
+        .order_by(*((column.desc(), Product.id.desc()) if descending else (column, Product.id)))
+        .limit(bindparam("limit"))
+        .offset(bindparam("offset"))
+    )
+    if continued:
+        here = tuple_(column, Product.id)
+        last = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
+        clause = clause.where(here < last if descending else here > last)
+    return Statement(_narrowed(clause, conditions))
+
+
+@lru_cache(maxsize=64)
+def _total_of(conditions: tuple[str, ...]) -> Statement:
+    return Statement(_narrowed(select(func.count().label("total")).select_from(Product), conditions))
+
+
+def list_inventory(
+    session: Session,
+    *,
+    user_id: UUID,
+    filters: InventoryFilters,
+    page: TableRequest,
+    now: datetime,
+    media_base_url: str,
+) -> TablePage:
+    """List what the caller's store has, in four queries, or five with a category.
+
+    :param user_id: whose store it is
+    :param filters: what is wanted
+    :param page: which page, sorted by one of ``SORTS``
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    :return: cards with what their owner alone is told; ``counts`` of the whole store, by status, beside them
+    :raises ForbiddenError: the caller has no store
+    """
+    store = store_of_user(session, user_id=user_id)
+    if store is None:
+        raise ForbiddenError("The account has no store.")
+    counts = _counts(session, vendor_id=store.id, low_stock_at=filters.low_stock_at)
+    given = _parameters(session, filters)
+    if given is None:
+        return TablePage([], page, 0, extra_meta={"counts": counts})
+    names = tuple(given)
+    values = {**given, "vendor_id": store.id, "low_stock_at": filters.low_stock_at}
+    total = _total_of(names).one(session, **values)["total"]
+    if page.position is not None:
+        values["last_position"], values["last_id"] = page.after(listing.part_of(_SORTS[page.sort]), "id")
+    rows = _page_of(page.sort, names, descending=page.descending, continued=page.position is not None).tuples(
+        session, **values, now=now, media_base_url=media_base_url, limit=page.limit + 1, offset=page.offset
+    )
+    shown = rows[: page.limit]
+    return TablePage(
+        items=[_item(row) for row in shown],
+        request=page,
+        total=total,
+        next_position=listing.position_of(shown[-1]) if len(rows) > page.limit else None,
+        extra_meta={"counts": counts},
+    )
+
+
+def _item(row: tuple[Any, ...]) -> dict[str, Any]:
+    own = row[-len(_OWN) - 1 : -1]  # the last one is the position
+    return cards.card(row) | dict(zip(_OWN, own, strict=True))
+
+
+def _counts(session: Session, *, vendor_id: UUID, low_stock_at: int) -> dict[str, int]:
+    rows = _COUNTS.all(session, vendor_id=vendor_id, low_stock_at=low_stock_at)
+    by_status = {row["status"]: row["listings"] for row in rows}
+    return {status: by_status.get(status, 0) for status in STATUSES} | {
+        "lowStock": sum(row["low_stock"] for row in rows),
+        "outOfStock": sum(row["out_of_stock"] for row in rows),
+    }
+
+
+def _parameters(session: Session, filters: InventoryFilters) -> dict[str, Any] | None:
+    """Give the conditions that apply, with their values; none if nothing can meet them."""
+    given: dict[str, Any] = {}
+    if filters.category is not None:
+        given["category_ids"] = listing.tree_of(session, filters.category)
+        if not given["category_ids"]:
+            return None
+    if filters.status is not None:
+        given["status"] = filters.status
+    if filters.words is not None:
+        given["words"] = filters.words
+    if filters.low_stock is not None:
+        given["low_stock" if filters.low_stock else "well_stocked"] = True
+    return given

@@ -1,0 +1,1 @@
+"""Product images: upload, renditions and cleanup."""

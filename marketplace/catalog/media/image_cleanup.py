@@ -1,0 +1,161 @@
+"""Pictures that nothing shows are cleared away: condemned, their objects deleted, and their rows at last.
+
+Each step is committed before the next, so that one that was broken off is taken up by the next sweep:
+
+1. a row that nothing uses is condemned (``deleting``) under its lock: from then on nothing can show it;
+2. its objects are deleted, unless another row shows them: then the row alone goes;
+3. it stays as ``deleted`` for a week, and its keys with it: whoever still deletes them harms nobody.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog.media.images import LOCK_CONTENT
+from marketplace.infra.batches import each
+from marketplace.infra.db import Database, Statement
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.storage import ObjectStorage, delete_all
+
+_log = structlog.get_logger(__name__)
+
+UNUSED_FOR = timedelta(hours=24)
+REMEMBERED_FOR = timedelta(days=7)
+MOST_AT_ONCE = 500
+USED_BY = ("product_images", "banners", "vibes")
+"""The tables whose ``image_id`` keeps a picture."""
+
+Shows = Callable[[Session, str], bool]
+
+_USED = " OR ".join(f"EXISTS (SELECT FROM {table} u WHERE u.image_id = i.id)" for table in USED_BY)
+_CANDIDATES = Statement(
+    text(
+        """
+        SELECT id, coalesce(content_hash, key) AS content FROM images
+        WHERE unused_since < :unused_before AND status IN ('pending', 'ready')
+        ORDER BY unused_since LIMIT :most
+        """
+    )
+)
+# The whole row, as a listing locks it that takes the picture, and as a foreign key does.
+_LOCK = Statement(
+    text(
+        """
+        SELECT key FROM images WHERE id = :image_id AND unused_since < :unused_before
+            AND status IN ('pending', 'ready') FOR UPDATE
+        """
+    )
+)
+# A statement of its own, after the lock: it sees what was committed while the lock was waited for.
+_FACTS = Statement(
+    text(
+        f"""
+        SELECT ({_USED}) AS used, EXISTS (
+                SELECT FROM images o WHERE o.key = i.key AND o.id <> i.id AND o.status IN ('pending', 'ready')
+            ) AS shared
+        FROM images i WHERE i.id = :image_id
+        """  # noqa: S608 - our own text
+    )
+)
+_KEEP = Statement(text("UPDATE images SET unused_since = NULL WHERE id = :image_id"))
+_FORGET = Statement(text("DELETE FROM images WHERE id = :image_id"))
+_CONDEMN = Statement(text("UPDATE images SET status = 'deleting' WHERE id = :image_id"))
+_CONDEMNED = Statement(
+    text("SELECT id, key, renditions FROM images WHERE status = 'deleting' ORDER BY unused_since LIMIT :most")
+)
+_BURY = Statement(
+    text(
+        """
+        UPDATE images SET status = 'deleted', unused_since = :now WHERE id = :image_id AND status = 'deleting'
+        """
+    )
+)
+_PURGE = Statement(
+    text(
+        f"DELETE FROM images i WHERE status = 'deleted' AND unused_since < :before AND NOT ({_USED})"  # noqa: S608
+    )
+)
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep did: pictures condemned, and pictures whose objects were deleted."""
+
+    condemned: int
+    deleted: int
+
+
+def sweep(
+    database: Database, storage: ObjectStorage, *, bucket: str, shown_elsewhere: Shows, now: datetime
+) -> Swept:
+    """Clear away pictures that nothing has shown for a day, uploads broken off included.
+
+    :param bucket: the public one
+    :param shown_elsewhere: tells whether another area still shows an object, by its key
+    :param now: the time of the sweep
+    :return: what it did; what it could not delete, it leaves to the next one
+    """
+    unused_before = now - UNUSED_FOR
+    with database.reading() as session:
+        candidates = _CANDIDATES.all(session, unused_before=unused_before, most=MOST_AT_ONCE)
+    content_of = {row["id"]: row["content"] for row in candidates}
+    condemned = sum(
+        each(
+            content_of,
+            lambda image_id: database.in_transaction(
+                _condemn,
+                image_id=image_id,
+                content=content_of[image_id],
+                unused_before=unused_before,
+                shown_elsewhere=shown_elsewhere,
+            ),
+            failure="picture not condemned",
+        )
+    )
+    deleted = _delete_condemned(database, storage, bucket=bucket, now=now)
+    database.in_transaction(_purge, before=now - REMEMBERED_FOR)
+    return Swept(condemned, deleted)
+
+
+def _condemn(
+    session: Session, *, image_id: UUID, content: str, unused_before: datetime, shown_elsewhere: Shows
+) -> bool:
+    """Condemn a picture, if nothing uses it; one that shares its objects with another is forgotten at once."""
+    LOCK_CONTENT.run(session, content=content)
+    row = _LOCK.first(session, image_id=image_id, unused_before=unused_before)
+    if row is None:
+        return False
+    facts = _FACTS.one(session, image_id=image_id)
+    if facts["used"] or shown_elsewhere(session, row["key"]):
+        _KEEP.run(session, image_id=image_id)
+        return False
+    (_FORGET if facts["shared"] else _CONDEMN).run(session, image_id=image_id)
+    return True
+
+
+def _delete_condemned(database: Database, storage: ObjectStorage, *, bucket: str, now: datetime) -> int:
+    with database.reading() as session:
+        condemned = _CONDEMNED.all(session, most=MOST_AT_ONCE)
+    deleted = 0
+    for row in condemned:
+        keys = {row["key"], *(one["key"] for one in row["renditions"])}
+        try:
+            delete_all(storage, bucket=bucket, keys=sorted(keys))
+        except ProviderUnavailableError:
+            _log.warning("pictures not deleted", left=len(condemned) - deleted)
+            break
+        deleted += database.in_transaction(_bury, image_id=row["id"], now=now)
+    return deleted
+
+
+def _bury(session: Session, *, image_id: UUID, now: datetime) -> int:
+    return _BURY.run(session, image_id=image_id, now=now)
+
+
+def _purge(session: Session, *, before: datetime) -> None:
+    _PURGE.run(session, before=before)

@@ -1,0 +1,1 @@
+"""Moderation: automated review, banned terms and staff actions."""

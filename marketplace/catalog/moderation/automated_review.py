@@ -1,0 +1,338 @@
+"""The review of listings by machine: handed in, read, held against rules and provider, published or held.
+
+It comes in phases, since the provider is asked while no transaction is open: ``read`` takes a listing down as it
+is, ``ask`` asks the provider about that, ``settle`` publishes or holds it if it still is what was read. What was
+changed meanwhile has an event of its own, which decides.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import select, text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import states
+from marketplace.catalog.models import Product
+from marketplace.catalog.moderation import rules
+from marketplace.catalog.moderation.banned_words import BannedWords, Term
+from marketplace.catalog.revisions import Shown, drop_stale
+from marketplace.infra import outbox
+from marketplace.infra.db import Statement
+from marketplace.kernel import queues
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.notifications.operations import notify
+from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.moderation import ContentModerator, Verdict
+from marketplace.vendors import queries as vendor_queries
+
+SCREENING_TOPIC = "product.screen"
+# So long a listing waits for a provider that does not answer; then staff look at it instead.
+PATIENCE = timedelta(minutes=10)
+# So long it waits for the screening as such: whatever keeps it from coming, nobody waits for ever.
+LONGEST_SCREENING = timedelta(minutes=30)
+OVERDUE_BATCH = 500
+
+REJECTED_BEFORE = "Staff turned down an earlier version of this listing, so they look at this one too."
+NOT_CHECKED = (
+    "The listing could not be checked automatically in time. Staff look at it; there is nothing to do."
+)
+_NAME_OF_CATEGORY = re.compile(r"[a-z][a-z0-9 /_-]{0,39}")
+_MOST_CATEGORIES = 5
+
+_CONTENT = Statement(
+    text(
+        """
+        SELECT p.id, p.review_round, p.title, p.description, p.price_minor, p.condition, p.tags, p.category_id,
+            p.needs_staff, p.moderated_at, (SELECT c.lineage FROM categories c WHERE c.id = p.category_id) AS lineage,
+            (SELECT count(*) FROM product_images i WHERE i.product_id = p.id) AS image_count
+        FROM products p WHERE p.id = :product_id AND p.status = 'in_review' AND NOT p.held
+        """
+    )
+)
+_BANNED = Statement(text("SELECT term, category, exceptions FROM banned_terms ORDER BY term"))
+# The newest ones are what such things cost now, and bound the work.
+_PRICES = Statement(
+    text(
+        """
+        SELECT price_minor FROM products
+        WHERE status = 'published' AND category_id = :category_id AND id <> :product_id
+        ORDER BY published_at DESC, id DESC LIMIT :most
+        """
+    )
+)
+# Of all categories below one, and of it: some of each, so that the work is bounded by their number.
+_PRICES_BELOW = Statement(
+    text(
+        """
+        SELECT newest.price_minor
+        FROM categories c CROSS JOIN LATERAL (
+            SELECT p.price_minor, p.published_at, p.id FROM products p
+            WHERE p.status = 'published' AND p.category_id = c.id AND p.id <> :product_id
+            ORDER BY p.published_at DESC, p.id DESC LIMIT :each
+        ) newest
+        WHERE c.lineage @> ARRAY[CAST(:category_id AS uuid)]
+        ORDER BY newest.published_at DESC, newest.id DESC LIMIT :most
+        """
+    )
+)
+_MOST_OF_EACH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A listing as it was read, and what the rules find.
+
+    ``words`` is all of it that a provider gets to see.
+    """
+
+    product_id: UUID
+    round: int
+    since: datetime
+    findings: tuple[str, ...]
+    words: str
+
+
+def submit(session: Session, product: Product, *, now: datetime) -> None:
+    """Hand a listing that came into review, or changed there, to the screening.
+
+    :param product: its row is locked, or new
+    :param now: the time of the request
+    """
+    product.review_round = (product.review_round or 0) + 1
+    product.held = False
+    product.review_reasons = []
+    product.status_reason = None
+    product.moderated_at = now
+    outbox.enqueue(
+        session,
+        queue=queues.AI_MODERATION,
+        topic=SCREENING_TOPIC,
+        payload={"productId": str(product.id)},
+        due_at=now,
+    )
+
+
+def read(session: Session, *, product_id: UUID) -> Review | None:
+    """Take down a listing that waits for its screening, and hold it against the rules.
+
+    :return: what was read, or none if the listing does not wait, or is gone
+    """
+    row = _CONTENT.first(session, product_id=product_id)
+    if row is None:
+        return None
+    content = rules.Content(
+        title=row["title"],
+        description=row["description"],
+        price_minor=row["price_minor"],
+        condition=row["condition"],
+        tags=row["tags"],
+        image_count=row["image_count"],
+    )
+    prices = _prices_like(session, product_id=product_id, lineage=row["lineage"])
+    measure = rules.Measure(banned=banned_words(session), prices=prices)
+    found = rules.findings(content, measure)
+    return Review(
+        product_id=row["id"],
+        round=row["review_round"],
+        since=row["moderated_at"],
+        findings=(*([REJECTED_BEFORE] if row["needs_staff"] else []), *found),
+        words="\n".join((content.title, content.description, *content.tags)),
+    )
+
+
+def _prices_like(session: Session, *, product_id: UUID, lineage: Sequence[UUID]) -> list[int]:
+    """Read what else costs in the category; where too few know, what is below its parent, or else its root."""
+    given = {"product_id": product_id, "most": rules.MOST_PRICES}
+    prices = _PRICES.tuples(session, category_id=lineage[-1], **given)
+    for wider in dict.fromkeys((*lineage[-2:-1], lineage[0])):
+        if len(prices) >= rules.FEWEST_PRICES:
+            break
+        prices = _PRICES_BELOW.tuples(session, category_id=wider, each=_MOST_OF_EACH, **given)
+    return [price for (price,) in prices]
+
+
+def banned_words(session: Session) -> BannedWords:
+    """Read the terms that name what may not be sold."""
+    return BannedWords(
+        Term(row["term"], row["category"], tuple(row["exceptions"])) for row in _BANNED.all(session)
+    )
+
+
+def ask(moderator: ContentModerator | None, review: Review | None, *, now: datetime) -> tuple[str, ...]:
+    """Ask the provider about a listing in which the rules find nothing.
+
+    :param moderator: the provider, or none where there is none
+    :param review: what was read, if anything
+    :param now: the time, which tells whether the listing has waited for the provider long enough
+    :return: sentences for the vendor; none if there is nothing to say, or nothing to ask
+    :raises ProviderUnavailableError: no usable answer in time: ask again later
+    :raises ProviderRefusedError: the provider refused: ask again later, when whoever runs this has seen to it
+    """
+    if moderator is None or review is None or review.findings:
+        return ()
+    try:
+        verdict = moderator.check(review.words)
+    except (ProviderUnavailableError, ProviderRefusedError):
+        if now - review.since < PATIENCE:
+            raise
+        return (NOT_CHECKED,)
+    return _doubts(verdict)
+
+
+def _doubts(verdict: Verdict) -> tuple[str, ...]:
+    if not verdict.flagged:
+        return ()
+    # What the provider names reaches the vendor: names only, and not any number of them.
+    names = [name for name in verdict.categories if _NAME_OF_CATEGORY.fullmatch(name)][:_MOST_CATEGORIES]
+    told = f" ({', '.join(names)})" if names else ""
+    return (
+        f"The automatic check took the words of the listing amiss{told}. Say it in other words, or wait for staff.",
+    )
+
+
+def settle(
+    session: Session, *, review: Review | None, doubts: Sequence[str] = (), now: datetime
+) -> str | None:
+    """Publish a listing that was screened, or hold it for staff.
+
+    It is safe to come twice or late: a listing in any other state, or changed since it was read, stays as it is.
+
+    :param review: what was read, if anything
+    :param doubts: what the provider found beside the rules
+    :param now: the time of the task
+    :return: the state that it led to (``in_review`` when held), or none if there was nothing to do
+    """
+    if review is None:
+        return None
+    product = _lock(session, review.product_id)
+    if (
+        product is None
+        or product.status != "in_review"
+        or product.held
+        or product.review_round != review.round
+    ):
+        return None
+    reasons = [*review.findings, *doubts]
+    if reasons:
+        _hold(session, product, reasons=reasons, now=now)
+    else:
+        _publish(session, product, now=now)
+    return product.status
+
+
+def screen_product(session: Session, *, product_id: UUID, now: datetime) -> str | None:
+    """Screen a listing by the rules alone, in one transaction.
+
+    :param product_id: which
+    :param now: the time
+    :return: as ``settle``
+    """
+    return settle(session, review=read(session, product_id=product_id), now=now)
+
+
+def hold_overdue(session: Session, *, now: datetime) -> int:
+    """Hold listings for staff whose screening has not come for too long.
+
+    :param now: the time of the task
+    :return: how many, at most ``OVERDUE_BATCH``
+    """
+    overdue = session.scalars(
+        select(Product)
+        .where(Product.status == "in_review", ~Product.held, Product.moderated_at <= now - LONGEST_SCREENING)
+        .order_by(Product.moderated_at, Product.id)
+        .limit(OVERDUE_BATCH)
+        .with_for_update(key_share=True, skip_locked=True)
+    ).all()
+    for product in overdue:
+        _hold(session, product, reasons=[NOT_CHECKED], now=now)
+    return len(overdue)
+
+
+def mark_published(product: Product, *, now: datetime) -> None:
+    """Mark a listing's content as found fit; its status is the caller's to set.
+
+    :param product: its row is locked
+    :param now: when it was found fit
+    """
+    product.held = product.needs_staff = False
+    product.review_reasons = []
+    product.status_reason = None
+    product.screened_at = product.moderated_at = now
+    # A listing that was changed keeps its place: editing is no way to the top of what is new.
+    product.published_at = product.published_at or now
+    product.updated_at = now
+
+
+def _lock(session: Session, product_id: UUID) -> Product | None:
+    # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
+    return session.scalar(select(Product).where(Product.id == product_id).with_for_update(key_share=True))
+
+
+def _publish(session: Session, product: Product, *, now: datetime) -> None:
+    before = Shown.of(product)
+    product.status = states.PRODUCT.target(product.status, "clear")
+    mark_published(product, now=now)
+    drop_stale(session, before, product)
+    tell_vendor(
+        session,
+        product,
+        outcome="published",
+        title="Your listing is live",
+        body=f"{named(product)} can be seen and bought now.",
+        occasion=f"round-{product.review_round}",
+        now=now,
+    )
+
+
+def _hold(session: Session, product: Product, *, reasons: Sequence[str], now: datetime) -> None:
+    product.held = True
+    product.review_reasons = list(reasons)
+    product.status_reason = " ".join(reasons)
+    product.moderated_at = product.updated_at = now
+    tell_vendor(
+        session,
+        product,
+        outcome="held",
+        title="Your listing waits for review",
+        body=f"{named(product)} waits for our staff. {product.status_reason}",
+        occasion=f"round-{product.review_round}",
+        now=now,
+    )
+
+
+def tell_vendor(
+    session: Session,
+    product: Product,
+    *,
+    outcome: str,
+    title: str,
+    body: str,
+    occasion: str,
+    now: datetime,
+) -> None:
+    """Notify a listing's vendor of what became of it.
+
+    :param outcome: such as ``published``; the notification's type is made of it
+    :param occasion: tells this time from others of the same outcome
+    """
+    store = vendor_queries.find_store(session, vendor_id=product.vendor_id)
+    if store is None:
+        raise LookupError("a product has no store")
+    notify(
+        session,
+        user_id=store.user_id,
+        type=f"product_{outcome}",
+        title=title,
+        body=body,
+        link=f"/products/{product.id}",
+        cause=f"product.{outcome}:{product.id}:{occasion}",
+        now=now,
+    )
+
+
+def named(product: Product) -> str:
+    """Name a listing in a sentence."""
+    return f"\u201c{product.title}\u201d"

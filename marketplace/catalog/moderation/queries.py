@@ -1,0 +1,130 @@
+"""What staff see of the listings that they moderate."""
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog.browse.product_detail import review_state
+from marketplace.infra.db import Statement
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.ids import parse_uuid
+from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.paging import Page, PageRequest, page_of
+
+# What the queue is narrowed to, as status and, in review, whether it is held.
+STATES = {
+    "held": ("in_review", True),
+    "screening": ("in_review", False),
+    "rejected": ("rejected", False),
+    "removed": ("removed", False),
+}
+DEFAULT_STATE = "held"
+
+_SHOWN = """
+    SELECT p.id, p.title, p.description, p.price_minor, p.condition, p.tags, p.quantity, p.status, p.held,
+        p.status_reason, p.review_reasons, p.moderated_at, p.published_at, p.created_at, p.updated_at, p.revision,
+        p.campus_id, k.name AS campus_name, k.slug AS campus_slug,
+        p.category_id, c.name AS category_name, c.slug AS category_slug,
+        p.vendor_id, v.display_name, v.slug AS vendor_slug, v.verified,
+        ARRAY(
+            SELECT i.key FROM product_images n JOIN images i ON i.id = n.image_id
+            WHERE n.product_id = p.id ORDER BY n.position
+        ) AS image_keys
+    FROM {products} p
+        JOIN vendor_profiles v ON v.id = p.vendor_id
+        JOIN campuses k ON k.id = p.campus_id
+        JOIN categories c ON c.id = p.category_id
+"""
+# The page is taken before anything is joined to it, so that it is read in the index's order and no further. The
+# statuses are the index's, in its own words, so that it is the one that serves.
+_PAGE = """(
+        SELECT * FROM products p
+        WHERE p.status IN ('in_review', 'rejected', 'removed') AND p.status = :status AND p.held = :held
+            AND (CAST(:last_at AS timestamptz) IS NULL
+                OR (p.moderated_at, p.id) > (CAST(:last_at AS timestamptz), CAST(:last_id AS uuid)))
+            AND {place}
+        ORDER BY p.moderated_at, p.id LIMIT :limit
+    )"""
+
+
+def _queue(place: str) -> Statement:
+    page = _PAGE.format(place=place)
+    return Statement(text(f"{_SHOWN.format(products=page)} ORDER BY p.moderated_at, p.id"))
+
+
+_ALL = _queue("true")
+_BY_CAMPUS_ID = _queue("p.campus_id = :campus")
+_BY_CAMPUS_SLUG = _queue("p.campus_id = (SELECT o.id FROM campuses o WHERE o.slug = :campus)")
+_ONE = Statement(text(f"{_SHOWN.format(products='products')} WHERE p.id = :product_id"))
+
+
+def list_for_staff(
+    session: Session, *, state: str, campus: str | None, page: PageRequest, media_base_url: str
+) -> Page:
+    """List listings in moderation, those that wait longest first.
+
+    :param state: one of ``STATES``
+    :param campus: id or slug, or none for all
+    :param page: which; its position is the last row's time and id
+    :param media_base_url: where pictures are read
+    """
+    status, held = STATES[state]
+    campus_id = parse_uuid(campus) if campus is not None else None
+    by_campus = _BY_CAMPUS_SLUG if campus_id is None else _BY_CAMPUS_ID
+    last_at, last_id = page.after("time", "id")
+    rows = (_ALL if campus is None else by_campus).all(
+        session,
+        status=status,
+        held=held,
+        campus=campus_id or campus,
+        last_at=last_at,
+        last_id=last_id,
+        limit=page.limit + 1,
+    )
+    items = [_item(row, media_base_url) for row in rows]
+    return page_of(items, request=page, position_of=lambda item: [iso(item["since"]), str(item["id"])])
+
+
+def item(session: Session, *, product_id: UUID, media_base_url: str) -> dict[str, Any]:
+    """Give one listing as staff see it, in whatever state it is.
+
+    :raises NotFoundError: there is none
+    """
+    row = _ONE.first(session, product_id=product_id)
+    if row is None:
+        raise NotFoundError("There is no such product.")
+    return _item(row, media_base_url)
+
+
+def _item(row: dict[str, Any], media_base_url: str) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "title": row["title"],
+        "description": row["description"],
+        "priceMinor": row["price_minor"],
+        "currency": CURRENCY,
+        "condition": row["condition"],
+        "tags": row["tags"],
+        "quantity": row["quantity"],
+        "imageUrls": [f"{media_base_url}/{key}" for key in row["image_keys"]],
+        "campus": {"id": row["campus_id"], "name": row["campus_name"], "slug": row["campus_slug"]},
+        "category": {"id": row["category_id"], "name": row["category_name"], "slug": row["category_slug"]},
+        "vendor": {
+            "id": row["vendor_id"],
+            "displayName": row["display_name"],
+            "slug": row["vendor_slug"],
+            "verified": row["verified"],
+        },
+        "status": row["status"],
+        "reviewState": review_state(row["status"], held=row["held"]),
+        "statusReason": row["status_reason"],
+        "reviewReasons": row["review_reasons"],
+        "since": row["moderated_at"],
+        "revision": row["revision"],
+        "publishedAt": row["published_at"],
+        "createdAt": row["created_at"],
+        "updatedAt": row["updated_at"],
+    }

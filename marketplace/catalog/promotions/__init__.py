@@ -1,0 +1,1 @@
+"""Promotions by staff: flash sales, banners, vibes and featured products."""

@@ -1,0 +1,243 @@
+"""Flash sales as the public sees them, and as staff do."""
+
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import BindParameter, Text, and_, bindparam, literal_column, or_, select, tuple_
+from sqlalchemy.orm import Session
+
+from marketplace.catalog.browse import cards
+from marketplace.catalog.campus_filter import campus_condition, campus_parameters
+from marketplace.catalog.models import Product
+from marketplace.catalog.promotions.flash_sales import LONGEST
+from marketplace.catalog.promotions.listing import product_view
+from marketplace.catalog.promotions.models import FlashSale
+from marketplace.catalog.sale_price import percent_off
+from marketplace.infra.db import Statement
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.paging import Page, PageRequest, page_of
+from marketplace.vendors.models import VendorProfile
+from marketplace.vendors.queries import OPEN
+
+UPCOMING = "upcoming"
+RUNNING = "running"
+SOLD_OUT = "sold_out"
+ENDED = "ended"
+PUBLIC_STATES = (UPCOMING, RUNNING, SOLD_OUT)
+STATES = (*PUBLIC_STATES, ENDED)
+
+_NOW: BindParameter[Any] = bindparam("now")
+_HAS_BEGUN = FlashSale.starts_at <= _NOW
+_IS_NOT_OVER = and_(FlashSale.over_at > _NOW, FlashSale.over_at > FlashSale.starts_at)
+_HAS_PIECES = or_(FlashSale.quantity.is_(None), FlashSale.sold < FlashSale.quantity)
+_IN_STATE = {
+    UPCOMING: and_(FlashSale.starts_at > _NOW, _IS_NOT_OVER),
+    RUNNING: and_(_HAS_BEGUN, _IS_NOT_OVER, _HAS_PIECES),
+    SOLD_OUT: and_(_HAS_BEGUN, _IS_NOT_OVER, FlashSale.sold >= FlashSale.quantity),
+    ENDED: or_(FlashSale.over_at <= _NOW, FlashSale.over_at <= FlashSale.starts_at),
+}
+
+_COLUMNS = (
+    FlashSale.id.label("sale_id"),
+    FlashSale.sale_price_minor.label("sale_price_minor"),
+    FlashSale.starts_at.label("starts_at"),
+    FlashSale.over_at.label("over_at"),
+    FlashSale.quantity.label("quantity"),
+    FlashSale.sold.label("sold"),
+)
+
+
+@lru_cache(maxsize=64)
+def _public(*, state: str | None, campus: str | None, continued: bool) -> Statement:
+    """Select what is public of sales that are not over: by their ends if they run, else by their beginnings."""
+    clause = (
+        select(*cards.COLUMNS, *_COLUMNS)
+        .join(Product, Product.id == FlashSale.product_id)
+        .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+        .where(
+            Product.status == literal_column("'published'"),
+            OPEN,
+            FlashSale.sale_price_minor < Product.price_minor,
+            _IS_NOT_OVER if state is None else _IN_STATE[state],
+        )
+        .limit(bindparam("limit"))
+    )
+    if campus is not None:
+        clause = clause.where(campus_condition(Product.campus_id, campus))
+    order = _order(state)
+    if state != RUNNING:
+        # No sale is longer than that: older ones need not be looked at.
+        clause = clause.where(FlashSale.starts_at > bindparam("oldest"))
+    if continued:
+        last = tuple_(bindparam("last_moment", type_=Text), bindparam("last_id", type_=Text))
+        clause = clause.where(tuple_(order, FlashSale.id) > last)
+    return Statement(clause.order_by(order, FlashSale.id))
+
+
+def _order(state: str | None) -> Any:
+    return FlashSale.over_at if state == RUNNING else FlashSale.starts_at
+
+
+def list_public(
+    session: Session,
+    *,
+    state: str | None,
+    campus: str | None,
+    page: PageRequest,
+    now: datetime,
+    media_base_url: str,
+) -> Page:
+    """List flash sales that run or are to come, of products that the public sees.
+
+    A sale that the regular price has undercut is not listed. Running ones are sorted by their ends, the next to
+    end first; all others by their beginnings.
+
+    :param state: one of ``PUBLIC_STATES``, or none for all of them
+    :param campus: its id or slug, or none for all
+    :param page: which page
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    """
+    place = campus_parameters(campus)
+    statement = _public(state=state, campus=next(iter(place), None), continued=page.position is not None)
+    last_moment, last_id = page.after("time", "id")
+    rows = statement.tuples(
+        session,
+        **place,
+        last_moment=last_moment,
+        last_id=last_id,
+        now=now,
+        oldest=now - LONGEST - timedelta(seconds=1),
+        media_base_url=media_base_url,
+        limit=page.limit + 1,
+    )
+    shown = rows[: page.limit]
+    items = [_public_view(row, now=now) for row in shown]
+    next_position = None
+    if len(rows) > page.limit:
+        moment = items[-1]["endsAt" if state == RUNNING else "startsAt"]
+        next_position = [iso(moment), str(items[-1]["id"])]
+    return Page(items=items, limit=page.limit, next_position=next_position)
+
+
+def _public_view(row: tuple[Any, ...], *, now: datetime) -> dict[str, Any]:
+    sale_id, sale_price_minor, starts_at, over_at, quantity, sold = row[-len(_COLUMNS) :]
+    product = cards.card(row)
+    return {
+        "id": sale_id,
+        "state": state_of(starts_at=starts_at, over_at=over_at, quantity=quantity, sold=sold, now=now),
+        "priceMinor": sale_price_minor,
+        "regularPriceMinor": product["priceMinor"],
+        "percentOff": percent_off(product["priceMinor"], sale_price_minor=sale_price_minor),
+        "startsAt": starts_at,
+        "endsAt": over_at,
+        "quantity": quantity,
+        "left": None if quantity is None else quantity - sold,
+        "product": product,
+    }
+
+
+def state_of(
+    *, starts_at: datetime, over_at: datetime, quantity: int | None, sold: int, now: datetime
+) -> str:
+    """Tell a sale's state, which is a matter of time and pieces alone."""
+    if over_at <= now or over_at <= starts_at:
+        return ENDED
+    if starts_at > now:
+        return UPCOMING
+    return SOLD_OUT if quantity is not None and sold >= quantity else RUNNING
+
+
+_STAFF_COLUMNS = (
+    FlashSale.id,
+    FlashSale.product_id,
+    Product.title,
+    Product.status.label("product_status"),
+    Product.price_minor,
+    Product.campus_id,
+    Product.vendor_id,
+    FlashSale.sale_price_minor,
+    FlashSale.percent_off,
+    FlashSale.starts_at,
+    FlashSale.ends_at,
+    FlashSale.over_at,
+    FlashSale.quantity,
+    FlashSale.sold,
+    FlashSale.created_by,
+    FlashSale.created_at,
+    FlashSale.updated_at,
+    FlashSale.ended_at,
+    FlashSale.ended_by,
+    FlashSale.revision,
+)
+
+
+@lru_cache(maxsize=32)
+def _for_staff(*, state: str | None, of_product: bool, continued: bool, one: bool = False) -> Statement:
+    clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
+    if one:
+        return Statement(clause.where(FlashSale.id == bindparam("sale_id")))
+    if state is not None:
+        clause = clause.where(_IN_STATE[state])
+    if of_product:
+        clause = clause.where(FlashSale.product_id == bindparam("product_id"))
+    if continued:
+        clause = clause.where(FlashSale.id < bindparam("last_id"))
+    return Statement(clause.order_by(FlashSale.id.desc()).limit(bindparam("limit")))
+
+
+def list_for_staff(
+    session: Session, *, state: str | None, product_id: UUID | None, page: PageRequest, now: datetime
+) -> Page:
+    """List flash sales of any state, the last that was made first.
+
+    :param state: one of ``STATES``, or none for all
+    :param product_id: of one product, or none for all
+    """
+    [last_id] = page.after("id")
+    statement = _for_staff(
+        state=state, of_product=product_id is not None, continued=page.position is not None
+    )
+    rows = statement.all(session, last_id=last_id, product_id=product_id, now=now, limit=page.limit + 1)
+    found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+    return Page(
+        items=[_staff_view(row, now=now) for row in found.items],
+        limit=found.limit,
+        next_position=found.next_position,
+    )
+
+
+def for_staff(session: Session, *, sale_id: UUID, now: datetime) -> dict[str, Any]:
+    """Give one flash sale as staff see it.
+
+    :raises NotFoundError: there is none
+    """
+    statement = _for_staff(state=None, of_product=False, continued=False, one=True)
+    row = statement.first(session, sale_id=sale_id)
+    if row is None:
+        raise NotFoundError("There is no such flash sale.")
+    return _staff_view(row, now=now)
+
+
+def _staff_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
+    terms = {name: row[name] for name in ("starts_at", "over_at", "quantity", "sold")}
+    return {
+        "id": row["id"],
+        "state": state_of(**terms, now=now),
+        "product": product_view(row),
+        "salePriceMinor": row["sale_price_minor"],
+        "percentOff": row["percent_off"],
+        "startsAt": row["starts_at"],
+        "endsAt": row["ends_at"],
+        "quantity": row["quantity"],
+        "sold": row["sold"],
+        "createdBy": row["created_by"],
+        "createdAt": row["created_at"],
+        "updatedAt": row["updated_at"],
+        "endedAt": row["ended_at"],
+        "endedBy": row["ended_by"],
+        "revision": row["revision"],
+    }

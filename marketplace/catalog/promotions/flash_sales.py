@@ -1,0 +1,354 @@
+"""Flash sales are made, changed and ended; orders claim their pieces and give them back.
+
+A sale's row is changed under the lock of its product's row alone: whoever holds that has all that a price
+depends on. The product repeats the terms of the sale that runs or comes next.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select, text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import cache_tags, stock
+from marketplace.catalog.moderation.rules import MIN_PRICE_MINOR
+from marketplace.catalog.promotions import common as promotions
+from marketplace.catalog.promotions.common import Act
+from marketplace.catalog.promotions.models import FlashSale
+from marketplace.catalog.sale_price import price_at_percent_off
+from marketplace.catalog.stock import LockedProduct
+from marketplace.infra.cache import drop_cached
+from marketplace.infra.db import Statement
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
+
+LONGEST = timedelta(days=30)
+MAX_PERCENT_OFF = 90
+MAX_QUANTITY = 100_000
+
+_STALE = (cache_tags.PRODUCTS, cache_tags.FLASH_SALES)
+_AUDITED = ("product_id", "sale_price_minor", "percent_off", "starts_at", "ends_at", "quantity", "ended_at")
+
+_LOCK = Statement(
+    text(
+        """
+        SELECT p.id, p.price_minor, p.status, v.user_id
+        FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
+        WHERE p.id = :product_id AND p.status NOT IN ('removed', 'deleted')
+        FOR NO KEY UPDATE OF p
+        """
+    )
+)
+_LOCK_ANY = Statement(
+    text(
+        """
+        SELECT p.id, p.price_minor, p.status, v.user_id
+        FROM flash_sales f JOIN products p ON p.id = f.product_id JOIN vendor_profiles v ON v.id = p.vendor_id
+        WHERE f.id = :sale_id
+        FOR NO KEY UPDATE OF p
+        """
+    )
+)
+_OVERLAPPING = Statement(
+    text(
+        """
+        SELECT starts_at, over_at FROM flash_sales
+        WHERE product_id = :product_id AND over_at > :starts_at AND starts_at < :ends_at AND over_at > starts_at
+            AND id IS DISTINCT FROM CAST(:sale_id AS uuid)
+        ORDER BY starts_at LIMIT 1
+        """
+    )
+)
+# Where there is none, the columns become null.
+_BRING_FORWARD = Statement(
+    text(
+        """
+        UPDATE products p SET (sale_id, sale_price_minor, sale_starts_at, sale_ends_at, sale_left) = (
+            SELECT f.id, f.sale_price_minor, f.starts_at, f.over_at, f.quantity - f.sold FROM flash_sales f
+            WHERE f.product_id = p.id AND f.over_at > :now AND f.over_at > f.starts_at
+            ORDER BY f.starts_at LIMIT 1
+        )
+        WHERE p.id = ANY(:ids)
+        """
+    )
+)
+_CLAIM = Statement(
+    text(
+        """
+        WITH claimed AS (
+            UPDATE flash_sales f SET sold = f.sold + m.n
+            FROM unnest(CAST(:ids AS uuid[]), CAST(:pieces AS bigint[])) AS m (id, n)
+            WHERE f.id = m.id
+            RETURNING f.id, f.product_id, f.quantity - f.sold AS pieces_left
+        ), told AS (
+            UPDATE products p SET sale_left = c.pieces_left
+            FROM claimed c WHERE p.id = c.product_id AND p.sale_id = c.id AND c.pieces_left IS NOT NULL
+            RETURNING p.id
+        )
+        SELECT count(*) AS told FROM told
+        """
+    )
+)
+
+
+class OverlappingSaleError(ConflictError):
+    """The product has another sale in that time."""
+
+
+class ClaimedPiecesError(ConflictError):
+    """Orders have claimed more pieces than the sale would have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discount:
+    """What a sale costs: a price in kobo, or a percentage taken off the regular one."""
+
+    price_minor: int | None = None
+    percent: int | None = None
+
+    def of(self, regular_minor: int) -> int:
+        """Tell the sale's price.
+
+        :param regular_minor: the product's own price, in kobo
+        :raises ValidationError: it would not be below that, or below what ``MAX_PERCENT_OFF`` leaves of it or
+            what anything costs at least
+        """
+        least = max(price_at_percent_off(regular_minor, percent=MAX_PERCENT_OFF), MIN_PRICE_MINOR)
+        if self.percent is not None:
+            price = price_at_percent_off(regular_minor, percent=self.percent)
+            if price < least:
+                raise ValidationError.of("percentOff", f"Must leave a price of at least {least} kobo.")
+            return price
+        if self.price_minor is None:
+            raise ValueError("a discount is a price or a percentage")
+        if self.price_minor >= regular_minor:
+            raise ValidationError.of("salePriceMinor", f"Must be below the regular price, {regular_minor}.")
+        if self.price_minor < least:
+            raise ValidationError.of(
+                "salePriceMinor",
+                f"Must be at least {least}: at most {MAX_PERCENT_OFF} percent off, and a price of"
+                f" {MIN_PRICE_MINOR} kobo.",
+            )
+        return self.price_minor
+
+
+def create(
+    session: Session,
+    act: Act,
+    *,
+    product_id: UUID,
+    discount: Discount,
+    starts_at: datetime | None,
+    ends_at: datetime,
+    quantity: int | None,
+) -> UUID:
+    """Make a flash sale.
+
+    :param product_id: of any state but taken down and deleted; the sale shows while the product does
+    :param discount: a percentage is made a price here, of the regular price as it is now
+    :param starts_at: none for now
+    :param quantity: pieces that are sold at its price; none for as many as there are
+    :return: the sale's id
+    :raises ValidationError: no such product, no such window, or the price is not below the regular one or too far
+        below it
+    :raises ForbiddenError: the product is the officer's own store's
+    :raises OverlappingSaleError: the product has another sale in that time
+    """
+    product = _LOCK.first(session, product_id=product_id)
+    if product is None:
+        raise ValidationError.of("productId", "There is no such product.")
+    promotions.check_not_own(product["user_id"], caller=act.caller)
+    begins = starts_at or act.now
+    promotions.check_window(starts_at=begins, ends_at=ends_at, now=act.now, longest=LONGEST)
+    _check_alone(session, product_id=product_id, starts_at=begins, ends_at=ends_at)
+    sale = FlashSale(
+        product_id=product_id,
+        sale_price_minor=discount.of(product["price_minor"]),
+        percent_off=discount.percent,
+        starts_at=begins,
+        ends_at=ends_at,
+        quantity=quantity,
+        created_by=act.caller.id,
+        created_at=act.now,
+        updated_at=act.now,
+    )
+    session.add(sale)
+    session.flush()
+    _publish(session, act, sale)
+    _audit(session, act, "create", sale, before=None)
+    return sale.id
+
+
+def change(
+    session: Session,
+    act: Act,
+    *,
+    sale_id: UUID,
+    revision: int | None,
+    discount: Discount | None,
+    changes: dict[str, Any],
+) -> None:
+    """Change a flash sale that is not over; orders that were placed keep their price.
+
+    :param revision: the one that the client read, or none not to compare
+    :param discount: none to leave the price
+    :param changes: columns: starts_at, ends_at, quantity
+    :raises NotFoundError: there is none
+    :raises PromotionOverError: it is over
+    :raises StalePromotionError: the revision is not the current one
+    :raises ClaimedPiecesError: orders have claimed more than ``quantity``
+    :raises ValidationError: as for ``create``, or it has begun and its beginning would change
+    :raises OverlappingSaleError: the product has another sale in that time
+    """
+    sale, product = _lock(session, act, sale_id)
+    promotions.check_changeable(sale, revision=revision, now=act.now)
+    promotions.changed_window(sale, changes, now=act.now, longest=LONGEST)
+    before = promotions.snapshot(sale, _AUDITED)
+    if discount is not None:
+        changes = changes | {
+            "sale_price_minor": discount.of(product["price_minor"]),
+            "percent_off": discount.percent,
+        }
+    quantity = changes.get("quantity")
+    if quantity is not None and quantity < sale.sold:
+        raise ClaimedPiecesError(
+            f"Orders have claimed {sale.sold} pieces; the quantity can't be less.",
+            invalid_params=[InvalidParam("quantity", f"Must be at least {sale.sold}.")],
+        )
+    _check_alone(
+        session,
+        product_id=sale.product_id,
+        starts_at=changes.get("starts_at", sale.starts_at),
+        ends_at=changes.get("ends_at", sale.ends_at),
+        sale_id=sale.id,
+    )
+    for name, value in changes.items():
+        setattr(sale, name, value)
+    promotions.touch(sale, now=act.now)
+    session.flush()
+    _publish(session, act, sale)
+    _audit(session, act, "change", sale, before=before)
+
+
+def end(session: Session, act: Act, *, sale_id: UUID) -> None:
+    """End a flash sale now, or call it off if it has not begun.
+
+    :raises NotFoundError: there is none
+    :raises PromotionOverError: it is over already
+    """
+    sale, _product = _lock(session, act, sale_id)
+    before = promotions.snapshot(sale, _AUDITED)
+    promotions.end(sale, act)
+    session.flush()
+    _publish(session, act, sale)
+    _audit(session, act, "end", sale, before=before)
+
+
+def turn(session: Session, *, product_id: UUID, now: datetime) -> None:
+    """Bring a product's running or next sale forward, one having begun or ended."""
+    # Locked first: the statement that brings forward must begin after all that changed the sales has ended.
+    stock.lock_products(session, product_ids=[product_id])
+    bring_forward(session, product_ids=[product_id], now=now)
+    drop_cached(session, *_STALE)
+
+
+def bring_forward(session: Session, *, product_ids: Sequence[UUID], now: datetime) -> None:
+    """Have locked products carry the sale that runs or comes next, or none.
+
+    :param product_ids: their rows are locked
+    :param now: sales that are over by then are left behind
+    """
+    _BRING_FORWARD.run(session, ids=list(product_ids), now=now)
+
+
+def with_current_terms(
+    session: Session, products: dict[UUID, LockedProduct], *, now: datetime
+) -> dict[UUID, LockedProduct]:
+    """Bring forward what comes after sales that are over, where no task has done so yet.
+
+    :param products: locked, by id
+    :return: the same products, none of them with a sale that is over
+    """
+    over = [product.id for product in products.values() if product.sale and product.sale.ends_at <= now]
+    if not over:
+        return products
+    bring_forward(session, product_ids=over, now=now)
+    drop_cached(session, *_STALE)
+    return products | stock.lock_products(session, product_ids=over)
+
+
+def claim(session: Session, *, pieces: Mapping[UUID, int]) -> None:
+    """Claim pieces of sales for an order.
+
+    :param pieces: by sale; the products' rows are locked, and their terms say that there are enough
+    """
+    _move(session, pieces)
+
+
+def give_back(session: Session, *, pieces: Mapping[UUID, int]) -> None:
+    """Give back the pieces that an order claimed, the order having come to nothing.
+
+    :param pieces: by sale; the products' rows are locked
+    """
+    _move(session, {sale_id: -count for sale_id, count in pieces.items()})
+
+
+def _move(session: Session, pieces: Mapping[UUID, int]) -> None:
+    if not pieces:
+        return
+    ids = sorted(pieces)
+    # What is left is shown to everybody; of a sale without limit nothing changes for anybody.
+    if _CLAIM.one(session, ids=ids, pieces=[pieces[sale_id] for sale_id in ids])["told"]:
+        drop_cached(session, *_STALE)
+
+
+def _lock(session: Session, act: Act, sale_id: UUID) -> tuple[FlashSale, dict[str, Any]]:
+    product = _LOCK_ANY.first(session, sale_id=sale_id)
+    if product is None:
+        raise NotFoundError("There is no such flash sale.")
+    promotions.check_not_own(product["user_id"], caller=act.caller)
+    sale = session.execute(
+        select(FlashSale).where(FlashSale.id == sale_id).with_for_update(key_share=True)
+    ).scalar_one()
+    return sale, product
+
+
+def _check_alone(
+    session: Session, *, product_id: UUID, starts_at: datetime, ends_at: datetime, sale_id: UUID | None = None
+) -> None:
+    """Refuse two sales of one product at once; the product's lock makes the answer last."""
+    other = _OVERLAPPING.first(
+        session, product_id=product_id, starts_at=starts_at, ends_at=ends_at, sale_id=sale_id
+    )
+    if other is not None:
+        when = f"from {iso(other['starts_at'])} to {iso(other['over_at'])}"
+        raise OverlappingSaleError(
+            f"The product has another flash sale {when}.",
+            invalid_params=[InvalidParam("startsAt", f"Overlaps with the sale {when}.")],
+        )
+
+
+def _publish(session: Session, act: Act, sale: FlashSale) -> None:
+    bring_forward(session, product_ids=[sale.product_id], now=act.now)
+    drop_cached(session, *_STALE)
+    promotions.announce(
+        session,
+        moments=(sale.starts_at, sale.over_at) if sale.over_at > sale.starts_at else (),
+        tags=_STALE,
+        now=act.now,
+        product_id=sale.product_id,
+    )
+
+
+def _audit(session: Session, act: Act, verb: str, sale: FlashSale, *, before: dict[str, Any] | None) -> None:
+    promotions.audit(
+        session,
+        act,
+        action=f"flash_sale.{verb}",
+        row_id=sale.id,
+        before=before,
+        after=promotions.snapshot(sale, _AUDITED),
+    )

@@ -1,0 +1,69 @@
+"""What every change of a listing has to mind, whoever makes it: revisions, and content that it made stale."""
+
+from dataclasses import dataclass
+from typing import Self
+from uuid import UUID
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import cache_tags
+from marketplace.catalog.models import Product, ProductImage
+from marketplace.infra.cache import drop_cached
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, InvalidParam
+
+_PICTURES_OF = Statement(
+    select(ProductImage.image_id)
+    .where(ProductImage.product_id == bindparam("product_id"))
+    .order_by(ProductImage.position)
+)
+
+
+class StaleRevisionError(ConflictError):
+    """Somebody changed the listing since the client read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a listing the public content depends on, as it was before a change."""
+
+    status: str
+    category_id: UUID
+
+    @classmethod
+    def of(cls, product: Product) -> Self:
+        """Note it before a listing is changed."""
+        return cls(product.status, product.category_id)
+
+
+def check_revision(product: Product, revision: int | None) -> None:
+    """Hold the revision that a client read against the current one.
+
+    :param product: its row is locked
+    :param revision: what the client read, or none not to compare
+    :raises StaleRevisionError: it is not the current one
+    """
+    if revision is not None and revision != product.revision:
+        raise StaleRevisionError(
+            f"The listing is at revision {product.revision} by now, not {revision}: read it again.",
+            invalid_params=[InvalidParam("revision", f"The current one is {product.revision}.")],
+        )
+
+
+def drop_stale(session: Session, before: Shown, product: Product) -> None:
+    """Drop the cached content that a change made stale, once it is committed.
+
+    :param before: as the listing was
+    :param product: as it is now
+    """
+    was_shown, is_shown = before.status == "published", product.status == "published"
+    if was_shown or is_shown:
+        drop_cached(session, cache_tags.PRODUCTS)
+    if was_shown != is_shown or (is_shown and before.category_id != product.category_id):
+        drop_cached(session, cache_tags.CATEGORIES)
+
+
+def pictures_of(session: Session, product_id: UUID) -> list[UUID]:
+    """Give the ids of a listing's pictures in their order."""
+    return [row[0] for row in _PICTURES_OF.tuples(session, product_id=product_id)]

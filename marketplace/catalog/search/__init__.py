@@ -1,0 +1,1 @@
+"""Full-text search, suggestions and their upkeep."""

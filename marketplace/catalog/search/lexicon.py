@@ -1,0 +1,169 @@
+"""What the catalog knows of words: how many documents have them, what else they are called, what looks like them."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog.search.query_builder import Frequency, Lexicon, respelled_words
+from marketplace.catalog.search.spelling import LEAST_LENGTH, RARE_DOCUMENTS, Candidate, corrections
+from marketplace.catalog.search.tokenizer import STOP_WORDS, forms, phrases
+from marketplace.infra.db import Statement
+from marketplace.infra.prepared import Prepared
+
+# What is asked for stands in a table of its own: planned with the values before it, a plan of it would look cheaper
+# than the one that holds for all, so that the server would plan it again for each search.
+_LOOK_UP = Prepared(
+    text(
+        """
+        WITH asked AS MATERIALIZED (
+            SELECT CAST(:words AS text[]) AS words, CAST(:last AS text) AS last,
+                CAST(:after_last AS text) AS after_last, CAST(:phrases AS text[]) AS phrases
+        )
+        SELECT 'total', CAST(NULL AS text), CAST(greatest(reltuples, 0) AS integer), 0, CAST(NULL AS text[])
+        FROM pg_class WHERE oid = CAST('search_documents' AS regclass)
+        UNION ALL
+        SELECT 'word', t.word, t.documents, 0, NULL
+        FROM search_terms t WHERE t.word = ANY(CAST((SELECT a.words FROM asked a) AS text[]))
+        UNION ALL
+        SELECT 'lexeme', w.word, l.in_title, l.anywhere, NULL
+        FROM unnest((SELECT a.words FROM asked a)) AS w (word)
+            JOIN search_lexemes l ON l.lexeme = coalesce((ts_lexize('campus_stem', w.word))[1], w.word)
+        UNION ALL
+        SELECT 'beginning', NULL, CAST(coalesce(sum(b.in_title), 0) AS integer), 0, NULL
+        FROM (
+            SELECT t.in_title FROM search_terms t
+            WHERE t.word ~>=~ (SELECT a.last FROM asked a) AND t.word ~<~ (SELECT a.after_last FROM asked a)
+            ORDER BY t.word USING ~<~ LIMIT 500
+        ) b
+        UNION ALL
+        (
+            SELECT 'synonyms', NULL, 0, 0, s.terms
+            FROM search_synonyms s WHERE s.terms && (SELECT a.phrases FROM asked a) ORDER BY s.id LIMIT 20
+        )
+        """
+    )
+)
+
+# A short word shares few trigrams with what was meant by it: its neighbours are found by counting edits.
+_NEAREST = Statement(
+    text(
+        """
+        SELECT w.word, near.word, near.documents
+        FROM unnest(CAST(:words AS text[])) AS w (word) CROSS JOIN LATERAL (
+            (
+                SELECT t.word, t.documents FROM search_terms t
+                WHERE t.word % w.word AND t.word !~ '[0-9]'
+                ORDER BY similarity(t.word, w.word) DESC, t.documents DESC LIMIT 20
+            )
+            UNION
+            (
+                SELECT t.word, t.documents FROM search_terms t
+                WHERE length(w.word) <= 8 AND length(t.word) BETWEEN length(w.word) - 1 AND length(w.word) + 1
+                    AND levenshtein_less_equal(t.word, w.word, 2) <= 2 AND t.word !~ '[0-9]'
+                ORDER BY levenshtein_less_equal(t.word, w.word, 2), t.documents DESC LIMIT 20
+            )
+            UNION
+            SELECT a.word || ' ' || b.word, least(a.documents, b.documents)
+            FROM generate_series(3, length(w.word) - 3) AS cut
+                JOIN search_terms a ON a.word = left(w.word, cut)
+                JOIN search_terms b ON b.word = substr(w.word, cut + 1)
+            UNION
+            -- What only staff call something is meant as well; no listing need have it.
+            SELECT s.word, 1
+            FROM (SELECT DISTINCT regexp_split_to_table(unnest(terms), ' ') AS word FROM search_synonyms) s
+            WHERE levenshtein_less_equal(s.word, left(w.word, 60), 3) <= 3 AND s.word !~ '[0-9]'
+        ) near
+        """
+    )
+)
+_SYNONYMS = Prepared(
+    text(
+        "SELECT s.terms FROM search_synonyms s WHERE s.terms && CAST(:phrases AS text[]) ORDER BY s.id LIMIT 20"
+    )
+)
+
+
+def look_up(session: Session, *, given: Sequence[str]) -> Lexicon:
+    """Look up, in one query, what is known of the words of a query.
+
+    :param given: at least one word, folded
+    """
+    wanted = [form for word in given for form in forms(word)]
+    wanted += [one + other for one, other in itertools.pairwise(given)]
+    last = given[-1]
+    documents: dict[str, int] = {}
+    frequent: dict[str, Frequency] = {}
+    synonyms: list[Sequence[str]] = []
+    beginning = total = 0
+    for kind, word, number, other_number, terms in _LOOK_UP.tuples(
+        session,
+        words=wanted,
+        last=last,
+        after_last=last[:-1] + _next(last[-1]),
+        phrases=list(phrases(list(given))),
+    ):
+        if kind == "word":
+            documents[word] = number
+        elif kind == "lexeme":
+            frequent[word] = Frequency(number, other_number)
+        elif kind == "synonyms":
+            synonyms.append(terms)
+        elif kind == "beginning":
+            beginning = number
+        else:
+            total = number
+    return Lexicon(documents, frequent, beginning, synonyms, total)
+
+
+def spell(session: Session, *, given: Sequence[str], lexicon: Lexicon) -> Mapping[str, Sequence[str]]:
+    """Find what words may have meant that are not known, or hardly; in one query, if any.
+
+    :param given: the words of a query
+    :param lexicon: what is known of them
+    :return: the words that have a nearer, or a far more usual spelling, with the nearest ones
+    """
+    doubtful = [
+        word
+        for word in dict.fromkeys(given)
+        if len(word) >= LEAST_LENGTH
+        and word.isascii()
+        and word.isalpha()
+        and word not in STOP_WORDS
+        and lexicon.known(word) <= RARE_DOCUMENTS
+    ]
+    if not doubtful:
+        return {}
+    near: dict[str, list[Candidate]] = defaultdict(list)
+    for word, found, documents in _NEAREST.tuples(session, words=doubtful):
+        if found.isascii():  # a cursor holds what was chosen, and must stay short
+            near[word].append(Candidate(found, documents))
+    chosen = {word: corrections(word, near[word], known_documents=lexicon.known(word)) for word in doubtful}
+    return {word: meant for word, meant in chosen.items() if meant}
+
+
+def also_meant(
+    session: Session, *, given: Sequence[str], lexicon: Lexicon, spelling: Mapping[str, Sequence[str]]
+) -> Lexicon:
+    """Add the synonyms of what misspelled words may have meant; in one query, if any.
+
+    :param given: the words of a query
+    :param lexicon: what is known of them
+    :param spelling: what some of them may have meant
+    """
+    if not spelling:
+        return lexicon
+    meant = phrases(respelled_words(given, spelling))
+    found = [terms for (terms,) in _SYNONYMS.tuples(session, phrases=list(meant))]
+    return replace(
+        lexicon, synonyms=[*lexicon.synonyms, *(terms for terms in found if terms not in lexicon.synonyms)]
+    )
+
+
+def _next(letter: str) -> str:
+    """Give the next letter, past those that text can't hold."""
+    following = ord(letter) + 1
+    return chr(0xE000 if 0xD800 <= following <= 0xDFFF else min(following, 0x10FFFF))

@@ -1,0 +1,153 @@
+"""What is called by several names: staff keep the list, and the next search goes by it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.catalog.search.models import SearchSynonyms
+from marketplace.catalog.search.tokenizer import words
+from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
+from marketplace.kernel.paging import Page, PageRequest, page_of
+
+MANAGES = "canManageProducts"
+MOST_TERMS = 12
+MOST_TERM_WORDS = 4
+MAX_TERM_LENGTH = 60
+_MOST_GROUPS = 2_000
+
+
+class StaleSynonymsError(ConflictError):
+    """Somebody changed the synonyms since the client read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Somebody of the staff changes the list: who, as the audit names them, and when."""
+
+    actor: AuditActor
+    now: datetime
+
+
+def list_synonyms(session: Session, *, page: PageRequest) -> Page:
+    """List the groups of synonyms, the first made first."""
+    clause = select(SearchSynonyms).order_by(SearchSynonyms.id).limit(page.limit + 1)
+    [last_id] = page.after("id")
+    if last_id is not None:
+        clause = clause.where(SearchSynonyms.id > UUID(last_id))
+    rows = [_view(row) for row in session.scalars(clause)]
+    return page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+
+
+def create(session: Session, act: Act, *, terms: Sequence[str]) -> dict[str, Any]:
+    """Add a group of synonyms.
+
+    :param terms: words or phrases that mean the same; they are folded as searches are
+    :return: the group
+    :raises ValidationError: fewer than two are left, or one has no words, or too many
+    :raises ConflictError: there are as many groups as there may be
+    """
+    if (session.scalar(select(func.count()).select_from(SearchSynonyms)) or 0) >= _MOST_GROUPS:
+        raise ConflictError(f"There are {_MOST_GROUPS} groups of synonyms; delete one first.")
+    row = SearchSynonyms(terms=_folded(terms), created_at=act.now, updated_at=act.now)
+    session.add(row)
+    session.flush()
+    _record(session, act, "create", row.id, before=None, after=row.terms)
+    return _view(row)
+
+
+def change(
+    session: Session, act: Act, *, synonyms_id: UUID, revision: int | None, terms: Sequence[str]
+) -> dict[str, Any]:
+    """Replace the terms of a group.
+
+    :param synonyms_id: which
+    :param revision: the one that the client read, or none not to compare
+    :param terms: as for ``create``
+    :return: the group
+    :raises NotFoundError: there is none
+    :raises StaleSynonymsError: the revision is not the current one
+    :raises ValidationError: as for ``create``
+    """
+    row = _locked(session, synonyms_id)
+    if revision is not None and revision != row.revision:
+        raise StaleSynonymsError(
+            f"The synonyms are at revision {row.revision} by now, not {revision}: read them again.",
+            invalid_params=[InvalidParam("revision", f"The current one is {row.revision}.")],
+        )
+    before, after = row.terms, _folded(terms)
+    if after != before:
+        row.terms = after
+        row.revision += 1
+        row.updated_at = act.now
+        _record(session, act, "change", row.id, before=before, after=after)
+    return _view(row)
+
+
+def delete(session: Session, act: Act, *, synonyms_id: UUID) -> None:
+    """Delete a group.
+
+    :raises NotFoundError: there is none
+    """
+    row = _locked(session, synonyms_id)
+    session.delete(row)
+    _record(session, act, "delete", row.id, before=row.terms, after=None)
+
+
+def _locked(session: Session, synonyms_id: UUID) -> SearchSynonyms:
+    row = session.get(SearchSynonyms, synonyms_id, with_for_update=True, populate_existing=True)
+    if row is None:
+        raise NotFoundError("There are no such synonyms.")
+    return row
+
+
+def _folded(terms: Sequence[str]) -> list[str]:
+    """Fold the terms as queries are; what differs only in that is one."""
+    split = [words(term, most=MOST_TERM_WORDS + 1) for term in terms]
+    faults = [
+        InvalidParam(f"terms[{index}]", f"Must have one to {MOST_TERM_WORDS} words.")
+        for index, found in enumerate(split)
+        if not 1 <= len(found) <= MOST_TERM_WORDS
+    ]
+    if faults:
+        raise ValidationError("Not all terms can be searched.", invalid_params=faults)
+    folded = list(dict.fromkeys(" ".join(found) for found in split))
+    if len(folded) < 2:
+        raise ValidationError.of("terms", "Must be at least two that differ in more than case and accents.")
+    return folded
+
+
+def _view(row: SearchSynonyms) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "terms": row.terms,
+        "revision": row.revision,
+        "createdAt": row.created_at,
+        "updatedAt": row.updated_at,
+    }
+
+
+def _record(
+    session: Session,
+    act: Act,
+    done: str,
+    synonyms_id: UUID,
+    *,
+    before: Sequence[str] | None,
+    after: Sequence[str] | None,
+) -> None:
+    record(
+        session,
+        actor=act.actor,
+        action=f"search_synonyms.{done}",
+        target_type="search_synonyms",
+        target_id=str(synonyms_id),
+        now=act.now,
+        before=None if before is None else {"terms": list(before)},
+        after=None if after is None else {"terms": list(after)},
+    )

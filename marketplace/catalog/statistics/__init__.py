@@ -1,0 +1,1 @@
+"""Counters of product views, cart adds and shares."""

@@ -1,0 +1,244 @@
+"""Views, cart adds and shares: counted in the cache, added up by the hour, and reckoned into what trends.
+
+What trends is told by a score: the points of the last 24 hours, each hour's halved for every six hours that have
+passed since. Kept is the logarithm of that score plus the time in halvings. By it products stand in the same order
+as by their scores, and it does not change while time alone goes by: only what is counted, and hours that leave the
+window, move a product, so that pages follow each other.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import cache_tags
+from marketplace.infra.cache import Cache, CacheDownError, drop_cached
+from marketplace.infra.counters import Counters
+from marketplace.infra.db import Database, Statement
+from marketplace.infra.prepared import Prepared
+from marketplace.kernel.errors import NotFoundError
+
+VIEW, CART_ADD, SHARE = "view", "cart_add", "share"
+TYPES = (VIEW, CART_ADD, SHARE)
+
+WINDOW = timedelta(hours=24)
+HALF_LIFE = timedelta(hours=6)
+POINTS_OF_CART_ADD = 5  # of a view: 1
+RETENTION = timedelta(days=90)
+
+_HOUR = timedelta(hours=1)
+_MOST_BATCHES = 20  # of a flush; what is left over waits for the next one
+_MOST_RECOUNTED = 20_000
+_MOST_PURGED = 200_000  # of an hour: more than are made in one by many products
+_THOUSANDTHS = 1_000  # of a halving: two scores that differ by less than a tenth of a percent are equal
+_SECONDS_PER_HOUR = 3_600
+
+_log = structlog.get_logger(__name__)
+
+_VISIBLE = Prepared(
+    text(
+        """
+        SELECT FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
+        WHERE p.id = :product_id AND p.status = 'published' AND v.status = 'active'
+        """
+    )
+)
+# Rows are touched in one order, hours first, so that no two who add up wait for each other.
+_ADD = Statement(
+    text(
+        """
+        WITH counted AS (
+            SELECT c.product_id, c.hour, c.views, c.cart_adds, c.shares
+            FROM unnest(
+                CAST(:product_ids AS uuid[]), CAST(:hours AS timestamptz[]), CAST(:views AS bigint[]),
+                CAST(:cart_adds AS bigint[]), CAST(:shares AS bigint[])
+            ) AS c (product_id, hour, views, cart_adds, shares)
+            WHERE EXISTS (SELECT FROM products p WHERE p.id = c.product_id)
+        ), hourly AS (
+            INSERT INTO product_statistics AS s (product_id, hour, views, cart_adds, shares)
+            SELECT product_id, hour, views, cart_adds, shares FROM counted ORDER BY product_id, hour
+            ON CONFLICT (product_id, hour) DO UPDATE
+            SET views = s.views + excluded.views, cart_adds = s.cart_adds + excluded.cart_adds,
+                shares = s.shares + excluded.shares
+        )
+        INSERT INTO product_counts AS t (product_id, views, cart_adds, shares, recount_at)
+        SELECT product_id, sum(views), sum(cart_adds), sum(shares), :now
+        FROM counted GROUP BY product_id ORDER BY product_id
+        ON CONFLICT (product_id) DO UPDATE
+        SET views = t.views + excluded.views, cart_adds = t.cart_adds + excluded.cart_adds,
+            shares = t.shares + excluded.shares, recount_at = excluded.recount_at
+        """
+    )
+)
+_CLAIM_BATCH = Statement(
+    text("INSERT INTO statistics_batches (id, applied_at) VALUES (:batch_id, :now) ON CONFLICT DO NOTHING")
+)
+_RECOUNT = Statement(
+    text(
+        """
+        WITH due AS (
+            SELECT product_id FROM product_counts WHERE recount_at <= :now
+            ORDER BY recount_at LIMIT :most FOR UPDATE SKIP LOCKED
+        ), reckoned AS (
+            SELECT d.product_id,
+                min(s.hour) FILTER (WHERE s.hour <= :until) AS since,
+                min(s.hour) FILTER (WHERE s.hour > :until) AS to_come,
+                sum(
+                    (s.views + :points_of_cart_add * s.cart_adds)
+                    * power(2.0::float8, extract(epoch FROM s.hour - :hour) / :half_life)
+                ) FILTER (WHERE s.hour <= :until) AS score
+            FROM due d
+                LEFT JOIN product_statistics s ON s.product_id = d.product_id
+                    AND s.hour > CAST(:hour AS timestamptz) - CAST(:window AS interval)
+                    AND s.views + s.cart_adds > 0
+            GROUP BY d.product_id
+        )
+        UPDATE product_counts c
+        SET trending = round(:thousandths * (
+                ln(r.score) / ln(2.0::float8) + extract(epoch FROM CAST(:hour AS timestamptz)) / :half_life
+            )),
+            recount_at = least(r.since + CAST(:window AS interval), r.to_come)
+        FROM reckoned r WHERE c.product_id = r.product_id
+        """
+    )
+)
+_PURGE_HOURS = Statement(
+    text(
+        """
+        DELETE FROM product_statistics WHERE (product_id, hour) IN (
+            SELECT product_id, hour FROM product_statistics WHERE hour < :before ORDER BY hour LIMIT :most
+        )
+        """
+    )
+)
+_PURGE_BATCHES = Statement(
+    text(
+        """
+        DELETE FROM statistics_batches WHERE id IN (
+            SELECT id FROM statistics_batches WHERE applied_at < :before LIMIT :most
+        )
+        """
+    )
+)
+_TOTALS = Prepared(text("SELECT views, cart_adds, shares FROM product_counts WHERE product_id = :product_id"))
+
+
+def counters(cache: Cache) -> Counters:
+    """Give the counters of products."""
+    return Counters(cache, "products")
+
+
+def count(session: Session, *, cache: Cache, product_id: UUID, kind: str, now: datetime) -> None:
+    """Count that a product was looked at, put into a cart, or shared.
+
+    It is counted in the cache; while that is down, in the table at once, which takes longer.
+
+    :param session: in autocommit
+    :param cache: where it is counted
+    :param product_id: of a product that the public can see
+    :param kind: one of ``TYPES``
+    :param now: the time of the request
+    :raises NotFoundError: there is no such product, or the public can't see it
+    """
+    if not _VISIBLE.tuples(session, product_id=product_id):
+        raise NotFoundError("There is no such product.")
+    hour = int(now.timestamp()) // _SECONDS_PER_HOUR
+    field = f"{hour}:{kind}:{product_id.hex}"
+    try:
+        counters(cache).increment(field)
+    except CacheDownError:
+        _add(session, {field: 1}, now=now)
+
+
+def flush(database: Database, cache: Cache, *, now: datetime) -> int:
+    """Add up what the cache has counted, and reckon anew what trends.
+
+    A batch is added up in one transaction with its id, and discarded afterwards: whoever dies in between, or is
+    at it twice, adds it up once.
+
+    :param now: the time of the task
+    :return: how many batches were added up
+    """
+    source, added = counters(cache), 0
+    try:
+        for batch_id in source.take(most=_MOST_BATCHES):
+            counted = source.read(batch_id)
+            added += database.in_transaction(_add_batch, batch_id=batch_id, counted=counted, now=now)
+            source.discard(batch_id)
+    except CacheDownError:
+        _log.warning("counts not flushed: the cache is down")
+    database.in_transaction(_recount, now=now)
+    return added
+
+
+def purge(session: Session, *, now: datetime) -> int:
+    """Delete hours, and ids of batches, that are older than ``RETENTION``; totals stay.
+
+    :param now: the time of the task
+    :return: how many rows went
+    """
+    hours = _PURGE_HOURS.run(session, before=now - RETENTION, most=_MOST_PURGED)
+    # A batch that comes back after its id went holds hours alone that are too old to be added up.
+    return hours + _PURGE_BATCHES.run(session, before=now - RETENTION - _HOUR, most=_MOST_PURGED)
+
+
+def totals_of(session: Session, *, product_id: UUID) -> dict[str, int]:
+    """Give what was counted of a product in all: ``views``, ``cartAdds`` and ``shares``.
+
+    What was counted since the last flush is not in it yet.
+    """
+    row = _TOTALS.first(session, product_id=product_id) or {}
+    return {
+        "views": row.get("views", 0),
+        "cartAdds": row.get("cart_adds", 0),
+        "shares": row.get("shares", 0),
+    }
+
+
+def _add_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int], now: datetime) -> int:
+    if not _CLAIM_BATCH.run(session, batch_id=batch_id, now=now):
+        return 0
+    _add(session, counted, now=now)
+    return 1
+
+
+def _add(session: Session, counted: Mapping[str, int], *, now: datetime) -> None:
+    """Add counts up; those of hours that are too old to be kept are left out."""
+    rows: dict[tuple[UUID, datetime], dict[str, int]] = defaultdict(lambda: dict.fromkeys(TYPES, 0))
+    for field, number in counted.items():
+        hour, kind, product = field.split(":")
+        since = datetime.fromtimestamp(int(hour) * _SECONDS_PER_HOUR, UTC)
+        if since >= now - RETENTION:
+            rows[UUID(product), since][kind] += number
+    if not rows:
+        return
+    columns: dict[str, list[Any]] = {
+        "product_ids": [product_id for product_id, _ in rows],
+        "hours": [hour for _, hour in rows],
+        "views": [counts[VIEW] for counts in rows.values()],
+        "cart_adds": [counts[CART_ADD] for counts in rows.values()],
+        "shares": [counts[SHARE] for counts in rows.values()],
+    }
+    _ADD.run(session, **columns, now=now)
+
+
+def _recount(session: Session, *, now: datetime) -> None:
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    changed = _RECOUNT.run(
+        session,
+        now=now,
+        hour=hour,
+        until=hour + _HOUR,  # clocks may differ; what is further ahead comes when its time has come
+        window=WINDOW,
+        half_life=HALF_LIFE.total_seconds(),
+        points_of_cart_add=POINTS_OF_CART_ADD,
+        thousandths=_THOUSANDTHS,
+        most=_MOST_RECOUNTED,
+    )
+    if changed:
+        drop_cached(session, cache_tags.TRENDING)

@@ -1,0 +1,264 @@
+"""Listings are made and changed by their vendors."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, delete, select, text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import states
+from marketplace.catalog.models import Category, Image, Product, ProductImage
+from marketplace.catalog.moderation import automated_review
+from marketplace.catalog.revisions import Shown, check_revision, drop_stale, pictures_of
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidParam,
+    NotFoundError,
+    ValidationError,
+)
+from marketplace.vendors import queries as vendor_queries
+from marketplace.vendors.queries import Store
+
+_NOT_SCREENED = frozenset({"quantity", "exclusive"})
+
+# Locked, so that none is swept away while it is taken into the listing.
+_IMAGES = Statement(
+    select(Image.id, Image.key, Image.owner_id)
+    .where(Image.id == any_(bindparam("image_ids", type_=ARRAY(Uuid))), Image.status == "ready")
+    .order_by(Image.id)
+    .with_for_update(key_share=True)
+)
+_MARK_USED = Statement(
+    text(
+        """
+        UPDATE images SET unused_since = CASE WHEN id <> ALL(:taken) THEN CAST(:now AS timestamptz) END
+        WHERE id = ANY(:touched)
+        """
+    )
+)
+
+
+class ReservedStockError(ConflictError):
+    """Orders have reserved more than the inventory would be."""
+
+
+class RemovedListingError(ConflictError):
+    """Staff took the listing down."""
+
+
+def create_product(
+    session: Session,
+    *,
+    caller: Caller,
+    vendor_id: UUID | None,
+    fields: dict[str, Any],
+    image_ids: Sequence[UUID],
+    status: str,
+    now: datetime,
+) -> UUID:
+    """Make a listing, and hand it to the screening unless it is a draft.
+
+    :param caller: a vendor, for the own store, or staff that manages products, for any store
+    :param vendor_id: the store; a vendor may leave it out
+    :param fields: columns of Product that a vendor decides: title, description, price_minor, category_id,
+        condition, quantity, tags, exclusive
+    :param image_ids: pictures that the caller or the vendor uploaded, the cover first
+    :param status: ``published`` or ``draft``
+    :param now: the time of the request
+    :return: the product's id
+    :raises ForbiddenError: no store, another's store, a store that is not active, or no permission
+    :raises ValidationError: the category, a picture or the store does not exist, or a store that is not
+        verified calls a listing exclusive
+    """
+    store = _store_to_list_in(session, caller=caller, vendor_id=vendor_id)
+    _check_exclusive(caller, store, exclusive=fields.get("exclusive", False))
+    _check_category(session, fields["category_id"])
+    keys = _keys_of(session, image_ids, owners={caller.id, store.user_id})
+    product = Product(
+        **fields,
+        vendor_id=store.id,
+        campus_id=store.campus_id,
+        cover_key=keys[0] if keys else None,
+        status=states.PRODUCT.initial,
+        created_at=now,
+        updated_at=now,
+    )
+    session.add(product)
+    session.flush()
+    _write_images(session, product.id, image_ids, now=now)
+    _move(session, product, wanted=status, material=True, now=now)
+    return product.id
+
+
+def update_product(
+    session: Session,
+    *,
+    caller: Caller,
+    product_id: UUID,
+    revision: int | None,
+    changes: dict[str, Any],
+    image_ids: Sequence[UUID] | None,
+    status: str | None,
+    now: datetime,
+) -> None:
+    """Change a listing of the caller's own store; what is left out stays as it is.
+
+    What the public was promised by the screening is screened again when it changes: a published listing goes
+    back to review, one that is paused will when it is published again.
+
+    :param caller: the vendor
+    :param revision: the one that the client read, or none not to compare
+    :param changes: columns of Product, as for ``create_product``
+    :param image_ids: all pictures, the cover first, or none to leave them
+    :param status: ``published``, ``paused`` or ``draft``, or none to leave it
+    :param now: the time of the request
+    :raises NotFoundError: there is none, or it is another store's
+    :raises ForbiddenError: the store is not active
+    :raises StaleRevisionError: the revision is not the current one
+    :raises ReservedStockError: the quantity would be less than what orders have reserved
+    :raises ValidationError: the category or a picture does not exist, or a store that is not verified calls
+        a listing exclusive
+    :raises ConflictError: the status can't be reached from the current one
+    """
+    product, store = _lock_own(session, caller=caller, product_id=product_id)
+    _check_changeable(product, store, revision=revision)
+    if not product.exclusive:
+        _check_exclusive(caller, store, exclusive=changes.get("exclusive", False))
+    before = Shown.of(product)
+    changed = _apply(session, product, changes)
+    if image_ids is not None and list(image_ids) != pictures_of(session, product.id):
+        keys = _keys_of(session, image_ids, owners={caller.id, store.user_id}, kept_by=product.id)
+        _write_images(session, product.id, image_ids, now=now)
+        product.cover_key = keys[0] if keys else None
+        changed.add("images")
+    material = bool(changed - _NOT_SCREENED)
+    if material:
+        product.screened_at = None
+    _move(session, product, wanted=status, material=material, now=now)
+    if changed or product.status != before.status:
+        product.revision += 1
+        product.updated_at = now
+        drop_stale(session, before, product)
+
+
+def _store_to_list_in(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
+    if caller.is_staff:
+        if not caller.has_permission("canManageProducts"):
+            raise ForbiddenError("This takes the permission canManageProducts.")
+        if vendor_id is None:
+            raise ValidationError.of("vendorId", "Staff must name the vendor that the listing is for.")
+        store = vendor_queries.find_store(session, vendor_id=vendor_id)
+        if store is None:
+            raise ValidationError.of("vendorId", "There is no such vendor.")
+    else:
+        store = vendor_queries.store_of_user(session, user_id=caller.id)
+        if store is None:
+            raise ForbiddenError("The account has no store yet: its application must be approved first.")
+        if vendor_id not in (None, store.id):
+            raise ForbiddenError("A vendor lists in the own store alone.")
+    _check_active(store)
+    return store
+
+
+def _check_active(store: Store) -> None:
+    if store.status != "active":
+        raise ForbiddenError(f"The store is {store.status}.")
+
+
+def _check_exclusive(caller: Caller, store: Store, *, exclusive: bool) -> None:
+    """What a store alone has is its own word, which a verified store's is good for; or staff's."""
+    if exclusive and not (store.verified or caller.is_staff):
+        raise ValidationError.of("exclusive", "Only a verified store has exclusives.")
+
+
+def _lock_own(session: Session, *, caller: Caller, product_id: UUID) -> tuple[Product, Store]:
+    store = vendor_queries.store_of_user(session, user_id=caller.id)
+    product = None
+    if store is not None:
+        # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
+        product = session.scalar(
+            select(Product)
+            .where(Product.id == product_id, Product.vendor_id == store.id, Product.status != "deleted")
+            .with_for_update(key_share=True)
+        )
+    if store is None or product is None:
+        raise NotFoundError("There is no such product in the own store.")
+    return product, store
+
+
+def _check_changeable(product: Product, store: Store, *, revision: int | None) -> None:
+    _check_active(store)
+    if product.status == "removed":
+        raise RemovedListingError("The listing was taken down by staff and can't be changed.")
+    check_revision(product, revision)
+
+
+def _apply(session: Session, product: Product, changes: dict[str, Any]) -> set[str]:
+    """Set what differs, and give its names."""
+    differing = {name: value for name, value in changes.items() if getattr(product, name) != value}
+    quantity = differing.get("quantity")
+    if quantity is not None and quantity < product.reserved:
+        raise ReservedStockError(
+            f"Orders that wait for payment have reserved {product.reserved}; the quantity can't be less.",
+            invalid_params=[InvalidParam("quantity", f"Must be at least {product.reserved}.")],
+        )
+    if "category_id" in differing:
+        _check_category(session, differing["category_id"])
+    for name, value in differing.items():
+        setattr(product, name, value)
+    return set(differing)
+
+
+def _move(session: Session, product: Product, *, wanted: str | None, material: bool, now: datetime) -> None:
+    """Bring the listing to the status that its vendor wants, by way of the review where that is due."""
+    trigger = states.trigger_for(
+        product.status, wanted=wanted, material=material, screened=product.screened_at is not None
+    )
+    if trigger is not None:
+        product.status = states.PRODUCT.target(product.status, trigger)
+    if product.status == "in_review" and (trigger is not None or material):
+        automated_review.submit(session, product, now=now)
+
+
+def _check_category(session: Session, category_id: UUID) -> None:
+    if session.get(Category, category_id) is None:
+        raise ValidationError.of("categoryId", "There is no such category.")
+
+
+def _keys_of(
+    session: Session,
+    image_ids: Sequence[UUID],
+    *,
+    owners: set[UUID],
+    kept_by: UUID | None = None,
+) -> list[str]:
+    """Give the pictures' keys in their order; a picture must be one's own, or the product's already."""
+    if not image_ids:
+        return []
+    found = {row["id"]: row for row in _IMAGES.all(session, image_ids=list(image_ids))}
+    kept = set(pictures_of(session, kept_by)) if kept_by else set()
+    faults = [
+        InvalidParam(f"imageIds[{index}]", "There is no such picture of yours.")
+        for index, image_id in enumerate(image_ids)
+        if image_id not in found or not (found[image_id]["owner_id"] in owners or image_id in kept)
+    ]
+    if faults:
+        raise ValidationError("Not all pictures are there.", invalid_params=faults)
+    return [found[image_id]["key"] for image_id in image_ids]
+
+
+def _write_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:
+    """Put the pictures in, and note which ones are shown from now on, and which are no longer."""
+    touched = {*pictures_of(session, product_id), *image_ids}
+    session.execute(delete(ProductImage).where(ProductImage.product_id == product_id))
+    session.add_all(
+        ProductImage(product_id=product_id, position=position, image_id=image_id)
+        for position, image_id in enumerate(image_ids)
+    )
+    if touched:
+        _MARK_USED.run(session, taken=list(image_ids), touched=sorted(touched), now=now)
