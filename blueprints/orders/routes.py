@@ -20,9 +20,9 @@ from blueprints.orders.schemas import (
 from marketplace.kernel.errors import ForbiddenError
 from marketplace.kernel.paging import Page
 from marketplace.orders import operations, queries
-from marketplace.orders.baskets import Wish
-from marketplace.orders.placing import Delivery, Placement, place_order
-from marketplace.orders.wallet import WalletUse
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.place_order import Delivery, Placement, place_order
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import cancelling
 from marketplace.payments.checkout import check_out
 from marketplace.payments.views import with_refunds

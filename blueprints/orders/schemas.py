@@ -8,7 +8,7 @@ from blueprints.http.addresses import AddressFields
 from blueprints.http.fields import Choice, Flag, Line, Matches, Minor, Moment, Schema, Text, Uuid, Whole
 from blueprints.http.paging import CursorQuery
 from marketplace.orders import states
-from marketplace.orders.baskets import MAX_LINES
+from marketplace.orders.placing.order_validation import MAX_LINES
 from marketplace.payments.states import INTENT, REFUND
 
 _STATUSES = sorted(states.ORDER.states)

@@ -17,7 +17,7 @@ from blueprints.http.paging import CursorQuery, OffsetQuery
 from blueprints.http.periods import PeriodQuery
 from blueprints.http.tabular import FORMATS
 from blueprints.orders.schemas import Person, VendorSummary
-from marketplace.orders import states, tables
+from marketplace.orders import admin_table, states
 
 _STATUSES = sorted(states.ORDER.states)
 _ESCROW_STATUSES = sorted(states.ESCROW.states)
@@ -28,7 +28,7 @@ _MOST_MINOR = 10**15
 class AuditQuery(PeriodQuery, OffsetQuery):
     """Which orders the table shows, sorted by what; ``to`` is exclusive, amounts are kobo."""
 
-    sort = Choice(*tables.SORTS, load_default="createdAt")
+    sort = Choice(*admin_table.SORTS, load_default="createdAt")
     status = Choice(*_STATUSES)
     escrow_status = Choice(*_ESCROW_STATUSES)
     campus = Text(most=80, metadata={"description": "A campus by its id or slug."})
@@ -74,7 +74,7 @@ class AuditRow(Schema):
     paid_at = Moment(required=True, allow_none=True)
     age_hours = fields.Integer(required=True, strict=True)
     status_age_hours = fields.Integer(required=True, strict=True)
-    stuck = fields.List(Choice(*tables.REASONS), required=True)
+    stuck = fields.List(Choice(*admin_table.REASONS), required=True)
 
 
 class CampusOrderQuery(CursorQuery):

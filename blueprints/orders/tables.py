@@ -10,8 +10,8 @@ from blueprints.http.endpoint import Area, Context
 from blueprints.http.tabular import MAX_CSV_ROWS, csv_file, wants_csv
 from blueprints.orders.schemas_tables import AuditQuery, AuditRow, CampusOrder, CampusOrderQuery
 from marketplace.kernel.paging import Page, TablePage, TableRequest
-from marketplace.orders import tables
-from marketplace.orders.tables import Filters
+from marketplace.orders import admin_table
+from marketplace.orders.admin_table import Filters
 
 area = Area("order-audit", "/api/orders", "All orders, for officers")
 campus_area = Area("campus-orders", "/api/campus-orders", "Orders that are handed over on a campus")
@@ -32,16 +32,16 @@ def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
     as_csv = wants_csv(query.pop("format", None))
     table, filters = ctx.table, _filters(ctx, query)
     if not as_csv:
-        return tables.audit(ctx.session, caller=ctx.user, filters=filters, table=table, now=ctx.now)
+        return admin_table.audit(ctx.session, caller=ctx.user, filters=filters, table=table, now=ctx.now)
     all_rows = TableRequest(1, MAX_CSV_ROWS + 1, sort=table.sort, descending=table.descending)
-    rows = tables.export(ctx.session, caller=ctx.user, filters=filters, table=all_rows, now=ctx.now)
+    rows = admin_table.export(ctx.session, caller=ctx.user, filters=filters, table=all_rows, now=ctx.now)
     return csv_file("orders", columns=_COLUMNS, rows=map(_flat, rows), most=MAX_CSV_ROWS)
 
 
 @campus_area.get("", auth=STAFF, limit=Shared.GLOBAL, query=CampusOrderQuery, reply=CampusOrder(many=True))
 def list_on_campus(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of a campus, the latest first; a campus's own staff see theirs alone."""
-    return tables.on_campus(
+    return admin_table.on_campus(
         ctx.session,
         caller=ctx.user,
         campus=query["campus"],

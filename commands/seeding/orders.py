@@ -19,9 +19,9 @@ from marketplace.identity.queries import Caller, find_caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders import operations, states
-from marketplace.orders.baskets import Wish
 from marketplace.orders.pin import delivery_pin
-from marketplace.orders.placing import PAYABLE_FOR, Delivery, Placement, place_order
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.place_order import PAYABLE_FOR, Delivery, Placement, place_order
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import cancelling
 from marketplace.payments import operations as payments

@@ -15,7 +15,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.orders import news, pieces, states
+from marketplace.orders import inventory, notifications, states
 from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import release_of
 from marketplace.orders.transitions import (
@@ -100,9 +100,9 @@ def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | 
         | ({} if paid else _unpaid_for_good(order)),
     )
     if paid:
-        pieces.give_back(session, order=order, to_stock=True)
+        inventory.give_back(session, order=order, to_stock=True)
     else:
-        pieces.free(session, order=order)
+        inventory.free(session, order=order)
         _return_wallet_part(session, order, now=now)
 
 
@@ -149,7 +149,7 @@ def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, n
         escrow=EscrowMove("refund", refunded_minor=order.held_minor),
         columns={"refunded_at": now},
     )
-    pieces.give_back(session, order=order, to_stock=order.shipped_at is None)
+    inventory.give_back(session, order=order, to_stock=order.shipped_at is None)
 
 
 def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
@@ -162,9 +162,9 @@ def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime)
     """
     columns = {"expired_at": now} | _unpaid_for_good(order)
     move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns=columns)
-    pieces.free(session, order=order)
+    inventory.free(session, order=order)
     _return_wallet_part(session, order, now=now)
-    news.expired(session, order=order, now=now)
+    notifications.expired(session, order=order, now=now)
 
 
 def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
@@ -240,7 +240,7 @@ def mark_paid(
             "payment_channel": channel,
         },
     )
-    news.paid(session, order=order, now=now)
+    notifications.paid(session, order=order, now=now)
 
 
 def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:

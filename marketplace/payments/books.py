@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.ledger import queries as ledger
 from marketplace.ledger.queries import Violation, rules, violations_of
-from marketplace.orders import books as orders
+from marketplace.orders import invariants as orders
 
 # What a transaction added to an account of a kind, on the credit side.
 _GAINED = """

@@ -10,7 +10,7 @@ from marketplace.kernel.money import naira_text
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
-from marketplace.orders.news import vendor_user_of
+from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import refunds
 

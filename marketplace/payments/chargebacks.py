@@ -22,7 +22,7 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
-from marketplace.orders.news import vendor_user_of
+from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments import refund_news, unsent
 from marketplace.payments.charges import UnknownReferenceError

@@ -18,8 +18,8 @@ from marketplace.kernel.money import naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
 from marketplace.notifications.operations import News, notify_all
-from marketplace.orders import pieces, states
-from marketplace.orders.news import vendor_user_of
+from marketplace.orders import inventory, states
+from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.pricing import fill_on, release_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order, note_clawback
 from marketplace.payments import refunds
@@ -69,7 +69,7 @@ def claw_back(
         note=wanted.reason,
         now=now,
     )
-    pieces.note_refunded(
+    inventory.note_refunded(
         session, order=order, quantities={item.product_id: item.quantity for item in wanted.items}
     )
     made = refunds.refund_released(

@@ -20,7 +20,7 @@ from marketplace.kernel.money import naira_text, split
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post
 from marketplace.ledger.queries import balance_of
-from marketplace.orders.news import vendor_user_of
+from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, note_clawback
 from marketplace.payments import refund_news, states, unsent
 from marketplace.payments.clawbacks import bear, owing, tell

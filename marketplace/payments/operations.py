@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.orders import states as order_states
-from marketplace.orders.placing import PAYABLE_AT_MOST, PAYABLE_FOR
+from marketplace.orders.placing.place_order import PAYABLE_AT_MOST, PAYABLE_FOR
 from marketplace.orders.transitions import LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.charges import apply_charge

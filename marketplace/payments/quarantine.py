@@ -18,7 +18,7 @@ from marketplace.ledger.operations import Posting, lock_balances, post
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
-from marketplace.orders.placing import PAYABLE_FOR
+from marketplace.orders.placing.place_order import PAYABLE_FOR
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import alarms, debts, refunds, states
 from marketplace.payments.disputed import refuse_disputed_charge

@@ -15,9 +15,9 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, InvalidParam, MarketplaceError, ValidationError
 from marketplace.kernel.money import naira_text
 from marketplace.notifications.operations import notify
+from marketplace.orders import inventory, states
 from marketplace.orders import operations as orders
-from marketplace.orders import pieces, states
-from marketplace.orders.news import vendor_user_of
+from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import refunds
 from marketplace.payments.disputed import refuse_disputed_order
@@ -163,7 +163,7 @@ def _take(
     if amount_minor == order.held_minor:
         orders.refund(session, order=order, actor=by, reason=wanted.reason, now=now)
         return
-    pieces.refund(
+    inventory.refund(
         session,
         order=order,
         quantities={item.product_id: item.quantity for item in wanted.items},

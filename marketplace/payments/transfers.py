@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.clock import Clock
-from marketplace.orders.placing import PAYABLE_FOR
+from marketplace.orders.placing.place_order import PAYABLE_FOR
 from marketplace.payments import operations
 from marketplace.payments.operations import Intent, Target
 from marketplace.payments.pages import Way, metadata_of, open_at_gateway

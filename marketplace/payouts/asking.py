@@ -23,7 +23,7 @@ from marketplace.kernel.errors import (
 from marketplace.kernel.money import naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
-from marketplace.orders.escrowed import InEscrow, in_escrow_of
+from marketplace.orders.vendor_escrow_balance import InEscrow, in_escrow_of
 from marketplace.payments import debts
 from marketplace.payouts import claims, listing, states
 from marketplace.payouts.accounts import account_of

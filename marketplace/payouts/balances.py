@@ -11,7 +11,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
-from marketplace.orders.escrowed import in_escrow_of
+from marketplace.orders.vendor_escrow_balance import in_escrow_of
 from marketplace.payouts import policy
 from marketplace.payouts.cashable import rewards_in
 from marketplace.payouts.policy import Hold, holds_of, holds_of_people, with_halt

@@ -18,9 +18,9 @@ from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import operations as orders
-from marketplace.orders.baskets import OutOfStockError, Wish
-from marketplace.orders.placing import MAX_UNPAID_ORDERS, TooManyUnpaidOrdersError
-from marketplace.orders.wallet import WalletUse
+from marketplace.orders.placing.order_validation import OutOfStockError, Wish
+from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS, TooManyUnpaidOrdersError
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import cancelling, operations
 from marketplace.payments.charges import apply_charge
 from marketplace.payments.checkout import CheckedOut

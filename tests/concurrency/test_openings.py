@@ -10,7 +10,7 @@ from werkzeug.test import TestResponse
 
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
-from marketplace.orders.baskets import Wish
+from marketplace.orders.placing.order_validation import Wish
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer
 from tests.support.purchases import Shop, check_out, make_product, make_shop, neighbours, place

@@ -19,11 +19,8 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
-from marketplace.orders.baskets import OutOfStockError, Wish
-from marketplace.orders.placing import (
-    MAX_UNPAID_ORDERS,
-    TooManyUnpaidOrdersError,
-)
+from marketplace.orders.placing.order_validation import OutOfStockError, Wish
+from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS, TooManyUnpaidOrdersError
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import cancelling
 from marketplace.payments import operations as payments

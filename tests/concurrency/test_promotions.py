@@ -16,7 +16,7 @@ from marketplace.catalog.promotions.flash_sales import ClaimedPiecesError, Disco
 from marketplace.catalog.promotions.vibes import SlugTakenError
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.orders.placing import PriceChangedError, Wish
+from marketplace.orders.placing.place_order import PriceChangedError, Wish
 from marketplace.payments import cancelling
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,

@@ -14,8 +14,8 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
 from marketplace.orders import operations as orders
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling, mending, quarantine, states
 from marketplace.payments.charges import Outcome
 from tests.simulation.life import freeze

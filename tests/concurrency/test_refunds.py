@@ -12,7 +12,7 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
-from marketplace.orders.baskets import Wish
+from marketplace.orders.placing.order_validation import Wish
 from marketplace.payments import cancelling, mending, quarantine, sending, states
 from marketplace.payments.charges import Outcome
 from marketplace.payments.refunding import EscrowDeficitError

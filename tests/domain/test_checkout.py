@@ -13,8 +13,8 @@ from marketplace.catalog.promotions import flash_sales
 from marketplace.kernel.errors import ValidationError
 from marketplace.orders import operations as orders
 from marketplace.orders import queries
-from marketplace.orders.baskets import OutOfStockError, Wish
-from marketplace.orders.placing import (
+from marketplace.orders.placing.order_validation import OutOfStockError, Wish
+from marketplace.orders.placing.place_order import (
     MAX_UNPAID_ORDERS,
     PriceChangedError,
     TooManyUnpaidOrdersError,

@@ -14,7 +14,7 @@ from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
-from marketplace.orders.wallet import WalletUse
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import cancelling
 from marketplace.payments.desk import RefundFilters, list_refunds
 from marketplace.payments.refunding import EscrowDeficitError, Pieces

@@ -12,8 +12,8 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import TableRequest
-from marketplace.orders.baskets import Wish
-from marketplace.orders.wallet import WalletUse
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import cancelling, quarantine, sending
 from marketplace.payments.chargebacks import note_dispute
 from marketplace.payments.desk import RefundFilters, list_refunds

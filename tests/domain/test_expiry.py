@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.orders.baskets import Wish
+from marketplace.orders.placing.order_validation import Wish
 from marketplace.payments import cancelling, operations
 from marketplace.payments.expiry import Sweep, sweep_abandoned_checkouts
 from marketplace.payments.operations import Intent

@@ -13,8 +13,8 @@ from marketplace.alerts import kinds
 from marketplace.alerts.queries import open_subjects
 from marketplace.kernel.redaction import redact_text
 from marketplace.ledger import queries as ledger
-from marketplace.orders import books as order_books
-from marketplace.orders.wallet import WalletUse
+from marketplace.orders import invariants as order_books
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import alarms
 from marketplace.payments import books as payment_books
 from marketplace.payments.charges import Outcome

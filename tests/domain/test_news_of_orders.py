@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.money import naira_text
 from marketplace.orders import operations as orders
-from marketplace.orders.baskets import Wish
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling, operations, quarantine
 from marketplace.payments.charges import Outcome
 from tests.support.finance import actor_of, make_officer, refund, refunds_of, say

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.kernel.paging import TableRequest
-from marketplace.orders import tables
-from marketplace.orders.tables import Filters
+from marketplace.orders import admin_table
+from marketplace.orders.admin_table import Filters
 from tests.support.counting import peak_memory
 from tests.support.finance import make_officer
 from tests.support.plans import Read, read
@@ -63,7 +63,7 @@ class Orders:
 
     def page(self, sort: str, given: dict[str, Any], *, descending: bool, offset: int = 0) -> Read:
         """Read a page."""
-        statement = tables._page(sort, tuple(given), descending=descending)
+        statement = admin_table._page(sort, tuple(given), descending=descending)
         values = given | self.since | {"now": NOW, "limit": LIMIT, "offset": offset}
         return read(self.session, statement, values, table="orders")
 
@@ -137,7 +137,7 @@ every_order = pytest.mark.parametrize("descending", [True, False], ids=["latest 
 
 
 @every_order
-@pytest.mark.parametrize("sort", tables.SORTS)
+@pytest.mark.parametrize("sort", admin_table.SORTS)
 def test_every_sort_is_the_order_of_an_index(orders: Orders, sort: str, *, descending: bool) -> None:
     first = orders.page(sort, {}, descending=descending)
     later = orders.page(sort, {}, descending=descending, offset=20 * LIMIT)
@@ -149,7 +149,7 @@ def test_every_sort_is_the_order_of_an_index(orders: Orders, sort: str, *, desce
 
 
 @every_order
-@pytest.mark.parametrize("sort", tables.SORTS)
+@pytest.mark.parametrize("sort", admin_table.SORTS)
 @pytest.mark.parametrize("filtered", COMMON)
 def test_what_most_orders_have_is_met_on_the_way(
     orders: Orders, filtered: str, sort: str, *, descending: bool
@@ -163,7 +163,7 @@ def test_what_most_orders_have_is_met_on_the_way(
 
 
 @every_order
-@pytest.mark.parametrize("sort", tables.SORTS)
+@pytest.mark.parametrize("sort", admin_table.SORTS)
 @pytest.mark.parametrize("filtered", RARE_ONES)
 def test_what_few_orders_have_is_found_by_it(
     orders: Orders, filtered: str, sort: str, *, descending: bool
@@ -180,7 +180,7 @@ def test_a_long_file_is_never_held_as_rows(orders: Orders) -> None:
     caller = make_officer(orders.session)
 
     with peak_memory() as peak:
-        rows = tables.export(orders.session, caller=caller, filters=Filters(), table=table, now=NOW)
+        rows = admin_table.export(orders.session, caller=caller, filters=Filters(), table=table, now=NOW)
         count = sum(1 for _ in rows)
 
     assert count == 10_000

@@ -15,7 +15,7 @@ from marketplace.kernel.paging import TableRequest
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.orders.wallet import WalletUse
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import debts, desk, refund_events, requery, sending, states
 from marketplace.payments.whereabouts import whereabouts
 from marketplace.providers.gateway import GatewayRefund

@@ -13,8 +13,8 @@ from marketplace.cart.models import CartItem
 from marketplace.catalog.models import Product
 from marketplace.identity.models import Address
 from marketplace.kernel.errors import ValidationError
-from marketplace.orders.baskets import OutOfStockError, Wish
-from marketplace.orders.placing import (
+from marketplace.orders.placing.order_validation import OutOfStockError, Wish
+from marketplace.orders.placing.place_order import (
     MAX_UNPAID_ORDERS,
     PAYABLE_FOR,
     Delivery,

@@ -12,8 +12,8 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.money import naira_text
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.orders.baskets import Wish
-from marketplace.orders.wallet import WalletUse
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import cancelling, quarantine
 from marketplace.payments.charges import Outcome
 from marketplace.payments.checkout import CheckedOut

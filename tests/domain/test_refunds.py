@@ -13,10 +13,10 @@ from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
-from marketplace.orders.baskets import Wish
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.pricing import Price, release_of
 from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
-from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling
 from marketplace.payments.refunding import AlreadyReleasedError, EscrowDeficitError, Pieces
 from tests.support.finance import REASON, audited, refund, refunds_of, say, sums_of, told

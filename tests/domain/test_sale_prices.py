@@ -15,7 +15,7 @@ from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import flash_sales
 from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.orders import operations
-from marketplace.orders.placing import PriceChangedError, Wish
+from marketplace.orders.placing.place_order import PriceChangedError, Wish
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import cancelling
 from tests.support.purchases import (

@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 from marketplace.kernel.errors import ValidationError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import operations as orders
-from marketplace.orders.baskets import Wish
-from marketplace.orders.placing import MAX_UNPAID_ORDERS
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling
 from marketplace.payments.charges import Outcome
 from marketplace.payments.operations import NotPayableError

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
-from marketplace.orders.baskets import Wish
-from marketplace.orders.wallet import WalletUse
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import cancelling
 from marketplace.payments.charges import Outcome
 from marketplace.payments.checkout import CheckedOut

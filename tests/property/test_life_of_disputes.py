@@ -21,7 +21,7 @@ from sqlalchemy import text
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.orders.baskets import Wish
+from marketplace.orders.placing.order_validation import Wish
 from marketplace.payments import cancelling, debts, sending
 from marketplace.providers.gateway import GatewayRefund
 from tests.support.finance import (

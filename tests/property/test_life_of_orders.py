@@ -24,7 +24,7 @@ from marketplace.kernel.errors import MarketplaceError, ProviderUnavailableError
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders import operations as orders
 from marketplace.orders.operations import PIN_TRIES, PinLockedError, WrongPinError
-from marketplace.orders.placing import MAX_UNPAID_ORDERS
+from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS
 from marketplace.orders.states import ORDER
 from marketplace.payments import cancelling
 from marketplace.payments import operations as payments

@@ -14,9 +14,9 @@ from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders import operations as orders
 from marketplace.orders import states
-from marketplace.orders.baskets import Wish
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
-from marketplace.orders.wallet import WalletUse
 from marketplace.payments import cancelling, mending, quarantine, requery, sending
 from marketplace.payments import operations as payments
 from marketplace.payments.debts import collect_debts

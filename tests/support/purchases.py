@@ -17,10 +17,10 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balance_of, balances_by_kind
 from marketplace.orders import operations as orders
-from marketplace.orders.baskets import Wish
 from marketplace.orders.pin import delivery_pin
-from marketplace.orders.placing import Delivery, Placement, place_order
-from marketplace.orders.wallet import NO_WALLET, WalletUse
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.place_order import Delivery, Placement, place_order
+from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
 from marketplace.payments import checkout
 from marketplace.payments import operations as payments
 from marketplace.payments.charges import Outcome, apply_charge

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
-from marketplace.orders.baskets import Wish
+from marketplace.orders.placing.order_validation import Wish
 from marketplace.payments import cancelling, requery, sending
 from marketplace.payments.requery import requery_refunds
 from marketplace.providers.client import ProviderRefusedError

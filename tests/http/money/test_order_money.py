@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.identity.models import Profile
-from marketplace.orders.baskets import Wish
-from marketplace.orders.wallet import WalletUse
+from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import cancelling, quarantine
 from marketplace.payments.expiry import sweep_abandoned_checkouts
 from marketplace.services import Services

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from blueprints.orders import tables as routes
 from marketplace.identity.models import Profile
-from marketplace.orders import tables
-from marketplace.orders.placing import Delivery
+from marketplace.orders import admin_table
+from marketplace.orders.placing.place_order import Delivery
 from marketplace.platform.models import Hub
 from marketplace.services import Services
 from tests.support.counting import counted_statements
@@ -220,7 +220,7 @@ class TestTable:
         with desk.database.transaction() as session:
             for minor in (3_000, 1_000, 2_000, 5_000, 4_000):
                 place(session, desk.shop, make_product(session, desk.shop, price_minor=minor))
-        monkeypatch.setattr(tables, "EXPORTED_AT_ONCE", 2)
+        monkeypatch.setattr(admin_table, "EXPORTED_AT_ONCE", 2)
         wanted = {"campus": str(desk.shop.campus_id), "sort": "total_amount", "order": "asc"}
         shown = ids(table(desk, **wanted))
         headers = desk.officer()

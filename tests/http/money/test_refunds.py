@@ -7,7 +7,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from marketplace.orders import operations as orders
-from marketplace.orders.baskets import Wish
+from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges import Outcome
 from marketplace.payments.operations import record_page

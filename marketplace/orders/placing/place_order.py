@@ -20,10 +20,11 @@ from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json, Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
-from marketplace.orders import states, wallet
-from marketplace.orders.baskets import Parcel, Wish, pack
+from marketplace.orders import states
+from marketplace.orders.placing import wallet
+from marketplace.orders.placing.order_validation import Parcel, Wish, pack
+from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
 from marketplace.orders.pricing import Fees
-from marketplace.orders.wallet import NO_WALLET, WalletUse
 from marketplace.platform import features
 from marketplace.platform import queries as platform_queries
 

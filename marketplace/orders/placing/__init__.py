@@ -1,0 +1,1 @@
+"""Placing orders: what is ordered is validated, reserved, paid from the wallet and written."""
