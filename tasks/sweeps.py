@@ -15,10 +15,10 @@ from marketplace.infra import outbox
 from marketplace.infra.batches import in_batches
 from marketplace.kernel import queues
 from marketplace.orders.queries import shows_picture
-from marketplace.payments import alarms
-from marketplace.payments.debts import collect_debts
-from marketplace.payments.expiry import sweep_abandoned_checkouts
-from marketplace.payments.requery import requery_refunds
+from marketplace.payments.intents import stalled as intent_stalled
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.payments.refunds.buyer_debt import collect_debts
+from marketplace.payments.refunds.polling import requery_refunds
 from marketplace.payouts import books, staging, stalled
 from marketplace.payouts.requery import requery_transfers
 from marketplace.proposals import operations as proposals
@@ -84,7 +84,7 @@ def _stage_payouts(services: Services, _relay: Relay, now: datetime) -> Any:
 def _flag_stalled_intents(services: Services, _relay: Relay, now: datetime) -> Any:
     database = services.database
     return Stalled(
-        payments=database.in_transaction(alarms.flag_stalled, now=now),
+        payments=database.in_transaction(intent_stalled.flag_stalled, now=now),
         payouts_flagged=database.in_transaction(stalled.flag_stalled, now=now),
     )
 

@@ -9,7 +9,7 @@ from blueprints.http.contract import AUTHENTICATED, Shared
 from blueprints.http.endpoint import Area, Context
 from blueprints.http.fields import Choice, Minor, Moment, Schema, Uuid
 from marketplace.orders import states
-from marketplace.payments.whereabouts import HOLDERS, whereabouts
+from marketplace.payments.money_trail.build import HOLDERS, whereabouts
 
 area = Area("order-money", "/api/orders", "Where an order's money is")
 

@@ -23,9 +23,9 @@ from marketplace.orders import operations, queries
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.place_order import Delivery, Placement, place_order
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments import cancelling
-from marketplace.payments.checkout import check_out
-from marketplace.payments.views import with_refunds
+from marketplace.payments.intents.checkout import check_out
+from marketplace.payments.refunds import order_cancellation
+from marketplace.payments.refunds.order_summary import with_refunds
 from marketplace.vendors.queries import store_of_user
 
 area = Area("orders", "/api/orders", "Orders and their escrow")
@@ -158,7 +158,9 @@ def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[
 )  # fmt: skip
 def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Cancel an order that is not shipped; what was paid goes back."""
-    cancelling.cancel(ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now)
+    order_cancellation.cancel(
+        ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now
+    )
     return _order(ctx, order_id)
 
 

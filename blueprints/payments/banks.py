@@ -10,8 +10,8 @@ from blueprints.http.endpoint import Area, Context, LastPhase
 from blueprints.http.fields import AccountNumber, BankCode, Minor, Moment, Schema
 from blueprints.payments.routes import callback_url_of
 from blueprints.payments.schemas import MakeIntent
-from marketplace.payments import banks, transfers
-from marketplace.payments.operations import Target
+from marketplace.payments.intents import bank_transfer, banks
+from marketplace.payments.intents.lifecycle import Target
 from marketplace.providers.gateway import customer_email
 
 area = Area("banks", "/api/payments", "Banks, bank accounts, and paying by bank transfer")
@@ -73,7 +73,7 @@ def resolve(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 )  # fmt: skip
 def virtual_account(ctx: Context, body: dict[str, Any]) -> LastPhase:
     """Give an account to pay an order or a checkout to by bank transfer; again, the same one."""
-    intent, account = transfers.open_account(
+    intent, account = bank_transfer.open_account(
         ctx.services.database,
         ctx.services.gateway,
         buyer_id=ctx.user.id,
@@ -82,4 +82,4 @@ def virtual_account(ctx: Context, body: dict[str, Any]) -> LastPhase:
         callback_url=callback_url_of(ctx, body),
         clock=ctx.services.clock,
     )
-    return LastPhase(partial(transfers.record_account, intent=intent, account=account, now=ctx.now))
+    return LastPhase(partial(bank_transfer.record_account, intent=intent, account=account, now=ctx.now))

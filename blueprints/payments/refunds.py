@@ -18,9 +18,11 @@ from blueprints.payments.schemas_refunds import (
     Resolve,
 )
 from marketplace.kernel.paging import TablePage
-from marketplace.payments import desk, mending, quarantine, states
-from marketplace.payments.clawbacks import claw_back
-from marketplace.payments.refunding import Pieces, Wanted, process_refund
+from marketplace.payments import admin_queries, states
+from marketplace.payments.charges import quarantine
+from marketplace.payments.refunds import recovery
+from marketplace.payments.refunds.admin_refund import Pieces, Wanted, process_refund
+from marketplace.payments.refunds.clawback import claw_back
 
 area = Area("refunds", "/api/payments", "Refunds and held charges, for finance")
 
@@ -50,8 +52,8 @@ def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str
 @area.get("/refunds", auth=_FINANCE, limit=Shared.GLOBAL, query=RefundQuery, reply=RefundRow(many=True))
 def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List refunds with how far and how old they are."""
-    filters = desk.RefundFilters(**query)
-    return desk.list_refunds(ctx.session, filters=filters, page=ctx.table, now=ctx.now)
+    filters = admin_queries.RefundFilters(**query)
+    return admin_queries.list_refunds(ctx.session, filters=filters, page=ctx.table, now=ctx.now)
 
 
 @area.post(
@@ -74,9 +76,9 @@ def credit_refund(ctx: Context, refund_id: UUID) -> LastPhase:
 
 def _mend(ctx: Context, refund_id: UUID, trigger: str) -> LastPhase:
     with ctx.transaction() as session:
-        stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=ctx.user)
-    known = mending.ask(ctx.services.gateway, stuck)
-    work = mending.retry if trigger == states.RETRY else mending.credit
+        stuck = recovery.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=ctx.user)
+    known = recovery.ask(ctx.services.gateway, stuck)
+    work = recovery.retry if trigger == states.RETRY else recovery.credit
     return LastPhase(partial(work, stuck=stuck, known=known, actor=ctx.actor, now=ctx.now))
 
 
@@ -85,7 +87,9 @@ def _mend(ctx: Context, refund_id: UUID, trigger: str) -> LastPhase:
 )
 def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List the charges that are, or were, held back."""
-    return desk.list_quarantine(ctx.session, status=query["status"], reason=query["reason"], page=ctx.table)
+    return admin_queries.list_quarantine(
+        ctx.session, status=query["status"], reason=query["reason"], page=ctx.table
+    )
 
 
 @area.post(

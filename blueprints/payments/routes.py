@@ -15,9 +15,9 @@ from blueprints.payments.schemas import (
     Verify,
 )
 from marketplace.kernel.errors import ValidationError
-from marketplace.payments import operations
-from marketplace.payments.operations import Target
-from marketplace.payments.pages import open_page
+from marketplace.payments.intents import lifecycle
+from marketplace.payments.intents.hosted_page import open_page
+from marketplace.payments.intents.lifecycle import Target
 from marketplace.providers.gateway import customer_email
 
 area = Area("payments", "/api/payments", "Payments through the gateway")
@@ -29,7 +29,7 @@ area = Area("payments", "/api/payments", "Payments through the gateway")
 )  # fmt: skip
 def make_intent(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make the payment of an order or a checkout, without asking the gateway."""
-    intent = operations.ensure_intent(
+    intent = lifecycle.ensure_intent(
         ctx.session,
         buyer_id=ctx.user.id,
         target=_target(body),
@@ -60,18 +60,18 @@ def initialize(ctx: Context, body: dict[str, Any]) -> LastPhase:
         callback_url=callback_url_of(ctx, body),
         clock=ctx.services.clock,
     )
-    return LastPhase(partial(operations.record_page, intent=intent, page=page, now=ctx.now))
+    return LastPhase(partial(lifecycle.record_page, intent=intent, page=page, now=ctx.now))
 
 
 @area.post("/verify", auth=AUTHENTICATED, limit="30/minute", body=Verify, reply=PaymentView, phased=True)
 def verify(ctx: Context, body: dict[str, Any]) -> LastPhase:
     """Ask the gateway what became of a payment, and apply it."""
     with ctx.transaction() as session:
-        reference = operations.own_reference(session, buyer_id=ctx.user.id, reference=body["reference"])
+        reference = lifecycle.own_reference(session, buyer_id=ctx.user.id, reference=body["reference"])
     charge = ctx.services.gateway.charge(reference)
     bearer = ctx.services.settings.gateway_fee_bearer
     return LastPhase(
-        partial(operations.settle, reference=reference, charge=charge, fee_bearer=bearer, now=ctx.now)
+        partial(lifecycle.settle, reference=reference, charge=charge, fee_bearer=bearer, now=ctx.now)
     )
 
 

@@ -17,7 +17,7 @@ from blueprints.http.fields import (
     WholeParameter,
 )
 from blueprints.http.paging import OffsetQuery
-from marketplace.payments import desk, states
+from marketplace.payments import admin_queries, states
 
 _REASON = {"least": 10, "most": 500}
 _REFUND_STATUSES = sorted(states.REFUND.states)
@@ -94,11 +94,11 @@ class ProcessedRefund(Schema):
 class RefundQuery(OffsetQuery):
     """Which refunds are listed: ``open`` are those that are not over, ``paid_twice`` what the buyer got twice."""
 
-    sort = Choice(*desk.REFUND_SORTS, load_default="createdAt")
-    status = Choice(desk.OPEN, desk.PAID_TWICE, *_REFUND_STATUSES, load_default=None)
+    sort = Choice(*admin_queries.REFUND_SORTS, load_default="createdAt")
+    status = Choice(admin_queries.OPEN, admin_queries.PAID_TWICE, *_REFUND_STATUSES, load_default=None)
     destination = Choice("gateway", "wallet", load_default=None)
     cause = Choice(
-        *desk.CAUSES,
+        *admin_queries.CAUSES,
         load_default=None,
         metadata={
             "description": "order: it was cancelled, refunded by an officer, or ended unpaid; unneeded_charge: a charge"
@@ -163,7 +163,7 @@ class MendedRefund(Schema):
 class QuarantineQuery(OffsetQuery):
     """Which held charges are listed."""
 
-    sort = Choice(*desk.QUARANTINE_SORTS, load_default="createdAt")
+    sort = Choice(*admin_queries.QUARANTINE_SORTS, load_default="createdAt")
     status = Choice("open", "resolved", load_default=None)
     reason = Choice(*_QUARANTINE_REASONS, load_default=None)
 

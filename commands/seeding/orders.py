@@ -23,10 +23,10 @@ from marketplace.orders.pin import delivery_pin
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.place_order import PAYABLE_FOR, Delivery, Placement, place_order
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling
-from marketplace.payments import operations as payments
-from marketplace.payments.operations import Target
-from marketplace.payments.pages import open_page
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.intents.hosted_page import open_page
+from marketplace.payments.intents.lifecycle import Target
+from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway import PaymentGateway, customer_email
 from marketplace.services import Services
 from sandbox.personas import persona_named
@@ -243,7 +243,7 @@ class _Stage:
 
 
 def _cancel(session: Session, stage: _Stage) -> None:
-    cancelling.cancel(
+    order_cancellation.cancel(
         session, order_id=stage.order_id, caller=stage.buyer, reason="Found it in my hall", now=stage.at
     )
 

@@ -15,7 +15,7 @@ from marketplace.infra.cache import Cache
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.notifications.operations import notify
-from marketplace.payments.banks import resolve_account
+from marketplace.payments.intents.banks import resolve_account
 from marketplace.payouts.models import PayoutAccount
 from marketplace.payouts.policy import account_held_until
 from marketplace.providers.gateway import PaymentGateway

@@ -24,7 +24,7 @@ from marketplace.kernel.money import naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
 from marketplace.orders.vendor_escrow_balance import InEscrow, in_escrow_of
-from marketplace.payments import debts
+from marketplace.payments.refunds import buyer_debt
 from marketplace.payouts import claims, listing, states
 from marketplace.payouts.accounts import account_of
 from marketplace.payouts.balances import minimum_payout, waiting_minor
@@ -116,7 +116,7 @@ def ask_for_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     :raises PayoutWaitsError: one waits already
     """
     features.require_on(platform_settings(session), features.WALLET_CASH_OUTS, now=now)
-    debts.collect(session, buyer_id=caller.id, now=now)
+    buyer_debt.collect(session, buyer_id=caller.id, now=now)
     wallet, debt = accounts.wallet(caller.id), accounts.buyer_receivable(caller.id)
     held = lock_balances(session, wanted=[wallet, debt])
     rewards = rewards_in(session, user_id=caller.id, balance_minor=held[wallet])

@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.ledger.queries import Violation, rules, violations_of
-from marketplace.payments import alarms
-from marketplace.payments import books as payments
+from marketplace.payments.integrity import alerts
+from marketplace.payments.integrity import invariants as payments
 from marketplace.payouts import reconciliation_books
 
 # A payout's transactions name it as their cause; those of a second time name that besides.
@@ -122,5 +122,5 @@ def check(database: Database, *, now: datetime) -> list[Violation]:
     """
     with database.reading() as session:
         violations = verify(session)
-    database.in_transaction(alarms.books_checked, violations, now=now)
+    database.in_transaction(alerts.books_checked, violations, now=now)
     return violations

@@ -17,7 +17,7 @@ from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import Movement, Posting, lock_balances, post_all
-from marketplace.payments.lost_disputes import CHARGEBACK
+from marketplace.payments.chargebacks.losses import CHARGEBACK
 from marketplace.payouts import states
 
 STAGED = "payout_staged"

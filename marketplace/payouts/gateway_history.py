@@ -16,7 +16,7 @@ from marketplace.infra.db import Database, Statement
 from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
-from marketplace.payments import sending
+from marketplace.payments.refunds import gateway_refund
 from marketplace.payouts import gateway_names
 from marketplace.payouts.clearing import move
 from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
@@ -262,7 +262,7 @@ class History:
 
     def _keep_records(self, session: Session, kind: Kind, page: Sequence[Record]) -> int:
         self._go_on(session)
-        noted = [sending.noted(one.note) if kind == "refund" else None for one in page]
+        noted = [gateway_refund.noted(one.note) if kind == "refund" else None for one in page]
         return _KEEP_RECORDS.run(
             session,
             run_id=self._run_id,

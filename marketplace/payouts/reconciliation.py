@@ -22,7 +22,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock, iso
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.payments.drift import GATEWAY_BALANCE, raise_drift
+from marketplace.payments.integrity.drift import GATEWAY_BALANCE, raise_drift
 from marketplace.payouts import differences, gateway_history, judging, matching
 from marketplace.payouts.gateway_history import CLAIMED_FOR, History
 from marketplace.payouts.judging import Verdict

@@ -16,9 +16,9 @@ from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.ledger import accounts
-from marketplace.payments import operations as payments
-from marketplace.payments import refund_events
-from marketplace.payments.parties import refuse_party
+from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.refunds import refund_events
 from marketplace.payouts import differences, matching, settling, states, transfer_events
 from marketplace.payouts.clearing import move
 from marketplace.payouts.differences import CAME_BACK, GATEWAY_COST, OWN_FUNDS

@@ -22,7 +22,7 @@ from marketplace.kernel.errors import (
     ProviderUnavailableError,
     ServiceUnavailableError,
 )
-from marketplace.payments import alarms as gateway_alarms
+from marketplace.payments import gateway_alerts as gateway_alarms
 from marketplace.payouts import alarms, sending, settling, states
 from marketplace.payouts.policy import PAYOUTS_HALTED, kept_from_sending
 from marketplace.payouts.sending import Claimed, ToSend

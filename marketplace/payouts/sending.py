@@ -20,7 +20,7 @@ from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.payments import alarms as gateway_alarms
+from marketplace.payments import gateway_alerts as gateway_alarms
 from marketplace.payouts import alarms, settling, states
 from marketplace.payouts.policy import kept_from_sending
 from marketplace.providers.gateway_events import GatewayTransfer

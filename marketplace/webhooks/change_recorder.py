@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.operations import SEND_TOPIC
 from marketplace.infra.db import Statement
 from marketplace.ledger.accounts import Account
-from marketplace.payments import refund_events
+from marketplace.payments.refunds import refund_events
 from marketplace.providers.gateway import GatewayRefund, MalformedChargeError
 from marketplace.webhooks.events import HopelessEventError, parse
 

@@ -4,9 +4,9 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from marketplace.payments import refund_events
-from marketplace.payments.chargebacks import note_dispute
-from marketplace.payments.charges import apply_charge
+from marketplace.payments.chargebacks.intake import note_dispute
+from marketplace.payments.charges.apply import apply_charge
+from marketplace.payments.refunds import refund_events
 from marketplace.payouts import transfer_events
 from marketplace.providers.gateway import Charge, GatewayRefund
 from marketplace.providers.gateway_events import GatewayDispute, GatewayTransfer

@@ -17,7 +17,7 @@ from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
-from marketplace.payments.charges import UnknownReferenceError
+from marketplace.payments.charges.apply import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
 from marketplace.webhooks import dead_letters, envelopes, events, gateway_events, messages
 from marketplace.webhooks.events import Event, HopelessEventError, NotYetError

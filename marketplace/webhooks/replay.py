@@ -17,7 +17,7 @@ from marketplace.audit.operations import AuditActor, record
 from marketplace.infra import outbox
 from marketplace.infra.db import Database, Statement, is_passing
 from marketplace.kernel.errors import ConflictError, NotFoundError, ServiceUnavailableError
-from marketplace.payments.charges import UnknownReferenceError
+from marketplace.payments.charges.apply import UnknownReferenceError
 from marketplace.providers.gateway import MalformedChargeError
 from marketplace.webhooks import dead_letters, operations
 from marketplace.webhooks.change_recorder import Watch

@@ -21,11 +21,12 @@ from marketplace.orders import operations as orders
 from marketplace.orders.placing.order_validation import OutOfStockError, Wish
 from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS, TooManyUnpaidOrdersError
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments import cancelling, operations
-from marketplace.payments.charges import apply_charge
-from marketplace.payments.checkout import CheckedOut
-from marketplace.payments.expiry import sweep_abandoned_checkouts
-from marketplace.payments.operations import Intent, Target
+from marketplace.payments.charges.apply import apply_charge
+from marketplace.payments.intents import lifecycle
+from marketplace.payments.intents.checkout import CheckedOut
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.payments.intents.lifecycle import Intent, Target
+from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway import Charge
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
@@ -201,7 +202,7 @@ class TestTheWallet:
                     with database.transaction() as session:
                         order_id = place(session, shops[chosen], products[chosen], wallet=AS_MUCH)
                     with database.transaction() as session:
-                        cancelling.cancel(
+                        order_cancellation.cancel(
                             session, order_id=order_id, caller=shops[0].buyer, reason=None, now=NOW
                         )
                     done += 1
@@ -236,7 +237,7 @@ class TestOneCheckoutFromAllSides:
 
         def pay(target: Target) -> None:
             with database.transaction() as session:
-                intent: Intent = operations.ensure_intent(
+                intent: Intent = lifecycle.ensure_intent(
                     session, buyer_id=shop.buyer.id, target=target, callback_url=None, now=NOW
                 )
             charge = make_charge(intent)
@@ -248,7 +249,7 @@ class TestOneCheckoutFromAllSides:
 
         def cancel() -> None:
             with database.transaction() as session:
-                cancelling.cancel(
+                order_cancellation.cancel(
                     session, order_id=done.order_ids[2], caller=shop.buyer, reason=None, now=NOW
                 )
 
@@ -334,7 +335,7 @@ def test_an_order_whose_page_opens_while_the_sweep_asks_does_not_expire(
 
     def open_page(session: Any) -> None:
         intent = make_intent(session, shops[0], order_id, now=opened_at)
-        operations.claim_opening(session, intent=intent, now=opened_at)
+        lifecycle.claim_opening(session, intent=intent, now=opened_at)
 
     with database.transaction() as session:
         intent = make_intent(session, shops[0], order_id)

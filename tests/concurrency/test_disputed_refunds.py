@@ -8,9 +8,9 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.payments import sending
-from marketplace.payments.debts import collect
-from marketplace.payments.sending import BeingSentError, ToSend
+from marketplace.payments.refunds import gateway_refund
+from marketplace.payments.refunds.buyer_debt import collect
+from marketplace.payments.refunds.gateway_refund import BeingSentError, ToSend
 from tests.support.finance import (
     TOTAL,
     cancelled_order,
@@ -59,7 +59,7 @@ class Case:
             self.charge_id = charge_of(session, order_id)
 
     def claim(self) -> ToSend | None:
-        return self.database.in_transaction(sending.claim, refund_id=self.refund_id, now=NOW)
+        return self.database.in_transaction(gateway_refund.claim, refund_id=self.refund_id, now=NOW)
 
     def say(self, word: str) -> str:
         return self.database.in_transaction(say, self.refund_id, word)
@@ -155,7 +155,7 @@ def test_the_end_of_a_dispute_and_a_worker_that_asks_leave_nothing_behind(
         case.dispute()
 
         def unknown(it: Case = case, to_send: ToSend = found) -> None:
-            it.database.in_transaction(sending.note_unknown, found=to_send, now=NOW)
+            it.database.in_transaction(gateway_refund.note_unknown, found=to_send, now=NOW)
 
         def end(it: Case = case, word: str = resolution) -> UUID:
             return it.dispute(word)
@@ -164,7 +164,7 @@ def test_the_end_of_a_dispute_and_a_worker_that_asks_leave_nothing_behind(
 
         assert unforeseen(results) == []
         again = case.database.in_transaction(
-            sending.claim, refund_id=case.refund_id, now=NOW + sending.ASKING_FOR
+            gateway_refund.claim, refund_id=case.refund_id, now=NOW + gateway_refund.ASKING_FOR
         )
         if resolution == LOST:
             if again is not None:

@@ -22,8 +22,8 @@ from marketplace.orders import operations as orders
 from marketplace.orders.placing.order_validation import OutOfStockError, Wish
 from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS, TooManyUnpaidOrdersError
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling
-from marketplace.payments import operations as payments
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway import PaymentPage
 from tests.support.purchases import (
     NOW,
@@ -275,7 +275,7 @@ class Storm:
     def cancel(self, draw: random.Random) -> None:
         shop, order_id = self.some(draw)
         with self.database.transaction() as session:
-            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
     def expire(self, draw: random.Random) -> None:
         _, order_id = self.some(draw)

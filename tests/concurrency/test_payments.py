@@ -10,11 +10,12 @@ from sqlalchemy import text
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.payments import cancelling, operations
-from marketplace.payments.charges import Outcome
-from marketplace.payments.expiry import sweep_abandoned_checkouts
-from marketplace.payments.operations import Intent, Target
-from marketplace.payments.pages import open_page
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.intents import lifecycle
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.payments.intents.hosted_page import open_page
+from marketplace.payments.intents.lifecycle import Intent, Target
+from marketplace.payments.refunds import order_cancellation
 from marketplace.webhooks import operations as webhooks
 from tests.support.gateway import TestGateway, charge_data, event_of
 from tests.support.purchases import (
@@ -165,7 +166,7 @@ class TestOpening:
             callback_url=None,
             clock=lambda: NOW,
         )
-        return database.in_transaction(operations.record_page, intent=intent, page=page, now=NOW)
+        return database.in_transaction(lifecycle.record_page, intent=intent, page=page, now=NOW)
 
     def test_many_at_once_get_the_same_page_of_one_call(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
@@ -267,7 +268,7 @@ class TestAgainstACharge:
             with database.transaction() as session:
                 if kind == "charge":
                     return apply(session, make_charge(intent))
-                return cancelling.cancel(
+                return order_cancellation.cancel(
                     session, order_id=order_id, caller=buying.buyer, reason=None, now=NOW
                 )
 
@@ -311,7 +312,7 @@ class TestAgainstACharge:
             reference = made[number][2].reference
             found = adapter.charge(reference)
             return database.in_transaction(
-                operations.settle, reference=reference, charge=found, fee_bearer="platform", now=NOW
+                lifecycle.settle, reference=reference, charge=found, fee_bearer="platform", now=NOW
             )
 
         jobs = [

@@ -17,7 +17,7 @@ from marketplace.catalog.promotions.vibes import SlugTakenError
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders.placing.place_order import PriceChangedError, Wish
-from marketplace.payments import cancelling
+from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
@@ -180,7 +180,7 @@ def test_a_storm_over_sales_neither_deadlocks_nor_loses_a_piece(database: Databa
         def cancel() -> None:
             if placed:
                 with database.transaction() as session:
-                    cancelling.cancel(
+                    order_cancellation.cancel(
                         session, order_id=placed.pop(), caller=buying.buyer, reason=None, now=NOW
                     )
 

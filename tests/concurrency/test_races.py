@@ -16,8 +16,10 @@ from marketplace.ledger.queries import balance_of
 from marketplace.orders import operations as orders
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling, mending, quarantine, states
-from marketplace.payments.charges import Outcome
+from marketplace.payments import states
+from marketplace.payments.charges import quarantine
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.refunds import order_cancellation, recovery
 from tests.simulation.life import freeze
 from tests.support.finance import actor_of, make_officer, refund, refunds_of, say
 from tests.support.purchases import (
@@ -55,11 +57,11 @@ def confirm(session: Session, shop: Shop, order_id: UUID) -> None:
 
 
 def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
-    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
 
 def cancel_as_vendor(session: Session, shop: Shop, order_id: UUID) -> None:
-    cancelling.cancel(session, order_id=order_id, caller=shop.vendor, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=order_id, caller=shop.vendor, reason=None, now=NOW)
 
 
 def ship(session: Session, shop: Shop, order_id: UUID) -> None:
@@ -220,17 +222,17 @@ def failed_refund(session: Session, shop: Shop, word: str = "failed") -> UUID:
 def test_a_credit_and_a_retry_at_once_give_the_money_once(
     database: Database, shop: Shop, officers: list[Caller]
 ) -> None:
-    works = {states.CREDIT: mending.credit, states.RETRY: mending.retry}
+    works = {states.CREDIT: recovery.credit, states.RETRY: recovery.retry}
     for _ in range(ROUNDS):
         buying = database.in_transaction(with_buyer, shop)
         refund_id = database.in_transaction(failed_refund, buying)
         with database.reading() as session:
             stuck = [
-                mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+                recovery.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
                 for trigger, officer in zip(works, officers, strict=True)
             ]
 
-        def act(number: int, stuck: list[mending.Stuck] = stuck) -> object:
+        def act(number: int, stuck: list[recovery.Stuck] = stuck) -> object:
             return database.in_transaction(
                 list(works.values())[number],
                 stuck=stuck[number],
@@ -260,15 +262,15 @@ def test_a_credit_and_the_gateway_sending_it_after_all_at_once_are_both_booked(
         buying = database.in_transaction(with_buyer, shop)
         refund_id = database.in_transaction(failed_refund, buying)
         with database.transaction() as session:
-            stuck = mending.find_stuck(
+            stuck = recovery.find_stuck(
                 session, refund_id=refund_id, trigger=states.CREDIT, officer=officers[0]
             )
             product_id = make_product(session, buying, price_minor=1_000_000)
             amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
 
-        def credit(stuck: mending.Stuck = stuck) -> object:
+        def credit(stuck: recovery.Stuck = stuck) -> object:
             return database.in_transaction(
-                mending.credit, stuck=stuck, known=[], actor=actor_of(officers[0]), now=NOW
+                recovery.credit, stuck=stuck, known=[], actor=actor_of(officers[0]), now=NOW
             )
 
         def tell(refund_id: UUID = refund_id) -> object:

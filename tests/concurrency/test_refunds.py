@@ -13,10 +13,12 @@ from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
 from marketplace.orders.placing.order_validation import Wish
-from marketplace.payments import cancelling, mending, quarantine, sending, states
-from marketplace.payments.charges import Outcome
-from marketplace.payments.refunding import EscrowDeficitError
-from marketplace.payments.sending import BeingSentError
+from marketplace.payments import states
+from marketplace.payments.charges import quarantine
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.refunds import gateway_refund, order_cancellation, recovery
+from marketplace.payments.refunds.admin_refund import EscrowDeficitError
+from marketplace.payments.refunds.gateway_refund import BeingSentError
 from tests.support.finance import actor_of, make_officer, refund, refunds_of, say, sums_of
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
@@ -141,7 +143,7 @@ def test_cancelling_and_accepting_at_once(database: Database, shop: Shop) -> Non
 
         jobs = [
             lambda order_id=order_id: database.in_transaction(
-                cancelling.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+                order_cancellation.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
             ),
             lambda order_id=order_id: database.in_transaction(
                 orders.accept, order_id=order_id, caller=shop.vendor, now=NOW
@@ -167,7 +169,7 @@ def test_buyer_and_vendor_cancel_and_an_officer_refunds_at_once(
 
         def cancel(caller: Caller, order_id: UUID = order_id) -> object:
             return database.in_transaction(
-                cancelling.cancel, order_id=order_id, caller=caller, reason=None, now=NOW
+                order_cancellation.cancel, order_id=order_id, caller=caller, reason=None, now=NOW
             )
 
         jobs = [
@@ -196,7 +198,7 @@ def test_orders_of_one_charge_are_cancelled_at_once(database: Database, shop: Sh
 
         results = at_once(
             lambda order_id: database.in_transaction(
-                cancelling.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+                order_cancellation.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
             ),
             done.order_ids,
         )
@@ -216,7 +218,7 @@ class TestOnTheirWay:
             intent = make_intent(session, shop, order_id)
             gateway.open(intent.reference, intent.amount_minor)
             apply(session, gateway.charge_of_paid(intent.reference))
-            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
             [made] = refunds_of(session, order_id)
             found: UUID = made["id"]
             return found
@@ -227,12 +229,12 @@ class TestOnTheirWay:
         adapter = gateway.adapter(settings)
 
         def work(_number: int) -> str | None:
-            found = database.in_transaction(sending.claim, refund_id=refund_id, now=NOW)
-            told = sending.send(adapter, found)
+            found = database.in_transaction(gateway_refund.claim, refund_id=refund_id, now=NOW)
+            told = gateway_refund.send(adapter, found)
             assert told is None or found is not None
             if told is None:
                 return None
-            return database.in_transaction(sending.settle, refund_id=refund_id, told=told, now=NOW)
+            return database.in_transaction(gateway_refund.settle, refund_id=refund_id, told=told, now=NOW)
 
         results = at_once(work, range(8))
 
@@ -265,9 +267,9 @@ class TestOnTheirWay:
 
         def act(number: int) -> object:
             officer = officers[number]
-            trigger, work = ((states.RETRY, mending.retry), (states.CREDIT, mending.credit))[number % 2]
+            trigger, work = ((states.RETRY, recovery.retry), (states.CREDIT, recovery.credit))[number % 2]
             with database.transaction() as session:
-                stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+                stuck = recovery.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
             return database.in_transaction(work, stuck=stuck, known=[], actor=actor_of(officer), now=NOW)
 
         results = at_once(act, range(4))
@@ -313,7 +315,7 @@ def test_a_held_charge_is_decided_on_once(
         ) -> object:
             if number % 2:
                 return database.in_transaction(
-                    cancelling.cancel, order_id=order_id, caller=buying.buyer, reason=None, now=NOW
+                    order_cancellation.cancel, order_id=order_id, caller=buying.buyer, reason=None, now=NOW
                 )
             return database.in_transaction(apply, make_charge(intent))  # type: ignore[arg-type]
 
@@ -346,7 +348,9 @@ def test_a_storm_of_refunds_cancels_and_events_neither_deadlocks_nor_loses_a_kob
         order_id, intent = placed[index]
         with database.transaction() as session:
             if kind == 0:
-                return cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+                return order_cancellation.cancel(
+                    session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+                )
             if kind == 1:
                 return refund(session, order_id, officers[index % 4], amount_minor=1_000)
             if kind == 2:

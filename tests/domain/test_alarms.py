@@ -14,13 +14,16 @@ from marketplace.alerts.queries import open_subjects
 from marketplace.audit.operations import OPERATOR
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
-from marketplace.payments import alarms, cancelling, operations, quarantine, sending, states
-from marketplace.payments.charges import Outcome
-from marketplace.payments.expiry import sweep_abandoned_checkouts
-from marketplace.payments.operations import Intent
-from marketplace.payments.pages import open_page
-from marketplace.payments.requery import requery_refunds
-from marketplace.payments.sending import RefusedRefund
+from marketplace.payments import gateway_alerts, states
+from marketplace.payments.charges import quarantine
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.intents import lifecycle, stalled
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.payments.intents.hosted_page import open_page
+from marketplace.payments.intents.lifecycle import Intent
+from marketplace.payments.refunds import gateway_refund, order_cancellation
+from marketplace.payments.refunds.gateway_refund import RefusedRefund
+from marketplace.payments.refunds.polling import requery_refunds
 from marketplace.payouts import books
 from marketplace.platform.halts import payouts_halted
 from marketplace.providers.gateway import GatewayRefund
@@ -98,10 +101,10 @@ class TestRefunds:
 
     def test_one_that_the_gateway_refuses_to_send(self, session: Session, refund_id: UUID) -> None:
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
-        note = sending.note_of(refund_id, 1)
+        note = gateway_refund.note_of(refund_id, 1)
         refused = RefusedRefund("", "failed", amount, note, "checkout-x", refused_with=400)
 
-        assert sending.settle(session, refund_id=refund_id, told=refused, now=NOW) == "failed"
+        assert gateway_refund.settle(session, refund_id=refund_id, told=refused, now=NOW) == "failed"
 
         assert open_about(session, about(refund_id)) == {"REFUND_REFUSED": "SEV-2"}
         assert alerts_about(session, about(refund_id))[0]["facts"]["refusedWith"] == 400
@@ -120,11 +123,11 @@ class TestRefunds:
         say(session, refund_id, "failed")
         mend(session, refund_id, states.RETRY)
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
-        first_try = sending.note_of(refund_id, 1)
+        first_try = gateway_refund.note_of(refund_id, 1)
 
         def told(status: str) -> None:
             word = GatewayRefund(status=status, id="7", amount_minor=amount, note=first_try, reference="x")
-            sending.settle(session, refund_id=refund_id, told=word, now=NOW)
+            gateway_refund.settle(session, refund_id=refund_id, told=word, now=NOW)
 
         say(session, refund_id, "pending")
         told("failed")
@@ -166,7 +169,7 @@ class TestRefunds:
             intent = make_intent(session, shop, order_id)
             gateway.open(intent.reference, intent.amount_minor)
             apply(session, gateway.charge_of_paid(intent.reference))
-            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
             [made] = refunds_of(session, order_id)
             session.execute(
                 text(
@@ -180,7 +183,7 @@ class TestRefunds:
             with database.reading() as session:
                 return open_about(session, about(made["id"]))
 
-        database.in_transaction(alarms.gateway_unreachable, waiting_since=NOW, now=NOW)
+        database.in_transaction(gateway_alerts.gateway_unreachable, waiting_since=NOW, now=NOW)
         for hours in (2, 4):
             requery_refunds(database, adapter, now=later(hours=hours))
         assert open_now() == {"REFUND_UNKNOWN": "SEV-2"}
@@ -189,7 +192,9 @@ class TestRefunds:
             assert open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE) == set()
             assert alerts_about(session, about(made["id"]))[0]["occurrences"] == 2
         adapter.refund(
-            reference=intent.reference, amount_minor=made["amount_minor"], note=sending.note_of(made["id"], 1)
+            reference=intent.reference,
+            amount_minor=made["amount_minor"],
+            note=gateway_refund.note_of(made["id"], 1),
         )
         requery_refunds(database, adapter, now=later(hours=6))
         assert open_now() == {}
@@ -233,7 +238,7 @@ class TestQuarantine:
 
 class TestStalledPayments:
     def stalled(self, session: Session, intent: Intent, now: datetime) -> list[dict[str, Any]]:
-        alarms.flag_stalled(session, now=now)
+        stalled.flag_stalled(session, now=now)
         return alerts_about(session, f"payment:{intent.id}")
 
     @pytest.fixture
@@ -248,7 +253,7 @@ class TestStalledPayments:
         self, session: Session, intent: Intent, order_id: UUID
     ) -> None:
         expires_at = row_of(session, "orders", id=order_id)["expires_at"]
-        limit = expires_at + alarms.STALLED_AFTER
+        limit = expires_at + stalled.STALLED_AFTER
 
         assert self.stalled(session, intent, limit - (limit - expires_at) / 100) == []
         for _ in range(3):
@@ -275,7 +280,9 @@ class TestStalledPayments:
         self, session: Session, shop: Shop, intent: Intent, order_id: UUID
     ) -> None:
         self.stalled(session, intent, later(hours=5))
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=later(hours=5))
+        order_cancellation.cancel(
+            session, order_id=order_id, caller=shop.buyer, reason=None, now=later(hours=5)
+        )
 
         [alert] = self.stalled(session, intent, later(hours=6))
         assert alert["resolution"] == "rule"
@@ -298,11 +305,11 @@ class TestGateway:
             gateway.adapter(settings),
             buyer_id=shop.buyer.id,
             email="ada@example.com",
-            target=operations.Target(order_id=order_id),
+            target=lifecycle.Target(order_id=order_id),
             callback_url=None,
             clock=lambda: NOW,
         )
-        database.in_transaction(operations.record_page, intent=intent, page=page, now=NOW)
+        database.in_transaction(lifecycle.record_page, intent=intent, page=page, now=NOW)
         return intent
 
     @pytest.fixture
@@ -310,7 +317,7 @@ class TestGateway:
         self, database: Database, gateway: TestGateway, settings: Settings
     ) -> Callable[[datetime], bool]:
         """Sweeps, and tells whether the gateway is said to be unreachable."""
-        database.in_transaction(alarms.gateway_reached, now=NOW)
+        database.in_transaction(gateway_alerts.gateway_reached, now=NOW)
 
         def run(now: datetime) -> bool:
             sweep_abandoned_checkouts(database, gateway.adapter(settings), fee_bearer="platform", now=now)

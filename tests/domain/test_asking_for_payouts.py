@@ -14,7 +14,7 @@ from marketplace.kernel.money import naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.orders.vendor_escrow_balance import in_escrow_of
-from marketplace.payments.debts import claim as claim_debt
+from marketplace.payments.refunds.buyer_debt import claim as claim_debt
 from marketplace.payouts import asking, balances, policy, staging
 from marketplace.payouts.asking import (
     EscrowLockedError,

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement, driver_cursor
 from marketplace.ledger import accounts
-from marketplace.payments import disputed, refunds
+from marketplace.payments import chargeback_guard
+from marketplace.payments.refunds import create
 from tests.support.purchases import make_shop, paid_order
 
 # Each with an entry of its own, as a payment of an order has.
@@ -44,9 +45,9 @@ def order_id(session: Session) -> Iterator[UUID]:
 @pytest.mark.parametrize(
     ("statement", "name"),
     [
-        (disputed._OF_ORDER, "id"),
-        (refunds._LOCK_CHARGES, "order_id"),
-        (refunds._CHARGES_OF_ORDER, "order_id"),
+        (chargeback_guard._OF_ORDER, "id"),
+        (create._LOCK_CHARGES, "order_id"),
+        (create._CHARGES_OF_ORDER, "order_id"),
     ],
     ids=["whether it is disputed", "locked", "what is left of them"],
 )

@@ -9,9 +9,10 @@ from sqlalchemy.orm import Session
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders import operations as orders
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling, operations
-from marketplace.payments.charges import Outcome, UnknownReferenceError
-from marketplace.payments.operations import Intent, Target, ensure_intent
+from marketplace.payments.charges.apply import Outcome, UnknownReferenceError
+from marketplace.payments.intents import lifecycle
+from marketplace.payments.intents.lifecycle import Intent, Target, ensure_intent
+from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -249,7 +250,7 @@ class TestFeesAboveTheAmount:
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent, bearer: str, over: bool
     ) -> None:
         if over:
-            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         before = balances_by_kind(session)
 
         charge = make_charge(intent, fees_minor=10**9)
@@ -316,7 +317,7 @@ class TestSentBack:
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent, end: str, difference: int
     ) -> None:
         if end == "cancelled":
-            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         else:
             orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
         before, paid = balances_by_kind(session), intent.amount_minor + difference
@@ -339,7 +340,7 @@ class TestSentBack:
     def test_fees_that_the_customer_bore_are_not_ours_to_give(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         before, total = balances_by_kind(session), intent.amount_minor
 
         charge = make_charge(intent, amount_minor=total + 1_500, fees_minor=1_500)
@@ -353,7 +354,7 @@ class TestSentBack:
     def test_what_fees_eat_up_is_kept_without_a_refund(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent, amount: int
     ) -> None:
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
         charge = make_charge(intent, amount_minor=amount, fees_minor=amount)
         assert apply(session, charge, fee_bearer="customer") is Outcome.RETURNED
@@ -410,7 +411,7 @@ def test_an_unknown_reference_is_worth_another_try(session: Session, intent: Int
 def test_money_for_an_attempt_given_up_pays_its_order(
     session: Session, shop: Shop, order_id: UUID, intent: Intent
 ) -> None:
-    operations.abandon(session, intent_id=intent.id, now=NOW)
+    lifecycle.abandon(session, intent_id=intent.id, now=NOW)
     fresh = make_intent(session, shop, order_id)
     assert fresh.reference != intent.reference
 
@@ -464,7 +465,7 @@ def test_the_part_of_an_order_that_was_called_off_goes_back(
 ) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
-    cancelling.cancel(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
     before, each = balances_by_kind(session), intent.amount_minor // 3
 
     # What is missing is missing of what goes back: the orders that wait can be paid.
@@ -489,7 +490,7 @@ def test_the_part_of_an_order_that_was_called_off_goes_back(
 def test_too_little_for_those_that_wait_pays_none_of_them(session: Session, shop: Shop) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
-    cancelling.cancel(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
 
     charge = make_charge(intent, amount_minor=2 * intent.amount_minor // 3 - 1)
     assert apply(session, charge) is Outcome.QUARANTINED
@@ -505,7 +506,7 @@ def test_too_little_for_those_that_wait_pays_none_of_them(session: Session, shop
 def test_the_part_of_an_order_that_was_paid_otherwise_goes_back(session: Session, shop: Shop) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
-    operations.abandon(session, intent_id=intent.id, now=NOW)
+    lifecycle.abandon(session, intent_id=intent.id, now=NOW)
     alone = make_intent(session, shop, placed[0])
     apply(session, make_charge(alone))
 
@@ -522,7 +523,7 @@ def test_a_whole_checkout_that_comes_too_late_goes_back_order_by_order(session: 
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
     for order_id in placed:
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     each = intent.amount_minor // 3
 
     charge = make_charge(intent, amount_minor=intent.amount_minor + 9)

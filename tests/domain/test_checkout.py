@@ -20,10 +20,12 @@ from marketplace.orders.placing.place_order import (
     TooManyUnpaidOrdersError,
 )
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling, operations, quarantine
-from marketplace.payments.charges import Outcome
-from marketplace.payments.checkout import CheckedOut
-from marketplace.payments.operations import Intent, NotPayableError, Target, ensure_intent
+from marketplace.payments.charges import quarantine
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.intents import lifecycle
+from marketplace.payments.intents.checkout import CheckedOut
+from marketplace.payments.intents.lifecycle import Intent, NotPayableError, Target, ensure_intent
+from marketplace.payments.refunds import order_cancellation
 from tests.support.finance import actor_of, make_officer
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
@@ -89,7 +91,7 @@ def again(session: Session, shops: list[Shop], done: CheckedOut) -> Intent:
 
 
 def cancel(session: Session, shops: list[Shop], order_id: UUID) -> None:
-    cancelling.cancel(session, order_id=order_id, caller=shops[0].buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=order_id, caller=shops[0].buyer, reason=None, now=NOW)
 
 
 def expire(session: Session, order_id: UUID) -> None:
@@ -363,13 +365,13 @@ class TestItsPayment:
     def test_a_page_is_not_recorded_for_more_than_waits(
         self, session: Session, shops: list[Shop], done: CheckedOut
     ) -> None:
-        page = operations.PaymentPage("https://pay.example/abc", "abc")
+        page = lifecycle.PaymentPage("https://pay.example/abc", "abc")
         cancel(session, shops, done.order_ids[1])
 
         with pytest.raises(NotPayableError, match="Try again"):
-            operations.record_page(session, intent=intent_of(done), page=page, now=NOW)
+            lifecycle.record_page(session, intent=intent_of(done), page=page, now=NOW)
 
-        operations.record_page(session, intent=again(session, shops, done), page=page, now=NOW)
+        lifecycle.record_page(session, intent=again(session, shops, done), page=page, now=NOW)
 
 
 class TestItsCharge:
@@ -486,7 +488,7 @@ class TestItsCharge:
 
 class TestTime:
     def open_page(self, session: Session, intent: Intent, *, minutes: float) -> None:
-        operations.extend(session, intent=intent, now=later(minutes=minutes))
+        lifecycle.extend(session, intent=intent, now=later(minutes=minutes))
 
     @pytest.mark.parametrize(
         ("opened", "payable_until"), [([0], 30), ([10], 40), ([29.9], 59.9), ([10, 35], 60), ([29, 58], 60)]

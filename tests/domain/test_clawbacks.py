@@ -15,10 +15,10 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments import cancelling
-from marketplace.payments.desk import RefundFilters, list_refunds
-from marketplace.payments.refunding import EscrowDeficitError, Pieces
-from marketplace.payments.whereabouts import whereabouts
+from marketplace.payments.admin_queries import RefundFilters, list_refunds
+from marketplace.payments.money_trail.build import whereabouts
+from marketplace.payments.refunds import order_cancellation
+from marketplace.payments.refunds.admin_refund import EscrowDeficitError, Pieces
 from tests.support.finance import (
     BOTH_HAD,
     GONE,
@@ -209,7 +209,7 @@ class TestByAnOfficer:
     def test_what_is_not_paid_or_over_is_refused(self, session: Session, shop: Shop, officer: Caller) -> None:
         unpaid = place(session, shop, make_product(session, shop))
         cancelled, refunded = paid_order(session, shop), paid_order(session, shop)
-        cancelling.cancel(session, order_id=cancelled, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=cancelled, caller=shop.buyer, reason=None, now=NOW)
         refund(session, refunded, officer)
         for order_id in (unpaid, cancelled, refunded):
             with pytest.raises(IllegalTransitionError):

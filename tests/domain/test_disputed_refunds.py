@@ -14,11 +14,12 @@ from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import TableRequest
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments import cancelling, quarantine, sending
-from marketplace.payments.chargebacks import note_dispute
-from marketplace.payments.desk import RefundFilters, list_refunds
-from marketplace.payments.disputed import DisputedAtBankError, standing_of_charge
-from marketplace.payments.whereabouts import whereabouts
+from marketplace.payments.admin_queries import RefundFilters, list_refunds
+from marketplace.payments.chargeback_guard import DisputedAtBankError, standing_of_charge
+from marketplace.payments.chargebacks.intake import note_dispute
+from marketplace.payments.charges import quarantine
+from marketplace.payments.money_trail.build import whereabouts
+from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.providers.gateway_events import GatewayDispute
 from tests.support.alerts import alerts_about, open_about
 from tests.support.events import dispute_data
@@ -94,14 +95,14 @@ def body_of(session: Session, shop: Shop, kind: str) -> str:
     return body
 
 
-def work_off(session: Session, refund_id: UUID, gateway: Any) -> sending.ToSend | None:
+def work_off(session: Session, refund_id: UUID, gateway: Any) -> gateway_refund.ToSend | None:
     """Do what a worker does whose event it is."""
-    found = sending.claim(session, refund_id=refund_id, now=later(minutes=3))
-    told = sending.send(gateway, found)
+    found = gateway_refund.claim(session, refund_id=refund_id, now=later(minutes=3))
+    told = gateway_refund.send(gateway, found)
     if found is not None and told is None:
-        sending.note_unknown(session, found=found, now=later(minutes=3))
+        gateway_refund.note_unknown(session, found=found, now=later(minutes=3))
     elif found is not None and told is not None:
-        sending.settle(session, refund_id=refund_id, told=told, now=later(minutes=3))
+        gateway_refund.settle(session, refund_id=refund_id, told=told, now=later(minutes=3))
     return found
 
 
@@ -112,7 +113,7 @@ class TestWhileItIsOpen:
         return dispute_charge(session, charge_of(session, order_id))
 
     def test_nobody_asks_for_it(self, session: Session, refund_id: UUID) -> None:
-        assert sending.claim(session, refund_id=refund_id, now=NOW) is None
+        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is None
 
         row = row_of(session, "refunds", id=refund_id)
         assert (row["status"], row["asked_at"], row["asking_until"]) == ("pending", None, None)
@@ -135,11 +136,11 @@ class TestWhileItIsOpen:
         self, session: Session, order_id: UUID, refund_id: UUID, resolution: str
     ) -> None:
         dispute_charge(session, charge_of(session, order_id), resolution)
-        assert sending.claim(session, refund_id=refund_id, now=NOW) is None
+        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is None
         assert status_of(session, refund_id) == "pending"
 
         dispute_charge(session, charge_of(session, order_id), WON)
-        assert sending.claim(session, refund_id=refund_id, now=NOW) is not None
+        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is not None
 
     def test_it_is_sent_when_the_dispute_is_won(
         self, session: Session, order_id: UUID, refund_id: UUID
@@ -149,7 +150,7 @@ class TestWhileItIsOpen:
         dispute_charge(session, charge_of(session, order_id), WON)
 
         assert handed_on(session, refund_id) == before + 1
-        found = sending.claim(session, refund_id=refund_id, now=NOW)
+        found = gateway_refund.claim(session, refund_id=refund_id, now=NOW)
         assert found is not None
         assert (found.was_asked, found.disputed) == (False, False)
 
@@ -159,10 +160,10 @@ class TestWhileItIsOpen:
         charge_id = charge_of(session, order_id)
         dispute_charge(session, charge_id, id="another")
         dispute_charge(session, charge_id, WON)
-        assert sending.claim(session, refund_id=refund_id, now=NOW) is None
+        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is None
 
         dispute_charge(session, charge_id, WON, id="another")
-        assert sending.claim(session, refund_id=refund_id, now=NOW) is not None
+        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is not None
 
     def test_the_amount_told_first_counts_if_the_end_names_none(
         self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID
@@ -225,10 +226,10 @@ class TestThatWasAskedFor:
         reference: str = row_of(session, "orders", id=order_id)["payment_reference"]
         gateway.open(reference, TOTAL)
         gateway.pay(reference)
-        found = sending.claim(session, refund_id=refund_id, now=NOW)
+        found = gateway_refund.claim(session, refund_id=refund_id, now=NOW)
         gateway.line.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
-            sending.send(gateway.adapter(settings), found)
+            gateway_refund.send(gateway.adapter(settings), found)
         gateway.line.fault = None
         return reference
 
@@ -238,7 +239,7 @@ class TestThatWasAskedFor:
         reference: str = row_of(session, "orders", id=order_id)["payment_reference"]
         gateway.open(reference, TOTAL)
         gateway.pay(reference)
-        assert sending.claim(session, refund_id=refund_id, now=NOW) is not None
+        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is not None
         return reference
 
     def test_one_that_the_gateway_knows_goes_its_way(
@@ -306,15 +307,15 @@ class TestThatWasAskedFor:
         self, session: Session, gateway: TestGateway, order_id: UUID, refund_id: UUID, never_arrived: str
     ) -> None:
         dispute_charge(session, charge_of(session, order_id))
-        found = sending.claim(session, refund_id=refund_id, now=later(minutes=3))
+        found = gateway_refund.claim(session, refund_id=refund_id, now=later(minutes=3))
         assert found is not None
         dispute_charge(session, charge_of(session, order_id), WON)
         before = handed_on(session, refund_id)
 
-        sending.note_unknown(session, found=found, now=later(minutes=3))
+        gateway_refund.note_unknown(session, found=found, now=later(minutes=3))
 
         assert handed_on(session, refund_id) == before + 1
-        assert sending.claim(session, refund_id=refund_id, now=later(minutes=3)) is not None
+        assert gateway_refund.claim(session, refund_id=refund_id, now=later(minutes=3)) is not None
 
 
 class TestAfterALoss:
@@ -330,11 +331,11 @@ class TestAfterALoss:
         quarantine.resolve(session, held_id=held_id, actor=actor_of(officer), now=NOW, **decided)
         dispute_charge(session, charge.id, LOST, refund_amount=1_000)
         assert owed_by(session, shop.buyer.id) == 1_000
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         [made] = refunds_of(session, order_id)
         assert made["status"] == "pending"
 
-        assert sending.claim(session, refund_id=made["id"], now=NOW) is None
+        assert gateway_refund.claim(session, refund_id=made["id"], now=NOW) is None
 
         assert status_of(session, made["id"]) == "credited"
         assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
@@ -342,7 +343,7 @@ class TestAfterALoss:
     def test_one_that_fails_afterwards_is_credited_and_not_tried_again(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, refund_id: UUID
     ) -> None:
-        sending.claim(session, refund_id=refund_id, now=NOW)
+        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, "pending")
         dispute_charge(session, charge_of(session, order_id), LOST, refund_amount=TOTAL)
         assert owed_by(session, shop.buyer.id) == TOTAL

@@ -13,8 +13,8 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling
-from marketplace.payments.refunding import AlreadyReleasedError
+from marketplace.payments.refunds import order_cancellation
+from marketplace.payments.refunds.admin_refund import AlreadyReleasedError
 from tests.support.finance import make_officer, refund
 from tests.support.purchases import (
     NOW,
@@ -57,7 +57,7 @@ def confirm(session: Session, shop: Shop, order_id: UUID) -> None:
 
 
 def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
-    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
 
 def expire(session: Session, shop: Shop, order_id: UUID) -> None:

@@ -14,10 +14,11 @@ from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders.placing.order_validation import Wish
-from marketplace.payments import cancelling, operations
-from marketplace.payments.expiry import Sweep, sweep_abandoned_checkouts
-from marketplace.payments.operations import Intent
-from marketplace.payments.pages import open_page
+from marketplace.payments.intents import lifecycle
+from marketplace.payments.intents.expiry import Sweep, sweep_abandoned_checkouts
+from marketplace.payments.intents.hosted_page import open_page
+from marketplace.payments.intents.lifecycle import Intent
+from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway import Charge
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
@@ -82,11 +83,11 @@ def opened(
         gateway.adapter(settings),
         buyer_id=shop.buyer.id,
         email="ada@example.com",
-        target=operations.Target(order_id=order_id),
+        target=lifecycle.Target(order_id=order_id),
         callback_url=None,
         clock=lambda: NOW,
     )
-    database.in_transaction(operations.record_page, intent=intent, page=page, now=NOW)
+    database.in_transaction(lifecycle.record_page, intent=intent, page=page, now=NOW)
     return intent
 
 
@@ -157,7 +158,7 @@ def test_an_older_attempt_that_was_paid_after_all_counts(
     order_id: UUID,
     opened: Intent,
 ) -> None:
-    database.in_transaction(operations.note_failed, reference=opened.reference, now=NOW)
+    database.in_transaction(lifecycle.note_failed, reference=opened.reference, now=NOW)
     with database.transaction() as session:
         make_intent(session, shop, order_id)
     gateway.pay(opened.reference)
@@ -221,7 +222,7 @@ def test_a_reference_that_never_reached_the_gateway_expires(
 ) -> None:
     with database.transaction() as session:
         intent = make_intent(session, shop, order_id)
-        assert operations.claim_opening(session, intent=intent, now=NOW)
+        assert lifecycle.claim_opening(session, intent=intent, now=NOW)
 
     sweep()
 
@@ -345,11 +346,11 @@ def opened_checkout(
         gateway.adapter(settings),
         buyer_id=shop.buyer.id,
         email="ada@example.com",
-        target=operations.Target(checkout_id=done.checkout_id),
+        target=lifecycle.Target(checkout_id=done.checkout_id),
         callback_url=None,
         clock=lambda: NOW,
     )
-    database.in_transaction(operations.record_page, intent=intent, page=page, now=NOW)
+    database.in_transaction(lifecycle.record_page, intent=intent, page=page, now=NOW)
     return done.order_ids, intent
 
 
@@ -383,14 +384,16 @@ def test_one_that_can_not_be_decided_does_not_hold_up_the_others(
     with database.transaction() as session:
         session.execute(reserved, {"pieces": 1, "id": product_id})
     database.in_transaction(
-        cancelling.cancel, order_id=opened.order_ids[0], caller=shop.buyer, reason=None, now=NOW
+        order_cancellation.cancel, order_id=opened.order_ids[0], caller=shop.buyer, reason=None, now=NOW
     )
 
 
 def test_the_payment_of_a_cancelled_order_is_given_up(
     database: Database, sweep: SweepNow, shop: Shop, order_id: UUID, opened: Intent
 ) -> None:
-    database.in_transaction(cancelling.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    database.in_transaction(
+        order_cancellation.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+    )
 
     assert sweep(NOW).abandoned >= 1
 

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.kinds import KINDS
 from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
-from marketplace.payments.disputed import DisputedAtBankError
-from marketplace.payments.operations import Intent
+from marketplace.payments.chargeback_guard import DisputedAtBankError
+from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payouts.exceptions import STRANGERS, resolve
 from marketplace.services import Services
 from marketplace.webhooks import operations, queries

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.infra.db import Database
-from marketplace.payments.operations import Intent
+from marketplace.payments.intents.lifecycle import Intent
 from marketplace.webhooks import operations, queries
 from marketplace.webhooks.operations import JITTER, RETRY_DELAYS_SECONDS, Result
 from tests.support.gateway import charge_data, event_of

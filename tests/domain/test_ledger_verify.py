@@ -15,9 +15,9 @@ from marketplace.kernel.redaction import redact_text
 from marketplace.ledger import queries as ledger
 from marketplace.orders import invariants as order_books
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments import alarms
-from marketplace.payments import books as payment_books
-from marketplace.payments.charges import Outcome
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.integrity import alerts
+from marketplace.payments.integrity import invariants as payment_books
 from marketplace.payouts.books import verify
 from marketplace.platform.halts import payouts_halted
 from tests.support.alerts import alerts_about
@@ -207,14 +207,14 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
     def open_rules() -> set[str]:
         return open_subjects(session, identifier=kinds.ESCROW_DRIFT)
 
-    alarms.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify(session), now=NOW)
     assert open_rules() == set()
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
     found = verify(session)
-    alarms.books_checked(session, found, now=NOW)
-    alarms.books_checked(session, found[:1], now=NOW)
+    alerts.books_checked(session, found, now=NOW)
+    alerts.books_checked(session, found[:1], now=NOW)
 
     assert len(found) > 1
     assert open_rules() == {found[0].rule}
@@ -227,19 +227,19 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
     number = row_of(session, "orders", id=books.refunded)["number"]
     assert alert["facts"]["rows"] == len(found[0].rows)
     assert alert["facts"]["first"][0]["number"] == number
-    alarms.books_checked(session, [], now=NOW)
+    alerts.books_checked(session, [], now=NOW)
     assert open_rules() == set()
 
 
 def test_drift_halts_payouts_and_its_end_does_not_resume_them(session: Session, books: Books) -> None:
-    alarms.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify(session), now=NOW)
     assert not payouts_halted(session)
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
-    alarms.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify(session), now=NOW)
     assert payouts_halted(session)
-    alarms.books_checked(session, [], now=NOW)
+    alerts.books_checked(session, [], now=NOW)
     assert payouts_halted(session)
 
 
@@ -248,14 +248,14 @@ def test_officers_who_resume_during_a_drift_are_overruled_by_another_one_alone(
 ) -> None:
     broken = "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     damage(session, books, broken)
-    alarms.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify(session), now=NOW)
     resume(session)
 
-    alarms.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify(session), now=NOW)
     assert not payouts_halted(session)
 
     damage(session, books, broken)
-    alarms.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify(session), now=NOW)
     assert payouts_halted(session)
 
 
@@ -264,10 +264,10 @@ def test_a_drift_that_comes_back_halts_payouts_again(session: Session, books: Bo
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
     found = verify(session)
-    alarms.books_checked(session, found, now=NOW)
+    alerts.books_checked(session, found, now=NOW)
     resume(session)
-    alarms.books_checked(session, [], now=NOW)
-    alarms.books_checked(session, found, now=NOW)
+    alerts.books_checked(session, [], now=NOW)
+    alerts.books_checked(session, found, now=NOW)
     assert payouts_halted(session)
 
 

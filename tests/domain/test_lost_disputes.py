@@ -10,9 +10,10 @@ from marketplace.identity.queries import Caller
 from marketplace.kernel.money import naira_text
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of, balances_by_kind
-from marketplace.payments import quarantine, sending
-from marketplace.payments.disputed import DisputedAtBankError
-from marketplace.payments.whereabouts import whereabouts
+from marketplace.payments.chargeback_guard import DisputedAtBankError
+from marketplace.payments.charges import quarantine
+from marketplace.payments.money_trail.build import whereabouts
+from marketplace.payments.refunds import gateway_refund
 from tests.support.alerts import alerts_about
 from tests.support.finance import (
     BOTH_HAD,
@@ -242,7 +243,7 @@ class TestChargesThatNothingTook:
         refund(session, order_id, officer)
 
         made = refunds_of(session, order_id)[-1]
-        assert sending.claim(session, refund_id=made["id"], now=NOW) is not None
+        assert gateway_refund.claim(session, refund_id=made["id"], now=NOW) is not None
 
     def test_one_that_is_held_back_is_the_wallets_which_owes_it(
         self, session: Session, shop: Shop, officer: Caller

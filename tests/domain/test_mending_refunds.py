@@ -18,9 +18,10 @@ from marketplace.kernel.errors import (
 from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.payments import cancelling, desk, mending, sending, states
-from marketplace.payments.disputed import DisputedAtBankError
-from marketplace.payments.mending import NotFailedError, Stuck, UnclearError
+from marketplace.payments import admin_queries, states
+from marketplace.payments.chargeback_guard import DisputedAtBankError
+from marketplace.payments.refunds import gateway_refund, order_cancellation, recovery
+from marketplace.payments.refunds.recovery import NotFailedError, Stuck, UnclearError
 from marketplace.providers.gateway import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
@@ -65,7 +66,7 @@ def refund_id(session: Session, order_id: UUID) -> UUID:
 
 
 def find(session: Session, refund_id: UUID, officer: Caller, trigger: str = states.CREDIT) -> Stuck:
-    return mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+    return recovery.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
 
 
 @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
@@ -93,7 +94,7 @@ class TestRetry:
         row = row_of(session, "refunds", id=refund_id)
         assert (row["asked_at"], row["asking_until"], row["gateway_refund_id"]) == (None, None, None)
         assert balances_by_kind(session) == before
-        found = sending.claim(session, refund_id=refund_id, now=NOW)
+        found = gateway_refund.claim(session, refund_id=refund_id, now=NOW)
         assert found is not None
         assert not found.was_asked
         waiting = session.execute(
@@ -130,7 +131,7 @@ class TestCredit:
         say(session, made["id"], word)
         before = balances_by_kind(session)["refunds_in_transit"]
 
-        said = GatewayRefund("9", word, made["amount_minor"], sending.note_of(made["id"], 1))
+        said = GatewayRefund("9", word, made["amount_minor"], gateway_refund.note_of(made["id"], 1))
         done = mend_refund(session, made["id"], officer, states.CREDIT, said)
 
         amount = made["amount_minor"]
@@ -201,7 +202,9 @@ class TestWhatCameBack:
         row = row_of(session, "refunds", id=made["id"])
         assert (row["settled_at"], row["times_returned"]) == (None, 1)
         page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
-        listed = desk.list_refunds(session, filters=desk.RefundFilters("open"), page=page, now=NOW)
+        listed = admin_queries.list_refunds(
+            session, filters=admin_queries.RefundFilters("open"), page=page, now=NOW
+        )
         shown = {item["id"]: (item["status"], item["timesReturned"]) for item in listed.items}
         assert shown[made["id"]] == ("failed", 1)
         # What becomes of it is for finance to decide; nobody is told before that.
@@ -239,8 +242,8 @@ class TestWhatCameBack:
         mend_refund(session, refund_id, officer, states.RETRY)
         say(session, refund_id, "failed")
         for word in ("processed", "failed"):
-            first = GatewayRefund("11", word, amount, sending.note_of(refund_id, 1))
-            assert sending.settle(session, refund_id=refund_id, told=first, now=NOW) == word
+            first = GatewayRefund("11", word, amount, gateway_refund.note_of(refund_id, 1))
+            assert gateway_refund.settle(session, refund_id=refund_id, told=first, now=NOW) == word
 
         done = mend_refund(session, refund_id, officer, states.RETRY)
 
@@ -263,7 +266,7 @@ class TestBoth:
         self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, trigger: str, word: str
     ) -> None:
         row = row_of(session, "refunds", id=refund_id)
-        said = GatewayRefund("", word, row["amount_minor"], sending.note_of(refund_id, 1))
+        said = GatewayRefund("", word, row["amount_minor"], gateway_refund.note_of(refund_id, 1))
 
         with pytest.raises(NotFailedError, match=f"may still send it: it says {word}") as refused:
             mend_refund(session, refund_id, officer, trigger, said)
@@ -282,7 +285,7 @@ class TestBoth:
         stuck = find(session, refund_id, officer, trigger)
         mend_refund(session, refund_id, officer, trigger)
 
-        for work in (mending.retry, mending.credit):
+        for work in (recovery.retry, recovery.credit):
             with pytest.raises(ConflictError):
                 work(session, stuck=stuck, known=[], actor=actor_of(officer), now=NOW)
         assert_books_are_whole(session)
@@ -317,33 +320,33 @@ class TestAskingTheGatewayFirst:
         intent = make_intent(session, shop, order_id)
         gateway.open(intent.reference, intent.amount_minor)
         apply(session, gateway.charge_of_paid(intent.reference))
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         [made] = refunds_of(session, order_id)
-        found = sending.claim(session, refund_id=made["id"], now=NOW)
+        found = gateway_refund.claim(session, refund_id=made["id"], now=NOW)
         adapter = gateway.adapter(settings)
-        sending.send(adapter, found)
+        gateway_refund.send(adapter, found)
         say(session, made["id"], "failed")
 
-        known = mending.ask(adapter, find(session, made["id"], officer))
-        assert [one.note for one in known] == [sending.note_of(made["id"], 1)]
+        known = recovery.ask(adapter, find(session, made["id"], officer))
+        assert [one.note for one in known] == [gateway_refund.note_of(made["id"], 1)]
         mend_refund(session, made["id"], officer, states.RETRY)
         say(session, made["id"], "failed")
         # The second try is unknown to the gateway, but the first one is on its way after all.
         stuck = find(session, made["id"], officer)
-        assert mending.ask(adapter, stuck) == known
+        assert recovery.ask(adapter, stuck) == known
         with pytest.raises(NotFailedError):
-            mending.credit(session, stuck=stuck, known=known, actor=actor_of(officer), now=NOW)
+            recovery.credit(session, stuck=stuck, known=known, actor=actor_of(officer), now=NOW)
 
         gateway.line.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
-            mending.ask(adapter, find(session, made["id"], officer))
+            recovery.ask(adapter, find(session, made["id"], officer))
 
 
 def test_a_claim_that_ran_out_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:
     mend_refund(session, refund_id, officer, states.RETRY)
-    sending.claim(session, refund_id=refund_id, now=NOW)
+    gateway_refund.claim(session, refund_id=refund_id, now=NOW)
 
-    again = sending.claim(session, refund_id=refund_id, now=later() + timedelta(minutes=2))
+    again = gateway_refund.claim(session, refund_id=refund_id, now=later() + timedelta(minutes=2))
 
     assert again is not None
     assert (again.was_asked, again.attempt) == (True, 2)

@@ -16,8 +16,10 @@ from marketplace.orders import operations as orders
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling, operations, quarantine
-from marketplace.payments.charges import Outcome
+from marketplace.payments.charges import quarantine
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.intents import lifecycle
+from marketplace.payments.refunds import order_cancellation
 from tests.support.finance import actor_of, make_officer, refund, refunds_of, say
 from tests.support.purchases import (
     NOW,
@@ -87,7 +89,7 @@ def by_asking(session: Session, shop: Shop) -> UUID:
     order_id = place(session, shop, make_product(session, shop))
     charge = make_charge(make_intent(session, shop, order_id))
     for _ in range(2):
-        operations.settle(session, reference=charge.reference, charge=charge, fee_bearer="platform", now=NOW)
+        lifecycle.settle(session, reference=charge.reference, charge=charge, fee_bearer="platform", now=NOW)
     return order_id
 
 
@@ -105,7 +107,7 @@ def by_officer(session: Session, shop: Shop) -> UUID:
     assert apply(session, charge) is Outcome.QUARANTINED
     mine = [order_id for order_id in done.order_ids if store_of(session, order_id) == shop.store_id]
     [other] = set(done.order_ids) - set(mine)
-    cancelling.cancel(session, order_id=other, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=other, caller=shop.buyer, reason=None, now=NOW)
     resolve(session, charge.id, "accept_rest")
     return mine[0]
 
@@ -200,7 +202,7 @@ class TestOver:
         intent = make_intent(session, shop, order_id)
         apply(session, make_charge(intent))
 
-        cancelling.cancel(session, order_id=order_id, caller=getattr(shop, by), reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=getattr(shop, by), reason=None, now=NOW)
 
         number = number_of(session, order_id)
         buyer, vendor = news(session, shop.buyer.id)[-1], news(session, shop.vendor.id)[-1]
@@ -214,7 +216,7 @@ class TestOver:
         fill_wallet(session, shop.buyer.id, 5_000)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(5_000))
 
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
         [(kind, words)] = news(session, shop.buyer.id)
         assert kind == "order_cancelled"

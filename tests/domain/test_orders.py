@@ -12,7 +12,7 @@ from marketplace.kernel.paging import PageRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations, queries
 from marketplace.orders.operations import PIN_LOCKED_FOR, PIN_TRIES, PinLockedError, WrongPinError
-from marketplace.payments import cancelling
+from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,
@@ -45,7 +45,7 @@ VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY, now
 
 
 def cancel(session: Session, order_id: UUID, caller: Caller, reason: str | None = None) -> None:
-    cancelling.cancel(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
+    order_cancellation.cancel(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
 
 
 def see(session: Session, order_id: UUID, caller: Caller) -> dict[str, object]:

@@ -16,8 +16,9 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments import debts, desk, refund_events, requery, sending, states
-from marketplace.payments.whereabouts import whereabouts
+from marketplace.payments import admin_queries, states
+from marketplace.payments.money_trail.build import whereabouts
+from marketplace.payments.refunds import buyer_debt, gateway_refund, polling, refund_events
 from marketplace.providers.gateway import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
@@ -55,7 +56,7 @@ def made(session: Session, officer: Caller, order_id: UUID) -> GatewayRefund:
     [row] = refunds_of(session, order_id)
     say(session, row["id"], "needs-attention", id="77")
     mend(session, row["id"], officer, states.CREDIT, "needs-attention")
-    return GatewayRefund("77", "processed", row["amount_minor"], sending.note_of(row["id"], 1))
+    return GatewayRefund("77", "processed", row["amount_minor"], gateway_refund.note_of(row["id"], 1))
 
 
 @pytest.fixture
@@ -67,12 +68,12 @@ def refund_id(session: Session, order_id: UUID) -> UUID:
 
 def mend(session: Session, refund_id: UUID, officer: Caller, trigger: str, word: str) -> None:
     row = row_of(session, "refunds", id=refund_id)
-    said = GatewayRefund("77", word, row["amount_minor"], sending.note_of(refund_id, row["attempt"]))
+    said = GatewayRefund("77", word, row["amount_minor"], gateway_refund.note_of(refund_id, row["attempt"]))
     mend_refund(session, refund_id, officer, trigger, said)
 
 
 def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
-    return sending.settle(session, refund_id=refund_id, told=told, now=NOW)
+    return gateway_refund.settle(session, refund_id=refund_id, told=told, now=NOW)
 
 
 def spend(session: Session, shop: Shop, minor: int) -> UUID:
@@ -147,8 +148,8 @@ class TestAfterTheCredit:
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert times_to_ask(session, refund_id) == 1
-        found = requery.find(session, refund_id=refund_id)
-        assert not requery.note(session, found, [made], NOW)
+        found = polling.find(session, refund_id=refund_id)
+        assert not polling.note(session, found, [made], NOW)
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == made.amount_minor
         assert_books_are_whole(session)
 
@@ -169,7 +170,7 @@ class TestAfterTheCredit:
         assert times_to_ask(session, refund_id) == 1
         for _ in range(2):
             assert settle(session, refund_id, failed) == "credited"
-        debts.collect(session, buyer_id=shop.buyer.id, now=NOW)
+        buyer_debt.collect(session, buyer_id=shop.buyer.id, now=NOW)
 
         assert wallet_of(session, shop.buyer.id) == (100 if spent else amount)
         assert owed_by(session, shop.buyer.id) == 0
@@ -209,9 +210,9 @@ class TestAfterTheCredit:
         refund(session, other, officer, amount_minor=1_000)
         settle(session, refund_id, made)
 
-        listed = desk.list_refunds(
+        listed = admin_queries.list_refunds(
             session,
-            filters=desk.RefundFilters(status=desk.PAID_TWICE),
+            filters=admin_queries.RefundFilters(status=admin_queries.PAID_TWICE),
             page=TableRequest(number=1, limit=50, sort="createdAt", descending=True),
             now=NOW,
         )
@@ -247,14 +248,14 @@ class TestAnEarlierTry:
         say(session, refund_id, "failed", id="77")
         mend(session, refund_id, officer, states.RETRY, "failed")
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
-        return GatewayRefund("77", "processed", amount, sending.note_of(refund_id, 1))
+        return GatewayRefund("77", "processed", amount, gateway_refund.note_of(refund_id, 1))
 
     def test_is_the_refund_if_the_next_one_was_not_asked_for(
         self, session: Session, shop: Shop, refund_id: UUID, failed: GatewayRefund
     ) -> None:
         assert settle(session, refund_id, failed) == "processed"
 
-        assert sending.claim(session, refund_id=refund_id, now=NOW) is None
+        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is None
         assert settle(session, refund_id, failed) == "processed"
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert_books_are_whole(session)
@@ -263,7 +264,7 @@ class TestAnEarlierTry:
     def test_is_the_refund_if_the_next_one_did_not_succeed(
         self, session: Session, refund_id: UUID, failed: GatewayRefund, word: str
     ) -> None:
-        sending.claim(session, refund_id=refund_id, now=NOW)
+        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, word, id="78")
 
         assert settle(session, refund_id, failed) == "processed"
@@ -275,8 +276,8 @@ class TestAnEarlierTry:
     def test_is_owed_if_both_are_sent(
         self, session: Session, shop: Shop, refund_id: UUID, failed: GatewayRefund, first: str
     ) -> None:
-        sending.claim(session, refund_id=refund_id, now=NOW)
-        second = GatewayRefund("78", "processed", failed.amount_minor, sending.note_of(refund_id, 2))
+        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
+        second = GatewayRefund("78", "processed", failed.amount_minor, gateway_refund.note_of(refund_id, 2))
         told = [second, failed] if first == "the present one" else [failed, second]
 
         for said in [*told, *told]:
@@ -291,7 +292,7 @@ class TestAnEarlierTry:
         self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, failed: GatewayRefund
     ) -> None:
         """Then finance has the refund still to give, which makes good what is owed."""
-        sending.claim(session, refund_id=refund_id, now=NOW)
+        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, "pending", id="78")
         settle(session, refund_id, failed)
         say(session, refund_id, "failed", id="78")
@@ -301,7 +302,7 @@ class TestAnEarlierTry:
         assert settle(session, refund_id, failed) == "credited"
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == failed.amount_minor
-        assert debts.collect(session, buyer_id=shop.buyer.id, now=NOW)
+        assert buyer_debt.collect(session, buyer_id=shop.buyer.id, now=NOW)
         assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 0)
         assert_books_are_whole(session)
 
@@ -310,10 +311,10 @@ class TestAnEarlierTry:
         self, session: Session, officer: Caller, refund_id: UUID, failed: GatewayRefund, trigger: str
     ) -> None:
         """The gateway tells of it for ever as sent."""
-        sending.claim(session, refund_id=refund_id, now=NOW)
+        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, "pending", id="78")
         settle(session, refund_id, failed)
-        second = replace(failed, id="78", status="failed", note=sending.note_of(refund_id, 2))
+        second = replace(failed, id="78", status="failed", note=gateway_refund.note_of(refund_id, 2))
         settle(session, refund_id, second)
 
         done = mend_refund(session, refund_id, officer, trigger, failed, second)
@@ -333,11 +334,11 @@ class TestCollecting:
         buyer_id = shop.buyer.id
         fill_wallet(session, buyer_id, owed - 300)
 
-        assert debts.collect(session, buyer_id=buyer_id, now=NOW)
+        assert buyer_debt.collect(session, buyer_id=buyer_id, now=NOW)
         assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (0, 300)
-        assert not debts.collect(session, buyer_id=buyer_id, now=NOW)
+        assert not buyer_debt.collect(session, buyer_id=buyer_id, now=NOW)
         fill_wallet(session, buyer_id, 1_000)
-        assert debts.collect(session, buyer_id=buyer_id, now=NOW)
+        assert buyer_debt.collect(session, buyer_id=buyer_id, now=NOW)
 
         assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (700, 0)
         bodies = bodies_of(session, buyer_id, "debt_collected")
@@ -362,7 +363,7 @@ def test_a_debt_that_can_not_be_collected_keeps_no_other_waiting(database: Datab
             move(session, f"test:{buyer_id}", accounts.buyer_receivable(buyer_id), accounts.GATEWAY_CLEARING)
         move(session, f"debt:{first}:0", accounts.GATEWAY_CLEARING, accounts.OWN_FUNDS)
 
-    collected = debts.collect_debts(database, now=NOW)
+    collected = buyer_debt.collect_debts(database, now=NOW)
 
     with database.transaction() as session:
         assert collected == 1
@@ -377,9 +378,9 @@ def test_the_gateway_is_asked_about_credited_ones_for_a_month(
 ) -> None:
     def quiet(days: int) -> bool:
         now = later(days=days)
-        rows = requery._QUIET.all(
+        rows = polling._QUIET.all(
             session,
-            before=now - requery.QUIET_FOR,
+            before=now - polling.QUIET_FOR,
             day_before=now - timedelta(days=1),
             watched_since=now - timedelta(days=30),
             most=500,

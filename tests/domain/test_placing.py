@@ -21,7 +21,7 @@ from marketplace.orders.placing.place_order import (
     PriceChangedError,
     TooManyUnpaidOrdersError,
 )
-from marketplace.payments import cancelling
+from marketplace.payments.refunds import order_cancellation
 from marketplace.platform.models import Hub
 from tests.support.purchases import (
     ADDRESS,
@@ -246,7 +246,7 @@ def test_five_orders_may_wait_for_payment(session: Session, shop: Shop) -> None:
     place(session, shop, product_id)
     with pytest.raises(TooManyUnpaidOrdersError):
         place(session, shop, product_id)
-    cancelling.cancel(session, order_id=waiting[1], caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=waiting[1], caller=shop.buyer, reason=None, now=NOW)
     place(session, shop, product_id)
 
 

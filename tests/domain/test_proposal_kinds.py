@@ -14,7 +14,7 @@ from marketplace.kernel.clock import iso
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
 from marketplace.orders.vendor_escrow_balance import in_escrow_of
-from marketplace.payments.drift import raise_drift
+from marketplace.payments.integrity.drift import raise_drift
 from marketplace.payouts import staging
 from marketplace.payouts.asking import ask_for_cash_out, ask_for_payout
 from marketplace.platform import features, halts

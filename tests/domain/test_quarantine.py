@@ -14,13 +14,14 @@ from marketplace.kernel.money import naira_text
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments import cancelling, quarantine
-from marketplace.payments.charges import Outcome
-from marketplace.payments.checkout import CheckedOut
-from marketplace.payments.disputed import DisputedAtBankError
-from marketplace.payments.expiry import sweep_abandoned_checkouts
-from marketplace.payments.operations import Intent, NotPayableError, Target, ensure_intent, record_page
-from marketplace.payments.quarantine import AlreadyResolvedError, NothingToPayError
+from marketplace.payments.chargeback_guard import DisputedAtBankError
+from marketplace.payments.charges import quarantine
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.charges.quarantine import AlreadyResolvedError, NothingToPayError
+from marketplace.payments.intents.checkout import CheckedOut
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.payments.intents.lifecycle import Intent, NotPayableError, Target, ensure_intent, record_page
+from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway import PaymentPage
 from tests.support.finance import (
     actor_of,
@@ -129,7 +130,7 @@ class TestAcceptingTheRest:
         assert balances_of_order(session, order_id)["escrow"] == intent.amount_minor
         assert_books_are_whole(session)
         # Called off, each charge goes back to where it came from.
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         assert back_by_charge(session, order_id) == {
             charge_of(session, intent): intent.amount_minor - 500,
             charge_of(session, fresh): 500,
@@ -154,7 +155,7 @@ class TestAcceptingTheRest:
         assert wallet_of(session, shop.buyer.id) == 200
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
         assert_books_are_whole(session)
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         # Both came by the gateway for this order, and go back by it.
         assert [part for part in sums_of(session, order_id) if part[0] == "gateway"] == [
             ("gateway", "pending", intent.amount_minor - 500),
@@ -172,7 +173,7 @@ class TestAcceptingTheRest:
         assert done.payment is not None
         held_id = hold_back(session, done.payment, done.payment.amount_minor - 1)
         first, second = (row_of(session, "orders", id=order_id) for order_id in done.order_ids)
-        cancelling.cancel(session, order_id=first["id"], caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=first["id"], caller=shop.buyer, reason=None, now=NOW)
 
         resolve(session, held_id, officer, "accept_rest")
 
@@ -193,7 +194,7 @@ class TestAcceptingTheRest:
         resolve(session, hold_back(session, first, 7_000), officer, "accept_rest")
         assert apply(session, make_charge(make_intent(session, shop, order_id))) is Outcome.APPLIED
 
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
         assert sums_of(session, order_id) == [
             ("gateway", "pending", 7_000),
@@ -220,7 +221,7 @@ class TestAcceptingTheRest:
         assert apply(session, make_charge(fresh)) is Outcome.APPLIED
 
         for order_id in done.order_ids:
-            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
             assert {destination for destination, *_ in sums_of(session, order_id)} == {"gateway"}
             assert "go back to where you paid from" in news_of(session, shop.buyer.id)[-1]
             assert "wallet" not in news_of(session, shop.buyer.id)[-1]
@@ -240,7 +241,9 @@ class TestAcceptingTheRest:
             session, hold_back(session, make_intent(session, shop, order_id), 700), officer, "accept_rest"
         )
 
-        cancelling.cancel(session, order_id=order_id, caller=getattr(shop, party), reason=None, now=NOW)
+        order_cancellation.cancel(
+            session, order_id=order_id, caller=getattr(shop, party), reason=None, now=NOW
+        )
 
         assert sums_of(session, order_id) == [("gateway", "pending", 700)]
         assert wallet_of(session, shop.buyer.id) == 3_000
@@ -275,7 +278,7 @@ class TestAcceptingTheRest:
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, 500)
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
         with pytest.raises(NothingToPayError, match="No order waits"):
             resolve(session, held_id, officer, "accept_rest")

@@ -17,8 +17,8 @@ from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.pricing import Price, release_of
 from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
-from marketplace.payments import cancelling
-from marketplace.payments.refunding import AlreadyReleasedError, EscrowDeficitError, Pieces
+from marketplace.payments.refunds import order_cancellation
+from marketplace.payments.refunds.admin_refund import AlreadyReleasedError, EscrowDeficitError, Pieces
 from tests.support.finance import REASON, audited, refund, refunds_of, say, sums_of, told
 from tests.support.purchases import (
     COMMISSION_BPS,
@@ -56,7 +56,7 @@ def escrow_of(session: Session, order_id: UUID) -> tuple[str, int]:
 
 
 def cancel(session: Session, order_id: UUID, caller: Caller) -> None:
-    cancelling.cancel(session, order_id=order_id, caller=caller, reason="Changed my mind", now=NOW)
+    order_cancellation.cancel(session, order_id=order_id, caller=caller, reason="Changed my mind", now=NOW)
 
 
 def freeze(session: Session, order_id: UUID) -> None:

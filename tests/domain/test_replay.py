@@ -14,8 +14,8 @@ from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import naira_text
-from marketplace.payments import sending
-from marketplace.payments.operations import Intent
+from marketplace.payments.intents.lifecycle import Intent
+from marketplace.payments.refunds import gateway_refund
 from marketplace.webhooks import operations, queries
 from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS
 from marketplace.webhooks.queries import Filters
@@ -278,7 +278,7 @@ def test_a_refund_that_the_gateway_sent_is_shown_by_its_status(database: Databas
         "id": uuid4().int % 10**12,
         "status": "processed",
         "amount": str(made["amount_minor"]),
-        "merchant_note": sending.note_of(made["id"], 1),
+        "merchant_note": gateway_refund.note_of(made["id"], 1),
     }
     inbox_id = receive(database, event_of(data, "refund.processed"))
 

@@ -17,7 +17,7 @@ from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.orders import operations
 from marketplace.orders.placing.place_order import PriceChangedError, Wish
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling
+from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
@@ -165,7 +165,7 @@ def test_an_order_that_comes_to_nothing_gives_its_pieces_back(
     assert left_of(session, product_id) == 0
 
     if how == "cancelled":
-        cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     else:
         order = lock_order(session, order_id=order_id)
         operations.expire(session, order=order, actor=SYSTEM, now=later(minutes=30))
@@ -184,7 +184,9 @@ def test_pieces_of_a_sale_that_is_over_do_not_go_to_the_next(
     )
     flash_sales.turn(session, product_id=product_id, now=later(minutes=10))
 
-    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=later(minutes=11))
+    order_cancellation.cancel(
+        session, order_id=order_id, caller=shop.buyer, reason=None, now=later(minutes=11)
+    )
 
     assert (sold_of(session, first), sold_of(session, second)) == (0, 0)
     assert left_of(session, product_id) == 5

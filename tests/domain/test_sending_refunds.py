@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.payments import cancelling, refund_events, requery, sending
-from marketplace.payments.requery import ChangedMeanwhileError
-from marketplace.payments.sending import ASKING_FOR, BeingSentError, ToSend
+from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, refund_events
+from marketplace.payments.refunds.gateway_refund import ASKING_FOR, BeingSentError, ToSend
+from marketplace.payments.refunds.polling import ChangedMeanwhileError
 from marketplace.providers.gateway import GatewayRefund, MalformedChargeError
 from tests.support.alerts import open_about
 from tests.support.finance import times_to_ask
@@ -39,7 +39,7 @@ def refund_id(session: Session, shop: Shop, gateway: TestGateway) -> UUID:
     intent = make_intent(session, shop, order_id)
     gateway.open(intent.reference, intent.amount_minor)
     apply(session, gateway.charge_of_paid(intent.reference))
-    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     refund = row_of(session, "refunds", order_id=order_id)
     assert (refund["status"], refund["amount_minor"]) == ("pending", AMOUNT)
     found: UUID = refund["id"]
@@ -47,7 +47,7 @@ def refund_id(session: Session, shop: Shop, gateway: TestGateway) -> UUID:
 
 
 def claimed(session: Session, refund_id: UUID, **delta: float) -> ToSend:
-    found = sending.claim(session, refund_id=refund_id, now=later(**delta))
+    found = gateway_refund.claim(session, refund_id=refund_id, now=later(**delta))
     assert found is not None
     return found
 
@@ -69,7 +69,7 @@ def word(found: ToSend, status: str, **values: Any) -> GatewayRefund:
 
 def settle(session: Session, told: GatewayRefund | None, refund_id: UUID) -> str:
     assert told is not None
-    return sending.settle(session, refund_id=refund_id, told=told, now=later(minutes=5))
+    return gateway_refund.settle(session, refund_id=refund_id, told=told, now=later(minutes=5))
 
 
 class TestSending:
@@ -80,12 +80,12 @@ class TestSending:
         found = claimed(session, refund_id)
         assert not found.was_asked
 
-        told = sending.send(gateway.adapter(settings), found)
+        told = gateway_refund.send(gateway.adapter(settings), found)
 
         assert settle(session, told, refund_id) == "submitted"
         assert balances_by_kind(session) == before
         assert sent(gateway, found) == 1
-        assert sending.claim(session, refund_id=refund_id, now=later(hours=1)) is None
+        assert gateway_refund.claim(session, refund_id=refund_id, now=later(hours=1)) is None
         assert settle(session, word(found, "processed", id=told.id), refund_id) == "processed"  # type: ignore[union-attr]
         after = balances_by_kind(session)
         assert after["refunds_in_transit"] == before["refunds_in_transit"] - AMOUNT
@@ -98,7 +98,7 @@ class TestSending:
         claimed(session, refund_id)
 
         with pytest.raises(BeingSentError):
-            sending.claim(session, refund_id=refund_id, now=later(seconds=119))
+            gateway_refund.claim(session, refund_id=refund_id, now=later(seconds=119))
 
         assert claimed(session, refund_id, seconds=ASKING_FOR.total_seconds()).was_asked
 
@@ -108,7 +108,7 @@ class TestSending:
         claimed(session, refund_id)
 
         found = claimed(session, refund_id, minutes=3)
-        told = sending.send(gateway.adapter(settings), found)
+        told = gateway_refund.send(gateway.adapter(settings), found)
 
         assert settle(session, told, refund_id) == "submitted"
         assert sent(gateway, found) == 1
@@ -120,15 +120,15 @@ class TestSending:
         found = claimed(session, refund_id)
         gateway.line.fault = fault
         with pytest.raises(ProviderUnavailableError):
-            sending.send(gateway.adapter(settings), found)
+            gateway_refund.send(gateway.adapter(settings), found)
         assert status_of(session, refund_id) == "pending"
 
         # While the gateway can't be asked whether it knows of it, it is not sent.
         again = claimed(session, refund_id, minutes=3)
         with pytest.raises(ProviderUnavailableError):
-            sending.send(gateway.adapter(settings), again)
+            gateway_refund.send(gateway.adapter(settings), again)
         gateway.line.fault = None
-        told = sending.send(gateway.adapter(settings), again)
+        told = gateway_refund.send(gateway.adapter(settings), again)
 
         # By then it may be through with it.
         assert settle(session, told, refund_id) in ("submitted", "processed")
@@ -140,11 +140,13 @@ class TestSending:
     ) -> None:
         gateway.line.fault = "refuse"
         with pytest.raises(ProviderUnavailableError):
-            sending.send(gateway.adapter(settings), claimed(session, refund_id))
+            gateway_refund.send(gateway.adapter(settings), claimed(session, refund_id))
         gateway.line.fault = None
 
         found = claimed(session, refund_id, minutes=3)
-        assert settle(session, sending.send(gateway.adapter(settings), found), refund_id) == "submitted"
+        assert (
+            settle(session, gateway_refund.send(gateway.adapter(settings), found), refund_id) == "submitted"
+        )
         assert sent(gateway, found) == 1
 
     def test_one_that_the_gateway_refuses_is_finances_and_stays_in_transit(
@@ -154,7 +156,7 @@ class TestSending:
         elsewhere = {"transaction": found.reference, "amount": found.amount_minor}
         gateway.call("POST", "/refund", json=elsewhere)
 
-        told = sending.send(gateway.adapter(settings), found)
+        told = gateway_refund.send(gateway.adapter(settings), found)
 
         assert settle(session, told, refund_id) == "failed"
         assert balances_by_kind(session) == before
@@ -174,7 +176,7 @@ class TestSending:
         other._client._session.headers["Authorization"] = "Bearer sk_test_of_somebody_else"
 
         with pytest.raises(ProviderUnavailableError):
-            sending.send(other, claimed(session, refund_id))
+            gateway_refund.send(other, claimed(session, refund_id))
 
 
 def test_all_pages_of_the_gateways_refunds_are_read(
@@ -308,10 +310,10 @@ class TestEvents:
 
         assert status_of(session, refund_id) == first
         assert times_to_ask(session, refund_id) == 1
-        row = requery.find(session, refund_id=refund_id)
-        assert not requery.note(session, row, [word(found, first)], later(minutes=6))
-        row = requery.find(session, refund_id=refund_id)
-        assert requery.note(session, row, [word(found, then)], later(minutes=7))
+        row = polling.find(session, refund_id=refund_id)
+        assert not polling.note(session, row, [word(found, first)], later(minutes=6))
+        row = polling.find(session, refund_id=refund_id)
+        assert polling.note(session, row, [word(found, then)], later(minutes=7))
         assert status_of(session, refund_id) == then
         assert_books_are_whole(session)
 
@@ -319,11 +321,11 @@ class TestEvents:
         self, session: Session, refund_id: UUID
     ) -> None:
         found = claimed(session, refund_id)
-        row = requery.find(session, refund_id=refund_id)
+        row = polling.find(session, refund_id=refund_id)
         settle(session, word(found, "failed"), refund_id)
 
         with pytest.raises(ChangedMeanwhileError):
-            requery.note(session, row, [word(found, "processed")], later(minutes=6))
+            polling.note(session, row, [word(found, "processed")], later(minutes=6))
 
         assert status_of(session, refund_id) == "failed"
 

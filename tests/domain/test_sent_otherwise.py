@@ -9,8 +9,9 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.kernel.money import naira_text
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.payments import sending, states
-from marketplace.payments.mending import NotFailedError
+from marketplace.payments import states
+from marketplace.payments.refunds import gateway_refund
+from marketplace.payments.refunds.recovery import NotFailedError
 from marketplace.providers.gateway import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import audited, charge_of, dispute_charge, mend_refund, owed_by, refund, refunds_of
@@ -41,11 +42,11 @@ def refund_id(session: Session, officer: Caller, order_id: UUID) -> UUID:
 
 
 def said(refund_id: UUID, minor: int, status: str = "processed", *, attempt: int = 1) -> GatewayRefund:
-    return GatewayRefund(f"7{attempt}", status, minor, sending.note_of(refund_id, attempt))
+    return GatewayRefund(f"7{attempt}", status, minor, gateway_refund.note_of(refund_id, attempt))
 
 
 def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
-    return sending.settle(session, refund_id=refund_id, told=told, now=NOW)
+    return gateway_refund.settle(session, refund_id=refund_id, told=told, now=NOW)
 
 
 def told_of(session: Session, user_id: UUID) -> list[str]:
@@ -161,7 +162,7 @@ def test_a_second_refund_with_our_note_is_not_taken_for_it(
 ) -> None:
     """That it may be sent twice is an alert of its own."""
     settle(session, refund_id, said(refund_id, WANTED, "needs-attention"))
-    other = GatewayRefund("99", "processed", 400, sending.note_of(refund_id, 1))
+    other = GatewayRefund("99", "processed", 400, gateway_refund.note_of(refund_id, 1))
 
     with pytest.raises(NotFailedError):
         mend_refund(session, refund_id, officer, states.CREDIT, other)

@@ -13,9 +13,9 @@ from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import cancelling
-from marketplace.payments.charges import Outcome
-from marketplace.payments.operations import NotPayableError
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.intents.lifecycle import NotPayableError
+from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
@@ -50,7 +50,7 @@ def product_id(session: Session, shop: Shop) -> UUID:
 
 
 def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
-    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
 
 def refunds_of(session: Session, order_id: UUID) -> list[tuple[str, int]]:

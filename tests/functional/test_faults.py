@@ -8,7 +8,7 @@ import requests
 
 from marketplace.kernel.clock import system_clock
 from marketplace.ledger import accounts
-from marketplace.payments.operations import Intent
+from marketplace.payments.intents.lifecycle import Intent
 from tests.support.gateway import charge_data, event_of, sign
 from tests.support.purchases import (
     Shop,

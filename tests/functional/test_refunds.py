@@ -5,7 +5,8 @@ from uuid import UUID
 
 import requests
 
-from marketplace.payments import cancelling, mending, states
+from marketplace.payments import states
+from marketplace.payments.refunds import order_cancellation, recovery
 from marketplace.providers.gateway import Charge
 from tests.support.finance import actor_of, make_officer, refunds_of
 from tests.support.forked import Forked
@@ -44,7 +45,9 @@ class Refund:
         paid = Charge.from_wire(self.gateway("POST", f"/sandbox/pay/{self.reference}", {})["data"])
         with site.database.transaction() as session:
             apply(session, paid)
-            cancelling.cancel(session, order_id=self.order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel(
+                session, order_id=self.order_id, caller=shop.buyer, reason=None, now=NOW
+            )
             [made] = refunds_of(session, self.order_id)
         self.id: UUID = made["id"]
 
@@ -103,8 +106,8 @@ def test_one_that_failed_is_finances_and_is_sent_once_more_when_they_say_so(site
 
     with site.database.transaction() as session:
         officer = make_officer(session)
-        stuck = mending.find_stuck(session, refund_id=refund.id, trigger=states.RETRY, officer=officer)
-        mending.retry(session, stuck=stuck, known=[], actor=actor_of(officer), now=NOW)
+        stuck = recovery.find_stuck(session, refund_id=refund.id, trigger=states.RETRY, officer=officer)
+        recovery.retry(session, stuck=stuck, known=[], actor=actor_of(officer), now=NOW)
     site.stop_processes()
     site.web()
     workers(site)

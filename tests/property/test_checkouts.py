@@ -15,9 +15,9 @@ from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments import cancelling
-from marketplace.payments.charges import Outcome
-from marketplace.payments.checkout import CheckedOut
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.intents.checkout import CheckedOut
+from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,
@@ -155,7 +155,7 @@ def test_whatever_is_cancelled_and_charged_no_kobo_is_made_or_lost(database: Dat
         due = dues(session, done.order_ids)
         ended = [order_id for number, order_id in enumerate(done.order_ids) if number in case.cancelled]
         for order_id in ended:
-            cancelling.cancel(session, order_id=order_id, caller=buyer, reason=None, now=NOW)
+            order_cancellation.cancel(session, order_id=order_id, caller=buyer, reason=None, now=NOW)
         waiting = [order_id for order_id in done.order_ids if due[order_id] and order_id not in ended]
         needed = sum(due[order_id] for order_id in waiting)
         paid_in = 0

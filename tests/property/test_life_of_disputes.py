@@ -22,7 +22,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.orders.placing.order_validation import Wish
-from marketplace.payments import cancelling, debts, sending
+from marketplace.payments.refunds import buyer_debt, gateway_refund, order_cancellation
 from marketplace.providers.gateway import GatewayRefund
 from tests.support.finance import (
     claw_back,
@@ -118,7 +118,9 @@ class LifeOfDisputes(RuleBasedStateMachine):
     def cancel(self, pick: int) -> None:
         """Cancel an order."""
         order_id = self.order_ids[pick % len(self.order_ids)]
-        self.attempt(cancelling.cancel, order_id=order_id, caller=self.shop.buyer, reason=None, now=NOW)
+        self.attempt(
+            order_cancellation.cancel, order_id=order_id, caller=self.shop.buyer, reason=None, now=NOW
+        )
 
     @precondition(lambda self: self.order_ids)
     @rule(pick=PICK)
@@ -160,7 +162,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
     def work_off(self, refund_id: UUID, answer: str) -> None:
         """Do what a worker does with a refund's event."""
         self.now += timedelta(minutes=3)
-        found = self.database.in_transaction(sending.claim, refund_id=refund_id, now=self.now)
+        found = self.database.in_transaction(gateway_refund.claim, refund_id=refund_id, now=self.now)
         if found is None:
             return
         told = self.tries.get(found.note) if found.was_asked else None
@@ -178,9 +180,9 @@ class LifeOfDisputes(RuleBasedStateMachine):
             if answer == "lost":
                 return
         if told is None:
-            self.database.in_transaction(sending.note_unknown, found=found, now=self.now)
+            self.database.in_transaction(gateway_refund.note_unknown, found=found, now=self.now)
         else:
-            self.database.in_transaction(sending.settle, refund_id=refund_id, told=told, now=self.now)
+            self.database.in_transaction(gateway_refund.settle, refund_id=refund_id, told=told, now=self.now)
 
     @precondition(lambda self: self.tries)
     @rule(pick=PICK, status=st.sampled_from(["processed", "processed", "failed", "needs-attention"]))
@@ -196,22 +198,22 @@ class LifeOfDisputes(RuleBasedStateMachine):
             return
         told = GatewayRefund(before.id, status, before.amount_minor, note, "")
         self.tries[note] = told
-        named = sending.noted(note)
+        named = gateway_refund.noted(note)
         assert named is not None
-        self.database.in_transaction(sending.settle, refund_id=named[0], told=told, now=self.now)
+        self.database.in_transaction(gateway_refund.settle, refund_id=named[0], told=told, now=self.now)
 
     @rule(pick=PICK, trigger=st.sampled_from(["retry", "credit"]))
     def mend(self, pick: int, trigger: str) -> None:
         """Have finance see to a refund that failed, or needs attention; it asks the gateway first."""
         refund_id = self.some_refund(pick, "failed", "needs_attention")
         if refund_id is not None:
-            told = [one for note, one in self.tries.items() if sending.noted(note)[0] == refund_id]  # type: ignore[index]
+            told = [one for note, one in self.tries.items() if gateway_refund.noted(note)[0] == refund_id]  # type: ignore[index]
             self.attempt(mend_refund, refund_id, self.officer, trigger, *told)
 
     @rule()
     def collect(self) -> None:
         """Set off what the buyer owes."""
-        self.database.in_transaction(debts.collect, buyer_id=self.shop.buyer.id, now=self.now)
+        self.database.in_transaction(buyer_debt.collect, buyer_id=self.shop.buyer.id, now=self.now)
 
     @invariant()
     def books_are_whole(self) -> None:
@@ -231,10 +233,10 @@ class LifeOfDisputes(RuleBasedStateMachine):
         for note, told in list(self.tries.items()):
             if told.status in ("pending", "needs-attention"):
                 self.tries[note] = GatewayRefund(told.id, "processed", told.amount_minor, note, "")
-            named = sending.noted(note)
+            named = gateway_refund.noted(note)
             assert named is not None
             self.database.in_transaction(
-                sending.settle, refund_id=named[0], told=self.tries[note], now=self.now
+                gateway_refund.settle, refund_id=named[0], told=self.tries[note], now=self.now
             )
         while (refund_id := self.some_refund(0, "pending")) is not None:
             self.work_off(refund_id, "processed")

@@ -26,11 +26,11 @@ from marketplace.orders import operations as orders
 from marketplace.orders.operations import PIN_TRIES, PinLockedError, WrongPinError
 from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS
 from marketplace.orders.states import ORDER
-from marketplace.payments import cancelling
-from marketplace.payments import operations as payments
-from marketplace.payments.expiry import sweep_abandoned_checkouts
-from marketplace.payments.operations import Target
-from marketplace.payments.pages import open_page
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.payments.intents.hosted_page import open_page
+from marketplace.payments.intents.lifecycle import Target
+from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import Charge, PaymentPage
 from marketplace.webhooks import operations as webhooks
@@ -267,7 +267,7 @@ class LifeOfOrders(RuleBasedStateMachine):
         before = self.status(order_id)
 
         refused = self.attempt(
-            cancelling.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
+            order_cancellation.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
         )
 
         assert (refused is None) == (before in ("pending_payment", "paid_escrow", "processing"))

@@ -26,7 +26,7 @@ from marketplace.catalog.sale_price import price_at_percent_off
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS
-from marketplace.payments import cancelling
+from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -211,7 +211,9 @@ class LifeOfSales(RuleBasedStateMachine):
         """Cancel an order: its pieces are the sale's again."""
         shop, order_id, sale, quantity = self.waiting.pop(pick % len(self.waiting))
         with self.database.transaction() as session:
-            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=self.now)
+            order_cancellation.cancel(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
+            )
         if sale:
             sale.sold -= quantity
 

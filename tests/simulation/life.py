@@ -17,13 +17,14 @@ from marketplace.orders import states
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
-from marketplace.payments import cancelling, mending, quarantine, requery, sending
-from marketplace.payments import operations as payments
-from marketplace.payments.debts import collect_debts
-from marketplace.payments.expiry import sweep_abandoned_checkouts
-from marketplace.payments.operations import Target
-from marketplace.payments.pages import open_page
-from marketplace.payments.requery import requery_refunds
+from marketplace.payments.charges import quarantine
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.payments.intents.hosted_page import open_page
+from marketplace.payments.intents.lifecycle import Target
+from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, recovery
+from marketplace.payments.refunds.buyer_debt import collect_debts
+from marketplace.payments.refunds.polling import requery_refunds
 from marketplace.webhooks import operations as webhooks
 from tests.simulation.crashes import DiedError, MortalDatabase
 from tests.simulation.till import Till
@@ -244,7 +245,12 @@ class Life:
             shop, row = found
             caller = self.draw.choice([shop.buyer, shop.vendor])
             self.attempt(
-                "cancel", cancelling.cancel, order_id=row["id"], caller=caller, reason=None, now=self.now
+                "cancel",
+                order_cancellation.cancel,
+                order_id=row["id"],
+                caller=caller,
+                reason=None,
+                now=self.now,
             )
 
     def confirm(self) -> None:
@@ -322,11 +328,11 @@ class Life:
     def _send(self, event: dict[str, Any]) -> None:
         """Work an event of the outbox off, as the worker's phases do."""
         with self.database.transaction() as session:
-            found = sending.claim(session, refund_id=UUID(event["refund_id"]), now=self.now)
-        told = sending.send(self.till, found)
+            found = gateway_refund.claim(session, refund_id=UUID(event["refund_id"]), now=self.now)
+        told = gateway_refund.send(self.till, found)
         with self.database.transaction() as session:
             if found is not None and told is not None:
-                sending.settle(session, refund_id=found.id, told=told, now=self.now)
+                gateway_refund.settle(session, refund_id=found.id, told=told, now=self.now)
                 self.done["send"] += 1
             session.execute(
                 text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
@@ -340,10 +346,10 @@ class Life:
 
     def _look_into(self, event: dict[str, Any]) -> None:
         with self.database.reading() as session:
-            found = requery.find(session, refund_id=UUID(event["refund_id"]))
-        known = requery.ask(self.till, found)
+            found = polling.find(session, refund_id=UUID(event["refund_id"]))
+        known = polling.ask(self.till, found)
         with self.database.transaction() as session:
-            requery.note(session, found, known, self.now)
+            polling.note(session, found, known, self.now)
             session.execute(
                 text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
                 {"now": self.now, "id": event["id"]},
@@ -405,13 +411,13 @@ class Life:
 
         def work() -> None:
             with self.database.reading() as session:
-                found = mending.find_stuck(
+                found = recovery.find_stuck(
                     session, refund_id=refund_id, trigger=trigger, officer=self.officer
                 )
-            known = mending.ask(self.till, found)
+            known = recovery.ask(self.till, found)
             self.attempt(
                 trigger,
-                mending.retry if retries else mending.credit,
+                recovery.retry if retries else recovery.credit,
                 stuck=found,
                 known=known,
                 actor=actor_of(self.officer),
@@ -512,7 +518,7 @@ class Life:
         # All is worked off: what is to be sent is with the gateway, which was heard of, or with finance.
         known = {note: data["status"] for note, data in zip(notes, self.till.refunds, strict=True)}
         for row in self.rows("SELECT id, status, attempt FROM refunds WHERE destination = 'gateway'"):
-            told = known.get(sending.note_of(row["id"], row["attempt"]))
+            told = known.get(gateway_refund.note_of(row["id"], row["attempt"]))
             assert told is not None, f"a refund that is {row['status']} here never reached the gateway"
             expected = {"failed": "failed", "needs_attention": "needs-attention", "processed": "processed"}
             assert row["status"] == "credited" or told == expected.get(row["status"]), (row["status"], told)

@@ -12,9 +12,10 @@ from marketplace.identity.queries import Caller
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
 from marketplace.orders import operations as orders
-from marketplace.payments import cancelling, clawbacks, mending, sending, states
-from marketplace.payments.chargebacks import note_dispute
-from marketplace.payments.refunding import Wanted, process_refund
+from marketplace.payments import states
+from marketplace.payments.chargebacks.intake import note_dispute
+from marketplace.payments.refunds import clawback, gateway_refund, order_cancellation, recovery
+from marketplace.payments.refunds.admin_refund import Wanted, process_refund
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.providers.gateway_events import GatewayDispute
 from tests.support.events import dispute_data
@@ -66,7 +67,7 @@ def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> 
 def cancelled_order(session: Session, shop: Shop) -> UUID:
     """Make an order that was paid by the gateway and cancelled: its refund waits to be sent."""
     order_id = paid_order(session, shop)
-    cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     return order_id
 
 
@@ -93,8 +94,8 @@ def mend_refund(
     now: datetime = NOW,
 ) -> dict[str, Any]:
     """Have an officer try a refund again, or credit it, the gateway having told what it knows."""
-    stuck = mending.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
-    work = mending.retry if trigger == states.RETRY else mending.credit
+    stuck = recovery.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+    work = recovery.retry if trigger == states.RETRY else recovery.credit
     return work(session, stuck=stuck, known=known, actor=actor_of(officer), now=now)
 
 
@@ -138,7 +139,7 @@ def dispute_charge(
 def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> dict[str, Any]:
     """Have an officer refund an order whose money was released."""
     given = {"destination": "wallet", "reason": REASON} | wanted
-    return clawbacks.claw_back(
+    return clawback.claw_back(
         session,
         order_id=order_id,
         officer=officer,
@@ -174,8 +175,8 @@ def say(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
     ).one()
     # A try has one id at the gateway, however often it is told of.
     given = {"id": str((refund_id.int + row[1]) % 10**12), "amount_minor": row[0]} | values
-    told = GatewayRefund(status=status, note=sending.note_of(refund_id, row[1]), **given)
-    return sending.settle(session, refund_id=refund_id, told=told, now=NOW)
+    told = GatewayRefund(status=status, note=gateway_refund.note_of(refund_id, row[1]), **given)
+    return gateway_refund.settle(session, refund_id=refund_id, told=told, now=NOW)
 
 
 def times_to_ask(session: Session, refund_id: UUID) -> int:

@@ -21,11 +21,11 @@ from marketplace.orders.pin import delivery_pin
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.place_order import Delivery, Placement, place_order
 from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
-from marketplace.payments import checkout
-from marketplace.payments import operations as payments
-from marketplace.payments.charges import Outcome, apply_charge
-from marketplace.payments.checkout import CheckedOut
-from marketplace.payments.operations import Intent, Target
+from marketplace.payments.charges.apply import Outcome, apply_charge
+from marketplace.payments.intents import checkout
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.intents.checkout import CheckedOut
+from marketplace.payments.intents.lifecycle import Intent, Target
 from marketplace.payouts.books import verify
 from marketplace.platform.models import Campus
 from marketplace.providers.gateway import Charge

@@ -19,7 +19,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balances_by_kind
-from marketplace.payments import cancelling, sending
+from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.payouts import reconciliation
 from marketplace.payouts.models import PayoutBatch, PayoutTransfer, PayoutTransferIntent
 from marketplace.payouts.reconciliation_figures import Outcome
@@ -190,7 +190,9 @@ class Service:
         with self.database.transaction() as session:
             [row] = session.execute(text("SELECT buyer_id FROM orders WHERE id = :id"), {"id": order_id})
             buyer = replace(self.shop.buyer, id=row[0])
-            cancelling.cancel(session, order_id=order_id, caller=buyer, reason=None, now=datetime.now(UTC))
+            order_cancellation.cancel(
+                session, order_id=order_id, caller=buyer, reason=None, now=datetime.now(UTC)
+            )
 
     def bank_takes(self, charge: Charge, *, dispute_id: str, minor: int) -> None:
         """Have a bank take money of a charge back."""
@@ -244,18 +246,18 @@ class Service:
             made = refund(session, order_id, self.officer)
         refund_id: UUID = made["refunds"][0]["id"]
         now = datetime.now(UTC)
-        claimed = self.database.in_transaction(sending.claim, refund_id=refund_id, now=now)
-        told = sending.send(self.services.gateway, claimed)
+        claimed = self.database.in_transaction(gateway_refund.claim, refund_id=refund_id, now=now)
+        told = gateway_refund.send(self.services.gateway, claimed)
         assert told is not None
         with self.database.transaction() as session:
-            sending.settle(session, refund_id=refund_id, told=told, now=now)
+            gateway_refund.settle(session, refund_id=refund_id, told=told, now=now)
         return refund_id
 
     def hear_of_refund(self, refund_id: UUID, reference: str) -> str:
         """Hear what became of a refund."""
         [told] = [one for one in self.services.gateway.refunds_of(reference) if str(refund_id) in one.note]
         with self.database.transaction() as session:
-            return sending.settle(session, refund_id=refund_id, told=told, now=datetime.now(UTC))
+            return gateway_refund.settle(session, refund_id=refund_id, told=told, now=datetime.now(UTC))
 
     def wait_for_refund(self, reference: str, status: str) -> None:
         """Wait until the gateway says so of the refund of a charge."""

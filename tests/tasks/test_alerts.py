@@ -19,7 +19,8 @@ from marketplace.infra import circuit_breaker, outbox
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.payments import alarms, cancelling
+from marketplace.payments import gateway_alerts
+from marketplace.payments.refunds import order_cancellation
 from marketplace.providers import alerting
 from marketplace.providers.alerting import (
     CHANNELS,
@@ -576,9 +577,9 @@ class TestRaisingInTasks:
     ) -> None:
         def is_open() -> bool:
             with database.reading() as session:
-                return alarms.GATEWAY in open_subjects(session, identifier=kinds.GATEWAY_KEY_REFUSED)
+                return gateway_alerts.GATEWAY in open_subjects(session, identifier=kinds.GATEWAY_KEY_REFUSED)
 
-        database.in_transaction(alarms.gateway_key_taken, now=NOW)
+        database.in_transaction(gateway_alerts.gateway_key_taken, now=NOW)
         settings = replace(paying_services.settings, gateway_secret_key="sk_test_of_another")
         wrong = replace(paying_services, gateway=HttpPaymentGateway(settings))
         with database.transaction() as session:
@@ -587,7 +588,7 @@ class TestRaisingInTasks:
             intent = make_intent(session, shop, order_id)
             gateway.open(intent.reference, intent.amount_minor)
             apply(session, gateway.charge_of_paid(intent.reference))
-            cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
             [made] = refunds_of(session, order_id)
             event_id = session.execute(
                 text("SELECT id FROM outbox_events WHERE payload ->> 'refundId' = :id"),

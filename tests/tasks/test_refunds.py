@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.orders.placing.order_validation import Wish
-from marketplace.payments import cancelling, requery, sending
-from marketplace.payments.requery import requery_refunds
+from marketplace.payments.refunds import gateway_refund, order_cancellation, polling
+from marketplace.payments.refunds.polling import requery_refunds
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund
 from marketplace.services import Services
@@ -76,7 +76,7 @@ class Case:
         self.ids: list[UUID] = []
         with self.database.transaction() as session:
             for order_id in done.order_ids:
-                cancelling.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+                order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
                 [made] = refunds_of(session, order_id)
                 self.ids.append(made["id"])
         self.id = self.ids[0]
@@ -141,13 +141,13 @@ def test_a_worker_that_dies_is_made_up_for(
 ) -> None:
     mortal = Relay(replace(paying_services, gateway=Mortal(paying_services.gateway, moment)))
     if moment == "before the commit":
-        settled = sending.settle
+        settled = gateway_refund.settle
 
         def die(session: Session, **given: Any) -> str:
             settled(session, **given)
             raise _KilledError
 
-        monkeypatch.setattr(sending, "settle", die)
+        monkeypatch.setattr(gateway_refund, "settle", die)
     with pytest.raises(_KilledError):
         case.run(mortal)
     monkeypatch.undo()
@@ -225,7 +225,7 @@ def settled(gateway: TestGateway, refund_id: UUID) -> str:
         [found] = [
             data
             for data in gateway.call("GET", "/refund?perPage=100")
-            if data["merchant_note"] == sending.note_of(refund_id, 1)
+            if data["merchant_note"] == gateway_refund.note_of(refund_id, 1)
         ]
         told: str = found["status"]
         return told
@@ -315,7 +315,7 @@ class TestEvents:
 
 
 class TestTheSweep:
-    def sweep(self, services: Services, **delta: float) -> requery.Requery:
+    def sweep(self, services: Services, **delta: float) -> polling.Requery:
         return requery_refunds(services.database, services.gateway, now=later(**delta))
 
     def test_it_asks_about_what_nothing_was_heard_of(
@@ -439,4 +439,4 @@ class TestTheSweep:
         assert (done.gateway_down, done.asked, case.row["status"]) == (True, 0, "submitted")
 
     def test_it_is_a_periodic_task(self, relay: Relay, paying_services: Services) -> None:
-        assert isinstance(task_named("requery-refunds").run(paying_services, relay, NOW), requery.Requery)
+        assert isinstance(task_named("requery-refunds").run(paying_services, relay, NOW), polling.Requery)

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from marketplace.infra.db import Database
-from marketplace.payments.banks import TAG
+from marketplace.payments.intents.banks import TAG
 from marketplace.services import Services
 from tests.support.desk import Desk
 from tests.support.gateway import (

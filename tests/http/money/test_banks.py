@@ -9,7 +9,7 @@ import pytest
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders.placing.order_validation import Wish
-from marketplace.payments.expiry import TRANSFER_GRACE, sweep_abandoned_checkouts
+from marketplace.payments.intents.expiry import TRANSFER_GRACE, sweep_abandoned_checkouts
 from marketplace.providers.banking import Bank, MalformedAnswerError, TransferAccount
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.services import Services

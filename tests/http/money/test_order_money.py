@@ -10,8 +10,9 @@ from sqlalchemy import text
 from marketplace.identity.models import Profile
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments import cancelling, quarantine
-from marketplace.payments.expiry import sweep_abandoned_checkouts
+from marketplace.payments.charges import quarantine
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.payments.refunds import order_cancellation
 from marketplace.services import Services
 from tests.support.desk import Desk
 from tests.support.finance import actor_of, make_officer, say
@@ -119,7 +120,7 @@ def test_from_payment_to_release_it_is_in_escrow(desk: Desk) -> None:
 def test_what_goes_back_is_told_until_it_is_there(desk: Desk) -> None:
     order_id = desk.paid()
     with desk.database.transaction() as session:
-        cancelling.cancel(session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW)
 
     bought, sold = money(desk, order_id), money(desk, order_id, desk.vendor)
 
@@ -165,7 +166,7 @@ def test_the_wallet_is_its_buyers_to_know(desk: Desk) -> None:
     assert {entry["kind"] for entry in sold["entries"]} == {"payment"}
     assert "wallet" not in str(sold).lower()
     with desk.database.transaction() as session:
-        cancelling.cancel(session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW)
     assert "wallet" not in str(money(desk, order_id, desk.vendor)).lower()
     assert held(money(desk, order_id)) == {"on_the_way_back": total_of(bought) - 5_000, "buyer": 5_000}
 
@@ -264,7 +265,7 @@ def short_checkout(desk: Desk, missing_minor: int) -> list[tuple[UUID, int]]:
 
 def call_off(desk: Desk, order_id: UUID) -> None:
     with desk.database.transaction() as session:
-        cancelling.cancel(session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW)
 
 
 def order_of(desk: Desk, order_id: UUID) -> dict[str, Any]:
@@ -394,7 +395,7 @@ def test_an_order_that_its_vendor_called_off_unpaid_tells_the_vendor_nothing(des
     with desk.database.transaction() as session:
         fill_wallet(session, desk.shop.buyer.id, 5_000)
         order_id = place(session, desk.shop, make_product(session, desk.shop), wallet=WalletUse(wallet))
-        cancelling.cancel(session, order_id=order_id, caller=desk.shop.vendor, reason=None, now=NOW)
+        order_cancellation.cancel(session, order_id=order_id, caller=desk.shop.vendor, reason=None, now=NOW)
 
     sold = money(desk, order_id, desk.vendor)
 

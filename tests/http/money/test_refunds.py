@@ -9,8 +9,8 @@ from werkzeug.test import TestResponse
 from marketplace.orders import operations as orders
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments.charges import Outcome
-from marketplace.payments.operations import record_page
+from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.intents.lifecycle import record_page
 from marketplace.providers.gateway import PaymentPage
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk, new_key

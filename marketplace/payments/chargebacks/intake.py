@@ -24,9 +24,9 @@ from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
-from marketplace.payments import refund_news, unsent
-from marketplace.payments.charges import UnknownReferenceError
-from marketplace.payments.lost_disputes import Loss, book_loss, paid_by
+from marketplace.payments.chargebacks.losses import Loss, book_loss, paid_by
+from marketplace.payments.charges.apply import UnknownReferenceError
+from marketplace.payments.refunds import notifications, wallet_fallback
 from marketplace.providers.gateway_events import IN_OUR_FAVOUR, LOST, GatewayDispute
 
 _log = structlog.get_logger(__name__)
@@ -155,15 +155,15 @@ def _see_to_refunds(
     """Have what was not sent of the charges wait, its buyer being told, or go on; give what waits."""
     charge_ids = [charge["id"] for charge in charges]
     if ended:
-        unsent.send_waiting(session, charge_ids=charge_ids, now=now)
+        wallet_fallback.send_waiting(session, charge_ids=charge_ids, now=now)
         return []
     waiting = [
         refund
-        for refund in unsent.lock_unsent(session, charge_ids=charge_ids)
+        for refund in wallet_fallback.lock_unsent(session, charge_ids=charge_ids)
         if refund["status"] == "pending"
     ]
     for refund in waiting:
-        refund_news.waits(session, refund, dispute_id=dispute_id, now=now)
+        notifications.waits(session, refund, dispute_id=dispute_id, now=now)
     return waiting
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import naira_text
 from marketplace.notifications.operations import notify
-from marketplace.payments.debts import Claim
+from marketplace.payments.refunds.buyer_debt import Claim
 
 
 def sent(session: Session, refund: dict[str, Any], *, now: datetime) -> None:

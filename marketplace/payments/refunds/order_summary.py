@@ -5,7 +5,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from marketplace.orders import states as order_states
-from marketplace.payments import refunds, states
+from marketplace.payments import states
+from marketplace.payments.refunds import create
 
 REFUND_PENDING = "refund_pending"
 REFUNDED = "refunded"
@@ -26,13 +27,13 @@ def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[st
     """
     found: dict[Any, list[dict[str, Any]]] = {order["id"]: [] for order in orders}
     if orders:
-        for row in refunds.refunds_of(session, order_ids=list(found)):
+        for row in create.refunds_of(session, order_ids=list(found)):
             found[row.pop("orderId")].append(row)
     for order in orders:
         of_order = found[order["id"]]
         if order["payment"] is not None:
             order["payment"]["status"] = _status(order, of_order)
-        order["refunds"] = [{name: row[name] for name in refunds.SHOWN} for row in of_order]
+        order["refunds"] = [{name: row[name] for name in create.SHOWN} for row in of_order]
         if order["walletMinor"] is None:  # as their vendor sees them, who does not see the buyer's wallet
             for refund in order["refunds"]:
                 refund["destination"] = None

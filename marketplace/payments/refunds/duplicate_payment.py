@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.payments import alarms, debts, refund_news, refunds
+from marketplace.payments.refunds import alerts, buyer_debt, create, notifications
 from marketplace.providers.gateway import GatewayRefund
 
 _RETURNED = "refund_sent_twice_returned"
@@ -35,7 +35,7 @@ _NOTE = Statement(
 
 def is_booked(session: Session, refund: dict[str, Any], *, attempt: int) -> bool:
     """Tell whether a try was booked as paid twice, whatever became of it or the refund since."""
-    found = _IS_BOOKED.first(session, kind=debts.PAID_TWICE, source=_source_of(refund, attempt))
+    found = _IS_BOOKED.first(session, kind=buyer_debt.PAID_TWICE, source=_source_of(refund, attempt))
     return found is not None
 
 
@@ -52,12 +52,12 @@ def book(
     """
     if is_booked(session, refund, attempt=attempt):
         return
-    alarms.refund_sent_twice(session, refund, sent_at_try=attempt, now=now)
+    alerts.refund_sent_twice(session, refund, sent_at_try=attempt, now=now)
     claimed = claim(
         session, refund, told, attempt=attempt, description="Refund that reached its buyer twice", now=now
     )
     source = _source_of(refund, attempt)
-    refund_news.paid_twice(session, refund, claimed, amount_minor=told.amount_minor, source=source, now=now)
+    notifications.paid_twice(session, refund, claimed, amount_minor=told.amount_minor, source=source, now=now)
 
 
 def claim(
@@ -68,7 +68,7 @@ def claim(
     attempt: int,
     description: str,
     now: datetime,
-) -> debts.Claim:
+) -> buyer_debt.Claim:
     """Book what a try paid a buyer who has the money, and take it from their wallet, or claim it.
 
     :param refund: its row, locked, and its charge's
@@ -77,8 +77,8 @@ def claim(
     :param description: for statements
     """
     _NOTE.run(session, refund_id=refund["id"], amount_minor=told.amount_minor, now=now)
-    refunds.recount(session, charge_id=refund["charge_id"])
-    return debts.claim(
+    create.recount(session, charge_id=refund["charge_id"])
+    return buyer_debt.claim(
         session,
         buyer_id=refund["buyer_id"],
         order_id=refund["order_id"],
@@ -101,11 +101,11 @@ def undo(session: Session, refund: dict[str, Any], *, attempt: int, now: datetim
     if _IS_BOOKED.first(session, kind=_RETURNED, source=source) is not None:
         return
     amount_minor = _BOOKED_MINOR.one(
-        session, kind=debts.PAID_TWICE, source=source, account_id=accounts.GATEWAY_CLEARING.id
+        session, kind=buyer_debt.PAID_TWICE, source=source, account_id=accounts.GATEWAY_CLEARING.id
     )["amount_minor"]
-    alarms.refund_twice_came_back(session, refund_id=refund["id"], now=now)
+    alerts.refund_twice_came_back(session, refund_id=refund["id"], now=now)
     _NOTE.run(session, refund_id=refund["id"], amount_minor=-amount_minor, now=now)
-    refunds.recount(session, charge_id=refund["charge_id"])
+    create.recount(session, charge_id=refund["charge_id"])
     post(
         session,
         kind=_RETURNED,
@@ -117,7 +117,7 @@ def undo(session: Session, refund: dict[str, Any], *, attempt: int, now: datetim
         ],
         now=now,
     )
-    refund_news.came_back(session, refund, amount_minor=amount_minor, source=source, now=now)
+    notifications.came_back(session, refund, amount_minor=amount_minor, source=source, now=now)
 
 
 def _source_of(refund: dict[str, Any], attempt: int) -> str:

@@ -22,10 +22,10 @@ from marketplace.orders import inventory, states
 from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.pricing import fill_on, release_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order, note_clawback
-from marketplace.payments import refunds
-from marketplace.payments.disputed import refuse_disputed_order
-from marketplace.payments.parties import refuse_party
-from marketplace.payments.refunding import LINES, RELEASED, Wanted, amount_of, given, shown
+from marketplace.payments.chargeback_guard import refuse_disputed_order
+from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.refunds import create
+from marketplace.payments.refunds.admin_refund import LINES, RELEASED, Wanted, amount_of, given, shown
 
 
 def claw_back(
@@ -72,7 +72,7 @@ def claw_back(
     inventory.note_refunded(
         session, order=order, quantities={item.product_id: item.quantity for item in wanted.items}
     )
-    made = refunds.refund_released(
+    made = create.refund_released(
         session,
         order=order,
         sources=borne,
@@ -116,7 +116,7 @@ def claw_back(
     }
 
 
-def bear(order: LockedOrder, amount_minor: int) -> Sequence[refunds.Source]:
+def bear(order: LockedOrder, amount_minor: int) -> Sequence[create.Source]:
     """Tell who bears what goes back of a released order: the vendor, then the platform.
 
     :param order: locked, its escrow released

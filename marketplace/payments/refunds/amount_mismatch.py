@@ -8,7 +8,14 @@ from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
-from marketplace.payments import debts, paid_twice, refund_news, sending, states, unsent
+from marketplace.payments import states
+from marketplace.payments.refunds import (
+    buyer_debt,
+    duplicate_payment,
+    gateway_refund,
+    notifications,
+    wallet_fallback,
+)
 from marketplace.providers.gateway import GatewayRefund
 
 
@@ -27,13 +34,13 @@ def credit_and_book(
     """
     buyer_id = refund["buyer_id"]
     lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
-    status = unsent.credit(session, refund, trigger=states.CREDIT, now=now)
+    status = wallet_fallback.credit(session, refund, trigger=states.CREDIT, now=now)
     claims = [
-        paid_twice.claim(
+        duplicate_payment.claim(
             session,
             refund,
             told,
-            attempt=sending.attempt_of(refund, told),
+            attempt=gateway_refund.attempt_of(refund, told),
             description="Refund that was sent with another amount",
             now=now,
         )
@@ -41,7 +48,7 @@ def credit_and_book(
     ]
     owed_minor = sum(claim.owed_minor for claim in claims)
     sent_minor = sum(told.amount_minor for told in sent)
-    refund_news.sent_otherwise(session, refund, sent_minor=sent_minor, owed_minor=owed_minor, now=now)
+    notifications.sent_otherwise(session, refund, sent_minor=sent_minor, owed_minor=owed_minor, now=now)
     # What they owed before, or what their bank took, may be set off against what is left.
-    debts.collect(session, buyer_id=buyer_id, now=now)
+    buyer_debt.collect(session, buyer_id=buyer_id, now=now)
     return status

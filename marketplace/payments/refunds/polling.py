@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ServiceUnavailableError
-from marketplace.payments import alarms, refunds, sending, states
-from marketplace.payments.disputed import STANDING_OF_CHARGE
+from marketplace.payments import gateway_alerts, states
+from marketplace.payments.chargeback_guard import STANDING_OF_CHARGE
+from marketplace.payments.refunds import alerts, create, gateway_refund
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
 _log = structlog.get_logger(__name__)
@@ -110,7 +111,7 @@ def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetim
             done.failed += 1
         done.asked += 1
     if done.asked and not done.gateway_down:
-        database.in_transaction(alarms.gateway_reached, now=now)
+        database.in_transaction(gateway_alerts.gateway_reached, now=now)
     return done
 
 
@@ -124,9 +125,9 @@ def _ask_and_note(database: Database, gateway: PaymentGateway, row: dict[str, An
 
 
 def _enqueue_again(session: Session, now: datetime) -> int:
-    rows = _LEFT_BEHIND.all(session, topic=refunds.SEND_TOPIC, before=now - QUIET_FOR, most=_BATCH)
+    rows = _LEFT_BEHIND.all(session, topic=create.SEND_TOPIC, before=now - QUIET_FOR, most=_BATCH)
     for row in rows:
-        refunds.enqueue_sending(session, refund_id=row["id"], now=now)
+        create.enqueue_sending(session, refund_id=row["id"], now=now)
         _HEARD_OF.run(session, refund_id=row["id"], now=now)
     return len(rows)
 
@@ -142,7 +143,7 @@ def ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
     :param row: as it was found
     :raises ProviderUnavailableError: no usable answer
     """
-    return sending.tries_known(
+    return gateway_refund.tries_known(
         gateway,
         reference=row["reference"],
         refund_id=row["id"],
@@ -158,15 +159,15 @@ def note(session: Session, row: dict[str, Any], known: list[GatewayRefund], now:
     :return: whether it was news
     :raises ChangedMeanwhileError: it does not stand as it was found any more
     """
-    locked = sending.lock(session, refund_id=row["id"])
+    locked = gateway_refund.lock(session, refund_id=row["id"])
     if any(locked[name] != row[name] for name in ("status", "attempt", "updated_at")):
         raise ChangedMeanwhileError("The refund changed while the gateway was asked about it.")
     if known:
-        alarms.refund_known(session, refund_id=row["id"], now=now)
+        alerts.refund_known(session, refund_id=row["id"], now=now)
     elif row["status"] in _TAKEN:
-        alarms.refund_unknown(session, row, now=now)
+        alerts.refund_unknown(session, row, now=now)
     after = row["status"]
     for told in known:
-        after = sending.settle(session, refund_id=row["id"], told=told, now=now)
+        after = gateway_refund.settle(session, refund_id=row["id"], told=told, now=now)
     _HEARD_OF.run(session, refund_id=row["id"], now=now)
     return bool(after != row["status"])

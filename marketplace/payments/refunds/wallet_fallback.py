@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post
-from marketplace.payments import alarms, debts, refund_news, refunds, states
+from marketplace.payments import states
+from marketplace.payments.refunds import alerts, buyer_debt, create, notifications
 
 # The gateway was not asked for these, or has said that it did not send them.
 _UNSENT = Statement(
@@ -56,7 +57,7 @@ def credit(session: Session, refund: dict[str, Any], *, trigger: str, now: datet
     status = states.REFUND.target(refund["status"], trigger)
     amount_minor, order_id = refund["amount_minor"], refund["order_id"]
     _CREDIT.run(session, refund_id=refund["id"], status=status, now=now)
-    refunds.recount(session, charge_id=refund["charge_id"])
+    create.recount(session, charge_id=refund["charge_id"])
     post(
         session,
         kind="refund_credit",
@@ -68,7 +69,7 @@ def credit(session: Session, refund: dict[str, Any], *, trigger: str, now: datet
         ],
         now=now,
     )
-    alarms.refund_moved_on(session, refund_id=refund["id"], status=status, now=now)
+    alerts.refund_moved_on(session, refund_id=refund["id"], status=status, now=now)
     return status
 
 
@@ -83,8 +84,8 @@ def credit_and_collect(session: Session, refund: dict[str, Any], *, trigger: str
     buyer_id = refund["buyer_id"]
     lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
     status = credit(session, refund, trigger=trigger, now=now)
-    refund_news.withdrawn(session, refund, now=now)
-    debts.collect(session, buyer_id=buyer_id, now=now)
+    notifications.withdrawn(session, refund, now=now)
+    buyer_debt.collect(session, buyer_id=buyer_id, now=now)
     return status
 
 
@@ -94,4 +95,4 @@ def send_waiting(session: Session, *, charge_ids: Sequence[UUID], now: datetime)
     :param charge_ids: of charges that are locked in this transaction
     """
     for row in _PENDING.all(session, charge_ids=list(charge_ids)):
-        refunds.enqueue_sending(session, refund_id=row["id"], now=now)
+        create.enqueue_sending(session, refund_id=row["id"], now=now)

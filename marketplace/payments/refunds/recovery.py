@@ -13,18 +13,18 @@ from marketplace.audit.operations import AuditActor, record
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
-from marketplace.payments import (
-    alarms,
-    paid_twice,
-    refund_news,
-    refunds,
-    sending,
-    sent_otherwise,
-    states,
-    unsent,
+from marketplace.payments import states
+from marketplace.payments.chargeback_guard import refuse_disputed_charge
+from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.refunds import (
+    alerts,
+    amount_mismatch,
+    create,
+    duplicate_payment,
+    gateway_refund,
+    notifications,
+    wallet_fallback,
 )
-from marketplace.payments.disputed import refuse_disputed_charge
-from marketplace.payments.parties import refuse_party
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
 # What the gateway may still send, or has sent.
@@ -97,7 +97,7 @@ def ask(gateway: PaymentGateway, stuck: Stuck) -> list[GatewayRefund]:
     :return: each try at it that the gateway knows
     :raises ProviderUnavailableError: no usable answer: nothing can be decided then
     """
-    return sending.tries_known(
+    return gateway_refund.tries_known(
         gateway,
         reference=stuck.reference,
         refund_id=stuck.id,
@@ -124,8 +124,8 @@ def retry(
     refuse_disputed_charge(session, charge_id=row["charge_id"], into_wallet=False)
     status = states.REFUND.target(row["status"], states.RETRY)
     _RETRY.run(session, refund_id=stuck.id, status=status, now=now)
-    refunds.enqueue_sending(session, refund_id=stuck.id, now=now)
-    alarms.refund_moved_on(session, refund_id=stuck.id, status=status, now=now)
+    create.enqueue_sending(session, refund_id=stuck.id, now=now)
+    alerts.refund_moved_on(session, refund_id=stuck.id, status=status, now=now)
     return _recorded(session, row, status, actor=actor, action="refund.retry", now=now)
 
 
@@ -152,29 +152,29 @@ def credit(
     """
     row = _locked(session, stuck)
     underway = _underway(session, row, known)
-    otherwise = [told for told in underway if sending.is_sent_otherwise(row, told)]
+    otherwise = [told for told in underway if gateway_refund.is_sent_otherwise(row, told)]
     _refuse_on_its_way(session, row, [told for told in underway if told not in otherwise], now=now)
     standing = refuse_disputed_charge(session, charge_id=row["charge_id"], into_wallet=True)
     states.REFUND.target(row["status"], states.CREDIT)
-    is_told = any(sending.attempt_of(row, told) == row["attempt"] for told in known)
+    is_told = any(gateway_refund.attempt_of(row, told) == row["attempt"] for told in known)
     if row["status"] == states.NEEDS_ATTENTION and not is_told:
         raise UnclearError(
             "The gateway had this refund, and does not tell now how far it is: it may still send it. Look it up at"
             " the gateway, and try again."
         )
     if otherwise:
-        status = sent_otherwise.credit_and_book(session, row, otherwise, now=now)
+        status = amount_mismatch.credit_and_book(session, row, otherwise, now=now)
     elif standing == "lost":
-        status = unsent.credit_and_collect(session, row, trigger=states.CREDIT, now=now)
+        status = wallet_fallback.credit_and_collect(session, row, trigger=states.CREDIT, now=now)
     else:
-        status = unsent.credit(session, row, trigger=states.CREDIT, now=now)
-        refund_news.credited(session, row, now=now)
+        status = wallet_fallback.credit(session, row, trigger=states.CREDIT, now=now)
+        notifications.credited(session, row, now=now)
     return _recorded(session, row, status, actor=actor, action="refund.credit", now=now)
 
 
 def _locked(session: Session, stuck: Stuck) -> dict[str, Any]:
     """Lock the charge and the refund, unless another try began since it was found."""
-    row = sending.lock(session, refund_id=stuck.id)
+    row = gateway_refund.lock(session, refund_id=stuck.id)
     if row["attempt"] != stuck.attempt:
         raise ConflictError("Somebody else had it tried again meanwhile.")
     return row
@@ -188,7 +188,7 @@ def _underway(
         told
         for told in known
         if told.status in _ON_ITS_WAY
-        and not paid_twice.is_booked(session, row, attempt=sending.attempt_of(row, told))
+        and not duplicate_payment.is_booked(session, row, attempt=gateway_refund.attempt_of(row, told))
     ]
 
 
@@ -199,7 +199,7 @@ def _refuse_on_its_way(
     if not underway:
         return
     told = underway[0]
-    status = sending.settle(session, refund_id=row["id"], told=told, now=now)
+    status = gateway_refund.settle(session, refund_id=row["id"], told=told, now=now)
     amount = f", with {told.amount_minor} kobo" if told.amount_minor != row["amount_minor"] else ""
     raise NotFailedError(
         f"The gateway has sent the refund, or may still send it: it says {told.status} of it{amount}. The refund is"
@@ -210,7 +210,7 @@ def _refuse_on_its_way(
 def _recorded(
     session: Session, row: dict[str, Any], status: str, *, actor: AuditActor, action: str, now: datetime
 ) -> dict[str, Any]:
-    after = sending.lock(session, refund_id=row["id"])
+    after = gateway_refund.lock(session, refund_id=row["id"])
     record(
         session,
         actor=actor,

@@ -16,9 +16,11 @@ from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailab
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import alarms, refunds, states
-from marketplace.payments import operations as payments
-from marketplace.payments.charges import Outcome, apply_charge
+from marketplace.payments import gateway_alerts, states
+from marketplace.payments.charges.apply import Outcome, apply_charge
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.intents import stalled
+from marketplace.payments.refunds import create
 from marketplace.providers.gateway import Charge, PaymentGateway
 
 _log = structlog.get_logger(__name__)
@@ -175,11 +177,11 @@ def _tell_of_gateway(
     :param asked_about: when the time was over of the orders that it was, or would have been, asked about
     """
     if asked_about and not down:
-        database.in_transaction(alarms.gateway_reached, now=now)
+        database.in_transaction(gateway_alerts.gateway_reached, now=now)
     # What waits for longer may do so whatever the gateway answers: that is an alert of its own.
-    waiting = [moment for moment in asked_about if _PATIENCE <= now - moment <= alarms.STALLED_AFTER]
+    waiting = [moment for moment in asked_about if _PATIENCE <= now - moment <= stalled.STALLED_AFTER]
     if waiting and down:
-        database.in_transaction(alarms.gateway_unreachable, waiting_since=min(waiting), now=now)
+        database.in_transaction(gateway_alerts.gateway_unreachable, waiting_since=min(waiting), now=now)
 
 
 def _abandon_payments(database: Database, done: Sweep, now: datetime) -> None:
@@ -246,9 +248,9 @@ def _expire(session: Session, order_id: UUID, now: datetime) -> bool:
     if order.expires_at > now:
         return False
     if order.accepted_minor:
-        refunds.lock_charges(session, order=order)
+        create.lock_charges(session, order=order)
     orders.expire(session, order=order, actor=SYSTEM, now=now)
-    refunds.return_accepted(
+    create.return_accepted(
         session, order=order, reason="The order expired before the rest was paid.", now=now
     )
     return True

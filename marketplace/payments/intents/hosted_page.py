@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
-from marketplace.payments import operations
-from marketplace.payments.operations import Intent, Target
+from marketplace.payments.intents import lifecycle
+from marketplace.payments.intents.lifecycle import Intent, Target
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import PaymentGateway, PaymentPage
 
@@ -70,7 +70,7 @@ def open_page(
         database,
         gateway,
         Way(
-            ensure=lambda session, now: operations.ensure_intent(
+            ensure=lambda session, now: lifecycle.ensure_intent(
                 session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
             ),
             opened=lambda _session, intent: intent.page,
@@ -110,15 +110,15 @@ def open_at_gateway(
         try:
             return intent, way.ask(intent)
         except ProviderUnavailableError:
-            database.in_transaction(operations.release_opening, intent_id=intent.id)
+            database.in_transaction(lifecycle.release_opening, intent_id=intent.id)
             raise
         except ProviderRefusedError:
             if not _knows(database, gateway, intent):
-                database.in_transaction(operations.release_opening, intent_id=intent.id)
+                database.in_transaction(lifecycle.release_opening, intent_id=intent.id)
                 break
             # An answer was lost, or the reference was opened another way. A fresh reference takes its place; should
             # money come for the old one after all, it finds its order all the same.
-            database.in_transaction(operations.abandon, intent_id=intent.id, now=clock())
+            database.in_transaction(lifecycle.abandon, intent_id=intent.id, now=clock())
     raise ProviderUnavailableError("The payment gateway refused to take the payment.")
 
 
@@ -127,7 +127,7 @@ def _knows(database: Database, gateway: PaymentGateway, intent: Intent) -> bool:
     try:
         return gateway.charge(intent.reference) is not None
     except ProviderUnavailableError:
-        database.in_transaction(operations.release_opening, intent_id=intent.id)
+        database.in_transaction(lifecycle.release_opening, intent_id=intent.id)
         raise
 
 
@@ -140,8 +140,8 @@ def _reserve(
         intent = way.ensure(session, now)
         opened = way.opened(session, intent)
         if opened is None:
-            return intent, None, operations.claim_opening(session, intent=intent, now=now)
-        operations.extend(session, intent=intent, now=now)
+            return intent, None, lifecycle.claim_opening(session, intent=intent, now=now)
+        lifecycle.extend(session, intent=intent, now=now)
         return intent, opened, True
 
     for _ in range(int(_WAIT_SECONDS / _POLL_SECONDS)):

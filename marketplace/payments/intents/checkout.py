@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.orders.placing.place_order import Placement, place_checkout
-from marketplace.payments.operations import Intent, Target, ensure_intent
+from marketplace.payments.intents.lifecycle import Intent, Target, ensure_intent
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
-from marketplace.payments import alarms, paid_twice, refund_news, refunds, states, unsent
-from marketplace.payments.disputed import Standing, standing_of_charge
+from marketplace.payments import states
+from marketplace.payments.chargeback_guard import Standing, standing_of_charge
+from marketplace.payments.refunds import alerts, create, duplicate_payment, notifications, wallet_fallback
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway import GatewayRefund, PaymentGateway
 
@@ -182,7 +183,7 @@ def note_unknown(session: Session, *, found: ToSend, now: datetime) -> None:
     standing = standing_of_charge(session, charge_id=row["charge_id"])
     if standing is None:
         # It ended meanwhile, while nobody could send it.
-        refunds.enqueue_sending(session, refund_id=found.id, now=now)
+        create.enqueue_sending(session, refund_id=found.id, now=now)
     else:
         _stay(session, row, standing, now=now)
 
@@ -190,7 +191,7 @@ def note_unknown(session: Session, *, found: ToSend, now: datetime) -> None:
 def _stay(session: Session, row: dict[str, Any], standing: Standing, *, now: datetime) -> None:
     """Leave a locked refund unsent that the gateway does not know: it waits, or goes to the wallet."""
     if standing == "lost":
-        unsent.credit_and_collect(session, row, trigger=states.WITHDRAW, now=now)
+        wallet_fallback.credit_and_collect(session, row, trigger=states.WITHDRAW, now=now)
     else:
         _log.info("refund waits for the end of a dispute", refundId=str(row["id"]))
 
@@ -272,12 +273,12 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
     """
     row = lock(session, refund_id=refund_id)
     attempt = attempt_of(row, told)
-    booked_twice = paid_twice.is_booked(session, row, attempt=attempt)
+    booked_twice = duplicate_payment.is_booked(session, row, attempt=attempt)
     if told.status == _SENT and (booked_twice or _has_it(row, attempt)):
-        paid_twice.book(session, row, told, attempt=attempt, now=now)
+        duplicate_payment.book(session, row, told, attempt=attempt, now=now)
         return str(row["status"])
     if told.status == _FAILED and booked_twice:
-        paid_twice.undo(session, row, attempt=attempt, now=now)
+        duplicate_payment.undo(session, row, attempt=attempt, now=now)
         return str(row["status"])
     trigger = _trigger_of(session, row, told, attempt, now=now)
     if trigger is None or not states.REFUND.allows(row["status"], trigger):
@@ -296,18 +297,18 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
     )
     if status == states.PROCESSED:
         _book(session, row, "refund_sent", "Refund sent by the gateway", now=now)
-        refund_news.sent(session, row, now=now)
-        alarms.refund_moved_on(session, refund_id=refund_id, status=status, now=now)
+        notifications.sent(session, row, now=now)
+        alerts.refund_moved_on(session, refund_id=refund_id, status=status, now=now)
     elif came_back:
         # Its buyer hears of it when finance has decided what becomes of it.
         _book(session, row, "refund_returned", "Refund that came back to the gateway", now=now)
-        alarms.refund_came_back(session, row, now=now)
+        alerts.refund_came_back(session, row, now=now)
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
         # That its amount differs is an alert of its own.
         if told.amount_minor == row["amount_minor"]:
             refused_with = told.refused_with if isinstance(told, RefusedRefund) else None
-            alarms.refund_needs_finance(session, row, status=status, refused_with=refused_with, now=now)
-        refund_news.delayed(session, row, now=now)
+            alerts.refund_needs_finance(session, row, status=status, refused_with=refused_with, now=now)
+        notifications.delayed(session, row, now=now)
     return status
 
 
@@ -378,9 +379,9 @@ def _trigger_of(
         _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
         return None
     if attempt == row["attempt"] and _is_another(row, told):
-        alarms.refund_id_differs(session, row, told=told, now=now)
+        alerts.refund_id_differs(session, row, told=told, now=now)
         return None
     if told.amount_minor != row["amount_minor"]:
-        alarms.refund_amount_differs(session, row, told=told, now=now)
+        alerts.refund_amount_differs(session, row, told=told, now=now)
         return "need-attention"
     return trigger

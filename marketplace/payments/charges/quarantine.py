@@ -20,10 +20,12 @@ from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.placing.place_order import PAYABLE_FOR
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
-from marketplace.payments import alarms, debts, refunds, states
-from marketplace.payments.disputed import refuse_disputed_charge
-from marketplace.payments.held import Held, shares_of
-from marketplace.payments.parties import refuse_party
+from marketplace.payments import states
+from marketplace.payments.chargeback_guard import refuse_disputed_charge
+from marketplace.payments.charges import alerts
+from marketplace.payments.charges.quarantined_charge import Held, shares_of
+from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.refunds import buyer_debt, create
 
 Action = Literal["accept_rest", "refund", "wallet"]
 
@@ -162,9 +164,9 @@ def resolve(
         _give_back(session, held, action, officer=officer, now=now)
         if standing == "lost":
             # The bank gave the buyer the money: they owe it.
-            debts.collect(session, buyer_id=buyer_id, now=now)
+            buyer_debt.collect(session, buyer_id=buyer_id, now=now)
     _RESOLVE.run(session, held_id=held_id, action=action, note=note, officer_id=officer.id, now=now)
-    alarms.quarantine_decided(session, held_id=held_id, action=action, now=now)
+    alerts.quarantine_decided(session, held_id=held_id, action=action, now=now)
     until = now + (REST_PAYABLE_FOR if action == "accept_rest" else PAYABLE_FOR)
     _REOPEN.run(
         session,
@@ -242,13 +244,13 @@ def _lock(session: Session, *, held_id: UUID, officer: Caller) -> Held:
 
 
 def _give_back(session: Session, held: Held, action: Action, *, officer: Caller, now: datetime) -> None:
-    request = refunds.Request(held.cause, "The payment was held back.", requested_by=officer.id)
+    request = create.Request(held.cause, "The payment was held back.", requested_by=officer.id)
     shares = shares_of(held.minor, to_pay=held.to_pay)
     if action == "wallet":
         _credit(session, held, shares, request=request, now=now)
         return
     for number, (order_id, share) in enumerate(shares.items()):
-        refunds.return_charge(
+        create.return_charge(
             session,
             charge_id=held.charge_id,
             buyer_id=held.intent["buyer_id"],
@@ -266,11 +268,11 @@ def _credit(
     held: Held,
     shares: Mapping[UUID, int],
     *,
-    request: refunds.Request,
+    request: create.Request,
     now: datetime,
 ) -> None:
     for number, (order_id, share) in enumerate(shares.items()):
-        refunds.credit_charge(
+        create.credit_charge(
             session,
             buyer_id=held.intent["buyer_id"],
             amount_minor=share,
@@ -335,7 +337,7 @@ def _accept(session: Session, held: Held, *, officer: Caller, now: datetime) -> 
             channel=held.channel,
             now=now,
         )
-        request = refunds.Request(
+        request = create.Request(
             held.cause, "It was more than the orders cost that wait.", requested_by=officer.id
         )
         _credit(session, held, held.excess(), request=request, now=now)

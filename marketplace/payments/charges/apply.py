@@ -19,10 +19,17 @@ from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
-from marketplace.payments import alarms, refunds
 from marketplace.payments import states as intent_states
+from marketplace.payments.charges import alerts
+from marketplace.payments.charges.charge_context import (
+    LockedIntent,
+    Settled,
+    fee_postings,
+    insert_charge,
+    is_known,
+)
 from marketplace.payments.models import QuarantinedCharge
-from marketplace.payments.settled import LockedIntent, Settled, fee_postings, insert_charge, is_known
+from marketplace.payments.refunds import create
 from marketplace.providers.gateway import Charge
 
 _log = structlog.get_logger(__name__)
@@ -220,13 +227,13 @@ def _send_back(
         left -= part
         if part:
             reason = _OVER_REASONS.get(order.status, _PAID_REASON)
-            refunds.return_charge(
+            create.return_charge(
                 session,
                 charge_id=charge_id,
                 buyer_id=settled.intent.buyer_id,
                 amount_minor=part,
                 order_id=order.id,
-                request=refunds.Request(settled.source, reason).part(number),
+                request=create.Request(settled.source, reason).part(number),
                 description=f"Payment for {order.number} sent back",
                 source=accounts.GATEWAY_CLEARING,
                 now=now,
@@ -301,7 +308,7 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
             now=now,
         )
     _tell_of_holding(session, settled, reason, now=now)
-    alarms.charge_quarantined(session, settled, held_id=held["id"], reason=reason, now=now)
+    alerts.charge_quarantined(session, settled, held_id=held["id"], reason=reason, now=now)
     return Outcome.QUARANTINED
 
 

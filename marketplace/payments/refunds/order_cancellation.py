@@ -12,7 +12,7 @@ from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
-from marketplace.payments import refunds
+from marketplace.payments.refunds import create
 
 
 def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime) -> None:
@@ -29,21 +29,21 @@ def cancel(session: Session, *, order_id: UUID, caller: Caller, reason: str | No
     order = lock_order(session, order_id=order_id)
     paid = order.status != states.PENDING_PAYMENT
     if paid or order.accepted_minor:
-        refunds.lock_charges(session, order=order)
+        create.lock_charges(session, order=order)
     orders.cancel(session, order=order, actor=actor, reason=reason, now=now)
     if paid:
-        refunds.refund_order(
+        create.refund_order(
             session,
             order=order,
             amount_minor=order.held_minor,
             destination="gateway",
-            request=refunds.Request(
+            request=create.Request(
                 f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=caller.id
             ),
             now=now,
         )
     else:
-        refunds.return_accepted(
+        create.return_accepted(
             session, order=order, reason=f"Cancelled by the {actor.role} before the rest was paid.", now=now
         )
     _tell(session, order, actor, paid=paid, now=now)
@@ -73,7 +73,7 @@ def _what_goes_back(session: Session, order: LockedOrder, *, paid: bool) -> str:
     if not paid:
         wallet, gateway = order.wallet_minor, order.accepted_minor
     else:
-        made = refunds.refunds_of(session, order_ids=[order.id])
+        made = create.refunds_of(session, order_ids=[order.id])
         of_cancel = [row for row in made if row["cause"].startswith(f"order:{order.id}:cancel")]
         wallet, gateway = (
             sum(row["amountMinor"] for row in of_cancel if row["destination"] == destination)

@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
-from marketplace.payments import sending, states
+from marketplace.payments import states
+from marketplace.payments.refunds import gateway_refund
 from marketplace.providers.gateway import GatewayRefund
 
 _log = structlog.get_logger(__name__)
@@ -62,7 +63,7 @@ def hear(session: Session, *, told: GatewayRefund, now: datetime) -> bool:
         if _contradicts(row, told):
             _enqueue_asking(session, refund_id=row["id"], now=now)
         else:
-            sending.settle(session, refund_id=row["id"], told=told, now=now)
+            gateway_refund.settle(session, refund_id=row["id"], told=told, now=now)
         return True
     meant = _meant_by(session, told)
     if not meant:
@@ -81,7 +82,7 @@ def concerned(session: Session, *, told: GatewayRefund) -> list[UUID]:
 
 
 def _named_by(session: Session, told: GatewayRefund) -> dict[str, Any] | None:
-    named = sending.noted(told.note)
+    named = gateway_refund.noted(told.note)
     return _NAMED.first(session, noted_id=named[0] if named else None, gateway_refund_id=told.id or None)
 
 
@@ -94,7 +95,7 @@ def _meant_by(session: Session, told: GatewayRefund) -> list[UUID]:
 
 def _contradicts(row: dict[str, Any], told: GatewayRefund) -> bool:
     """Tell whether an event would change what is settled, in which case it may be older than that."""
-    present = sending.attempt_of(row, told) == row["attempt"]
+    present = gateway_refund.attempt_of(row, told) == row["attempt"]
     if told.status == _SENT:
         return not present or row["status"] in (states.FAILED, states.CREDITED)
     was_sent = row["paid_twice_minor"] > 0 or (present and row["status"] == states.PROCESSED)

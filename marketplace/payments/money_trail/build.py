@@ -15,10 +15,10 @@ from marketplace.kernel.money import CURRENCY, amount_text
 from marketplace.orders import queries as orders
 from marketplace.orders import states
 from marketplace.payments import states as payment_states
-from marketplace.payments import whereabouts_words as words
-from marketplace.payments.disputed import waiting_among
-from marketplace.payments.held import shares_of
-from marketplace.payments.refunds import refunds_of
+from marketplace.payments.chargeback_guard import waiting_among
+from marketplace.payments.charges.quarantined_charge import shares_of
+from marketplace.payments.money_trail import texts as words
+from marketplace.payments.refunds.create import refunds_of
 
 Role = Literal["buyer", "vendor", "staff"]
 HOLDERS = ("buyer", "gateway", "escrow", "vendor", "platform", "on_the_way_back", "held_back")

@@ -11,7 +11,7 @@ from marketplace.infra.db import Statement
 from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payments import states
-from marketplace.payments.disputed import STANDING_OF_CHARGE
+from marketplace.payments.chargeback_guard import STANDING_OF_CHARGE
 
 REFUND_SORTS = {"createdAt": "r.created_at", "settledAt": "r.settled_at", "amountMinor": "r.amount_minor"}
 QUARANTINE_SORTS = {

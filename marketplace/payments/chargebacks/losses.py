@@ -22,9 +22,10 @@ from marketplace.ledger.operations import Posting, lock_balances, post
 from marketplace.ledger.queries import balance_of
 from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.transitions import GATEWAY, LockedOrder, note_clawback
-from marketplace.payments import refund_news, states, unsent
-from marketplace.payments.clawbacks import bear, owing, tell
-from marketplace.payments.refund_news import TakenBack
+from marketplace.payments import states
+from marketplace.payments.refunds import notifications, wallet_fallback
+from marketplace.payments.refunds.clawback import bear, owing, tell
+from marketplace.payments.refunds.notifications import TakenBack
 
 CHARGEBACK = "chargeback"
 
@@ -119,7 +120,7 @@ def book_loss(
     if not taken:
         return []
     parts = _parts_of(session, charge_ids, brought, locked)
-    stopped = unsent.lock_unsent(session, charge_ids=charge_ids)
+    stopped = wallet_fallback.lock_unsent(session, charge_ids=charge_ids)
     for part in parts:
         part.unsent_minor = sum(row["amount_minor"] for row in stopped if _is_of(row, part))
     for part, share in zip(parts, split(taken, [part.brought_minor for part in parts]), strict=True):
@@ -130,7 +131,7 @@ def book_loss(
     # At once, as whoever posts afterwards locks them one by one.
     purse = lock_balances(session, wanted=list(dict.fromkeys([wallet, debt, *vendors])))[wallet]
     for row in stopped:
-        unsent.credit(session, row, trigger=states.WITHDRAW, now=now)
+        wallet_fallback.credit(session, row, trigger=states.WITHDRAW, now=now)
     # What was stopped is in the wallet by now, so at least that can be taken from there.
     purse += sum(row["amount_minor"] for row in stopped) - sum(part.covered_minor for part in parts)
     losses, before = [], purse
@@ -140,7 +141,7 @@ def book_loss(
             purse -= from_purse
             losses.append(loss)
     what = _summed(taken, stopped, losses, given_minor=before - purse)
-    refund_news.taken_back(session, buyer_id=buyer_id, dispute_id=dispute_id, what=what, now=now)
+    notifications.taken_back(session, buyer_id=buyer_id, dispute_id=dispute_id, what=what, now=now)
     return losses
 
 

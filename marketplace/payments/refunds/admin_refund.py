@@ -19,10 +19,10 @@ from marketplace.orders import inventory, states
 from marketplace.orders import operations as orders
 from marketplace.orders.notifications import vendor_user_of
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
-from marketplace.payments import refunds
-from marketplace.payments.disputed import refuse_disputed_order
-from marketplace.payments.parties import refuse_party
-from marketplace.payments.refunds import Destination
+from marketplace.payments.chargeback_guard import refuse_disputed_order
+from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.refunds import create
+from marketplace.payments.refunds.create import Destination
 
 LINES = Statement(
     text(
@@ -66,14 +66,14 @@ class Wanted:
     amount_minor: int | None = None
     items: Sequence[Pieces] = ()
 
-    def request(self, cause: str, before_minor: int, *, officer: Caller) -> refunds.Request:
+    def request(self, cause: str, before_minor: int, *, officer: Caller) -> create.Request:
         """Give what the refund is for.
 
         :param cause: what kind of refund, and of which order
         :param before_minor: what went back of the order before; it only grows, so it tells one from the next
         :param officer: who decides
         """
-        return refunds.Request(f"{cause}:{before_minor}", self.reason, requested_by=officer.id)
+        return create.Request(f"{cause}:{before_minor}", self.reason, requested_by=officer.id)
 
 
 def process_refund(
@@ -110,9 +110,9 @@ def process_refund(
     held_minor = order.held_minor
     lines = {row["product_id"]: row for row in LINES.all(session, order_id=order.id)}
     amount_minor = amount_of(wanted, lines, held_minor=held_minor, whose="Escrow holds")
-    refunds.lock_charges(session, order=order)
+    create.lock_charges(session, order=order)
     _take(session, order, wanted, amount_minor, Actor("staff", officer.id), now=now)
-    made = refunds.refund_order(
+    made = create.refund_order(
         session,
         order=order,
         amount_minor=amount_minor,
@@ -150,8 +150,8 @@ def shown(session: Session, order_id: UUID, made: Sequence[UUID]) -> list[dict[s
     :param made: their ids
     """
     return [
-        {name: row[name] for name in refunds.SHOWN}
-        for row in refunds.refunds_of(session, order_ids=[order_id])
+        {name: row[name] for name in create.SHOWN}
+        for row in create.refunds_of(session, order_ids=[order_id])
         if row["id"] in made
     ]
 

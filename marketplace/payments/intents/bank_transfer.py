@@ -17,9 +17,9 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.clock import Clock
 from marketplace.orders.placing.place_order import PAYABLE_FOR
-from marketplace.payments import operations
-from marketplace.payments.operations import Intent, Target
-from marketplace.payments.pages import Way, metadata_of, open_at_gateway
+from marketplace.payments.intents import lifecycle
+from marketplace.payments.intents.hosted_page import Way, metadata_of, open_at_gateway
+from marketplace.payments.intents.lifecycle import Intent, Target
 from marketplace.providers.banking import TransferAccount
 from marketplace.providers.gateway import PaymentGateway
 
@@ -86,7 +86,7 @@ def open_account(
 
     def ensure(session: Session, now: datetime) -> Intent:
         def live() -> Intent:
-            return operations.ensure_intent(
+            return lifecycle.ensure_intent(
                 session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
             )
 
@@ -95,7 +95,7 @@ def open_account(
         if account is None or account.expires_at > now:
             return intent
         # The gateway takes nothing for it any more: another reference gets another account.
-        operations.abandon(session, intent_id=intent.id, now=now)
+        lifecycle.abandon(session, intent_id=intent.id, now=now)
         return live()
 
     return open_at_gateway(
@@ -129,7 +129,7 @@ def record_account(
 
     :raises NotPayableError: an order of it was paid, cancelled or given up while the gateway was asked
     """
-    operations.require_open(session, intent=intent)
+    lifecycle.require_open(session, intent=intent)
     _RECORD.run(
         session,
         intent_id=intent.id,

@@ -1,0 +1,1 @@
+"""Settled charges: applied to orders, returned or quarantined."""

@@ -1,0 +1,1 @@
+"""Checks of the payment ledger, and the halt of payouts when it does not balance."""

@@ -1,0 +1,42 @@
+"""Alerts about broken ledger rules: raise and resolve them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import resolve_others
+from marketplace.ledger.queries import Violation
+from marketplace.payments.integrity.drift import GATEWAY_BALANCE, raise_drift
+
+_ROWS_SHOWN = 5
+
+
+def books_checked(session: Session, violations: Sequence[Violation], *, now: datetime) -> None:
+    """Raise ESCROW_DRIFT for each rule of the books that is broken, and resolve all others.
+
+    A broken rule halts payouts; that it holds again does not resume them.
+
+    :param violations: of a check of all rules, with the rows that break them
+    """
+    for violation in violations:
+        raise_drift(
+            session,
+            subject=violation.rule,
+            title="The books are not whole",
+            facts={
+                "rule": violation.rule,
+                "rows": len(violation.rows),
+                "first": violation.rows[:_ROWS_SHOWN],
+            },
+            found=violation.rows,
+            now=now,
+        )
+    resolve_others(
+        session,
+        identifier=kinds.ESCROW_DRIFT,
+        subjects=[*(violation.rule for violation in violations), GATEWAY_BALANCE],
+        note="The rule holds.",
+        now=now,
+    )

@@ -1,0 +1,1 @@
+"""Payment intents: initialization, hosted page, bank transfer, checkout and expiry."""

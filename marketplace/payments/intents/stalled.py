@@ -1,0 +1,76 @@
+"""Alerts about stalled payments: raise and resolve them."""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert, resolve_others
+from marketplace.alerts.queries import open_subjects
+from marketplace.infra.db import Statement
+
+# After its time is over an order is asked about every minute. What is unclear for so long stays so by itself.
+STALLED_AFTER = timedelta(hours=2)
+
+
+_MOST_STALLED = 500
+
+
+_STALLED = Statement(
+    text(
+        """
+        SELECT i.id, i.reference, i.status, i.amount_minor, min(o.expires_at) AS expired_at, count(*) AS orders
+        FROM payment_intents i
+            JOIN payment_allocations a ON a.intent_id = i.id
+            JOIN orders o ON o.id = a.order_id
+        WHERE i.status IN ('initialized', 'pending') AND a.live AND o.status = 'pending_payment'
+            AND o.payment_status IS DISTINCT FROM 'quarantined' AND o.expires_at <= :before
+        GROUP BY i.id ORDER BY min(o.expires_at), i.id LIMIT :most
+        """
+    )
+)
+
+
+def flag_stalled(session: Session, *, now: datetime) -> int:
+    """Raise each payment that is unclear for hours, once, and resolve those that are over.
+
+    Unclear is one of whose orders the time was over two hours ago, and which the gateway is still at, or can't be
+    asked about: else the sweep of abandoned checkouts had ended it. At most 500 are looked at.
+
+    :return: how many payments are unclear
+    """
+    rows = _STALLED.all(session, before=now - STALLED_AFTER, most=_MOST_STALLED)
+    known = open_subjects(session, identifier=kinds.PAYMENT_STALLED)
+    for row in rows:
+        if _about_payment(row["id"]) not in known:
+            raise_alert(
+                session,
+                identifier=kinds.PAYMENT_STALLED,
+                subject=_about_payment(row["id"]),
+                title="It is unclear whether something was paid",
+                facts={
+                    "intentId": row["id"],
+                    "reference": row["reference"],
+                    "status": row["status"],
+                    "amountMinor": row["amount_minor"],
+                    "orders": row["orders"],
+                    "expiredAt": row["expired_at"],
+                },
+                now=now,
+            )
+    # Of more than are looked at, those beyond may be unclear still.
+    if len(rows) < _MOST_STALLED:
+        resolve_others(
+            session,
+            identifier=kinds.PAYMENT_STALLED,
+            subjects=[_about_payment(row["id"]) for row in rows],
+            note="The payment is settled or over.",
+            now=now,
+        )
+    return len(rows)
+
+
+def _about_payment(intent_id: UUID) -> str:
+    return f"payment:{intent_id}"

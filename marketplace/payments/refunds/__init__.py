@@ -1,0 +1,1 @@
+"""Refunds: creation, dispatch through the gateway, polling, recovery and clawbacks."""
