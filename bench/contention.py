@@ -24,7 +24,7 @@ from bench.data import STORES, Sizes, row_id
 from bench.stand import INBOX_PATH, Stand
 from marketplace.infra.db import Database
 from marketplace.orders.pin import delivery_pin
-from marketplace.payouts.books import verify
+from marketplace.reconciliation.ledger_check import verify_ledger
 from sandbox.ports import HOST
 from sandbox.process import ProcessFailedError
 
@@ -148,7 +148,7 @@ def _broken(stand: Stand) -> int:
     database = Database(stand.database.url, pool_size=1, application_name="contention")
     try:
         with database.reading() as session:
-            return len(verify(session))
+            return len(verify_ledger(session))
     finally:
         database.close()
 

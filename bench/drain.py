@@ -23,7 +23,7 @@ from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.infra.settings import load_settings
 from marketplace.kernel import queues
-from marketplace.payouts.books import verify
+from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.services import Services
 from sandbox.process import wait_until
 from tasks.relay import Relay
@@ -157,7 +157,7 @@ def drain(
     spent = servers.database + servers.cache + sum(cpu.web for cpu in after)
     database = Database(stand.database.url, pool_size=1, application_name="drain")
     with database.reading() as session:
-        broken = verify(session)
+        broken = verify_ledger(session)
     database.close()
     [[deliveries, seconds, duplicates]] = _rows(stand, _FINISHED, since=since)
     return Drained(

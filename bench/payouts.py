@@ -29,9 +29,10 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Movement, Posting, post_all
-from marketplace.payouts import approval, dispatching, staging
-from marketplace.payouts.books import verify
+from marketplace.payouts.batches import approval, staging
+from marketplace.payouts.transfers import dispatch
 from marketplace.providers.transfers import TransferGateway
+from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.services import Services
 from sandbox.ports import HOST
 from sandbox.process import wait_until
@@ -155,7 +156,7 @@ def pay(stand: Stand, *, vendors: int, tell: Callable[[str], None]) -> Paid:
     times.append(time.perf_counter())
     last = resident_mebibytes(stand.process_id(worker))
     with services.database.reading() as session:
-        broken = verify(session)
+        broken = verify_ledger(session)
     listed = services.transfers.transfers(
         since=datetime.now(UTC) - timedelta(days=1), until=datetime.now(UTC) + timedelta(days=1)
     )
@@ -261,7 +262,7 @@ def _approve(session: Session, batch_id: UUID, officer: Caller) -> None:
 
 
 def _dispatch(session: Session, batch_id: UUID, officer: Caller) -> None:
-    dispatching.dispatch(
+    dispatch.dispatch(
         session, batch_id=batch_id, officer=officer, actor=_actor(officer), now=datetime.now(UTC)
     )
 

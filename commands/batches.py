@@ -11,8 +11,8 @@ from marketplace.kernel.clock import system_clock
 from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest
 from marketplace.kernel.pluralize import counted
-from marketplace.payouts import batch_detail, batch_queries
-from marketplace.payouts.risks import RISKS
+from marketplace.payouts.batches import detail, queries
+from marketplace.payouts.batches.risk_flags import RISKS
 
 
 @click.command(
@@ -26,8 +26,8 @@ from marketplace.payouts.risks import RISKS
 )
 @click.option(
     "--status",
-    type=click.Choice(tuple(batch_queries.FILTERS)),
-    default=batch_queries.UNDISBURSED,
+    type=click.Choice(tuple(queries.FILTERS)),
+    default=queries.UNDISBURSED,
     show_default=True,
     help="Only those that are so.",
 )
@@ -38,7 +38,7 @@ def list_batches(status: str, limit: int) -> None:
     """List batches."""
     request = TableRequest(1, limit, "createdAt", descending=True)
     with reading() as session:
-        page = batch_queries.list_batches(session, status=status, starts=None, ends=None, page=request)
+        page = queries.list_batches(session, status=status, starts=None, ends=None, page=request)
     if not page.items:
         click.echo("No batch matches.", err=True)
         return
@@ -63,14 +63,14 @@ def list_batches(status: str, limit: int) -> None:
       marketplace payouts show 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --risk any""",
 )
 @click.argument("batch_id", metavar="ID", type=click.UUID)
-@click.option("--risk", type=click.Choice((batch_detail.ANY_RISK, *RISKS)), help="Only payments with it.")
+@click.option("--risk", type=click.Choice((detail.ANY_RISK, *RISKS)), help="Only payments with it.")
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LIMIT), default=20, show_default=True, help="So many payments."
 )
 def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
     """Show a batch."""
     with reading() as session:
-        page = batch_detail.batch_detail(
+        page = detail.batch_detail(
             session, batch_id=batch_id, risk=risk, page=PageRequest(limit), now=system_clock()
         )
     batch = page.data or {}

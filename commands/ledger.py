@@ -5,8 +5,8 @@ import click
 from commands.database import services
 from commands.output import table
 from marketplace.ledger import queries
-from marketplace.payouts import books
 from marketplace.platform.halts import payouts_halted
+from marketplace.reconciliation import ledger_check
 
 
 @click.group(help="Check that the books are whole.")
@@ -30,7 +30,7 @@ def ledger() -> None:
 def verify(ctx: click.Context) -> None:
     """Verify the ledger."""
     current = services()
-    violations = books.check(current.database, now=current.clock())
+    violations = ledger_check.check_ledger(current.database, now=current.clock())
     with current.database.reading() as session:
         balances = queries.balances_by_kind(session)
         payouts = "stand still" if payouts_halted(session) else "go on, as two officers decided"

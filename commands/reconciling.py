@@ -9,8 +9,7 @@ from commands.database import services
 from commands.operators import operator
 from commands.output import facts, table
 from marketplace.kernel.money import naira_text
-from marketplace.payouts import reconciliation
-from marketplace.payouts import reconciliation_queries as queries
+from marketplace.reconciliation import queries, run
 from marketplace.services import Services
 from tasks.reconciliation import perform
 from tasks.relay import Relay, connect_nudges
@@ -43,15 +42,15 @@ def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None
     connect_nudges(Relay(current))
     now = current.clock()
     run_id = current.database.in_transaction(
-        reconciliation.start,
-        started_by=reconciliation.OPERATOR,
+        run.start,
+        started_by=run.OPERATOR,
         actor=operator(),
         since=_in_utc(since),
         until=_in_utc(until),
         now=now,
     )
     outcome = perform(current, run_id, now=now)
-    if outcome is None or outcome.status == reconciliation.FAILED:
+    if outcome is None or outcome.status == run.FAILED:
         click.secho(
             f"The payment gateway did not answer as it should: run {run_id} failed.", err=True, fg="red"
         )
@@ -68,7 +67,7 @@ def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None
     )
     if outcome.exceptions:
         _list(current, run_id)
-    if outcome.status == reconciliation.DRIFT:
+    if outcome.status == run.DRIFT:
         click.secho("\nPayouts are halted: they go on by a proposal of two officers.", err=True, fg="red")
         ctx.exit(1)
 

@@ -21,7 +21,7 @@ from marketplace.kernel.states import StateMachine
 from marketplace.orders import states as order_states
 from marketplace.payments import states as payment_states
 from marketplace.payouts import states as payout_states
-from marketplace.payouts.risks import RISKS
+from marketplace.payouts.batches.risk_flags import RISKS
 from marketplace.proposals import states as proposal_states
 from tasks.sweeps import PERIODIC_TASKS
 

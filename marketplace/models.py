@@ -17,9 +17,9 @@ from marketplace.notifications import models as notifications
 from marketplace.orders import models as orders
 from marketplace.payments import models as payments
 from marketplace.payouts import models as payouts
-from marketplace.payouts import reconciliation_models as reconciliation
 from marketplace.platform import models as platform
 from marketplace.proposals import models as proposals
+from marketplace.reconciliation import models as reconciliation
 from marketplace.support import models as support
 from marketplace.vendors import models as vendors
 from marketplace.webhooks import models as webhooks

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.clock import system_clock
-from marketplace.payouts import giving_up, requery, sending, transfer_events
-from marketplace.payouts.sending import Answers, ToSend
+from marketplace.payouts.transfers import polling, submit, transfer_events, void
+from marketplace.payouts.transfers.submit import Answers, ToSend
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.services import Services
 from tasks.phases import Phased
@@ -18,20 +18,20 @@ from tasks.phases import Phased
 
 def _claim(session: Session, payload: dict[str, Any]) -> ToSend:
     batch_id, now = UUID(payload["batchId"]), system_clock()
-    giving_up.give_up_replaced(session, batch_id=batch_id, now=now)
-    return sending.claim(session, batch_id=batch_id, now=now)
+    void.give_up_replaced(session, batch_id=batch_id, now=now)
+    return submit.claim(session, batch_id=batch_id, now=now)
 
 
 def _send(services: Services, found: ToSend) -> Answers:
-    return sending.send(services.transfers, found.claimed)
+    return submit.send(services.transfers, found.claimed)
 
 
 def _note(session: Session, found: ToSend, answers: Answers, now: datetime) -> None:
-    sending.note(session, found=found, answers=answers, now=now)
+    submit.note(session, found=found, answers=answers, now=now)
 
 
 def _find(session: Session, payload: dict[str, Any]) -> dict[str, Any]:
-    return requery.find(session, reference=payload["reference"])
+    return polling.find(session, reference=payload["reference"])
 
 
 def _ask_about(services: Services, found: dict[str, Any]) -> GatewayTransfer | None:
@@ -39,10 +39,10 @@ def _ask_about(services: Services, found: dict[str, Any]) -> GatewayTransfer | N
 
 
 def _take_in(session: Session, found: dict[str, Any], told: GatewayTransfer | None, now: datetime) -> None:
-    requery.note(session, found, told, now=now)
+    polling.note(session, found, told, now=now)
 
 
 HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
-    sending.SEND_TOPIC: Phased(read=_claim, ask=_send, settle=_note),
+    submit.SEND_TOPIC: Phased(read=_claim, ask=_send, settle=_note),
     transfer_events.ASK_TOPIC: Phased(read=_find, ask=_ask_about, settle=_take_in),
 }

@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.payouts import reconciliation, reconciliation_desk
-from marketplace.payouts.reconciliation import ReconciliationRunningError, ReconciliationStuckError
-from marketplace.payouts.reconciliation_figures import Outcome
 from marketplace.providers.gateway import Charge
+from marketplace.reconciliation import resolution, run
+from marketplace.reconciliation.figures import Outcome
+from marketplace.reconciliation.run import ReconciliationRunningError, ReconciliationStuckError
 from marketplace.services import Services
 from tasks.phases import Phased
 
@@ -27,15 +27,13 @@ def reconcile(services: Services, now: datetime) -> Outcome | str:
     :raises ProviderUnavailableError: no usable answer of the gateway; the run is kept as failed
     """
     try:
-        run_id = services.database.in_transaction(
-            reconciliation.start, started_by=reconciliation.SCHEDULE, now=now
-        )
+        run_id = services.database.in_transaction(run.start, started_by=run.SCHEDULE, now=now)
     except ReconciliationStuckError:
         raise
     except ReconciliationRunningError:
         return "one is running already"
     outcome = perform(services, run_id, now=now)
-    if outcome is not None and outcome.status == reconciliation.FAILED:
+    if outcome is not None and outcome.status == run.FAILED:
         raise ProviderUnavailableError("The payment gateway can't be reconciled with.")
     return outcome or "done already"
 
@@ -45,7 +43,7 @@ def perform(services: Services, run_id: UUID, *, now: datetime) -> Outcome | Non
 
     :return: what came of it; none if it is over already
     """
-    return reconciliation.perform(
+    return run.perform(
         services.database, services.gateway_records, run_id=run_id, now=now, clock=services.clock
     )
 
@@ -76,17 +74,15 @@ def _read_reference(_session: Session, payload: dict[str, Any]) -> str:
 
 
 def _ask(services: Services, reference: str) -> _Asked:
-    charge = reconciliation_desk.ask(services.gateway, reference)
+    charge = resolution.ask(services.gateway, reference)
     return _Asked(charge, services.settings.gateway_fee_bearer)
 
 
 def _apply(session: Session, reference: str, asked: _Asked, now: datetime) -> None:
-    reconciliation_desk.apply(
-        session, reference=reference, charge=asked.charge, fee_bearer=asked.fee_bearer, now=now
-    )
+    resolution.apply(session, reference=reference, charge=asked.charge, fee_bearer=asked.fee_bearer, now=now)
 
 
 HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
-    reconciliation.RUN_TOPIC: Phased(read=_read_run, ask=_perform, settle=_nothing_left),
-    reconciliation_desk.APPLY_TOPIC: Phased(read=_read_reference, ask=_ask, settle=_apply),
+    run.RUN_TOPIC: Phased(read=_read_run, ask=_perform, settle=_nothing_left),
+    resolution.APPLY_TOPIC: Phased(read=_read_reference, ask=_ask, settle=_apply),
 }

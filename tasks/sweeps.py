@@ -19,9 +19,11 @@ from marketplace.payments.intents import stalled as intent_stalled
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.refunds.buyer_debt import collect_debts
 from marketplace.payments.refunds.polling import requery_refunds
-from marketplace.payouts import books, staging, stalled
-from marketplace.payouts.requery import requery_transfers
+from marketplace.payouts.batches import staging
+from marketplace.payouts.transfers import stalled
+from marketplace.payouts.transfers.polling import requery_transfers
 from marketplace.proposals import operations as proposals
+from marketplace.reconciliation import ledger_check
 from marketplace.services import Services
 from marketplace.webhooks import retention as webhooks
 from tasks.reconciliation import reconcile
@@ -74,7 +76,7 @@ def _relay_outbox(_services: Services, relay: Relay, now: datetime) -> Any:
 
 
 def _check_invariants(services: Services, _relay: Relay, now: datetime) -> Any:
-    return len(books.check(services.database, now=now))
+    return len(ledger_check.check_ledger(services.database, now=now))
 
 
 def _stage_payouts(services: Services, _relay: Relay, now: datetime) -> Any:

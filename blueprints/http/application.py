@@ -7,7 +7,7 @@ from wsgiref.types import WSGIEnvironment
 
 from flask import Flask
 
-from blueprints.http import bodies, documentation, headers, problems, tracing
+from blueprints.http import documentation, headers, problems, request_parsing, request_scope
 from blueprints.http.endpoint import Area
 from marketplace.services import Services
 
@@ -40,9 +40,9 @@ def build_app(services: Services, areas: Iterable[Area]) -> Application:
     app = Application(
         "marketplace", template_folder=str(_FOLDER / "templates"), static_folder=str(_FOLDER / "static")
     )
-    app.config["MAX_CONTENT_LENGTH"] = bodies.MAX_BODY_BYTES + 1  # see bodies.read_bytes
+    app.config["MAX_CONTENT_LENGTH"] = request_parsing.MAX_BODY_BYTES + 1  # see bodies.read_bytes
     app.extensions["marketplace"] = services
-    tracing.begin(app, services)
+    request_scope.begin(app, services)
     headers.register(app, services.settings)
     api = documentation.register(app)
     problems.register(app)

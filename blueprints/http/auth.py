@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 
 from blueprints.http import limits
 from blueprints.http.contract import Access, Contract, Token
-from blueprints.http.tracing import Exchange
+from blueprints.http.request_scope import Exchange
 from marketplace.identity import operations, queries
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import (

@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 from flask import Response, request
 
-from blueprints.http import bodies
+from blueprints.http import request_parsing
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import JSON_TYPE, envelope
 from blueprints.http.paging import CursorQuery
-from blueprints.http.tracing import Exchange
+from blueprints.http.request_scope import Exchange
 from marketplace.infra.cache import Cache, CacheDownError, Lookup
 
 _WAIT_SECONDS = 2.0
@@ -64,7 +64,7 @@ def asked(contract: Contract, path: Mapping[str, Any]) -> Asked:
 # Most of what is asked for is asked for again, and reading it costs more than finding it here.
 @lru_cache(maxsize=1024)
 def _read(contract: Contract, path: tuple[tuple[str, Any], ...], raw: bytes) -> Asked:
-    query = bodies.load_query(contract.query, raw)
+    query = request_parsing.load_query(contract.query, raw)
     words = orjson.dumps([path, query], option=orjson.OPT_SORT_KEYS).decode()
     return Asked(f"{contract.path}:{words}", query)
 

@@ -9,7 +9,7 @@ from typing import Any
 from flask import request
 from sqlalchemy.orm import Session
 
-from blueprints.http.tracing import Exchange, client_address
+from blueprints.http.request_scope import Exchange, client_address
 from marketplace.audit.operations import AuditActor
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import UnauthorizedError

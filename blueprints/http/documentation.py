@@ -10,7 +10,7 @@ from swagger_ui_bundle import swagger_ui_path
 from blueprints.http import auth, limits
 from blueprints.http.envelope import VERSION, dump
 from blueprints.http.problems import PROBLEM_TYPE
-from blueprints.http.tracing import exchange
+from blueprints.http.request_scope import exchange
 
 _INTRODUCTION = """
 The backend of a campus marketplace with escrow. Money is integer kobo (fields end in `Minor`); times are

@@ -15,11 +15,11 @@ from flask_smorest import Blueprint
 from marshmallow import Schema
 from sqlalchemy.orm import Session
 
-from blueprints.http import auth, bodies, caching, idempotency, limits, paging, uploads
+from blueprints.http import auth, caching, idempotency, limits, paging, request_parsing, uploads
 from blueprints.http.context import Context, LastPhase
 from blueprints.http.contract import Access, Contract, Group, Idempotency, RouteLimit, Shared, Upload
 from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump, envelope, envelope_schema, inside
-from blueprints.http.tracing import Exchange, exchange
+from blueprints.http.request_scope import Exchange, exchange
 from marketplace.idempotency import operations as keys
 from marketplace.idempotency.operations import Claim, StoredAnswer
 from marketplace.infra.db import retrying
@@ -68,10 +68,10 @@ class Endpoint:
         """Read what the view is given; ``query`` if it has been read already."""
         contract = self.contract
         arguments = dict(path)
-        bodies.check_choices(contract.choices, path)
+        request_parsing.check_choices(contract.choices, path)
         page: PageRequest | None = None
         table: TableRequest | None = None
-        query = bodies.load_query(contract.query) if query is None else dict(query)
+        query = request_parsing.load_query(contract.query) if query is None else dict(query)
         if contract.query is not None:
             if isinstance(contract.query, paging.CursorQuery):
                 page = paging.page_request(current, query)
@@ -79,7 +79,7 @@ class Endpoint:
                 table = paging.table_request(current, query)
             arguments["query"] = query
         if contract.body is not None:
-            arguments["body"] = bodies.load_body(contract.body)
+            arguments["body"] = request_parsing.load_body(contract.body)
         if contract.upload is not None:
             arguments["file"] = current.hold(uploads.receive(contract.upload))
         return Context(current, page, table), arguments
@@ -170,7 +170,7 @@ class Endpoint:
 def _digest(arguments: dict[str, Any]) -> str:
     """Digest what is sent: for a file, its own digest stands."""
     file = arguments.get("file")
-    return bodies.digest(arguments.get("body") if file is None else file.sha256)
+    return request_parsing.digest(arguments.get("body") if file is None else file.sha256)
 
 
 def _data_and_meta(current: Exchange, value: Any) -> tuple[Any, dict[str, Any]]:
@@ -336,7 +336,7 @@ class Area(Blueprint):  # type: ignore[misc]
         extra: dict[str, Any] = {}
         if contract.body is not None:
             described = self.arguments(contract.body, location="json")(described)
-            if isinstance(contract.body, bodies.OrBareArray):
+            if isinstance(contract.body, request_parsing.OrBareArray):
                 either = {"oneOf": [contract.body, contract.body.bare_array_schema]}
                 extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": either}}}
         if contract.access.token.value == "required":

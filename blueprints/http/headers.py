@@ -2,7 +2,7 @@
 
 from flask import Flask, Response, request
 
-from blueprints.http.tracing import exchange
+from blueprints.http.request_scope import exchange
 from marketplace.infra.settings import Settings
 
 _API_POLICY = "default-src 'none'; frame-ancestors 'none'"

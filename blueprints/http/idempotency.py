@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from blueprints.http.contract import Contract, Idempotency
 from blueprints.http.problems import PROBLEM_TYPE, problem_body
-from blueprints.http.tracing import Exchange
+from blueprints.http.request_scope import Exchange
 from marketplace.idempotency import operations
 from marketplace.idempotency.operations import Claim, KeyScope, StoredAnswer
 from marketplace.kernel.errors import (

@@ -7,7 +7,6 @@ that the limit and cached content take one round trip together.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from limits import RateLimitItem, parse
@@ -15,29 +14,12 @@ from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 
 from blueprints.http.contract import Contract, RouteLimit, Shared, Tier
-from blueprints.http.tracing import Exchange, client_address
+from blueprints.http.request_scope import Exchange, Quota, client_address
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import CacheDownError, Lookup, Window
 from marketplace.kernel.errors import RateLimitError
 
 _memory = MovingWindowRateLimiter(MemoryStorage())
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What the limit's headers say of a request."""
-
-    limit: int
-    remaining: int
-    reset_seconds: int
-
-    def headers(self) -> dict[str, str]:
-        """Give the headers that every response of a limited route carries."""
-        return {
-            "RateLimit-Limit": str(self.limit),
-            "RateLimit-Remaining": str(self.remaining),
-            "RateLimit-Reset": str(self.reset_seconds),
-        }
 
 
 @lru_cache(maxsize=256)

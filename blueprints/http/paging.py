@@ -10,7 +10,7 @@ from marshmallow import validates_schema
 
 from blueprints.http.envelope import CursorMetaSchema, EitherMetaSchema, MetaSchema, OffsetMetaSchema
 from blueprints.http.fields import Choice, Schema, Text, WholeParameter
-from blueprints.http.tracing import Exchange
+from blueprints.http.request_scope import Exchange
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
 from marketplace.kernel.paging import (
     DEFAULT_LIMIT,

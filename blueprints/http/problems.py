@@ -10,7 +10,7 @@ from werkzeug.routing import RequestRedirect
 
 from blueprints.http import auth, limits
 from blueprints.http.envelope import dump
-from blueprints.http.tracing import Exchange, correlation_id, exchange
+from blueprints.http.request_scope import Exchange, correlation_id, exchange
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     CATALOG,

@@ -9,8 +9,8 @@ from typing import IO
 from flask import request
 from werkzeug.sansio.multipart import Data, Epilogue, Event, Field, File, MultipartDecoder, NeedData
 
-from blueprints.http.bodies import named_faults
 from blueprints.http.contract import Upload
+from blueprints.http.request_parsing import named_faults
 from marketplace.kernel.errors import (
     InvalidParam,
     MalformedBodyError,

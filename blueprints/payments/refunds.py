@@ -6,7 +6,7 @@ from uuid import UUID
 
 from blueprints.http.contract import Idempotency, Shared, staff_with
 from blueprints.http.endpoint import Area, Context, LastPhase
-from blueprints.payments.schemas_refunds import (
+from blueprints.payments.schemas import (
     MendedRefund,
     ProcessedRefund,
     ProcessRefund,

@@ -2,13 +2,26 @@
 
 from typing import Any
 
-from marshmallow import ValidationError, fields, validates_schema
+from marshmallow import ValidationError, fields, validate, validates_schema
 
-from blueprints.http.fields import Address, Choice, Matches, Minor, Moment, Schema, Text, Uuid
-from blueprints.http.paging import CursorQuery
-from blueprints.http.periods import PeriodQuery
-from blueprints.http.tabular import FORMATS
-from marketplace.payments import states
+from blueprints.http.csv_export import FORMATS
+from blueprints.http.date_range import PeriodQuery
+from blueprints.http.fields import (
+    Address,
+    Choice,
+    Flag,
+    Line,
+    Matches,
+    Minor,
+    Moment,
+    Schema,
+    Text,
+    Uuid,
+    Whole,
+    WholeParameter,
+)
+from blueprints.http.paging import CursorQuery, OffsetQuery
+from marketplace.payments import admin_queries, states
 
 _REFERENCE = Matches("checkout-[0-9a-f]{32}", error="Must be checkout- and 32 lowercase hex digits.")
 
@@ -104,3 +117,205 @@ class EntryView(Schema):
     order_id = Uuid(required=True, allow_none=True)
     description = fields.String(required=True)
     created_at = Moment(required=True)
+
+
+_REASON = {"least": 10, "most": 500}
+_REFUND_STATUSES = sorted(states.REFUND.states)
+# Late and double charges are not held back: they go back at once, and are refunds of the cause ``unneeded_charge``.
+_QUARANTINE_REASONS = ("amount_below_total", "currency", "fees_above_amount")
+
+
+class RefundedPieces(Schema):
+    """So many of a product of the order."""
+
+    product_id = Uuid(required=True)
+    quantity = Whole(low=1, high=1000, required=True)
+
+
+class ProcessRefund(Schema):
+    """How much of an order goes back, whereto, and why."""
+
+    amount_minor = Minor(
+        low=1, metadata={"description": "Without it, what the items cost, or all that escrow holds."}
+    )
+    destination = Choice("wallet", "gateway", required=True)
+    reason = Text(
+        **_REASON, required=True, metadata={"description": "Both parties can read it in the trail."}
+    )
+    items = fields.List(fields.Nested(RefundedPieces), validate=validate.Length(min=1, max=50))
+    clawback = Flag(
+        load_default=False,
+        metadata={
+            "description": "The money was released: take it back from the vendor, who owes it from then on."
+        },
+    )
+
+    @validates_schema
+    def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Refuse a product that is named twice."""
+        seen = set()
+        for index, item in enumerate(data.get("items", ())):
+            if item["product_id"] in seen:
+                raise ValidationError({"items": {index: {"productId": ["Was named before."]}}})
+            seen.add(item["product_id"])
+
+
+class ProcessedPart(Schema):
+    """A refund, as all see it."""
+
+    id = Uuid(required=True)
+    destination = Choice("gateway", "wallet", required=True)
+    amount_minor = Minor(low=1, required=True)
+    status = Choice(*_REFUND_STATUSES, required=True)
+    created_at = Moment(required=True)
+    settled_at = Moment(required=True, allow_none=True)
+
+
+class Clawback(Schema):
+    """Who bears what went back after the release, and what the vendor owes in all by now."""
+
+    vendor_minor = Minor(required=True)
+    platform_minor = Minor(required=True)
+    vendor_owes_minor = Minor(required=True)
+
+
+class ProcessedRefund(Schema):
+    """What came of a refund: the order, what escrow still holds of it, and the refunds that it takes."""
+
+    order_id = Uuid(required=True)
+    status = fields.String(required=True)
+    escrow_status = fields.String(required=True)
+    amount_minor = Minor(required=True)
+    held_minor = Minor(required=True)
+    refunds = fields.List(fields.Nested(ProcessedPart), required=True)
+    clawback = fields.Nested(Clawback, required=True, allow_none=True)
+
+
+class RefundQuery(OffsetQuery):
+    """Which refunds are listed: ``open`` are those that are not over, ``paid_twice`` what the buyer got twice."""
+
+    sort = Choice(*admin_queries.REFUND_SORTS, load_default="createdAt")
+    status = Choice(admin_queries.OPEN, admin_queries.PAID_TWICE, *_REFUND_STATUSES, load_default=None)
+    destination = Choice("gateway", "wallet", load_default=None)
+    cause = Choice(
+        *admin_queries.CAUSES,
+        load_default=None,
+        metadata={
+            "description": "order: it was cancelled, refunded by an officer, or ended unpaid; unneeded_charge: a charge"
+            " came late or once more; held_charge: it was held back, and decided on; clawback: after the release."
+        },
+    )
+    older_than_hours = WholeParameter(low=0, high=24 * 366, load_default=None)
+
+
+class Buyer(Schema):
+    """Whose money it is."""
+
+    id = Uuid(required=True)
+    name = fields.String(required=True, allow_none=True)
+
+
+class RefundRow(ProcessedPart):
+    """A refund as finance sees it."""
+
+    reason = fields.String(required=True)
+    attempt = Whole(low=1, required=True)
+    order_id = Uuid(required=True, allow_none=True)
+    order_number = fields.String(required=True, allow_none=True)
+    buyer = fields.Nested(Buyer, required=True)
+    payment_reference = fields.String(required=True, allow_none=True)
+    gateway_refund_id = fields.String(required=True, allow_none=True)
+    requested_by = Uuid(required=True, allow_none=True)
+    dispute = Choice(
+        "open",
+        "lost",
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "The buyer's bank disputes the charge, so what was not sent waits; or took it back."
+        },
+    )
+    paid_twice_minor = Minor(
+        required=True,
+        metadata={"description": "What the gateway paid of it although the buyer had the money already."},
+    )
+    buyer_owes_minor = Minor(
+        required=True,
+        metadata={"description": "What the buyer owes for money that reached them twice, by now and in all."},
+    )
+    times_returned = Whole(
+        low=0, required=True, metadata={"description": "How often it was sent, and came back to the gateway."}
+    )
+    age_seconds = Whole(
+        low=0, required=True, metadata={"description": "From its making until it was settled, or until now."}
+    )
+
+
+class MendedRefund(Schema):
+    """A refund that an officer saw to."""
+
+    id = Uuid(required=True)
+    status = Choice(*_REFUND_STATUSES, required=True)
+    attempt = Whole(low=1, required=True)
+    amount_minor = Minor(low=1, required=True)
+
+
+class QuarantineQuery(OffsetQuery):
+    """Which held charges are listed."""
+
+    sort = Choice(*admin_queries.QUARANTINE_SORTS, load_default="createdAt")
+    status = Choice("open", "resolved", load_default=None)
+    reason = Choice(*_QUARANTINE_REASONS, load_default=None)
+
+
+class HeldOrder(Schema):
+    """An order that a held charge was for."""
+
+    id = Uuid(required=True)
+    number = fields.String(required=True)
+    status = fields.String(required=True)
+    due_minor = Minor(required=True)
+
+
+class HeldOrderRow(HeldOrder):
+    """An order that a held charge was for, with what it costs."""
+
+    total_minor = Minor(required=True)
+
+
+class QuarantineRow(Schema):
+    """A charge that was held back. ``heldMinor`` is the buyer's part of it, as far as it is in the books."""
+
+    id = Uuid(required=True)
+    status = Choice("open", "resolved", required=True)
+    reason = Choice(*_QUARANTINE_REASONS, required=True)
+    amount_minor = Minor(required=True)
+    fees_minor = Minor(required=True)
+    held_minor = Minor(required=True)
+    due_minor = Minor(required=True)
+    currency = fields.String(required=True)
+    payment_reference = fields.String(required=True)
+    orders = fields.List(fields.Nested(HeldOrderRow), required=True)
+    buyer = fields.Nested(Buyer, required=True)
+    created_at = Moment(required=True)
+    resolved_at = Moment(required=True, allow_none=True)
+    resolution = fields.String(required=True, allow_none=True)
+    resolution_note = fields.String(required=True, allow_none=True)
+    resolved_by = Uuid(required=True, allow_none=True)
+
+
+class Resolve(Schema):
+    """What becomes of a held charge, and why."""
+
+    action = Choice("accept_rest", "refund", "wallet", required=True)
+    note = Line(**_REASON, required=True)
+
+
+class Resolution(Schema):
+    """What became of a held charge, and what is left to pay of its orders."""
+
+    id = Uuid(required=True)
+    status = Choice("resolved", required=True)
+    resolution = fields.String(required=True)
+    amount_minor = Minor(required=True)
+    orders = fields.List(fields.Nested(HeldOrder), required=True)

@@ -5,8 +5,8 @@ from typing import Any
 from flask import Response
 
 from blueprints.http.contract import AUTHENTICATED, Shared
+from blueprints.http.csv_export import MAX_CSV_ROWS, csv_file, wants_csv
 from blueprints.http.endpoint import Area, Context
-from blueprints.http.tabular import MAX_CSV_ROWS, csv_file, wants_csv
 from blueprints.payments.schemas import EntryQuery, EntryView
 from marketplace.kernel.paging import Page
 from marketplace.ledger import queries

@@ -2,7 +2,7 @@
 
 from marshmallow import fields
 
-from blueprints.http.addresses import AddressFields
+from blueprints.http.delivery_address import AddressFields
 from blueprints.http.fields import (
     Address,
     Flag,

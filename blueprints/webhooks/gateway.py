@@ -7,12 +7,12 @@ from typing import Any
 import structlog
 from flask import Response, request
 
-from blueprints.http.bodies import read_signed_bytes
 from blueprints.http.contract import UNCHECKED, Shared
 from blueprints.http.endpoint import Area, Context
-from blueprints.http.tracing import sender_address
+from blueprints.http.request_parsing import read_signed_bytes
+from blueprints.http.request_scope import sender_address
+from blueprints.webhooks.inbox import store
 from blueprints.webhooks.schemas import Anything, Received
-from blueprints.webhooks.storing import store
 from marketplace.kernel.errors import ForbiddenError, MarketplaceError, NotFoundError, UnauthorizedError
 from marketplace.providers.gateway import signature_matches
 

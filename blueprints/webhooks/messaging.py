@@ -5,11 +5,11 @@ from typing import Any
 
 from flask import Response, request
 
-from blueprints.http.bodies import read_signed_bytes
 from blueprints.http.contract import UNCHECKED, Shared
 from blueprints.http.endpoint import Area, Context
+from blueprints.http.request_parsing import read_signed_bytes
+from blueprints.webhooks.inbox import store
 from blueprints.webhooks.schemas import Anything, Handshake, Received
-from blueprints.webhooks.storing import store
 from marketplace.kernel.errors import ForbiddenError, UnauthorizedError
 from marketplace.providers.messaging import signature_matches
 

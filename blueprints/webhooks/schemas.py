@@ -3,7 +3,10 @@
 import marshmallow
 from marshmallow import fields
 
-from blueprints.http.fields import Schema
+from blueprints.http.envelope import CursorMetaSchema
+from blueprints.http.fields import Choice, Flag, Line, Minor, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.paging import CursorQuery
+from marketplace.webhooks import queries, replay
 
 
 class Received(Schema):
@@ -28,3 +31,204 @@ class Handshake(Schema):
     mode = fields.String(data_key="hub.mode", load_default="")
     verify_token = fields.String(data_key="hub.verify_token", load_default="")
     challenge = fields.String(data_key="hub.challenge", load_default="")
+
+
+_OVER = f"What is over (processed, ignored) is counted for {queries.COUNTED_HOURS} hours."
+
+
+class WebhookQuery(CursorQuery):
+    """Which events are listed, the latest first."""
+
+    state = Choice(*queries.STATES, load_default=None)
+    type = Text(most=255, load_default=None, metadata={"description": "Such as charge.success."})
+    provider = Choice(*queries.PROVIDERS, load_default=None)
+    since = Moment(load_default=None, metadata={"description": "Those that came from then on."})
+    error = Line(
+        most=100,
+        load_default=None,
+        metadata={"description": "What the last error holds, in any case of letters."},
+    )
+
+
+class Counts(Schema):
+    """How many events there are, by state."""
+
+    waiting = Whole(low=0, required=True)
+    retrying = Whole(low=0, required=True)
+    dead = Whole(low=0, required=True)
+    processed = Whole(low=0, required=True, metadata={"description": _OVER})
+    ignored = Whole(low=0, required=True, metadata={"description": _OVER})
+
+
+class WebhooksMetaSchema(CursorMetaSchema):
+    """The ``meta`` of the list of events."""
+
+    counts = fields.Nested(Counts, required=True)
+
+
+class WebhookRow(Schema):
+    """An event that came in. ``duplicate`` tells why it was ignored: another delivery of it had its effect."""
+
+    id = Uuid(required=True)
+    provider = Choice(*queries.PROVIDERS, required=True)
+    type = fields.String(required=True, allow_none=True)
+    event_id = fields.String(
+        required=True, allow_none=True, metadata={"description": "What all deliveries of it share."}
+    )
+    state = Choice(*queries.STATES, required=True)
+    duplicate = fields.Boolean(required=True)
+    attempts = Whole(low=0, required=True)
+    received_at = Moment(required=True)
+    due_at = Moment(required=True, allow_none=True, metadata={"description": "When it is tried next."})
+    finished_at = Moment(required=True, allow_none=True)
+    error = fields.String(required=True, allow_none=True)
+
+
+class Webhook(WebhookRow):
+    """An event with the part of its payload that tells nothing of a person."""
+
+    died_at = Moment(required=True, allow_none=True)
+    replayed_at = Moment(required=True, allow_none=True)
+    body_bytes = Whole(low=0, required=True)
+    payload = fields.Dict(
+        keys=fields.String(),
+        required=True,
+        allow_none=True,
+        metadata={"description": "Named fields alone; null where the body is not a JSON object."},
+    )
+
+
+class ReplayWebhook(Schema):
+    """Whether the replay is made, or only shown."""
+
+    dry_run = Flag(load_default=False)
+
+
+class OrderChange(Schema):
+    """What changes of an order."""
+
+    id = Uuid(required=True)
+    number = fields.String(required=True)
+    what = Choice("status", "payment", "escrow", required=True)
+    before = fields.String(required=True, allow_none=True)
+    after = fields.String(required=True, allow_none=True)
+
+
+class RefundChange(Schema):
+    """A refund that is made, or changes its status; ``before`` is null of one that is new."""
+
+    id = Uuid(required=True)
+    amount_minor = Minor(low=1, required=True)
+    destination = fields.String(required=True)
+    order_number = fields.String(required=True, allow_none=True)
+    before = fields.String(required=True, allow_none=True)
+    after = fields.String(required=True)
+
+
+class PostedEntry(Schema):
+    """One side of a ledger transaction."""
+
+    account = fields.String(required=True)
+    direction = Choice("debit", "credit", required=True)
+    amount_minor = Minor(low=1, required=True)
+    order_number = fields.String(required=True, allow_none=True)
+
+
+class Posted(Schema):
+    """A ledger transaction that is posted."""
+
+    id = Uuid(required=True)
+    kind = fields.String(required=True)
+    source = fields.String(required=True)
+    description = fields.String(required=True)
+    entries = fields.List(fields.Nested(PostedEntry), required=True)
+
+
+class Told(Schema):
+    """A notification."""
+
+    id = Uuid(required=True)
+    user_id = Uuid(required=True)
+    type = fields.String(required=True)
+    title = fields.String(required=True)
+
+
+class HeldCharge(Schema):
+    """A charge that is held back."""
+
+    id = Uuid(required=True)
+    reason = fields.String(required=True)
+    amount_minor = Minor(required=True)
+    currency = fields.String(required=True)
+
+
+class PayoutException(Schema):
+    """A transfer that failed, came back, or is none of ours."""
+
+    id = Uuid(required=True)
+    outcome = fields.String(required=True)
+    reference = fields.String(required=True)
+    amount_minor = Minor(required=True)
+    currency = fields.String(required=True)
+
+
+class AlertTold(Schema):
+    """An alert that somebody is told of: that it was raised, or is over."""
+
+    id = Uuid(required=True)
+    event = Choice("raised", "resolved", required=True)
+    identifier = fields.String(required=True)
+    severity = fields.String(required=True)
+    subject = fields.String(required=True)
+    title = fields.String(required=True)
+
+
+class Work(Schema):
+    """Work that is handed on to a queue."""
+
+    id = Uuid(required=True)
+    queue = fields.String(required=True)
+    topic = fields.String(required=True)
+
+
+class Kept(Schema):
+    """A message that is kept for support."""
+
+    id = Uuid(required=True)
+    type = fields.String(required=True)
+
+
+class Part(Schema):
+    """A part of an envelope of messages: an event of its own, processed by itself."""
+
+    id = Uuid(required=True)
+    provider = fields.String(required=True)
+
+
+class Changes(Schema):
+    """All that a replay changes."""
+
+    orders = fields.List(fields.Nested(OrderChange), required=True)
+    refunds = fields.List(fields.Nested(RefundChange), required=True)
+    ledger = fields.List(fields.Nested(Posted), required=True)
+    notifications = fields.List(fields.Nested(Told), required=True)
+    held_charges = fields.List(fields.Nested(HeldCharge), required=True)
+    payout_exceptions = fields.List(fields.Nested(PayoutException), required=True)
+    alerts = fields.List(fields.Nested(AlertTold), required=True)
+    work = fields.List(fields.Nested(Work), required=True)
+    messages = fields.List(fields.Nested(Kept), required=True)
+    parts = fields.List(fields.Nested(Part), required=True)
+
+
+class Replayed(Schema):
+    """What a replay did, or would do. One that failed left the event as it was."""
+
+    id = Uuid(required=True)
+    dry_run = fields.Boolean(required=True)
+    outcome = Choice(*replay.OUTCOMES, required=True)
+    before = Choice(*queries.STATES, required=True)
+    after = Choice(*queries.STATES, required=True)
+    error = fields.String(required=True, allow_none=True)
+    changes = fields.Nested(
+        Changes, required=True, allow_none=True, metadata={"description": "Null where nothing was changed."}
+    )

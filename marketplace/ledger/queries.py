@@ -199,7 +199,7 @@ _CHECKS = rules(
 
 
 def verify(session: Session) -> list[Violation]:
-    """Check that the ledger is whole in itself; ``payouts.books`` checks all there is.
+    """Check that the ledger is whole in itself; ``reconciliation.ledger_check`` checks every area.
 
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """

@@ -1,1 +1,1 @@
-"""Payouts: money to vendors. Here is what the gateway tells of transfers that went wrong."""
+"""Payouts to vendors and other payees: batches, transfers, bank accounts."""

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from marketplace.payments.chargebacks.intake import note_dispute
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.refunds import refund_events
-from marketplace.payouts import transfer_events
+from marketplace.payouts.transfers import transfer_events
 from marketplace.providers.gateway import Charge, GatewayRefund
 from marketplace.providers.gateway_events import GatewayDispute, GatewayTransfer
 from marketplace.webhooks.events import DISPUTE_RESOLVED, Event, HopelessEventError

@@ -9,7 +9,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
 from marketplace.payments.chargeback_guard import DisputedAtBankError
 from marketplace.payments.refunds.admin_refund import EscrowDeficitError
-from marketplace.payouts.staging import NothingToPayError
+from marketplace.payouts.batches.staging import NothingToPayError
 from tests.support.finance import claw_back, delivered_order, lose_dispute, make_officer
 from tests.support.payouts import Payee, make_account, stage
 from tests.support.purchases import (

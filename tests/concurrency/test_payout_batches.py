@@ -15,11 +15,13 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
-from marketplace.payouts import calling_off, claims, dispatching, giving_up, sending
-from marketplace.payouts.approval import SameOfficerError
-from marketplace.payouts.claims import Claims, Wish
-from marketplace.payouts.dispatching import ChangedSinceApprovalError
-from marketplace.payouts.staging import Staged
+from marketplace.payouts.accounting import reservations
+from marketplace.payouts.accounting.reservations import Claims, Wish
+from marketplace.payouts.batches import cancellation
+from marketplace.payouts.batches.approval import SameOfficerError
+from marketplace.payouts.batches.staging import Staged
+from marketplace.payouts.transfers import dispatch, submit, void
+from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError
 from sandbox.process import wait_until
 from tests.support.finance import actor_of, make_officer
 from tests.support.payouts import (
@@ -78,14 +80,14 @@ def as_the_edge_does(database: Database, job: Callable[[Session], object]) -> ob
 
 
 def reject(session: Session, batch_id: UUID, officer: Caller) -> str:
-    calling_off.reject(
+    cancellation.reject(
         session, batch_id=batch_id, officer=officer, actor=actor_of(officer), reason=REASON, now=NOW
     )
     return "rejected"
 
 
 def begin(session: Session, batch_id: UUID, officer: Caller) -> str:
-    dispatching.begin_dispatch(session, batch_id=batch_id, officer=officer, actor=actor_of(officer), now=NOW)
+    dispatch.begin_dispatch(session, batch_id=batch_id, officer=officer, actor=actor_of(officer), now=NOW)
     return "dispatching"
 
 
@@ -121,11 +123,11 @@ def test_staging_while_payees_ask_withdraw_and_earn_claims_no_kobo_twice(databas
             [intent] = row.mappings()
             if intent["batch_id"] is not None:
                 return "in a batch"
-            return claims.cancel(session, intents=[dict(intent)], now=NOW)
+            return reservations.cancel(session, intents=[dict(intent)], now=NOW)
 
         def wish(session: Session, payee: Payee) -> Claims:
-            wanted = Wish(claims.Payee(payee.user.id, payee.store_id), payee.account_id, 120_000)
-            return claims.claim(
+            wanted = Wish(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, 120_000)
+            return reservations.claim(
                 session, wishes=[wanted], batch_id=None, minimum_minor=1, asked_for=True, now=NOW
             )
 
@@ -264,7 +266,7 @@ def test_whoever_begins_the_call_first_or_gives_it_up_first_wins(database: Datab
     """A worker that claims a payout, and one that finds its account replaced, each with the row in their hands."""
 
     def give_up(session: Session, batch_id: UUID) -> int:
-        return giving_up.give_up_replaced(session, batch_id=batch_id, now=NOW)
+        return void.give_up_replaced(session, batch_id=batch_id, now=NOW)
 
     def waiting() -> bool:
         with database.reading() as looking:
@@ -278,7 +280,7 @@ def test_whoever_begins_the_call_first_or_gives_it_up_first_wins(database: Datab
     claimed, replaced = payees(database, 2)
     batch_id = database.in_transaction(dispatched_batch, [claimed])
     with ThreadPoolExecutor(1) as pool, database.transaction() as session:
-        assert len(sending.claim(session, batch_id=batch_id, now=NOW).claimed) == 1
+        assert len(submit.claim(session, batch_id=batch_id, now=NOW).claimed) == 1
         with database.transaction() as payee:
             make_account(payee, claimed.user.id)
         # It finds the payout unsent as yet, and waits for who has it.
@@ -291,7 +293,7 @@ def test_whoever_begins_the_call_first_or_gives_it_up_first_wins(database: Datab
     with database.transaction() as session, database.reading() as other:
         make_account(session, replaced.user.id)
         assert give_up(session, other_id) == 1
-        assert sending.claim(other, batch_id=other_id, now=NOW).claimed == []
+        assert submit.claim(other, batch_id=other_id, now=NOW).claimed == []
 
     with database.reading() as session:
         [kept], [given_up] = intents_in(session, batch_id), intents_in(session, other_id)

@@ -28,8 +28,8 @@ from marketplace.alerts.operations import raise_alert
 from marketplace.catalog.models import Product
 from marketplace.identity.queries import find_caller
 from marketplace.infra.settings import Settings
-from marketplace.payouts import asking
-from marketplace.payouts.reconciliation_models import Reconciliation, ReconciliationException
+from marketplace.payouts import withdrawals
+from marketplace.reconciliation.models import Reconciliation, ReconciliationException
 from marketplace.services import Services
 from marketplace.webhooks.operations import receive
 from tests.support.gateway import TestGateway
@@ -243,7 +243,7 @@ def asked_for_by(session: Session, buyer_id: UUID) -> UUID:
     make_account(session, buyer_id)
     caller = find_caller(session, user_id=buyer_id, aal="aal1")
     assert caller is not None
-    payout: UUID = asking.ask_for_cash_out(
+    payout: UUID = withdrawals.ask_for_cash_out(
         session, caller=caller, amount_minor=200_000, now=datetime.now(UTC)
     )["id"]
     return payout

@@ -24,9 +24,9 @@ from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.payments.refunds.gateway_refund import RefusedRefund
 from marketplace.payments.refunds.polling import requery_refunds
-from marketplace.payouts import books
 from marketplace.platform.halts import payouts_halted
 from marketplace.providers.gateway import GatewayRefund
+from marketplace.reconciliation import ledger_check
 from marketplace.webhooks import operations as webhooks
 from marketplace.webhooks.replay import replay
 from tests.support.alerts import alerts_about, open_about
@@ -358,7 +358,7 @@ class TestBooks:
 
         change(1)
         try:
-            broken = books.check(database, now=NOW)
+            broken = ledger_check.check_ledger(database, now=NOW)
             assert open_rules() == {violation.rule for violation in broken} != set()
             with database.reading() as session:
                 assert payouts_halted(session)
@@ -366,7 +366,7 @@ class TestBooks:
             change(-1)
             with database.transaction() as session:
                 session.execute(text("DELETE FROM payout_halts"))
-        books.check(database, now=later(hours=1))
+        ledger_check.check_ledger(database, now=later(hours=1))
         assert not open_rules() & {violation.rule for violation in broken}
 
 

@@ -15,17 +15,19 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.orders.vendor_escrow_balance import in_escrow_of
 from marketplace.payments.refunds.buyer_debt import claim as claim_debt
-from marketplace.payouts import asking, balances, policy, staging
-from marketplace.payouts.asking import (
+from marketplace.payouts import withdrawals
+from marketplace.payouts.batches import staging
+from marketplace.payouts.batches.staging import SCHEDULE
+from marketplace.payouts.payees import balances, holds
+from marketplace.payouts.withdrawals import (
     EscrowLockedError,
     PayoutInBatchError,
     PayoutsHeldError,
     PayoutWaitsError,
     TooLittleError,
 )
-from marketplace.payouts.books import verify
-from marketplace.payouts.staging import SCHEDULE
 from marketplace.platform.halts import halt_payouts
+from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.vendors.models import VendorProfile
 from tests.support.finance import make_officer, refund
 from tests.support.payouts import (
@@ -58,11 +60,11 @@ SHARE = 250_050 - 12_502 + 50_000
 
 
 def withdraw(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> dict[str, Any]:
-    return asking.ask_for_payout(session, caller=payee.user, amount_minor=amount_minor, now=now)
+    return withdrawals.ask_for_payout(session, caller=payee.user, amount_minor=amount_minor, now=now)
 
 
 def cash_out(session: Session, payee: Payee, amount_minor: int) -> dict[str, Any]:
-    return asking.ask_for_cash_out(session, caller=payee.user, amount_minor=amount_minor, now=NOW)
+    return withdrawals.ask_for_cash_out(session, caller=payee.user, amount_minor=amount_minor, now=NOW)
 
 
 def in_shop(session: Session) -> tuple[Shop, Payee]:
@@ -94,7 +96,7 @@ class TestWithdrawal:
         assert (payout["askedFor"], payout["batchId"], payout["reference"]) == (True, None, None)
         assert payout["vendor"]["id"] == payee.store_id
         assert payout["bankAccount"]["accountNumber"].startswith("******")
-        assert verify(session) == []
+        assert verify_ledger(session) == []
 
     def test_it_joins_the_next_batch(self, session: Session) -> None:
         payee = make_payee(session, owed_minor=200_000)
@@ -218,7 +220,7 @@ class TestWithdrawal:
 
     def test_who_has_no_store_has_nothing_to_withdraw(self, session: Session) -> None:
         with pytest.raises(NotFoundError):
-            asking.ask_for_payout(
+            withdrawals.ask_for_payout(
                 session, caller=make_person(session, role="vendor"), amount_minor=MINIMUM, now=NOW
             )
 
@@ -230,7 +232,7 @@ class TestCashOut:
 
         assert owed(session, payee) == 0
         assert (payout["source"], payout["vendor"], payout["payee"]["id"]) == ("wallet", None, payee.user.id)
-        assert verify(session) == []
+        assert verify_ledger(session) == []
 
     def test_a_vendors_wallet_and_store_are_paid_apart(self, session: Session) -> None:
         payee = make_payee(session)
@@ -312,30 +314,30 @@ class TestCallingOff:
     def test_the_money_goes_back(self, session: Session) -> None:
         payee = make_payee(session)
         payout = withdraw(session, payee, 200_000)
-        after = asking.take_back(session, payout_id=payout["id"], caller=payee.user, now=later(hours=1))
+        after = withdrawals.take_back(session, payout_id=payout["id"], caller=payee.user, now=later(hours=1))
 
         assert (after["status"], after["settledAt"]) == ("cancelled", later(hours=1))
         assert owed(session, payee) == OWED_MINOR
-        assert verify(session) == []
+        assert verify_ledger(session) == []
         withdraw(session, payee, 300_000)
 
     def test_twice_or_in_a_batch_it_is_refused(self, session: Session) -> None:
         payee = make_payee(session)
         first = withdraw(session, payee, 200_000)
-        asking.take_back(session, payout_id=first["id"], caller=payee.user, now=NOW)
+        withdrawals.take_back(session, payout_id=first["id"], caller=payee.user, now=NOW)
         with pytest.raises(PayoutInBatchError, match="cancelled"):
-            asking.take_back(session, payout_id=first["id"], caller=payee.user, now=NOW)
+            withdrawals.take_back(session, payout_id=first["id"], caller=payee.user, now=NOW)
 
         second = withdraw(session, payee, 200_000)
         staging.stage(session, officer=None, actor=SCHEDULE, now=NOW)
         with pytest.raises(PayoutInBatchError, match="in a batch"):
-            asking.take_back(session, payout_id=second["id"], caller=payee.user, now=NOW)
+            withdrawals.take_back(session, payout_id=second["id"], caller=payee.user, now=NOW)
         assert owed(session, payee) == OWED_MINOR - 200_000
 
     def test_somebody_elses_is_not_there(self, session: Session) -> None:
         payout = withdraw(session, make_payee(session), 200_000)
         with pytest.raises(NotFoundError):
-            asking.take_back(session, payout_id=payout["id"], caller=make_payee(session).user, now=NOW)
+            withdrawals.take_back(session, payout_id=payout["id"], caller=make_payee(session).user, now=NOW)
 
 
 class TestBalance:
@@ -390,15 +392,15 @@ class TestBalance:
         shown = balance(session, payee)
         assert (shown["availableMinor"], shown["onHoldMinor"]) == (0, OWED_MINOR)
         assert shown["heldUntil"] == later(hours=24)
-        assert [hold["reason"] for hold in shown["holds"]] == [policy.BANK_ACCOUNT_CHANGED]
+        assert [hold["reason"] for hold in shown["holds"]] == [holds.BANK_ACCOUNT_CHANGED]
 
         session.get_one(VendorProfile, payee.store_id).status = "suspended"
         session.flush()
         shown = balance(session, payee)
         assert shown["heldUntil"] is None
         assert [hold["reason"] for hold in shown["holds"]] == [
-            policy.BANK_ACCOUNT_CHANGED,
-            policy.STORE_SUSPENDED,
+            holds.BANK_ACCOUNT_CHANGED,
+            holds.STORE_SUSPENDED,
         ]
         assert balance(session, payee, now=later(hours=24))["onHoldMinor"] == OWED_MINOR
 
@@ -407,17 +409,17 @@ class TestBalance:
         halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
         shown = balance(session, payee)
         assert (shown["availableMinor"], shown["onHoldMinor"]) == (0, OWED_MINOR)
-        assert [hold["reason"] for hold in shown["holds"]] == [policy.PAYOUTS_HALTED]
+        assert [hold["reason"] for hold in shown["holds"]] == [holds.PAYOUTS_HALTED]
 
     def test_a_wallet_shows_what_holds_it(self, session: Session) -> None:
         payee = make_wallet_payee(session, created_at=NOW)
         shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=NOW)
         assert [(hold["reason"], hold["until"]) for hold in shown["holds"]] == [
-            (policy.BANK_ACCOUNT_CHANGED, later(hours=24))
+            (holds.BANK_ACCOUNT_CHANGED, later(hours=24))
         ]
         halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
         shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=later(hours=24))
-        assert [hold["reason"] for hold in shown["holds"]] == [policy.PAYOUTS_HALTED]
+        assert [hold["reason"] for hold in shown["holds"]] == [holds.PAYOUTS_HALTED]
 
     def test_debts_are_no_part_of_what_is_available(self, session: Session) -> None:
         payee = make_payee(session)

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.paging import Page, PageRequest
-from marketplace.payouts.batch_detail import batch_detail
-from marketplace.payouts.risks import RISKS
+from marketplace.payouts.batches.detail import batch_detail
+from marketplace.payouts.batches.risk_flags import RISKS
 from marketplace.platform.halts import halt_payouts
 from tests.support.payouts import (
     OWED_MINOR,

@@ -12,7 +12,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.refunds.order_cancellation import cancel
-from marketplace.payouts.cashable import rewards_in, rewards_left
+from marketplace.payouts.payees.withdrawable import rewards_in, rewards_left
 from tests.support.purchases import NOW, fill_wallet, make_product, make_shop, place, wallet_of
 
 ORDER, OTHER = UUID(int=1), UUID(int=2)

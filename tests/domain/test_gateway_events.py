@@ -15,7 +15,7 @@ from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
 from marketplace.payments.chargeback_guard import DisputedAtBankError
 from marketplace.payments.intents.lifecycle import Intent
-from marketplace.payouts.exceptions import STRANGERS, resolve
+from marketplace.payouts.transfers.exceptions import STRANGERS, resolve
 from marketplace.services import Services
 from marketplace.webhooks import operations, queries
 from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS, Result

@@ -18,8 +18,8 @@ from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.charges.apply import Outcome
 from marketplace.payments.integrity import alerts
 from marketplace.payments.integrity import invariants as payment_books
-from marketplace.payouts.books import verify
 from marketplace.platform.halts import payouts_halted
+from marketplace.reconciliation.ledger_check import verify_ledger
 from tests.support.alerts import alerts_about
 from tests.support.finance import claw_back, lose_dispute, make_officer, refund
 from tests.support.halts import resume
@@ -50,7 +50,7 @@ def unguarded(session: Session) -> Iterator[None]:
 
 
 def rules_broken(session: Session) -> set[str]:
-    return {violation.rule for violation in verify(session)}
+    return {violation.rule for violation in verify_ledger(session)}
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_damage_to_one_order_breaks_no_rule_of_others(session: Session, books: B
     damage(session, books, "UPDATE orders SET wallet_minor = wallet_minor - 1 WHERE id = :unpaid")
 
     number = row_of(session, "orders", id=books.unpaid)["number"]
-    for violation in verify(session):
+    for violation in verify_ledger(session):
         assert {row["number"] for row in violation.rows} == {number}
 
 
@@ -207,12 +207,12 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
     def open_rules() -> set[str]:
         return open_subjects(session, identifier=kinds.ESCROW_DRIFT)
 
-    alerts.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify_ledger(session), now=NOW)
     assert open_rules() == set()
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
-    found = verify(session)
+    found = verify_ledger(session)
     alerts.books_checked(session, found, now=NOW)
     alerts.books_checked(session, found[:1], now=NOW)
 
@@ -232,12 +232,12 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
 
 
 def test_drift_halts_payouts_and_its_end_does_not_resume_them(session: Session, books: Books) -> None:
-    alerts.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify_ledger(session), now=NOW)
     assert not payouts_halted(session)
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
-    alerts.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify_ledger(session), now=NOW)
     assert payouts_halted(session)
     alerts.books_checked(session, [], now=NOW)
     assert payouts_halted(session)
@@ -248,14 +248,14 @@ def test_officers_who_resume_during_a_drift_are_overruled_by_another_one_alone(
 ) -> None:
     broken = "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     damage(session, books, broken)
-    alerts.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify_ledger(session), now=NOW)
     resume(session)
 
-    alerts.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify_ledger(session), now=NOW)
     assert not payouts_halted(session)
 
     damage(session, books, broken)
-    alerts.books_checked(session, verify(session), now=NOW)
+    alerts.books_checked(session, verify_ledger(session), now=NOW)
     assert payouts_halted(session)
 
 
@@ -263,7 +263,7 @@ def test_a_drift_that_comes_back_halts_payouts_again(session: Session, books: Bo
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
-    found = verify(session)
+    found = verify_ledger(session)
     alerts.books_checked(session, found, now=NOW)
     resume(session)
     alerts.books_checked(session, [], now=NOW)
@@ -282,7 +282,7 @@ def test_a_violation_names_its_rows(session: Session, order_id: UUID) -> None:
             text("UPDATE escrows SET amount_minor = amount_minor - 1 WHERE order_id = :id"), {"id": order_id}
         )
 
-    found = {violation.rule: violation.rows for violation in verify(session)}
+    found = {violation.rule: violation.rows for violation in verify_ledger(session)}
     [row] = found["each order's escrow in the books is what its escrow record holds"]
     number = session.execute(text("SELECT number FROM orders WHERE id = :id"), {"id": order_id}).scalar_one()
     assert row["number"] == number

@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.payouts import calling_off, dispatching
-from marketplace.payouts.approval import ChangedError, SameOfficerError
-from marketplace.payouts.batches import EmptyBatchError
-from marketplace.payouts.content import content_hash
-from marketplace.payouts.dispatching import ChangedSinceApprovalError, OnHoldError
+from marketplace.payouts.batches import cancellation
+from marketplace.payouts.batches.approval import ChangedError, SameOfficerError
+from marketplace.payouts.batches.batch import EmptyBatchError
+from marketplace.payouts.batches.fingerprint import content_hash
+from marketplace.payouts.transfers import dispatch
+from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError, OnHoldError
 from marketplace.platform.halts import PayoutsHaltedError, halt_payouts
 from tests.support.finance import actor_of, audited, make_officer, told
 from tests.support.payouts import (
@@ -41,13 +42,13 @@ REASON = "The amounts are not what they were last week."
 
 
 def reject(session: Session, batch_id: UUID, officer: Caller, reason: str = REASON) -> None:
-    calling_off.reject(
+    cancellation.reject(
         session, batch_id=batch_id, officer=officer, actor=actor_of(officer), reason=reason, now=NOW
     )
 
 
 def exclude(session: Session, batch_id: UUID, officer: Caller, *intent_ids: UUID) -> str:
-    return calling_off.exclude(
+    return cancellation.exclude(
         session,
         batch_id=batch_id,
         intent_ids=intent_ids,
@@ -59,7 +60,7 @@ def exclude(session: Session, batch_id: UUID, officer: Caller, *intent_ids: UUID
 
 
 def begin(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW) -> int:
-    return dispatching.begin_dispatch(
+    return dispatch.begin_dispatch(
         session, batch_id=batch_id, officer=officer, actor=actor_of(officer), now=now
     )
 

@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts import books
+from marketplace.payouts import invariants
+from marketplace.reconciliation import ledger_check
 from tests.support.payouts import approved_batch, intents_in, make_payees
 from tests.support.purchases import assert_books_are_whole
 
@@ -30,7 +31,7 @@ DAMAGE = {
 
 
 def broken(session: Session) -> set[str]:
-    return {violation.rule for violation in books.verify(session)}
+    return {violation.rule for violation in ledger_check.verify_ledger(session)}
 
 
 @pytest.mark.parametrize("rule", DAMAGE)
@@ -54,7 +55,7 @@ def test_damage_is_found_by_the_name_of_its_rule(session: Session, rule: str) ->
 
 
 def test_every_rule_is_broken_here_once() -> None:
-    assert set(DAMAGE) == set(books._CHECKS)
+    assert set(DAMAGE) == set(invariants._CHECKS)
 
 
 def test_an_approval_by_somebody_who_is_paid_is_found(session: Session) -> None:

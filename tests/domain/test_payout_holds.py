@@ -8,9 +8,9 @@ import pytest
 
 from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
-from marketplace.payouts import policy
 from marketplace.payouts.models import PayoutAccount
-from marketplace.payouts.policy import Hold
+from marketplace.payouts.payees import holds
+from marketplace.payouts.payees.holds import Hold
 from marketplace.vendors.models import VendorProfile
 from tests.support.counting import counted_statements
 from tests.support.market import Market, Store
@@ -38,7 +38,7 @@ def paid_store(market: Market) -> Store:
 
 def holds_of(market: Market, *stores: Store) -> list[tuple[Hold, ...]]:
     with market.database.reading() as session:
-        found = policy.holds_of(session, vendor_ids=[store.id for store in stores], now=NOW)
+        found = holds.holds_of(session, vendor_ids=[store.id for store in stores], now=NOW)
     return [found[store.id] for store in stores]
 
 
@@ -55,9 +55,9 @@ def test_a_new_account_holds_payouts_for_a_day(market: Market) -> None:
     give_account(market, replaced.user_id, created_at=NOW, account_number="2234567891")
 
     assert holds_of(market, fresh, day_old, replaced) == [
-        (Hold(policy.BANK_ACCOUNT_CHANGED, NOW + timedelta(microseconds=1)),),
+        (Hold(holds.BANK_ACCOUNT_CHANGED, NOW + timedelta(microseconds=1)),),
         (),
-        (Hold(policy.BANK_ACCOUNT_CHANGED, NOW + timedelta(hours=24)),),
+        (Hold(holds.BANK_ACCOUNT_CHANGED, NOW + timedelta(hours=24)),),
     ]
 
 
@@ -65,19 +65,19 @@ def test_without_an_account_nobody_can_be_paid(market: Market) -> None:
     bare, former = market.store(), market.store()
     give_account(market, former.user_id, replaced_at=NOW)
 
-    assert holds_of(market, bare, former) == [(Hold(policy.NO_BANK_ACCOUNT),)] * 2
+    assert holds_of(market, bare, former) == [(Hold(holds.NO_BANK_ACCOUNT),)] * 2
 
 
 @pytest.mark.parametrize(
     ("person", "store", "held"),
     [
-        ({"account_status": "suspended"}, {}, (policy.ACCOUNT_SUSPENDED,)),
-        ({"account_status": "restricted", "status_reason": "Under review"}, {}, (policy.ACCOUNT_RESTRICTED,)),
-        ({"account_status": "restricted"}, {}, (policy.ACCOUNT_RESTRICTED,)),
+        ({"account_status": "suspended"}, {}, (holds.ACCOUNT_SUSPENDED,)),
+        ({"account_status": "restricted", "status_reason": "Under review"}, {}, (holds.ACCOUNT_RESTRICTED,)),
+        ({"account_status": "restricted"}, {}, (holds.ACCOUNT_RESTRICTED,)),
         # Who leaves is paid what is theirs, and who closed shop too.
         ({"account_status": "restricted", "status_reason": "deletion_pending"}, {"status": "closed"}, ()),
-        ({}, {"status": "suspended"}, (policy.STORE_SUSPENDED,)),
-        ({"account_status": "suspended"}, {"status": "suspended"}, (policy.ACCOUNT_SUSPENDED, policy.STORE_SUSPENDED)),
+        ({}, {"status": "suspended"}, (holds.STORE_SUSPENDED,)),
+        ({"account_status": "suspended"}, {"status": "suspended"}, (holds.ACCOUNT_SUSPENDED, holds.STORE_SUSPENDED)),
     ],
 )  # fmt: skip
 def test_what_staff_restricted_is_not_paid(
@@ -93,7 +93,7 @@ def test_what_staff_restricted_is_not_paid(
 def test_many_take_one_query_and_who_is_not_there_has_no_answer(market: Market) -> None:
     stores = [paid_store(market) for _ in range(5)]
     with counted_statements(market.database) as statements, market.database.reading() as session:
-        found = policy.holds_of(session, vendor_ids=[*(store.id for store in stores), uuid4()], now=NOW)
+        found = holds.holds_of(session, vendor_ids=[*(store.id for store in stores), uuid4()], now=NOW)
 
     assert found == {store.id: () for store in stores}
     assert len(statements) == 1
@@ -103,6 +103,6 @@ def test_a_persons_wallet_is_held_by_what_is_theirs_alone(market: Market) -> Non
     shop, buyer = paid_store(market), market.person()
     market.change(VendorProfile, shop.id, status="suspended")
     with market.database.reading() as session:
-        found = policy.holds_of_people(session, user_ids=[shop.user_id, buyer], now=NOW)
+        found = holds.holds_of_people(session, user_ids=[shop.user_id, buyer], now=NOW)
 
-    assert found == {shop.user_id: (), buyer: (Hold(policy.NO_BANK_ACCOUNT),)}
+    assert found == {shop.user_id: (), buyer: (Hold(holds.NO_BANK_ACCOUNT),)}

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts import accounts
-from marketplace.payouts.accounts import ResolvedAccount
-from marketplace.payouts.content import content_hash
+from marketplace.payouts.batches.fingerprint import content_hash
+from marketplace.payouts.payees import bank_accounts
+from marketplace.payouts.payees.bank_accounts import ResolvedAccount
 from tests.support.finance import actor_of, audited, told
 from tests.support.payouts import Payee, make_payee, staged_batch
 from tests.support.purchases import NOW, row_of
@@ -20,13 +20,13 @@ def payee(session: Session) -> Payee:
 
 
 def known(session: Session, payee: Payee) -> ResolvedAccount:
-    row = accounts.account_of(session, user_id=payee.user.id)
+    row = bank_accounts.account_of(session, user_id=payee.user.id)
     assert row is not None
     return ResolvedAccount(**{name: row[name] for name in ResolvedAccount.__dataclass_fields__})
 
 
 def given(session: Session, payee: Payee, account: ResolvedAccount) -> bool:
-    return accounts.replace(
+    return bank_accounts.replace(
         session, user_id=payee.user.id, account=account, actor=actor_of(payee.user), now=NOW
     )
 

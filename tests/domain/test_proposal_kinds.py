@@ -15,8 +15,8 @@ from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of
 from marketplace.orders.vendor_escrow_balance import in_escrow_of
 from marketplace.payments.integrity.drift import raise_drift
-from marketplace.payouts import staging
-from marketplace.payouts.asking import ask_for_cash_out, ask_for_payout
+from marketplace.payouts.batches import staging
+from marketplace.payouts.withdrawals import ask_for_cash_out, ask_for_payout
 from marketplace.platform import features, halts
 from marketplace.platform.queries import platform_settings
 from marketplace.proposals import queries

@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
-from marketplace.payouts import books, reconciliation_books
-from marketplace.payouts.differences import SameOfficerError, UncoveredError
-from marketplace.payouts.reconciliation_desk import AlreadyResolvedError, OutdatedError, UnfittingError
+from marketplace.reconciliation import invariants, ledger_check
+from marketplace.reconciliation.adjustments import SameOfficerError, UncoveredError
+from marketplace.reconciliation.resolution import AlreadyResolvedError, OutdatedError, UnfittingError
 from sandbox.process import wait_until
 from tests.support.finance import make_officer
 from tests.support.purchases import assert_books_are_whole
@@ -269,10 +269,10 @@ def test_what_it_booked_is_held_to_the_rules_of_the_books(service: Service, rule
     resolve(service, "own_funds", officer=second_officer(service))
     with service.database.transaction() as session:
         assert_books_are_whole(session)
-        assert books.verify(session) == []
+        assert ledger_check.verify_ledger(session) == []
         session.execute(text(DAMAGE[rule]))
-        assert [violation.rule for violation in books.verify(session)] == [rule]
+        assert [violation.rule for violation in ledger_check.verify_ledger(session)] == [rule]
 
 
 def test_every_rule_is_broken_here_once() -> None:
-    assert set(DAMAGE) == set(reconciliation_books._CHECKS)
+    assert set(DAMAGE) == set(invariants._CHECKS)

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from marketplace.ledger import accounts
-from marketplace.payouts import books
-from marketplace.payouts.differences import SameOfficerError
-from marketplace.payouts.reconciliation_desk import UnfittingError
 from marketplace.providers.gateway_records import Kind, Record
+from marketplace.reconciliation import ledger_check
+from marketplace.reconciliation.adjustments import SameOfficerError
+from marketplace.reconciliation.resolution import UnfittingError
 from tests.support.finance import make_officer
 from tests.support.reconciling import Double, Forgetful, Service, service
 from tests.support.resolving import resolve
@@ -135,7 +135,7 @@ def test_a_payout_that_the_gateway_has_no_more_comes_back_by_two_officers(
     assert notice["type"] == "payout_failed"
     assert (service.reconcile().status, service.told()) == ("matched", [])
     with service.database.reading() as session:
-        broken = {one.rule for one in books.verify(session)}
+        broken = {one.rule for one in ledger_check.verify_ledger(session)}
     assert not broken & {OUT_OF_GATEWAY, BY_TWO}
 
 

@@ -12,15 +12,15 @@ from marketplace.kernel.errors import (
     ProviderUnavailableError,
     ValidationError,
 )
-from marketplace.payouts import books, reconciliation
-from marketplace.payouts.reconciliation import (
+from marketplace.platform.halts import payouts_halted
+from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
+from marketplace.reconciliation import ledger_check, run
+from marketplace.reconciliation.run import (
     BeingReconciledError,
     ReconciliationRunningError,
     ReconciliationStuckError,
 )
-from marketplace.payouts.reconciliation_window import EARLIEST
-from marketplace.platform.halts import payouts_halted
-from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
+from marketplace.reconciliation.window import EARLIEST
 from tasks.relay import Relay
 from tasks.sweeps import task_named
 from tests.support.purchases import assert_books_are_whole
@@ -85,16 +85,12 @@ class Miscounting(Double):
 
 def start(service: Service, *, now: datetime | None = None, **values: Any) -> UUID:
     with service.database.transaction() as session:
-        return reconciliation.start(
-            session, started_by=reconciliation.OPERATOR, now=now or datetime.now(UTC), **values
-        )
+        return run.start(session, started_by=run.OPERATOR, now=now or datetime.now(UTC), **values)
 
 
 def perform(service: Service, run_id: UUID, *, ahead: timedelta = timedelta(0)) -> Any:
     now = datetime.now(UTC) + ahead
-    return reconciliation.perform(
-        service.database, service.records, run_id=run_id, now=now, clock=lambda: now
-    )
+    return run.perform(service.database, service.records, run_id=run_id, now=now, clock=lambda: now)
 
 
 def halted(service: Service) -> bool:
@@ -118,7 +114,7 @@ def test_drift_is_raised_and_halts_payouts_until_officers_resume_them(service: S
     assert (halted(service), len(drifts(service))) == (True, 1)
     assert drifts(service)[0][1] is False
     # The rules of the books hold: that says nothing of the gateway's balance.
-    books.check(service.database, now=datetime.now(UTC))
+    ledger_check.check_ledger(service.database, now=datetime.now(UTC))
     assert drifts(service)[0][1] is False
     service.reconcile()
     resolve(service, "own_funds")

@@ -10,9 +10,11 @@ from sqlalchemy.orm import Session
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of, balances_by_kind
 from marketplace.payments.refunds import buyer_debt
-from marketplace.payouts import claims, settling, staging
-from marketplace.payouts.claims import Wish
-from marketplace.payouts.settling import NotOursError
+from marketplace.payouts.accounting import reservations
+from marketplace.payouts.accounting.reservations import Wish
+from marketplace.payouts.batches import staging
+from marketplace.payouts.transfers import apply_status
+from marketplace.payouts.transfers.apply_status import NotOursError
 from tests.support.alerts import open_about
 from tests.support.finance import actor_of, make_officer, told
 from tests.support.payouts import (
@@ -164,8 +166,8 @@ def test_its_payee_is_told_why_and_what_to_do_without_the_whole_number(session: 
 def test_one_out_of_the_wallet_goes_back_to_it(session: Session) -> None:
     payee = make_wallet_payee(session)
     batch_id = staged_batch(session, [make_payee(session)])
-    wish = Wish(claims.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
-    claims.claim(session, wishes=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
+    wish = Wish(reservations.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
+    reservations.claim(session, wishes=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
     for _ in range(2):
         approve(session, batch_id, make_officer(session))
     dispatch(session, batch_id)
@@ -364,8 +366,8 @@ def test_a_batch_ends_with_its_last_payout(session: Session) -> None:
 
 
 def test_a_refusal_is_a_failure_of_its_own(session: Session, case: Case) -> None:
-    row = settling.lock(session, reference=case.transfer["reference"])
-    settling.refuse(session, row, refused_with=400, now=NOW)
+    row = apply_status.lock(session, reference=case.transfer["reference"])
+    apply_status.refuse(session, row, refused_with=400, now=NOW)
 
     assert case.statuses == ("failed", "pending")
     assert owed(session, case.payee) == OWED_MINOR
@@ -377,4 +379,4 @@ def test_a_refusal_is_a_failure_of_its_own(session: Session, case: Case) -> None
 
 def test_one_that_is_none_of_ours_locks_nothing(session: Session) -> None:
     with pytest.raises(NotOursError):
-        settling.lock(session, reference="payout-" + "0" * 32)
+        apply_status.lock(session, reference="payout-" + "0" * 32)

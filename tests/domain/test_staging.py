@@ -12,9 +12,9 @@ from marketplace.kernel.errors import ForbiddenError, ValidationError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.ledger.queries import balance_of
-from marketplace.payouts import staging
-from marketplace.payouts.content import content_hash
-from marketplace.payouts.staging import NothingToPayError
+from marketplace.payouts.batches import staging
+from marketplace.payouts.batches.fingerprint import content_hash
+from marketplace.payouts.batches.staging import NothingToPayError
 from marketplace.platform.features import SCHEDULED_PAYOUTS, flag_setting
 from marketplace.platform.halts import halt_payouts
 from tests.support.finance import actor_of, audited, make_officer, told

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database
 from marketplace.ledger import accounts, queries
 from marketplace.ledger.operations import Posting, post
-from marketplace.payouts import statements
+from marketplace.payouts.payees import statements
 from tests.support.counting import peak_memory
 from tests.support.plans import read
 from tests.support.purchases import NOW

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from marketplace.infra.settings import load_settings
-from marketplace.payouts.requery import requery_transfers
+from marketplace.payouts.transfers.polling import requery_transfers
 from marketplace.providers.transfers import HttpTransferGateway
 from tests.support.forked import Forked
 from tests.support.gateway import GATEWAY_KEY

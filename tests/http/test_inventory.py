@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.catalog.schemas_discovery import InventoryItem
+from blueprints.catalog.browse.schemas import InventoryItem
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics import counters
 from marketplace.infra.db import Database

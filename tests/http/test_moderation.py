@@ -8,7 +8,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from blueprints.catalog.schemas_moderation import ModeratedProduct, Term
+from blueprints.catalog.moderation.schemas import ModeratedProduct, Term
 from marketplace.audit.queries import first_broken_link
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import automated_review

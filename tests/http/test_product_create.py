@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.catalog.schemas import ProductDetail
+from blueprints.catalog.products.schemas import ProductDetail
 from marketplace.infra.db import Database
 from tests.support.listings import faults_of, listing, screenings_of
 from tests.support.market import Bearer, Market, Store

@@ -8,7 +8,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from blueprints.catalog.schemas_moderation import BulkDeleted
+from blueprints.catalog.moderation.schemas import BulkDeleted
 from blueprints.http.fields import Deleted
 from marketplace.audit.queries import first_broken_link
 from marketplace.catalog.models import Product

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.catalog.schemas import CategoryNode, ProductCard, ProductDetail
+from blueprints.catalog.products.schemas import CategoryNode, ProductCard, ProductDetail
 from marketplace.infra.db import Database
 from tests.support.counting import counted_statements
 from tests.support.listings import faults_of

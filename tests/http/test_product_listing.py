@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.catalog.schemas import ProductCard
+from blueprints.catalog.products.schemas import ProductCard
 from marketplace.catalog.models import Product
 from marketplace.infra.db import Database
 from marketplace.platform.models import Campus

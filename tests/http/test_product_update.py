@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.catalog.schemas import ProductDetail
+from blueprints.catalog.products.schemas import ProductDetail
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import automated_review
 from marketplace.infra.db import Database

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.catalog.schemas_discovery import Counted
+from blueprints.catalog.browse.schemas import Counted
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics import counters
 from marketplace.infra.db import Database

@@ -20,9 +20,11 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import balance_of, balances_by_kind
-from marketplace.payouts import approval, calling_off, claims, dispatching, requery, sending, staging
-from marketplace.payouts.claims import Wish
-from marketplace.payouts.giving_up import give_up
+from marketplace.payouts.accounting import reservations
+from marketplace.payouts.accounting.reservations import Wish
+from marketplace.payouts.batches import approval, cancellation, staging
+from marketplace.payouts.transfers import dispatch, polling, submit
+from marketplace.payouts.transfers.void import give_up
 from marketplace.platform.queries import platform_settings
 from marketplace.webhooks import operations as webhooks
 from tests.support.finance import actor_of, make_officer
@@ -92,8 +94,10 @@ class LifeOfPayouts(RuleBasedStateMachine):
     def withdraw(self, who: int, minor: int) -> None:
         """Have a vendor ask for something."""
         payee = self.payees[who]
-        wish = Wish(claims.Payee(payee.user.id, payee.store_id), payee.account_id, minor)
-        self.attempt(claims.claim, wishes=[wish], batch_id=None, minimum_minor=self.minimum, asked_for=True)
+        wish = Wish(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, minor)
+        self.attempt(
+            reservations.claim, wishes=[wish], batch_id=None, minimum_minor=self.minimum, asked_for=True
+        )
 
     @rule(who=st.integers(0, VENDORS - 1))
     def move_account(self, who: int) -> None:
@@ -162,7 +166,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Have an officer reject a batch."""
         if self.batches:
             self.attempt(
-                calling_off.reject,
+                cancellation.reject,
                 batch_id=self.batches[pick % len(self.batches)],
                 officer=self.officers[1],
                 actor=actor_of(self.officers[1]),
@@ -177,7 +181,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
             with self.database.reading() as session:
                 intents = intents_in(session, batch_id)
             self.attempt(
-                calling_off.exclude,
+                cancellation.exclude,
                 batch_id=batch_id,
                 intent_ids=[intents[which % len(intents)]["id"]],
                 officer=self.officers[0],
@@ -190,7 +194,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Have an officer dispatch a batch."""
         if self.batches:
             self.attempt(
-                dispatching.dispatch,
+                dispatch.dispatch,
                 batch_id=self.batches[pick % len(self.batches)],
                 officer=self.officers[2],
                 actor=actor_of(self.officers[2]),
@@ -209,11 +213,11 @@ class LifeOfPayouts(RuleBasedStateMachine):
         before = set(self.till.transfers)
         self.till.fault = fault
         with self.database.reading() as session:
-            found = sending.claim(session, batch_id=self.batches[pick % len(self.batches)], now=self.now)
+            found = submit.claim(session, batch_id=self.batches[pick % len(self.batches)], now=self.now)
         if death != "after the claim":
-            answers = sending.send(self.till, found.claimed)
+            answers = submit.send(self.till, found.claimed)
             if death != "before the note":
-                self.database.in_transaction(sending.note, found=found, answers=answers, now=self.now)
+                self.database.in_transaction(submit.note, found=found, answers=answers, now=self.now)
         self.till.fault = ""
         made = [data for reference, data in self.till.transfers.items() if reference not in before]
         for data, fate in zip(made, fates, strict=False):
@@ -249,7 +253,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Let time go by, and have the sweep come."""
         self.now += timedelta(hours=hours)
         self.till.fault = fault
-        requery.requery_transfers(self.database, self.till, now=self.now)
+        polling.requery_transfers(self.database, self.till, now=self.now)
         self.till.fault = ""
 
     def _deliver(self, body: bytes) -> None:
@@ -265,12 +269,12 @@ class LifeOfPayouts(RuleBasedStateMachine):
         if not hasattr(self, "payees"):
             return
         self._set_status(self.payees, "active")
-        for attempts in (0, 0, 0, len(requery.ASKED_AFTER) - 1):
+        for attempts in (0, 0, 0, len(polling.ASKED_AFTER) - 1):
             for batch_id in self.batches:
                 with self.database.reading() as session:
-                    found = sending.claim(session, batch_id=batch_id, now=self.now)
-                answers = sending.send(self.till, found.claimed)
-                self.database.in_transaction(sending.note, found=found, answers=answers, now=self.now)
+                    found = submit.claim(session, batch_id=batch_id, now=self.now)
+                answers = submit.send(self.till, found.claimed)
+                self.database.in_transaction(submit.note, found=found, answers=answers, now=self.now)
             for data in list(self.till.transfers.values()):
                 self.till.decide(data, "success")
             for body in list(self.till.events):
@@ -312,7 +316,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
                 ),
                 {"attempts": attempts, "now": self.now, "batches": self.batches},
             )
-        requery.requery_transfers(self.database, self.till, now=self.now)
+        polling.requery_transfers(self.database, self.till, now=self.now)
 
     def check(self, session: Session) -> None:
         """Hold the books to the gateway, each vendor to what they were owed, and each batch to its end."""

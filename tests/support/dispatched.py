@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from marketplace.payouts.requery import Requery, requery_transfers
+from marketplace.payouts.transfers.polling import Requery, requery_transfers
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.providers.transfers import TransferOrder
 from marketplace.services import Services

@@ -15,10 +15,11 @@ from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balance_of
-from marketplace.payouts import approval, claims, staging
-from marketplace.payouts.claims import Wish
+from marketplace.payouts.accounting import reservations
+from marketplace.payouts.accounting.reservations import Wish
+from marketplace.payouts.batches import approval, staging
+from marketplace.payouts.batches.staging import SCHEDULE, Staged
 from marketplace.payouts.models import PayoutAccount
-from marketplace.payouts.staging import SCHEDULE, Staged
 from tests.support.finance import actor_of, make_officer
 from tests.support.purchases import NOW, make_campus, make_person, make_store
 
@@ -164,8 +165,8 @@ def stores_of(payees: Sequence[Payee]) -> list[UUID]:
 
 def ask(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> UUID:
     """Have somebody ask for a payment, which waits for the next batch, and give the intent."""
-    wish = Wish(claims.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
-    made = claims.claim(session, wishes=[wish], batch_id=None, minimum_minor=1, asked_for=True, now=now)
+    wish = Wish(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
+    made = reservations.claim(session, wishes=[wish], batch_id=None, minimum_minor=1, asked_for=True, now=now)
     return made.made[0].intent_id
 
 
@@ -214,7 +215,7 @@ def paid_batch(session: Session, payees: Sequence[Payee], *, now: datetime = NOW
         post(
             session,
             kind="payout",
-            source=claims.source_of(row["id"]),
+            source=reservations.source_of(row["id"]),
             description="Payout",
             postings=[
                 Posting(accounts.PAYOUTS_IN_TRANSIT, "debit", row["amount_minor"]),

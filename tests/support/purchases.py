@@ -26,9 +26,9 @@ from marketplace.payments.intents import checkout
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.checkout import CheckedOut
 from marketplace.payments.intents.lifecycle import Intent, Target
-from marketplace.payouts.books import verify
 from marketplace.platform.models import Campus
 from marketplace.providers.gateway import Charge
+from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.vendors.models import VendorProfile
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
@@ -357,7 +357,7 @@ def trail_of(session: Session, order_id: UUID) -> list[tuple[str | None, str, st
 
 def assert_books_are_whole(session: Session) -> None:
     """Hold the books to their rules: no violation, and assets and costs equal what is owed and earned."""
-    found = verify(session)
+    found = verify_ledger(session)
     assert found == [], [(v.rule, v.rows[:3]) for v in found]
     balances = balances_by_kind(session)
     debits = {kind for kind, side in accounts.NORMAL_SIDES.items() if side == "debit"}

@@ -20,11 +20,11 @@ from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments.refunds import gateway_refund, order_cancellation
-from marketplace.payouts import reconciliation
 from marketplace.payouts.models import PayoutBatch, PayoutTransfer, PayoutTransferIntent
-from marketplace.payouts.reconciliation_figures import Outcome
 from marketplace.providers.gateway import Charge
 from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
+from marketplace.reconciliation import run
+from marketplace.reconciliation.figures import Outcome
 from marketplace.services import Services
 from sandbox.process import wait_until
 from tasks.relay import Relay
@@ -112,8 +112,8 @@ class Service:
         """Reconcile, now or some time from now, and give what came of it."""
         now = datetime.now(UTC) + ahead
         with self.database.transaction() as session:
-            self.run_id = reconciliation.start(session, started_by=reconciliation.OPERATOR, now=now, **window)
-        outcome = reconciliation.perform(
+            self.run_id = run.start(session, started_by=run.OPERATOR, now=now, **window)
+        outcome = run.perform(
             self.database,
             self.records,
             run_id=self.run_id,

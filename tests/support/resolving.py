@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import AuditActor
 from marketplace.identity.queries import Caller
-from marketplace.payouts import reconciliation_desk
-from marketplace.payouts.reconciliation_desk import Decision
+from marketplace.reconciliation import resolution as reconciliation_resolution
+from marketplace.reconciliation.resolution import Decision
 from tests.support.reconciling import Service
 
 NOTE = "Seen in the gateway's dashboard."
@@ -26,7 +26,7 @@ def resolve_in(
     """Resolve it in a transaction that goes on."""
     given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
     who = officer or service.officer
-    return reconciliation_desk.resolve(
+    return reconciliation_resolution.resolve(
         session,
         **given,
         decision=Decision(resolution, NOTE),

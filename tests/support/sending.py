@@ -8,7 +8,8 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts import dispatching, settling, transfer_events
+from marketplace.payouts.transfers import apply_status, transfer_events
+from marketplace.payouts.transfers import dispatch as transfer_dispatch
 from marketplace.providers.gateway_events import GatewayTransfer
 from tests.support.finance import actor_of, make_officer
 from tests.support.payouts import Payee, approved_batch
@@ -26,7 +27,9 @@ def dispatch(session: Session, batch_id: UUID, **values: Any) -> dict[str, Any]:
     """Have an officer dispatch an approved batch."""
     officer = values.pop("officer", None) or make_officer(session)
     given = {"now": NOW} | values
-    return dispatching.dispatch(session, batch_id=batch_id, officer=officer, actor=actor_of(officer), **given)
+    return transfer_dispatch.dispatch(
+        session, batch_id=batch_id, officer=officer, actor=actor_of(officer), **given
+    )
 
 
 def transfers_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
@@ -77,8 +80,8 @@ def hear(
 
 def answer(session: Session, transfer: dict[str, Any], status: str, **values: Any) -> str:
     """Have the gateway answer, when asked, about a transfer."""
-    row = settling.lock(session, reference=transfer["reference"])
-    return settling.settle(session, row, word(transfer, status, **values), now=NOW)
+    row = apply_status.lock(session, reference=transfer["reference"])
+    return apply_status.settle(session, row, word(transfer, status, **values), now=NOW)
 
 
 def exceptions_of(session: Session, reference: str) -> list[tuple[str, int]]:

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts import requery
-from marketplace.payouts.giving_up import give_up
-from marketplace.payouts.requery import ASKED_AFTER, Requery, requery_transfers
+from marketplace.payouts.transfers import polling
+from marketplace.payouts.transfers.polling import ASKED_AFTER, Requery, requery_transfers
+from marketplace.payouts.transfers.void import give_up
 from marketplace.platform.halts import halt_payouts
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.services import Services
@@ -90,7 +90,7 @@ class TestTheSweep:
         assert about == {"TRANSFER_UNSETTLED": "SEV-2"}
         # An officer has it asked about anew, and then it is.
         payout_id = case.transfers[0]["intent_id"]
-        case.database.in_transaction(requery.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
+        case.database.in_transaction(polling.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
         assert case.sweep(minutes=6).sent_again == 1
 
     def test_what_is_settled_is_asked_about_once(self, case: Case, relay: Relay) -> None:
@@ -99,7 +99,7 @@ class TestTheSweep:
             deliver(case, data)
         case.assert_paid()
         payout_id, asked = case.transfers[0]["intent_id"], self.asked(case)
-        case.database.in_transaction(requery.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
+        case.database.in_transaction(polling.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
 
         for minutes in (1, 6, 600):
             case.sweep(minutes=minutes)
@@ -165,12 +165,12 @@ class TestTheSweep:
         case.work(relay)
         [first, *_] = case.transfers
         with case.database.reading() as session:
-            found = requery.find(session, reference=first["reference"])
+            found = polling.find(session, reference=first["reference"])
         [data] = [one for one in case.known() if one["reference"] == first["reference"]]
         deliver(case, data | {"status": "reversed"}, "transfer.reversed")
 
-        with pytest.raises(requery.ChangedMeanwhileError):
-            case.database.in_transaction(requery.note, found, GatewayTransfer.from_wire(data), now=NOW)
+        with pytest.raises(polling.ChangedMeanwhileError):
+            case.database.in_transaction(polling.note, found, GatewayTransfer.from_wire(data), now=NOW)
 
     def test_what_contradicts_is_asked_about_by_a_worker(self, case: Case, relay: Relay) -> None:
         case.work(relay)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts import sending
+from marketplace.payouts.transfers import submit
 from marketplace.platform.halts import halt_payouts
 from marketplace.providers.gateway_events import GatewayTransfer
 from marketplace.providers.transfers import TransferOrder, TransferRefusedError
@@ -87,13 +87,13 @@ class TestTheWorker:
     ) -> None:
         mortal = Relay(replace(case.services, transfers=Mortal(case.services.transfers, moment)))
         if moment == "before the commit":
-            noted = sending.note_answers
+            noted = submit.note_answers
 
             def die(session: Session, **given: Any) -> None:
                 noted(session, **given)
                 raise KilledError
 
-            monkeypatch.setattr(sending, "note_answers", die)
+            monkeypatch.setattr(submit, "note_answers", die)
         with pytest.raises(KilledError):
             case.work(mortal)
         monkeypatch.undo()
@@ -117,8 +117,8 @@ class TestTheWorker:
 
     def test_two_at_the_same_event_send_different_ones(self, relay: Relay, case: Case) -> None:
         with case.database.reading() as session:
-            first = sending.claim(session, batch_id=case.batch_id, now=NOW)
-            second = sending.claim(session, batch_id=case.batch_id, now=NOW)
+            first = submit.claim(session, batch_id=case.batch_id, now=NOW)
+            second = submit.claim(session, batch_id=case.batch_id, now=NOW)
 
         assert len(first.claimed) == 3
         assert second.claimed == []
@@ -166,7 +166,7 @@ class TestTheWorker:
 
     def test_a_number_and_a_name_are_in_no_repr(self, case: Case) -> None:
         with case.database.reading() as session:
-            found = sending.claim(session, batch_id=case.batch_id, now=NOW)
+            found = submit.claim(session, batch_id=case.batch_id, now=NOW)
 
         assert found.claimed[0].account_number not in repr(found)
         assert found.claimed[0].account_name not in repr(found)
@@ -182,7 +182,7 @@ class TestTrouble:
 
         assert case.statuses == {("unknown", "unknown")}
         # The next ones wait for a while, and these are not sent again meanwhile.
-        assert [row["due_at"] for row in self.waiting(case)] == [NOW + sending.PAUSE]
+        assert [row["due_at"] for row in self.waiting(case)] == [NOW + submit.PAUSE]
         clock.now = later(minutes=6)
         case.work(relay)
         assert case.statuses == {("unknown", "unknown")}

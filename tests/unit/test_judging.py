@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from marketplace.payouts.judging import (
+from marketplace.reconciliation.classification import (
     AMOUNTS_DIFFER,
     MISSING_HERE,
     MISSING_THERE,
@@ -17,7 +17,7 @@ from marketplace.payouts.judging import (
     Verdict,
     judge,
 )
-from marketplace.payouts.reconciliation_desk import FITTING
+from marketplace.reconciliation.resolution import FITTING
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 LONG_AGO = NOW - SETTLING_FOR

@@ -2,7 +2,7 @@
 
 import pytest
 
-from marketplace.payouts.names import may_be_the_same
+from marketplace.payouts.payees.name_matching import may_be_the_same
 
 
 @pytest.mark.parametrize(

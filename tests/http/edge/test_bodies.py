@@ -11,7 +11,6 @@ import pytest
 from flask.testing import FlaskClient
 from marshmallow import validate
 
-from blueprints.http.bodies import MAX_BODY_BYTES
 from blueprints.http.contract import PUBLIC, Shared
 from blueprints.http.endpoint import Context
 from blueprints.http.fields import (
@@ -31,6 +30,7 @@ from blueprints.http.fields import (
     Whole,
     WholeParameter,
 )
+from blueprints.http.request_parsing import MAX_BODY_BYTES
 from marketplace.services import Services
 from tests.support.probes import assert_problem, faults, probe_area, serve
 

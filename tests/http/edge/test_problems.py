@@ -9,10 +9,10 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
-from blueprints.http.bodies import MAX_BODY_BYTES
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, Shared
 from blueprints.http.endpoint import Context
 from blueprints.http.fields import Schema, Text
+from blueprints.http.request_parsing import MAX_BODY_BYTES
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import (
     CATALOG,

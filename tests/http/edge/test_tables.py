@@ -6,12 +6,12 @@ import pytest
 from flask.testing import FlaskClient
 from marshmallow import fields, validate
 
-from blueprints.http.bodies import OrBareArray
 from blueprints.http.contract import PUBLIC, Shared
 from blueprints.http.endpoint import Context
 from blueprints.http.envelope import MetaSchema
 from blueprints.http.fields import Choice, Schema, Text, Whole
 from blueprints.http.paging import EitherQuery, OffsetQuery
+from blueprints.http.request_parsing import OrBareArray
 from marketplace.kernel.paging import Annotated, TablePage
 from marketplace.services import Services
 from tests.support.probes import assert_problem, faults, probe_area, serve

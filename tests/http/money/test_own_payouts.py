@@ -10,8 +10,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts import asking, books, news, staging
-from marketplace.payouts.staging import SCHEDULE
+from marketplace.payouts import withdrawals
+from marketplace.payouts.batches import staging
+from marketplace.payouts.batches.staging import SCHEDULE
+from marketplace.payouts.transfers import notifications
+from marketplace.reconciliation import ledger_check
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk, new_key
 from tests.support.payouts import (
@@ -79,7 +82,7 @@ class TestHistory:
             "total_pages": 1,
         }
         failed = found["data"][0]
-        assert (failed["status"], failed["reason"]) == ("failed", news.FAILED)
+        assert (failed["status"], failed["reason"]) == ("failed", notifications.FAILED)
         assert (failed["amountMinor"], failed["currency"], failed["source"]) == (250_000, "NGN", "store")
         assert failed["vendor"]["id"] == str(payee.store_id)
         assert failed["payee"]["id"] == str(payee.user.id)
@@ -100,7 +103,7 @@ class TestHistory:
         one = paid_out(desk, payee, 150_000)
         two = paid_out(desk, payee, 250_000, days=1)
         three = desk.database.in_transaction(
-            asking.ask_for_cash_out, caller=other.user, amount_minor=350_000, now=later(days=2)
+            withdrawals.ask_for_cash_out, caller=other.user, amount_minor=350_000, now=later(days=2)
         )["id"]
         finance = desk.officer("finance")
 
@@ -251,7 +254,9 @@ class TestCashOuts:
         wallet = Payee(payee.user, None, payee.account_id)
         desk.database.in_transaction(owe, wallet, 150_000)
         cashed = desk.post(CASH_OUTS, own, {"amountMinor": 150_000}).json["data"]["id"]
-        desk.database.in_transaction(asking.ask_for_payout, caller=payee.user, amount_minor=200_000, now=NOW)
+        desk.database.in_transaction(
+            withdrawals.ask_for_payout, caller=payee.user, amount_minor=200_000, now=NOW
+        )
 
         assert len(ids(listed(desk, own))) == 2
         assert ids(listed(desk, own, source="wallet")) == ids(listed(desk, own, CASH_OUTS)) == [cashed]
@@ -314,7 +319,7 @@ class TestCallingOff:
 
 def cancel_path(desk: Desk, payee: Payee) -> str:
     payout = desk.database.in_transaction(
-        asking.ask_for_payout, caller=payee.user, amount_minor=100_000, now=NOW
+        withdrawals.ask_for_payout, caller=payee.user, amount_minor=100_000, now=NOW
     )
     return f"{PAYOUTS}/{payout['id']}/cancel"
 
@@ -360,7 +365,7 @@ def whole(desk: Desk) -> Iterator[None]:
     yield
     with desk.database.transaction() as session:
         assert_books_are_whole(session)
-        assert books.verify(session) == []
+        assert ledger_check.verify_ledger(session) == []
 
 
 def test_a_vendor_without_a_store_has_no_balance(desk: Desk) -> None:

@@ -8,8 +8,9 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from marketplace.identity.queries import Caller
-from marketplace.payouts import asking, stalled
-from marketplace.payouts.exceptions import log_unexpected
+from marketplace.payouts import withdrawals
+from marketplace.payouts.transfers import stalled
+from marketplace.payouts.transfers.exceptions import log_unexpected
 from marketplace.providers.gateway_events import GatewayTransfer
 from tests.support.alerts import open_about
 from tests.support.counting import counted_statements
@@ -286,7 +287,7 @@ class TestGivingUp:
         with desk.database.transaction() as session:
             payee = make_payee(session)
             payout_id = ask(session, payee, OWED_MINOR)
-            asking.take_back(session, payout_id=payout_id, caller=payee.user, now=NOW)
+            withdrawals.take_back(session, payout_id=payout_id, caller=payee.user, now=NOW)
 
         answer = desk.post(f"/api/payouts/{payout_id}/give-up", officer, {"note": NOTE})
 

@@ -13,9 +13,11 @@ import pytest
 from pypdf import PdfReader
 from sqlalchemy.orm import Session
 
-from blueprints.payouts import statement_pdf
+from blueprints.payouts.payees import statement_pdf
 from marketplace.infra.db import Database
-from marketplace.payouts import asking, books, statements
+from marketplace.payouts import withdrawals
+from marketplace.payouts.payees import statements
+from marketplace.reconciliation import ledger_check
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk
 from tests.support.gateway import MovableClock
@@ -47,7 +49,7 @@ def payee(desk: Desk) -> Payee:
         desk.database.in_transaction(owe, made, amount, now=later(days=days))
     desk.database.in_transaction(owes, made, 250_000, now=later(days=-2))
     desk.database.in_transaction(
-        asking.ask_for_payout, caller=made.user, amount_minor=600_000, now=later(days=-1)
+        withdrawals.ask_for_payout, caller=made.user, amount_minor=600_000, now=later(days=-1)
     )
     desk.database.in_transaction(owe, made, 100_000, now=later(days=0))
     return made
@@ -59,7 +61,7 @@ def whole(database_url: str) -> Iterator[None]:
     yield
     database = Database(database_url, pool_size=1, application_name="tests")
     with database.reading() as session:
-        assert books.verify(session) == []
+        assert ledger_check.verify_ledger(session) == []
     database.close()
 
 

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.catalog.schemas_search import SearchResults
+from blueprints.catalog.search.schemas import SearchResults
 from marketplace.catalog.models import Category, Product
 from marketplace.catalog.search import ranking_sql
 from marketplace.catalog.search.models import SearchSynonyms

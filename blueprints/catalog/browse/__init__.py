@@ -1,0 +1,1 @@
+"""Collections of products, counters, and the vendor's own inventory."""

@@ -1,0 +1,1 @@
+"""Moderation of listings, and banned terms."""

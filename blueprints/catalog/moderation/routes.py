@@ -1,0 +1,146 @@
+"""Deleting listings, and what staff do about them."""
+
+from typing import Any
+from uuid import UUID
+
+from blueprints.catalog.moderation.schemas import (
+    Approval,
+    BanTerm,
+    BulkDelete,
+    BulkDeleted,
+    ModeratedProduct,
+    ModerationQuery,
+    Refusal,
+    Term,
+)
+from blueprints.http.context import Context
+from blueprints.http.contract import VENDOR_OR_STAFF, Shared, staff_with
+from blueprints.http.endpoint import Area
+from blueprints.http.fields import Deleted
+from blueprints.http.paging import CursorQuery
+from blueprints.http.revisions import expected_revision
+from marketplace.catalog.moderation import banned_terms, queries, staff_actions
+from marketplace.kernel.paging import Page
+
+area = Area("moderation", "/api/products", "Moderation of listings")
+_MODERATOR = staff_with(staff_actions.MANAGES_PRODUCTS)
+
+
+@area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=Shared.VENDOR, reply=Deleted)
+def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
+    """Delete a listing: of the own store, or any as staff that manages products."""
+    staff_actions.delete_product(
+        ctx.session,
+        caller=ctx.user,
+        actor=ctx.actor,
+        product_id=product_id,
+        revision=expected_revision(None),
+        now=ctx.now,
+    )
+    return {"deleted": True, "id": product_id}
+
+
+@area.delete("/bulk/delete", auth=_MODERATOR, limit="30/minute", body=BulkDelete, reply=BulkDeleted)
+def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """Delete listings that violate the rules, all of them or none."""
+    result = staff_actions.delete_products(
+        ctx.session,
+        officer=ctx.user,
+        actor=ctx.actor,
+        product_ids=body["ids"],
+        reason=body["reason"],
+        now=ctx.now,
+    )
+    return {
+        "deleted": result.deleted,
+        "alreadyDeleted": result.already_deleted,
+        "missing": result.missing,
+    }
+
+
+@area.get(
+    "/moderation",
+    auth=_MODERATOR,
+    limit=Shared.GLOBAL,
+    query=ModerationQuery,
+    reply=ModeratedProduct(many=True),
+)
+def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
+    """List the listings in moderation, those that wait longest first."""
+    return queries.list_for_staff(
+        ctx.session,
+        state=query["status"],
+        campus=query.get("campus"),
+        page=ctx.page,
+        media_base_url=ctx.services.settings.media_base_url,
+    )
+
+
+@area.post(
+    "/<uuid:product_id>/approve", auth=_MODERATOR, limit=Shared.GLOBAL, body=Approval, reply=ModeratedProduct
+)
+def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """Publish a listing that is in review or rejected, or bring back a removed one."""
+    staff_actions.approve(ctx.session, note=body.get("note"), **_decision(ctx, product_id, body))
+    return _item(ctx, product_id)
+
+
+@area.post(
+    "/<uuid:product_id>/reject", auth=_MODERATOR, limit=Shared.GLOBAL, body=Refusal, reply=ModeratedProduct
+)
+def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """Reject a listing that is in review; its vendor may mend it."""
+    staff_actions.reject(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
+    return _item(ctx, product_id)
+
+
+@area.post(
+    "/<uuid:product_id>/takedown", auth=_MODERATOR, limit=Shared.GLOBAL, body=Refusal, reply=ModeratedProduct
+)
+def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """Take a listing down; staff alone bring it back."""
+    staff_actions.take_down(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
+    return _item(ctx, product_id)
+
+
+@area.get(
+    "/moderation/banned-terms",
+    auth=_MODERATOR,
+    limit=Shared.GLOBAL,
+    query=CursorQuery,
+    reply=Term(many=True),
+)
+def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
+    """List the terms that name what may not be sold."""
+    return banned_terms.list_terms(ctx.session, page=ctx.page)
+
+
+@area.post(
+    "/moderation/banned-terms", auth=_MODERATOR, limit=Shared.GLOBAL, body=BanTerm, reply=Term, status=201
+)
+def ban_term(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """Ban a term, from the next screening on."""
+    return banned_terms.add_term(ctx.session, actor=ctx.actor, now=ctx.now, **body)
+
+
+@area.delete("/moderation/banned-terms/<uuid:term_id>", auth=_MODERATOR, limit=Shared.GLOBAL, reply=Deleted)
+def allow_term(ctx: Context, term_id: UUID) -> dict[str, Any]:
+    """Allow a term again."""
+    banned_terms.drop_term(ctx.session, actor=ctx.actor, term_id=term_id, now=ctx.now)
+    return {"deleted": True, "id": term_id}
+
+
+def _decision(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "officer": ctx.user,
+        "actor": ctx.actor,
+        "product_id": product_id,
+        "revision": expected_revision(body.get("revision")),
+        "now": ctx.now,
+    }
+
+
+def _item(ctx: Context, product_id: UUID) -> dict[str, Any]:
+    return queries.item(
+        ctx.session, product_id=product_id, media_base_url=ctx.services.settings.media_base_url
+    )

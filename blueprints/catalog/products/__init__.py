@@ -1,0 +1,1 @@
+"""Products: listing, detail, creation, changes and images."""

@@ -1,0 +1,41 @@
+"""Pictures of products are uploaded."""
+
+from functools import partial
+
+from blueprints.catalog.products.schemas import ProductImage
+from blueprints.http.context import Context, LastPhase
+from blueprints.http.contract import VENDOR_OR_STAFF, Upload
+from blueprints.http.endpoint import Area
+from blueprints.http.uploads import UploadedFile
+from marketplace.catalog.media import images
+from marketplace.infra.imaging.formats import FORMATS
+
+area = Area("images", "/api/products", "Products, catalog, discovery")
+
+
+@area.post(
+    "/images",
+    auth=VENDOR_OR_STAFF,
+    limit="60/15 minute",
+    upload=Upload(
+        field="file",
+        max_bytes=images.MAX_BYTES,
+        accepts=tuple(one.content_type for one in FORMATS.values()),
+    ),
+    reply=ProductImage,
+    status=201,
+    phased=True,
+)
+def upload_image(ctx: Context, file: UploadedFile) -> LastPhase:
+    """Take in a picture, which listings of the caller can show from then on."""
+    settings = ctx.services.settings
+    image_id = images.store(
+        ctx.services.database,
+        ctx.services.storage,
+        bucket=settings.s3_public_bucket,
+        owner_id=ctx.user.id,
+        file=file.content,
+        sha256=file.sha256,
+        now=ctx.now,
+    )
+    return LastPhase(partial(images.finish, image_id=image_id, media_base_url=settings.media_base_url))

@@ -1,0 +1,1 @@
+"""Promotions: banners, featured products, flash sales and vibes."""

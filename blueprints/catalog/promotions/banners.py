@@ -1,0 +1,82 @@
+"""Banners: shown to everybody, made, changed and taken down by staff."""
+
+from typing import Any
+from uuid import UUID
+
+from blueprints.catalog.promotions.common import PROMOTERS, act_of, media_of, without
+from blueprints.catalog.promotions.schemas import (
+    AddBanner,
+    BannerQuery,
+    BannerView,
+    ChangeBanner,
+    StaffBanner,
+    StaffQuery,
+)
+from blueprints.http.contract import PUBLIC, Shared
+from blueprints.http.endpoint import Area, Context
+from blueprints.http.fields import Deleted
+from blueprints.http.revisions import expected_revision
+from marketplace.catalog import cache_tags
+from marketplace.catalog.promotions import banners
+from marketplace.kernel.paging import Page
+
+area = Area("banners", "/api/banners", "Banners")
+
+
+@area.get(
+    "",
+    auth=PUBLIC,
+    limit=Shared.GLOBAL,
+    query=BannerQuery,
+    reply=BannerView(many=True),
+    cache=300,
+    tags=(cache_tags.BANNERS,),
+)
+def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
+    """List the banners whose time it is, by their position."""
+    return banners.list_shown(
+        ctx.session,
+        campus=query.get("campus"),
+        placement=query.get("placement"),
+        page=ctx.page,
+        now=ctx.now,
+        media_base_url=media_of(ctx),
+    )
+
+
+@area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffQuery, reply=StaffBanner(many=True))
+def list_all(ctx: Context, query: dict[str, Any]) -> Page:
+    """List banners of any state for staff, the last made first."""
+    return banners.list_for_staff(
+        ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now, media_base_url=media_of(ctx)
+    )
+
+
+@area.post("", auth=PROMOTERS, limit=Shared.GLOBAL, body=AddBanner, reply=StaffBanner, status=201)
+def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """Make a banner."""
+    return _view(ctx, banners.create(ctx.session, act_of(ctx), fields=body))
+
+
+@area.put("/<uuid:banner_id>", auth=PROMOTERS, limit=Shared.GLOBAL, body=ChangeBanner, reply=StaffBanner)
+def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """Change a banner that is not over."""
+    banners.change(
+        ctx.session,
+        act_of(ctx),
+        banner_id=banner_id,
+        revision=expected_revision(body.get("revision")),
+        changes=without(body, "revision"),
+    )
+    return _view(ctx, banner_id)
+
+
+@area.delete("/<uuid:banner_id>", auth=PROMOTERS, limit=Shared.GLOBAL, reply=Deleted)
+def end_banner(ctx: Context, banner_id: UUID) -> dict[str, Any]:
+    """Take a banner down now."""
+    banners.end(ctx.session, act_of(ctx), banner_id=banner_id)
+    return {"deleted": True, "id": banner_id}
+
+
+def _view(ctx: Context, banner_id: UUID) -> dict[str, Any]:
+    return banners.for_staff(ctx.session, banner_id=banner_id, now=ctx.now, media_base_url=media_of(ctx))

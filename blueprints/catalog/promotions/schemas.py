@@ -1,0 +1,401 @@
+"""What banners, vibes and featured products are made and changed with, and what they look like."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from marshmallow import ValidationError, fields, validate, validates_schema
+
+from blueprints.catalog.products.schemas import ProductCard
+from blueprints.http.fields import (
+    Address,
+    Choice,
+    Distinct,
+    Line,
+    Matches,
+    Minor,
+    Moment,
+    Schema,
+    Text,
+    Uuid,
+    Whole,
+)
+from blueprints.http.paging import CursorQuery
+from marketplace.catalog import states
+from marketplace.catalog.moderation import rules
+from marketplace.catalog.promotions import banners, flash_sale_listing, flash_sales, listing, vibes
+from marketplace.catalog.promotions.common import MAX_POSITION
+from marketplace.kernel.ids import parse_uuid
+
+_MAX_LINK_LENGTH = 2_000
+
+
+class PromotedProduct(Schema):
+    """A product, as staff see it that promote it."""
+
+    id = Uuid(required=True)
+    title = fields.String(required=True)
+    status = Choice(*sorted(states.PRODUCT.states), required=True)
+    price_minor = Minor(required=True)
+    campus_id = Uuid(required=True)
+    vendor_id = Uuid(required=True)
+
+
+class Lifetime(Schema):
+    """Who made a promotion, and what became of it."""
+
+    created_by = Uuid(required=True)
+    created_at = Moment(required=True)
+    updated_at = Moment(required=True)
+    ended_at = Moment(required=True, allow_none=True)
+    ended_by = Uuid(required=True, allow_none=True)
+    revision = Whole(low=1, required=True)
+
+
+class CampusQuery(CursorQuery):
+    """Whose campus is looked at."""
+
+    campus = Text(most=100, metadata={"description": "Id or slug."})
+
+
+class BannerQuery(CampusQuery):
+    """Which banners are listed."""
+
+    placement = Choice(*banners.PLACEMENTS)
+
+
+class StaffQuery(CursorQuery):
+    """Which promotions staff want to see."""
+
+    state = Choice(*listing.STATES)
+
+
+class Link(fields.String):
+    """Where a click leads: a path of our own pages, or an address of http or https without credentials."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Length(min=1, max=_MAX_LINK_LENGTH), **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
+        link: str = super()._deserialize(value, attr, data, **kwargs)
+        if not _leads_somewhere(link):
+            raise ValidationError(
+                "Must be a path such as /products, or an address of http or https without credentials."
+            )
+        return link
+
+
+def _leads_somewhere(link: str) -> bool:
+    # Browsers take a backslash for a slash, and leave out line breaks: neither may hide another host or scheme.
+    if not link.isprintable() or " " in link or "\\" in link:
+        return False
+    if link.startswith("/"):
+        return not link.startswith("//")
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+
+
+def _revision() -> Whole:
+    return Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+
+
+def _position(**terms: Any) -> Whole:
+    return Whole(low=0, high=MAX_POSITION, metadata={"description": "The lowest is first."}, **terms)
+
+
+def _starts_at() -> Moment:
+    return Moment(metadata={"description": "Left out, it begins at once."})
+
+
+def _ends_at() -> Moment:
+    return Moment(allow_none=True, metadata={"description": "Null for no end."})
+
+
+def _campus_id() -> Uuid:
+    return Uuid(allow_none=True, metadata={"description": "Null for all campuses."})
+
+
+def _image_id(**terms: Any) -> Uuid:
+    return Uuid(metadata={"description": "Of an uploaded picture."}, **terms)
+
+
+def _check_one_picture(data: dict[str, Any]) -> None:
+    if "image_id" in data and "image_url" in data:
+        raise ValidationError("Send either imageId or imageUrl.", "imageId")
+
+
+class ChangeBanner(Schema):
+    """Changes to a banner; what is left out stays as it is."""
+
+    title = Line(most=120)
+    subtitle = Line(most=200, allow_none=True)
+    image_id = _image_id()
+    image_url = Address()
+    link = Link(allow_none=True)
+    placement = Choice(*banners.PLACEMENTS)
+    campus_id = _campus_id()
+    position = _position()
+    starts_at = _starts_at()
+    ends_at = _ends_at()
+    revision = _revision()
+
+    @validates_schema
+    def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Refuse two pictures at once."""
+        _check_one_picture(data)
+
+
+class AddBanner(ChangeBanner):
+    """A new banner, with an uploaded picture or the address of one."""
+
+    class Meta(ChangeBanner.Meta):
+        exclude = ("revision",)
+
+    title = Line(most=120, required=True)
+    placement = Choice(*banners.PLACEMENTS, required=True)
+
+    @validates_schema
+    def check_there_is_one(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Want a picture."""
+        if "image_id" not in data and "image_url" not in data:
+            raise ValidationError("Send imageId or imageUrl.", "imageId")
+
+
+class BannerView(Schema):
+    """A banner."""
+
+    id = Uuid(required=True)
+    title = fields.String(required=True)
+    subtitle = fields.String(required=True, allow_none=True)
+    image_url = fields.String(required=True)
+    link = fields.String(required=True, allow_none=True)
+    placement = Choice(*banners.PLACEMENTS, required=True)
+    campus_id = Uuid(required=True, allow_none=True)
+    position = Whole(low=0, required=True)
+    starts_at = Moment(required=True)
+    ends_at = Moment(required=True, allow_none=True)
+
+
+class _StaffOnly(Lifetime):
+    state = Choice(*listing.STATES, required=True)
+
+
+class StaffBanner(BannerView, _StaffOnly):
+    """A banner, as staff see it."""
+
+    image_id = Uuid(required=True, allow_none=True)
+
+
+def _check_no_id(slug: str) -> None:
+    # A vibe is asked for by its slug or its id: the one must not look like the other.
+    if parse_uuid(slug) is not None:
+        raise ValidationError("Must not be a UUID.")
+
+
+def _slug(**terms: Any) -> fields.String:
+    return fields.String(
+        validate=[
+            Matches(vibes.SLUG, error="Must be lower case words joined by hyphens."),
+            validate.Length(min=3, max=vibes.MAX_SLUG_LENGTH),
+            validate.NoneOf(vibes.RESERVED_SLUGS, error="Is taken by a path of the API."),
+            _check_no_id,
+        ],
+        **terms,
+    )
+
+
+def _product_ids(**terms: Any) -> Distinct:
+    return Distinct(Uuid(), most=vibes.MAX_PRODUCTS, **terms)
+
+
+class ChangeVibe(Schema):
+    """Changes to a vibe; what is left out stays as it is."""
+
+    slug = _slug()
+    title = Line(most=120)
+    description = Text(least=0, most=1_000)
+    image_id = _image_id(allow_none=True)
+    image_url = Address(allow_none=True)
+    campus_id = _campus_id()
+    position = _position()
+    starts_at = _starts_at()
+    ends_at = _ends_at()
+    product_ids = _product_ids(metadata={"description": "All of them, in their order."})
+    revision = _revision()
+
+    @validates_schema
+    def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Refuse two pictures at once."""
+        _check_one_picture(data)
+
+
+class AddVibe(ChangeVibe):
+    """A new vibe."""
+
+    class Meta(ChangeVibe.Meta):
+        exclude = ("revision",)
+
+    slug = _slug(required=True)
+    title = Line(most=120, required=True)
+    product_ids = _product_ids(load_default=list, metadata={"description": "In their order."})
+
+
+class _VibeBase(Schema):
+    id = Uuid(required=True)
+    slug = fields.String(required=True)
+    title = fields.String(required=True)
+    description = fields.String(required=True)
+    image_url = fields.String(required=True, allow_none=True)
+    campus_id = Uuid(required=True, allow_none=True)
+    position = Whole(low=0, required=True)
+    starts_at = Moment(required=True)
+    ends_at = Moment(required=True, allow_none=True)
+
+
+class VibeView(_VibeBase):
+    """A vibe with the cards of its products."""
+
+    products = fields.List(fields.Nested(ProductCard), required=True)
+    has_more = fields.Boolean(
+        required=True, metadata={"description": "Whether its own page has more products than the listing."}
+    )
+
+
+class StaffVibe(_VibeBase, _StaffOnly):
+    """A vibe, as staff see it."""
+
+    image_id = Uuid(required=True, allow_none=True)
+    product_ids = fields.List(Uuid(), required=True)
+
+
+class AddFeatured(Schema):
+    """A product that is to be featured."""
+
+    product_id = Uuid(required=True)
+    position = _position(load_default=0)
+    starts_at = _starts_at()
+    ends_at = Moment(allow_none=True, load_default=None, metadata={"description": "Null for no end."})
+
+
+class ChangeFeatured(Schema):
+    """Changes to where, or when, a product is featured; what is left out stays as it is."""
+
+    position = _position()
+    starts_at = _starts_at()
+    ends_at = _ends_at()
+    revision = _revision()
+
+
+class StaffFeatured(_StaffOnly):
+    """A featured product, as staff see it."""
+
+    id = Uuid(required=True)
+    position = Whole(low=0, required=True)
+    product = fields.Nested(PromotedProduct, required=True)
+    starts_at = Moment(required=True)
+    ends_at = Moment(required=True, allow_none=True)
+
+
+_ENDS_WITHIN = f"At most {flash_sales.LONGEST.days} days after startsAt."
+
+
+class ActiveSaleQuery(CursorQuery):
+    """Where flash sales are."""
+
+    campus = Text(most=100, metadata={"description": "Id or slug."})
+
+
+class SaleQuery(ActiveSaleQuery):
+    """Which flash sales are listed."""
+
+    state = Choice(*flash_sale_listing.PUBLIC_STATES)
+
+
+class StaffSaleQuery(CursorQuery):
+    """Which flash sales staff want to see."""
+
+    state = Choice(*flash_sale_listing.STATES)
+    product_id = Uuid()
+
+
+def _sale_price(**terms: Any) -> Minor:
+    return Minor(low=rules.MIN_PRICE_MINOR, high=rules.MAX_PRICE_MINOR, **terms)
+
+
+def _percent_off(**terms: Any) -> Whole:
+    return Whole(low=1, high=flash_sales.MAX_PERCENT_OFF, **terms)
+
+
+def _pieces(**terms: Any) -> Whole:
+    return Whole(
+        low=1,
+        high=flash_sales.MAX_QUANTITY,
+        allow_none=True,
+        metadata={"description": "Pieces at the sale's price; null for as many as there are."},
+        **terms,
+    )
+
+
+class AddFlashSale(Schema):
+    """A new flash sale: its price, or by how much it is cheaper, and when."""
+
+    product_id = Uuid(required=True)
+    sale_price_minor = _sale_price()
+    percent_off = _percent_off()
+    starts_at = Moment(metadata={"description": "Left out, it begins at once."})
+    ends_at = Moment(required=True, metadata={"description": _ENDS_WITHIN})
+    quantity = _pieces(load_default=None)
+
+    @validates_schema
+    def check_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Want either a price or a percentage."""
+        if ("sale_price_minor" in data) == ("percent_off" in data):
+            raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
+
+
+class ChangeFlashSale(Schema):
+    """Changes to a flash sale; what is left out stays as it is."""
+
+    sale_price_minor = _sale_price()
+    percent_off = _percent_off()
+    starts_at = Moment()
+    ends_at = Moment(metadata={"description": _ENDS_WITHIN})
+    quantity = _pieces()
+    revision = Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+
+    @validates_schema
+    def check_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Refuse a price and a percentage at once."""
+        if "sale_price_minor" in data and "percent_off" in data:
+            raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
+
+
+class FlashSaleView(Schema):
+    """A flash sale, as everybody sees it."""
+
+    id = Uuid(required=True)
+    state = Choice(*flash_sale_listing.PUBLIC_STATES, required=True)
+    price_minor = Minor(required=True)
+    regular_price_minor = Minor(required=True)
+    percent_off = Whole(low=1, high=99, required=True)
+    starts_at = Moment(required=True)
+    ends_at = Moment(required=True)
+    quantity = Whole(low=1, required=True, allow_none=True)
+    left = Whole(low=0, required=True, allow_none=True, metadata={"description": "Null without a limit."})
+    product = fields.Nested(ProductCard, required=True)
+
+
+class StaffFlashSale(Lifetime):
+    """A flash sale, as staff see it."""
+
+    id = Uuid(required=True)
+    state = Choice(*flash_sale_listing.STATES, required=True)
+    product = fields.Nested(PromotedProduct, required=True)
+    sale_price_minor = Minor(required=True)
+    percent_off = Whole(low=1, required=True, allow_none=True)
+    starts_at = Moment(required=True)
+    ends_at = Moment(required=True)
+    quantity = Whole(low=1, required=True, allow_none=True)
+    sold = Whole(low=0, required=True)

@@ -1,0 +1,1 @@
+"""Search, suggestions, synonyms and searches without results."""

@@ -1,0 +1,115 @@
+"""The search, suggestions, what was searched in vain, and the synonyms that staff keep."""
+
+from typing import Any
+from uuid import UUID
+
+from blueprints.catalog.search.schemas import (
+    AddSynonyms,
+    ChangeSynonyms,
+    Miss,
+    MissQuery,
+    SearchMetaSchema,
+    SearchQuery,
+    SearchResults,
+    Suggestion,
+    SuggestionQuery,
+    Synonyms,
+)
+from blueprints.http.contract import PUBLIC, VENDOR_OR_STAFF, Shared, staff_with
+from blueprints.http.endpoint import Area, Context
+from blueprints.http.fields import Deleted
+from blueprints.http.paging import CursorQuery
+from blueprints.http.revisions import expected_revision
+from marketplace.catalog import cache_tags
+from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.search import find, suggestions, synonyms, zero_result_queries
+from marketplace.catalog.search.synonyms import MANAGES, Act
+from marketplace.kernel.paging import Page, TablePage
+
+area = Area("search", "/api/products", "Search")
+
+_STAFF = staff_with(MANAGES)
+
+
+@area.get(
+    "/search", auth=PUBLIC, limit="60/minute", query=SearchQuery, reply=SearchResults, meta=SearchMetaSchema
+)
+def search_products(ctx: Context, query: dict[str, Any]) -> Page:
+    """Find products and merchants, the most relevant first."""
+    return find.search(
+        ctx.session,
+        words=query["q"],
+        filters=Filters(**{name: value for name, value in query.items() if name not in ("q", "sort")}),
+        page=ctx.page,
+        now=ctx.now,
+        media_base_url=ctx.services.settings.media_base_url,
+    )
+
+
+@area.get(
+    "/suggestions",
+    auth=PUBLIC,
+    limit=Shared.GLOBAL,
+    query=SuggestionQuery,
+    reply=Suggestion(many=True),
+    cache=900,
+    tags=(cache_tags.CATEGORIES,),
+)
+def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
+    """Suggest titles, categories and stores that have a word which begins so."""
+    return suggestions.suggest(
+        ctx.session,
+        beginning=query["q"],
+        campus=query.get("campus"),
+        limit=query["limit"],
+        now=ctx.now,
+    )
+
+
+@area.get("/search/misses", auth=VENDOR_OR_STAFF, limit=Shared.GLOBAL, query=MissQuery, reply=Miss(many=True))
+def list_misses(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """List what students searched in vain in the last 30 days, the most wanted first."""
+    return zero_result_queries.list_misses(
+        ctx.session,
+        campus=query.get("campus"),
+        vendor=None if ctx.user.is_staff else ctx.user.id,
+        page=ctx.table,
+        now=ctx.now,
+    )
+
+
+@area.get("/search/synonyms", auth=_STAFF, limit=Shared.GLOBAL, query=CursorQuery, reply=Synonyms(many=True))
+def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
+    """List the groups of words that mean the same."""
+    return synonyms.list_synonyms(ctx.session, page=ctx.page)
+
+
+@area.post("/search/synonyms", auth=_STAFF, limit=Shared.GLOBAL, body=AddSynonyms, reply=Synonyms, status=201)
+def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """Add a group of words that mean the same."""
+    return synonyms.create(ctx.session, Act(ctx.actor, ctx.now), terms=body["terms"])
+
+
+@area.put(
+    "/search/synonyms/<uuid:synonyms_id>",
+    auth=_STAFF,
+    limit=Shared.GLOBAL,
+    body=ChangeSynonyms,
+    reply=Synonyms,
+)
+def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """Replace the words of a group."""
+    return synonyms.change(
+        ctx.session,
+        Act(ctx.actor, ctx.now),
+        synonyms_id=synonyms_id,
+        revision=expected_revision(body.get("revision")),
+        terms=body["terms"],
+    )
+
+
+@area.delete("/search/synonyms/<uuid:synonyms_id>", auth=_STAFF, limit=Shared.GLOBAL, reply=Deleted)
+def delete_synonyms(ctx: Context, synonyms_id: UUID) -> dict[str, Any]:
+    """Delete a group of words that mean the same."""
+    synonyms.delete(ctx.session, Act(ctx.actor, ctx.now), synonyms_id=synonyms_id)
+    return {"deleted": True, "id": synonyms_id}

@@ -1,0 +1,104 @@
+"""What is searched and suggested, and what staff and vendors see of it."""
+
+from marshmallow import fields, validate
+
+from blueprints.catalog.products.schemas import ProductCard, ProductQuery, StoreSummary
+from blueprints.http.envelope import CursorMetaSchema
+from blueprints.http.fields import Choice, Distinct, Line, Moment, Schema, Text, Uuid, Whole, WholeParameter
+from blueprints.http.paging import OffsetQuery
+from marketplace.catalog.search import suggestions, synonyms, zero_result_queries
+
+
+class SearchQuery(ProductQuery):
+    """What is searched, and what it is narrowed to."""
+
+    q = Text(least=2, most=100, required=True, metadata={"description": "What a student types."})
+    sort = Choice("relevance", load_default="relevance")
+
+
+class Merchant(StoreSummary):
+    """A store that was found by its name."""
+
+    rating_count = Whole(low=0, required=True)
+    completed_orders = Whole(low=0, required=True)
+    campus_id = Uuid(required=True)
+
+
+class SearchResults(Schema):
+    """What was found. Merchants stand on the first page alone."""
+
+    products = fields.List(fields.Nested(ProductCard), required=True)
+    merchants = fields.List(
+        fields.Nested(Merchant), required=True, metadata={"maxItems": 5}, validate=validate.Length(max=5)
+    )
+
+
+class SearchMetaSchema(CursorMetaSchema):
+    """The ``meta`` of a search: ``suggestion`` is the nearest spelling of the whole query, if another one."""
+
+    suggestion = fields.String(required=True, allow_none=True)
+
+
+class SuggestionQuery(Schema):
+    """What was typed so far."""
+
+    q = Text(least=1, most=100, required=True)
+    campus = Text(most=100, metadata={"description": "Id or slug."})
+    limit = WholeParameter(low=1, high=suggestions.MAX_SUGGESTIONS, load_default=suggestions.MAX_SUGGESTIONS)
+
+
+class Suggestion(Schema):
+    """What may be meant."""
+
+    text = fields.String(required=True)
+    kind = Choice(*suggestions.KINDS, required=True)
+
+
+class MissQuery(OffsetQuery):
+    """Which misses, and in what order."""
+
+    campus = Text(
+        most=100,
+        metadata={"description": "Id or slug; a vendor's own campus unless given, all campuses for staff."},
+    )
+    sort = Choice(*zero_result_queries.SORTS, load_default="count")
+
+
+class Miss(Schema):
+    """What was searched in vain in the last 30 days, how often, and when last."""
+
+    query = fields.String(required=True)
+    count = Whole(low=1, required=True)
+    last_at = Moment(required=True)
+
+
+def _terms() -> Distinct:
+    return Distinct(
+        Line(most=synonyms.MAX_TERM_LENGTH),
+        most=synonyms.MOST_TERMS,
+        required=True,
+        metadata={"description": "Words or phrases of up to four words that mean the same; two at least."},
+    )
+
+
+class AddSynonyms(Schema):
+    """Words and phrases that mean the same."""
+
+    terms = _terms()
+
+
+class ChangeSynonyms(Schema):
+    """All terms of a group."""
+
+    terms = _terms()
+    revision = Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+
+
+class Synonyms(Schema):
+    """A group of synonyms, folded as searches are."""
+
+    id = Uuid(required=True)
+    terms = fields.List(fields.String(), required=True)
+    revision = Whole(low=1, required=True)
+    created_at = Moment(required=True)
+    updated_at = Moment(required=True)

@@ -1,0 +1,143 @@
+"""What is known of a request while it is served: its ids, its times, its caller and what its limit says."""
+
+import ipaddress
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID, uuid4
+
+import structlog
+from flask import Flask, Response, g, request
+
+from blueprints.http.contract import Contract
+from blueprints.http.uploads import UploadedFile
+from marketplace.identity.queries import Caller
+from marketplace.kernel.ids import parse_uuid
+from marketplace.services import Services
+
+_log = structlog.get_logger("access")
+_MAX_CORRELATION_LENGTH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What the limit's headers say of a request."""
+
+    limit: int
+    remaining: int
+    reset_seconds: int
+
+    def headers(self) -> dict[str, str]:
+        """Give the headers that every response of a limited route carries."""
+        return {
+            "RateLimit-Limit": str(self.limit),
+            "RateLimit-Remaining": str(self.remaining),
+            "RateLimit-Reset": str(self.reset_seconds),
+        }
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and its answer."""
+
+    services: Services
+    request_id: UUID
+    now: datetime
+    started: float
+    path: str
+    contract: Contract | None = None
+    caller: Caller | None = None
+    quota: Quota | None = None
+    listing: str = ""  # names the collection that is paged, for its cursors
+    headers: dict[str, str] = field(default_factory=dict)
+    held: list[UploadedFile] = field(default_factory=list)
+
+    def hold(self, file: UploadedFile) -> UploadedFile:
+        """Hold a file until the answer was made, and close it then."""
+        self.held.append(file)
+        return file
+
+
+def exchange() -> Exchange:
+    """Give the exchange of the current request."""
+    current: Exchange = g.exchange
+    return current
+
+
+def correlation_id() -> str:
+    """Give the correlation id that the client sent, or else the request id."""
+    given = request.headers.get("x-correlation-id", "")
+    if given and len(given) <= _MAX_CORRELATION_LENGTH and given.isascii() and given.isprintable():
+        return given
+    return str(exchange().request_id)
+
+
+def sender_address() -> str:
+    """Tell the address that a request comes from, believing only our own proxies about it.
+
+    Each trusted proxy appended the address that it was called from to ``X-Forwarded-For``; what stands
+    further left was written by the client.
+    """
+    hops = exchange().services.settings.trusted_proxy_hops
+    address = request.environ.get("REMOTE_ADDR") or "unknown"
+    if hops:
+        parts = request.headers.get("X-Forwarded-For", "").split(",")
+        chain = [part.strip() for part in parts if part.strip()]
+        if chain:
+            address = chain[-min(hops, len(chain))]
+    return address
+
+
+def client_address() -> str:
+    """Tell by what address a client is counted: one of IPv6 stands for its whole /64."""
+    address = sender_address()
+    if ":" not in address:
+        return address
+    try:
+        found = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    if found.ipv4_mapped is not None:
+        # An IPv4 client of an IPv6 socket; all of them share one /64.
+        return str(found.ipv4_mapped)
+    # Whoever has an IPv6 address has a /64 of them.
+    return str(ipaddress.IPv6Network((int(found), 64), strict=False))
+
+
+def begin(app: Flask, services: Services) -> None:
+    """Have requests begin an exchange, and answers end it with one line of log."""
+
+    @app.before_request
+    def start() -> None:
+        given = request.headers.get("x-request-id")
+        request_id = (parse_uuid(given, version=4) if given else None) or uuid4()
+        path = request.path
+        if "marketplace.versioned" in request.environ:
+            path = f"/api/v1/{path.removeprefix('/api/')}"
+        g.exchange = Exchange(
+            services=services,
+            request_id=request_id,
+            now=services.clock(),
+            started=time.perf_counter(),
+            path=path,
+        )
+        structlog.contextvars.bind_contextvars(requestId=str(request_id), path=path, method=request.method)
+
+    @app.after_request
+    def finish(response: Response) -> Response:
+        current = exchange()
+        response.headers.add("X-Request-ID", str(current.request_id))
+        _log.info(
+            "request served",
+            status=response.status_code,
+            durationMs=round((time.perf_counter() - current.started) * 1000, 2),
+            **({"userId": current.caller.id} if current.caller else {}),
+        )
+        return response
+
+    @app.teardown_request
+    def forget(_error: BaseException | None) -> None:
+        structlog.contextvars.clear_contextvars()
+        if "exchange" in g:
+            for file in exchange().held:
+                file.content.close()

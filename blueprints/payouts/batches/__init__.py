@@ -1,0 +1,1 @@
+"""Payout batches, for finance."""

@@ -1,0 +1,1 @@
+"""Payouts, balances and statements of payees."""

@@ -1,0 +1,190 @@
+"""A vendor's statement as a PDF file: what JSON and CSV have of it, laid out to be read and printed."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fpdf import FPDF, XPos, YPos
+from fpdf.fonts import TTFFont
+
+from marketplace.kernel.money import naira_text
+from marketplace.payouts.payees.statements import VendorStatement
+
+# Letters of all languages that are written in Latin, the naira sign among them; see LICENSE_DEJAVU beside them.
+_FONTS = {"": "DejaVuSans.ttf", "B": "DejaVuSans-Bold.ttf"}
+_FAMILY = "DejaVu"
+_DIRECTORY = Path(__file__).parent / "fonts"
+# Heading, width in mm, alignment. Together they are what A4 has between its margins.
+_TABLE = (
+    ("Date (UTC)", 31, "L"),
+    ("What", 61, "L"),
+    ("Order", 20, "L"),
+    ("In", 26, "R"),
+    ("Out", 26, "R"),
+    ("Balance", 26, "R"),
+)
+_WHAT = 1
+_TABLE_SIZE = 7.5
+_MARGIN, _LINE, _FOOTER = 10, 5.5, 15
+_ELLIPSIS = "\u2026"
+_UNKNOWN = "?"
+# Stands for the number of pages until that is known. No font has a letter for it, so nobody's name can hold it.
+_PAGES = "\ufdd0" * 3
+
+
+class _Paper(FPDF):
+    """A4 pages that say at the foot whose statement it is, and which page of how many."""
+
+    def __init__(self, name: str, drawn: str) -> None:
+        super().__init__(format="A4")
+        for style, file in _FONTS.items():
+            self.add_font(_FAMILY, style, _DIRECTORY / file)
+        fonts = [font for font in self.fonts.values() if isinstance(font, TTFFont)]
+        self._letters = frozenset[int].intersection(*(frozenset(font.cmap) for font in fonts))
+        self._name, self._drawn = name, f" · drawn up {drawn} UTC"
+        self.alias_nb_pages(_PAGES)
+        self.set_margins(_MARGIN, _MARGIN)
+        self.set_auto_page_break(auto=True, margin=_FOOTER)
+
+    def footer(self) -> None:
+        """Write a page's foot; the library calls it."""
+        self.set_y(-_FOOTER + 3)
+        self.set_font(_FAMILY, size=7)
+        width = self.epw / 2
+        name = self.fitted(self._name, width - self.get_string_width(self._drawn))
+        self.cell(width, 4, name + self._drawn)
+        self.cell(width, 4, f"Page {self.page_no()} of {_PAGES}", align="R")
+
+    def line_of(self, text: str, *, size: float = 9, style: str = "", height: float = _LINE) -> None:
+        """Write a line of text, cut to the width of the page."""
+        self.set_font(_FAMILY, style, size)
+        self.cell(self.epw, height, self.fitted(text, self.epw), new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+
+    def writable(self, text: str) -> str:
+        """Put a mark in the place of what the fonts lack, such as pictures and other scripts."""
+        return "".join(letter if ord(letter) in self._letters else _UNKNOWN for letter in text)
+
+    def fitted(self, text: str, width: float) -> str:
+        """Cut a text to a width, in the font that is set."""
+        text = self.writable(text)
+        room = width - 2 * self.c_margin
+        if self.get_string_width(text) <= room:
+            return text
+        while text and self.get_string_width(text + _ELLIPSIS) > room:
+            text = text[:-1]
+        return text.rstrip() + _ELLIPSIS
+
+    def row_of(self, cells: list[str], *, style: str = "", fill: bool = False) -> None:
+        """Write a row of the table, what stands under ``What`` on as many lines as it takes.
+
+        A row that does not fit on the page any more begins another one, under the table's heading.
+        """
+        self.set_font(_FAMILY, style, _TABLE_SIZE)
+        lines = self._wrapped(cells[_WHAT], _TABLE[_WHAT][1])
+        if self.will_page_break(_LINE * len(lines)):
+            self.add_page()
+            self.heading()
+            self.set_font(_FAMILY, style, _TABLE_SIZE)
+        for number, line in enumerate(lines, 1):
+            shown = ["" for _ in cells] if number > 1 else list(cells)
+            shown[_WHAT] = line
+            border = "B" if number == len(lines) else ""
+            for text, (_heading, width, align) in zip(shown, _TABLE, strict=True):
+                # An amount is never cut: it would be another one.
+                fitted = text if align == "R" else self.fitted(text, width)
+                self.cell(width, _LINE, fitted, align=align, border=border, fill=fill)
+            self.ln(_LINE)
+
+    def heading(self) -> None:
+        """Write the table's heading."""
+        self.set_fill_color(225)
+        self.row_of([heading for heading, _width, _align in _TABLE], style="B", fill=True)
+        self.set_fill_color(245)
+
+    def _wrapped(self, text: str, width: float) -> list[str]:
+        """Break a text between its words so that each line fits, in the font that is set."""
+        text = self.writable(text)
+        room = width - 2 * self.c_margin
+        lines = [""]
+        for word in text.split():
+            longer = f"{lines[-1]} {word}".strip()
+            if lines[-1] and self.get_string_width(longer) > room:
+                lines.append(word)
+            else:
+                lines[-1] = longer
+        return lines
+
+
+def draw(statement: VendorStatement, *, drawn_at: datetime) -> bytes:
+    """Draw a statement.
+
+    :param statement: what stands in it
+    :param drawn_at: when it is drawn up; the same statement of the same time is the same file
+    :return: the PDF file
+    """
+    paper = _Paper(statement.display_name, _moment(drawn_at))
+    paper.set_creation_date(drawn_at)
+    paper.set_title("Statement of account")
+    paper.set_lang("en")
+    paper.set_draw_color(200)
+    paper.add_page()
+    _write_head(paper, statement)
+    _write_sums(paper, statement)
+    paper.heading()
+    for number, row in enumerate(statement.rows()):
+        paper.row_of(_cells(row), style="" if row["direction"] else "B", fill=bool(number % 2))
+    return bytes(paper.output())
+
+
+def _write_head(paper: _Paper, statement: VendorStatement) -> None:
+    paper.line_of("Statement of account", size=16, style="B", height=9)
+    paper.line_of(statement.display_name, size=12, style="B", height=7)
+    if statement.owner_name:
+        paper.line_of(statement.owner_name)
+    if len(statement.paid_to) == 1:
+        [account] = statement.paid_to
+        paper.line_of(f"Paid to {account.bank}, {account.account_number}, {account.account_name}")
+    elif statement.paid_to:
+        paper.line_of("Paid to several accounts")
+    period = statement.period
+    paper.line_of(f"From {_moment(period.starts)} to before {_moment(period.ends)} UTC")
+    paper.line_of(f"Store {statement.vendor_id}", size=7)
+    paper.ln(3)
+
+
+def _write_sums(paper: _Paper, statement: VendorStatement) -> None:
+    for words, minor in (
+        ("Balance at the beginning", statement.opening_minor),
+        ("Came in", statement.credited_minor),
+        ("Went out", -statement.debited_minor),
+        ("Balance at the end", statement.closing_minor),
+    ):
+        paper.set_font(_FAMILY, "B" if words.startswith("Balance") else "", 9)
+        paper.cell(60, _LINE, words)
+        paper.cell(45, _LINE, naira_text(minor), align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+    if statement.closing_minor < 0:
+        paper.line_of(
+            "What is below zero is owed to the marketplace, and taken from what comes in next.", size=8
+        )
+    paper.ln(4)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    amount = "" if row["amountMinor"] is None else _amount(row["amountMinor"])
+    return [
+        _moment(row["at"]),
+        row["description"],
+        row["orderNumber"] or "",
+        amount if row["direction"] == "credit" else "",
+        amount if row["direction"] == "debit" else "",
+        _amount(row["balanceMinor"]),
+    ]
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _amount(minor: int) -> str:
+    """Write an amount without its currency, which the sums name."""
+    return naira_text(minor).replace("NGN ", "")

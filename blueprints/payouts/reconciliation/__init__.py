@@ -1,0 +1,1 @@
+"""Reconciliation runs, for finance."""

@@ -1,0 +1,85 @@
+"""Reconciliation, for finance: starting one, their history, what they found, and what is done about it."""
+
+from typing import Any
+from uuid import UUID
+
+from blueprints.http.contract import Idempotency, Shared, staff_with
+from blueprints.http.endpoint import Area, Context
+from blueprints.payouts.reconciliation.schemas import (
+    FindingQuery,
+    FindingView,
+    ReconciliationDetail,
+    ReconciliationQuery,
+    ReconciliationView,
+    ResolvedFinding,
+    ResolveFinding,
+    StartedReconciliation,
+    StartReconciliation,
+)
+from marketplace.kernel.paging import TablePage
+from marketplace.reconciliation import queries, run
+from marketplace.reconciliation import resolution as desk
+
+area = Area("reconciliation", "/api/payouts", "What the gateway holds, compared with the books")
+
+_FINANCE = staff_with("canManageFinances")
+_FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
+
+
+@area.post(
+    "/reconcile", auth=_FINANCE_AAL2, limit="5/minute", body=StartReconciliation, reply=StartedReconciliation,
+    status=202,
+)  # fmt: skip
+def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """Start a reconciliation of what the gateway holds with the books; a worker performs it."""
+    run_id = run.start(
+        ctx.session,
+        started_by=run.OFFICER,
+        actor=ctx.actor,
+        since=body.get("from_"),
+        until=body.get("to"),
+        now=ctx.now,
+    )
+    return {"runId": run_id, "status": run.RUNNING}
+
+
+@area.get(
+    "/reconciliations", auth=_FINANCE, limit=Shared.GLOBAL, query=ReconciliationQuery,
+    reply=ReconciliationView(many=True),
+)  # fmt: skip
+def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """List reconciliations, the latest first."""
+    return queries.list_runs(ctx.session, status=query["status"], page=ctx.table)
+
+
+@area.get("/reconciliations/<uuid:run_id>", auth=_FINANCE, limit=Shared.GLOBAL, reply=ReconciliationDetail)
+def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
+    """Show a reconciliation: its figures, and what it found with what is suggested."""
+    return queries.show_run(ctx.session, run_id=run_id)
+
+
+@area.get(
+    "/reconciliations/<uuid:run_id>/exceptions", auth=_FINANCE, limit=Shared.GLOBAL, query=FindingQuery,
+    reply=FindingView(many=True),
+)  # fmt: skip
+def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
+    """List what a reconciliation found."""
+    filters = queries.ExceptionFilters(**query)
+    return queries.list_exceptions(ctx.session, run_id=run_id, filters=filters, page=ctx.table)
+
+
+@area.post(
+    "/reconciliations/<uuid:run_id>/exceptions/<uuid:exception_id>/resolve", auth=_FINANCE_AAL2,
+    limit="10/minute", body=ResolveFinding, reply=ResolvedFinding, idempotent=Idempotency.OPTIONAL,
+)  # fmt: skip
+def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """Resolve what the latest reconciliation found: ask the gateway, or book what it is."""
+    return desk.resolve(
+        ctx.session,
+        run_id=run_id,
+        exception_id=exception_id,
+        decision=desk.Decision(body["resolution"], body["note"]),
+        officer=ctx.user,
+        actor=ctx.actor,
+        now=ctx.now,
+    )

@@ -1,0 +1,170 @@
+"""What finance starts and reads reconciliations with, and what they look like."""
+
+from marshmallow import fields
+
+from blueprints.http.fields import Choice, FlagParameter, Minor, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.paging import OffsetQuery
+from marketplace.reconciliation import classification, queries, run
+from marketplace.reconciliation import resolution as desk
+
+_STARTERS = (run.OFFICER, run.SCHEDULE, run.OPERATOR)
+_NOTE = {"least": 10, "most": 500}
+_LOWEST = -(10**15)
+
+
+class StartReconciliation(Schema):
+    """Over which window the gateway's lists are compared; its balance is compared as it is now, whatever the window."""
+
+    from_ = Moment(
+        data_key="from",
+        metadata={"description": "Without it, since the last one that matched, at most 31 days ago."},
+    )
+    to = Moment(metadata={"description": "Without it, now."})
+
+
+class StartedReconciliation(Schema):
+    """A reconciliation that goes on in the background."""
+
+    run_id = Uuid(required=True)
+    status = Choice(*run.STATUSES, required=True)
+
+
+class ReadFigures(Schema):
+    """How many records of the gateway were read."""
+
+    movements = Whole(low=0, required=True)
+    charges = Whole(low=0, required=True)
+    transfers = Whole(low=0, required=True)
+    refunds = Whole(low=0, required=True)
+    settlements = Whole(low=0, required=True)
+
+
+class ReconciliationView(StartedReconciliation):
+    """A reconciliation: ``gatewayMinor`` = ``booksMinor`` + ``inFlightMinor`` + ``driftMinor``."""
+
+    started_by = Choice(*_STARTERS, required=True)
+    officer_id = Uuid(required=True, allow_none=True)
+    from_ = Moment(data_key="from", required=True)
+    to = Moment(required=True)
+    gateway_minor = Minor(
+        low=_LOWEST,
+        required=True,
+        allow_none=True,
+        metadata={"description": "What the gateway holds, by its own word."},
+    )
+    books_minor = Minor(
+        low=_LOWEST,
+        required=True,
+        allow_none=True,
+        metadata={"description": "What gateway_clearing says that it holds."},
+    )
+    in_flight_minor = Minor(
+        low=_LOWEST,
+        required=True,
+        allow_none=True,
+        metadata={"description": "What it moved, and the books do not know yet: no drift."},
+    )
+    drift_minor = Minor(low=_LOWEST, required=True, allow_none=True)
+    in_flight = Whole(low=0, required=True)
+    found = Whole(low=0, required=True)
+    open_exceptions = Whole(low=0, required=True)
+    settlements_booked = Whole(low=0, required=True)
+    own_funds_booked = Whole(low=0, required=True)
+    read = fields.Nested(ReadFigures, required=True)
+    balances = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        required=True,
+        metadata={"description": "The books by kind of account: what we hold, owe and earned."},
+    )
+    failure = fields.String(required=True, allow_none=True)
+    created_at = Moment(required=True)
+    finished_at = Moment(required=True, allow_none=True)
+
+
+class FindingView(Schema):
+    """Something that is otherwise at the gateway (there) than in the books (here), and what is suggested."""
+
+    id = Uuid(required=True)
+    kind = Choice(*queries.EXCEPTION_KINDS, required=True)
+    problem = Choice(*classification.PROBLEMS, required=True)
+    action = Choice(*classification.ACTIONS, required=True)
+    suggestion = fields.String(required=True)
+    here_minor = Minor(low=_LOWEST, required=True, metadata={"description": "What the books moved for it."})
+    there_minor = Minor(
+        low=_LOWEST, required=True, metadata={"description": "What the gateway's balance moved for it."}
+    )
+    difference_minor = Minor(low=_LOWEST, required=True)
+    here_status = fields.String(required=True, allow_none=True)
+    there_status = fields.String(required=True, allow_none=True)
+    here_amount_minor = Minor(required=True, allow_none=True)
+    there_amount_minor = Minor(required=True, allow_none=True)
+    reference = fields.String(required=True, allow_none=True)
+    gateway_id = fields.String(required=True, allow_none=True)
+    order_id = Uuid(required=True, allow_none=True)
+    order_number = fields.String(required=True, allow_none=True)
+    refund_id = Uuid(required=True, allow_none=True)
+    payout_id = Uuid(required=True, allow_none=True)
+    happened_at = Moment(required=True, allow_none=True)
+    proposed_resolution = Choice(
+        *desk.RESOLUTIONS,
+        required=True,
+        allow_none=True,
+        metadata={"description": "What an officer proposed, and another one has to confirm."},
+    )
+    proposed_by = Uuid(required=True, allow_none=True)
+    proposed_at = Moment(required=True, allow_none=True)
+    proposal_note = fields.String(required=True, allow_none=True)
+    resolved_at = Moment(required=True, allow_none=True)
+    resolved_by = Uuid(required=True, allow_none=True)
+    resolution = Choice(*desk.RESOLUTIONS, required=True, allow_none=True)
+    note = fields.String(required=True, allow_none=True)
+
+
+class ReconciliationDetail(ReconciliationView):
+    """A reconciliation with what it found, the largest differences first, at most 100."""
+
+    exceptions = fields.List(fields.Nested(FindingView), required=True)
+
+
+class ReconciliationQuery(OffsetQuery):
+    """Which reconciliations are listed."""
+
+    sort = Choice(*queries.RUN_SORTS, load_default="createdAt")
+    status = Choice(*run.STATUSES, load_default=None)
+
+
+class FindingQuery(OffsetQuery):
+    """Which of a reconciliation's exceptions are listed; ``open`` are those that nobody resolved."""
+
+    sort = Choice(*queries.EXCEPTION_SORTS, load_default="differenceMinor")
+    kind = Choice(*queries.EXCEPTION_KINDS, load_default=None)
+    problem = Choice(*classification.PROBLEMS, load_default=None)
+    open = FlagParameter(load_default=None)
+
+
+class ResolveFinding(Schema):
+    """How an exception is resolved, and why."""
+
+    resolution = Choice(
+        *desk.RESOLUTIONS,
+        required=True,
+        metadata={
+            "description": "ask: have the gateway asked, and its word taken; own_funds: the difference is the company's"
+            " own money at the gateway; gateway_cost: the gateway charged it."
+        },
+    )
+    note = Text(**_NOTE, required=True, metadata={"description": "Why, for the audit."})
+
+
+class ResolvedFinding(Schema):
+    """What came of it: by how many kobo ``gateway_clearing`` moved; none as long as it is only proposed."""
+
+    exception_id = Uuid(required=True)
+    state = Choice(
+        *desk.STATES,
+        required=True,
+        metadata={"description": "proposed: it takes the same word of another officer."},
+    )
+    resolution = Choice(*desk.RESOLUTIONS, required=True)
+    booked_minor = Minor(low=_LOWEST, required=True)

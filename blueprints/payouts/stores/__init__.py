@@ -1,0 +1,1 @@
+"""Store profiles with their bank accounts."""

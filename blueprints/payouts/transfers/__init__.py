@@ -1,0 +1,1 @@
+"""Dispatch of payouts, exceptions and stalled payouts."""

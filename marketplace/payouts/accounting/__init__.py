@@ -1,0 +1,1 @@
+"""Ledger postings of payouts, and reservations of the amounts to pay."""

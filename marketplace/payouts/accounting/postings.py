@@ -1,0 +1,109 @@
+"""What the books say of payouts that were sent, failed or came back. Their claims are another matter."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import Posting, lock_balances, post
+from marketplace.payouts.accounting.reservations import SENT_AFTER_ALL, Payee, source_of
+
+SENT = "payout"
+RETURNED = "payout_returned"
+REVERSED = "payout_reversed"
+
+
+def book_sent(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
+    """Book that a payout has left the gateway, and what the gateway kept for it.
+
+    :param row: the payout
+    :param fee_minor: kobo beside the amount
+    """
+    amount = row["amount_minor"]
+    fee = [Posting(accounts.GATEWAY_FEES, "debit", fee_minor)] if fee_minor else []
+    post(
+        session,
+        kind=SENT,
+        source=source_of(row["id"]),
+        description="Payout sent by the gateway",
+        postings=[
+            Posting(accounts.PAYOUTS_IN_TRANSIT, "debit", amount),
+            *fee,
+            Posting(accounts.GATEWAY_CLEARING, "credit", amount + fee_minor),
+        ],
+        now=now,
+    )
+
+
+def book_returned(session: Session, row: dict[str, Any], *, now: datetime) -> None:
+    """Book that a payout never left: its money is the payee's again.
+
+    :param row: the payout
+    """
+    _give_back(session, row, RETURNED, "Payout that was not sent", accounts.PAYOUTS_IN_TRANSIT, now=now)
+
+
+def book_reversed(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
+    """Book that a payout had left and came back to the gateway: its money is the payee's again.
+
+    :param row: the payout
+    :param fee_minor: kobo of what the gateway had kept for it that came back as well; the rest stays our cost
+    """
+    clearing, description = accounts.GATEWAY_CLEARING, "Payout that came back"
+    _give_back(session, row, REVERSED, description, clearing, fee_minor=fee_minor, now=now)
+
+
+def book_sent_after_all(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> int:
+    """Book that a payout left whose money its payee has back already.
+
+    The balance gives back what it has; the rest is a debt, which comes off what the payee gets next.
+
+    :param row: the payout
+    :param fee_minor: kobo that the gateway kept beside the amount
+    :return: how much is owed, in kobo
+    """
+    payee, amount = Payee(row["user_id"], row["vendor_id"]), row["amount_minor"]
+    debt = payee.debt or accounts.buyer_receivable(payee.user_id)
+    taken = min(amount, lock_balances(session, wanted=[payee.balance, debt])[payee.balance])
+    debits = ((payee.balance, taken), (debt, amount - taken), (accounts.GATEWAY_FEES, fee_minor))
+    post(
+        session,
+        kind=SENT_AFTER_ALL,
+        source=f"{source_of(row['id'])}:{row['times_returned']}",
+        description="Payout that was sent although its money was back",
+        postings=[
+            *(Posting(account, "debit", minor) for account, minor in debits if minor),
+            Posting(accounts.GATEWAY_CLEARING, "credit", amount + fee_minor),
+        ],
+        now=now,
+    )
+    owed: int = amount - taken
+    return owed
+
+
+def _give_back(
+    session: Session,
+    row: dict[str, Any],
+    kind: str,
+    description: str,
+    from_: accounts.Account,
+    *,
+    fee_minor: int = 0,
+    now: datetime,
+) -> None:
+    time = row["times_returned"] + 1
+    source = source_of(row["id"])
+    fee = [Posting(accounts.GATEWAY_FEES, "credit", fee_minor)] if fee_minor else []
+    post(
+        session,
+        kind=kind,
+        source=source if time == 1 else f"{source}:{time}",
+        description=description,
+        postings=[
+            Posting(from_, "debit", row["amount_minor"] + fee_minor),
+            *fee,
+            Posting(Payee(row["user_id"], row["vendor_id"]).balance, "credit", row["amount_minor"]),
+        ],
+        now=now,
+    )

@@ -1,0 +1,1 @@
+"""Payout batches: staging, risk flags, approval by two officers, cancellation."""

@@ -1,0 +1,143 @@
+"""The approval of a batch: two different officers, before anything is sent.
+
+What counts is what the batch pays as of now. Whoever staged it has approved what was staged; when that changed since,
+because a payee has another bank account or a payment was taken out, it takes two officers anew.
+"""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import ConflictError, ForbiddenError
+from marketplace.payouts import states
+from marketplace.payouts.batches.batch import lock_batch, move, record_act, refuse_payee, require_payments
+from marketplace.payouts.batches.fingerprint import content_hash
+
+NEEDED = 2
+
+_APPROVERS = Statement(
+    text(
+        """
+        SELECT officer_id FROM payout_approvals WHERE batch_id = :batch_id AND content_hash = :content_hash
+        """
+    )
+)
+# An officer who was suspended since, or has another role, is none whose word counts.
+_STILL_OFFICERS = Statement(
+    text(
+        """
+        SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
+        WHERE p.id = ANY(:ids) AND p.role = 'staff' AND p.account_status = 'active'
+            AND 'canManageFinances' = ANY(r.permissions)
+        """
+    )
+)
+_APPROVE = Statement(
+    text(
+        """
+        INSERT INTO payout_approvals (batch_id, officer_id, content_hash, comment, created_at)
+        VALUES (:batch_id, :officer_id, :content_hash, :comment, :now)
+        """
+    )
+)
+# What is approved is sent to the accounts of that moment.
+_TAKE_ACCOUNTS = Statement(
+    text(
+        """
+        UPDATE payout_transfer_intents i SET account_id = a.id, updated_at = :now
+        FROM payout_accounts a
+        WHERE i.batch_id = :batch_id AND i.status = 'pending' AND a.user_id = i.user_id AND a.replaced_at IS NULL
+            AND a.id <> i.account_id
+        """
+    )
+)
+
+
+class SameOfficerError(ForbiddenError):
+    """The officer has approved it already, by staging it or by an approval."""
+
+
+class ChangedError(ConflictError):
+    """The batch is not any more what the officer read."""
+
+
+def approve(
+    session: Session,
+    *,
+    batch_id: UUID,
+    officer: Caller,
+    actor: AuditActor,
+    comment: str | None = None,
+    seen_hash: str | None = None,
+    now: datetime,
+) -> str:
+    """Note that an officer approves what a batch pays; the second officer's word approves it.
+
+    One that is approved and has changed since is staged again by this, with the officer as the first.
+
+    :param officer: who approves; neither a payee nor somebody who has approved the same already
+    :param actor: the same, for the audit
+    :param comment: for those who look at it later
+    :param seen_hash: what the officer read, if they say so
+    :param now: when
+    :return: the batch's status: ``approved``, or ``staged`` as long as it takes another officer
+    :raises NotFoundError: there is no such batch
+    :raises ForbiddenError: the officer is a payee, or has approved it already
+    :raises ConflictError: the batch is not staged, pays nobody, or is not what the officer read
+    """
+    batch = lock_batch(session, batch_id=batch_id)
+    refuse_payee(session, batch_id, officer)
+    content = content_hash(session, batch_id=batch_id)
+    status = batch["status"]
+    if status == states.APPROVED and content != batch["approved_hash"]:
+        status = states.BATCH.target(status, "reopen")
+    approved = states.BATCH.target(status, "approve")
+    if seen_hash is not None and seen_hash != content:
+        raise ChangedError("The batch changed since you read it. Look at it again before you approve it.")
+    require_payments(session, batch_id)
+    officers = approvers(session, batch, content=content)
+    if officer.id in officers:
+        raise SameOfficerError("You have approved this batch already: another officer has to.")
+    _APPROVE.run(
+        session,
+        batch_id=batch_id,
+        officer_id=officer.id,
+        content_hash=content,
+        comment=comment,
+        now=now,
+    )
+    done = len(officers) + 1 >= NEEDED
+    if done:
+        _TAKE_ACCOUNTS.run(session, batch_id=batch_id, now=now)
+    after = approved if done else status
+    move(session, batch_id, after, approved_hash=content if done else None, now=now)
+    record_act(
+        session,
+        actor,
+        "approve",
+        batch,
+        {"status": after, "contentHash": content, "comment": comment, "approvals": len(officers) + 1},
+        now=now,
+    )
+    return after
+
+
+def approvers(session: Session, batch: dict[str, Any], *, content: str) -> set[UUID]:
+    """Tell which officers have approved what a batch pays as of now.
+
+    :param batch: its row
+    :param content: the hash of that
+    :return: their ids; whoever staged just that is among them. Who may not approve any more is not
+    """
+    officers = {
+        row["officer_id"] for row in _APPROVERS.all(session, batch_id=batch["id"], content_hash=content)
+    }
+    if batch["staged_by"] is not None and batch["content_hash"] == content:
+        officers.add(batch["staged_by"])
+    return {row["id"] for row in _STILL_OFFICERS.all(session, ids=list(officers))} if officers else officers

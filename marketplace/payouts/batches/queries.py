@@ -1,0 +1,124 @@
+"""What officers see of batches: all of them as a table, and one as it is now."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Statement
+from marketplace.infra.tables import sorted_pages
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.paging import TablePage, TableRequest
+from marketplace.payouts import states
+from marketplace.payouts.batches.approval import NEEDED, approvers
+from marketplace.payouts.batches.fingerprint import content_hash
+
+SORTS = {"createdAt": "b.created_at", "updatedAt": "b.updated_at"}
+AWAITING, UNDISBURSED, ALL = "awaiting", "undisbursed", "all"
+# What a batch of each filter may be in: those that wait for officers, those that are not paid yet, and each state.
+FILTERS: dict[str, tuple[str, ...]] = {
+    AWAITING: (states.STAGED, states.APPROVED),
+    UNDISBURSED: (states.STAGED, states.APPROVED, states.DISPATCHING),
+    ALL: tuple(sorted(states.BATCH.states)),
+    **{status: (status,) for status in sorted(states.BATCH.states)},
+}
+
+_SUMS = """
+    SELECT count(*) AS payments, coalesce(sum(amount_minor), 0)::bigint AS "amountMinor",
+        count(*) FILTER (WHERE status = 'success') AS paid,
+        count(*) FILTER (WHERE status IN ('failed', 'reversed')) AS failed,
+        count(*) FILTER (WHERE stalled_at IS NOT NULL) AS stalled
+    FROM payout_transfer_intents WHERE batch_id = b.id AND status <> 'cancelled'
+"""
+_BATCHES = f"""
+    SELECT b.id, b.status, b.staged_by, staged.name AS staged_by_name, b.approved_at AS "approvedAt",
+        b.rejected_by, rejected.name AS rejected_by_name, b.rejected_at AS "rejectedAt",
+        b.rejection_reason AS "rejectionReason", b.dispatched_by, dispatched.name AS dispatched_by_name,
+        b.dispatched_at AS "dispatchedAt", b.finished_at AS "finishedAt", b.content_hash, b.approved_hash,
+        b.revision, b.created_at AS "createdAt", b.updated_at AS "updatedAt", sums.*
+    FROM payout_batches b CROSS JOIN LATERAL ({_SUMS}) sums
+        LEFT JOIN profiles staged ON staged.id = b.staged_by
+        LEFT JOIN profiles rejected ON rejected.id = b.rejected_by
+        LEFT JOIN profiles dispatched ON dispatched.id = b.dispatched_by
+"""  # noqa: S608 - our own text
+_WANTED = """
+    b.status = ANY(:statuses)
+    AND (CAST(:starts AS timestamptz) IS NULL OR b.created_at >= :starts)
+    AND (CAST(:ends AS timestamptz) IS NULL OR b.created_at < :ends)
+"""
+_PAGES = sorted_pages(_BATCHES, f"WHERE {_WANTED}", SORTS, last="b.id")
+_COUNT = Statement(text(f"SELECT count(*) AS total FROM payout_batches b WHERE {_WANTED}"))  # noqa: S608
+_ONE = Statement(text(f"{_BATCHES} WHERE b.id = :batch_id"))
+_APPROVALS = Statement(
+    text(
+        """
+        SELECT a.officer_id, p.name, a.content_hash AS "contentHash", a.comment, a.created_at AS "createdAt"
+        FROM payout_approvals a JOIN profiles p ON p.id = a.officer_id
+        WHERE a.batch_id = :batch_id ORDER BY a.id LIMIT 100
+        """
+    )
+)
+
+
+def list_batches(
+    session: Session,
+    *,
+    status: str,
+    starts: datetime | None,
+    ends: datetime | None,
+    page: TableRequest,
+) -> TablePage:
+    """List batches, in two queries.
+
+    :param status: of ``FILTERS``
+    :param starts: staged from then on; none from the first
+    :param ends: staged before then; none to the last
+    :param page: which page, sorted by one of ``SORTS``
+    """
+    wanted = {"statuses": list(FILTERS[status]), "starts": starts, "ends": ends}
+    rows = _PAGES[page.sort, page.descending].all(session, **wanted, most=page.limit, offset=page.offset)
+    total = _COUNT.one(session, **wanted)["total"]
+    return TablePage([_shown(row) for row in rows], page, total)
+
+
+def show_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
+    """Show a batch with who has approved it, and whether it changed since.
+
+    :raises NotFoundError: there is no such batch
+    """
+    row = _ONE.first(session, batch_id=batch_id)
+    if row is None:
+        raise NotFoundError("There is no such batch.")
+    open_to_change = row["status"] in FILTERS[AWAITING]
+    content = content_hash(session, batch_id=batch_id) if open_to_change else row["approved_hash"]
+    content = content or row["content_hash"]
+    agreed = approvers(session, row, content=content)
+    approvals = [
+        {
+            "officer": {"id": one.pop("officer_id"), "name": one.pop("name")},
+            **one,
+            "counts": one["contentHash"] == content,
+        }
+        for one in _APPROVALS.all(session, batch_id=batch_id)
+    ]
+    return {
+        **_shown(row),
+        "contentHash": content,
+        "stagedHash": row["content_hash"],
+        "approvedHash": row["approved_hash"],
+        "changedSinceStaging": content != row["content_hash"],
+        "changedSinceApproval": row["approved_hash"] is not None and content != row["approved_hash"],
+        "approvals": approvals,
+        "approvalsMissing": max(0, NEEDED - len(agreed)) if open_to_change else 0,
+    }
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: value for name, value in row.items() if not name.endswith("_hash")}
+    for act in ("staged", "rejected", "dispatched"):
+        officer, name = shown.pop(f"{act}_by"), shown.pop(f"{act}_by_name")
+        shown[f"{act}By"] = {"id": officer, "name": name} if officer else None
+    return shown | {"currency": CURRENCY}

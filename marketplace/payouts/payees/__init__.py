@@ -1,0 +1,1 @@
+"""Payees: bank accounts, holds, balances, statements and payout history."""

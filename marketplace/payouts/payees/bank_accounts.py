@@ -1,0 +1,250 @@
+"""Bank accounts that payouts go to: whose they are is asked of the bank, and those that were replaced are kept."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import bindparam, select, text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.identity.operations import lock_profile
+from marketplace.identity.queries import former_contacts_of
+from marketplace.infra.cache import Cache
+from marketplace.infra.db import Statement
+from marketplace.kernel.errors import InvalidParam, ValidationError
+from marketplace.notifications.operations import notify
+from marketplace.payments.intents.banks import resolve_account
+from marketplace.payouts.models import PayoutAccount
+from marketplace.payouts.payees.holds import account_held_until
+from marketplace.providers.gateway import PaymentGateway
+from marketplace.providers.transfers import TransferGateway
+
+SHOWN_DIGITS = 4
+# A number that was given up longer ago may be somebody else's by now.
+_FORMER_CONTACT_FOR = timedelta(days=30)
+_MOST_FORMER_CONTACTS = 20
+_HISTORY = 50
+
+_COLUMNS = (
+    PayoutAccount.id,
+    PayoutAccount.bank_code,
+    PayoutAccount.bank_name,
+    PayoutAccount.account_number,
+    PayoutAccount.account_name,
+    PayoutAccount.recipient_code,
+    PayoutAccount.created_at,
+    PayoutAccount.replaced_at,
+)
+_OF_PERSON = select(*_COLUMNS).where(PayoutAccount.user_id == bindparam("user_id"))
+_CURRENT = Statement(_OF_PERSON.where(PayoutAccount.replaced_at.is_(None)))
+_ALL = Statement(_OF_PERSON.order_by(PayoutAccount.id.desc()).limit(bindparam("most")))
+_END = Statement(
+    text("UPDATE payout_accounts SET replaced_at = :now WHERE user_id = :user_id AND replaced_at IS NULL")
+)
+_BEGIN = Statement(
+    text(
+        """
+        INSERT INTO payout_accounts
+            (user_id, bank_code, bank_name, account_number, account_name, recipient_code, created_at)
+        VALUES (:user_id, :bank_code, :bank_name, :account_number, :account_name, :recipient_code, :now)
+        RETURNING id
+        """
+    )
+)
+_RENEW = Statement(text("UPDATE payout_accounts SET recipient_code = :recipient_code WHERE id = :id"))
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedAccount:
+    """A bank account as the bank knows it, and the recipient that the gateway made of it."""
+
+    bank_code: str
+    bank_name: str
+    account_number: str
+    account_name: str
+    recipient_code: str
+
+
+def resolve(
+    cache: Cache,
+    gateway: PaymentGateway,
+    transfers: TransferGateway,
+    *,
+    account_number: str,
+    bank_code: str,
+    within: str = "",
+) -> ResolvedAccount:
+    """Ask whose account it is, and have the gateway make it a recipient of transfers.
+
+    :param account_number: ten digits
+    :param bank_code: of a bank of the list
+    :param within: the path of what holds the two in the request, ending with a dot; faults are named by it
+    :raises ValidationError: there is no such bank or account, or none that can be paid to; named
+    :raises ProviderUnavailableError: the gateway gave no usable answer
+    """
+    try:
+        found = resolve_account(cache, gateway, account_number=account_number, bank_code=bank_code)
+    except ValidationError as error:
+        faults = [InvalidParam(f"{within}{fault.name}", fault.reason) for fault in error.invalid_params]
+        raise ValidationError(error.detail, invalid_params=faults) from error
+    recipient_code = transfers.make_recipient(
+        name=found["accountName"], account_number=account_number, bank_code=bank_code
+    )
+    if recipient_code is None:
+        raise ValidationError.of(f"{within}accountNumber", "Is not an account that can be paid to.")
+    return ResolvedAccount(
+        bank_code=bank_code,
+        bank_name=found["bankName"],
+        account_number=account_number,
+        account_name=found["accountName"],
+        recipient_code=recipient_code,
+    )
+
+
+def replace(
+    session: Session, *, user_id: UUID, account: ResolvedAccount, actor: AuditActor, now: datetime
+) -> bool:
+    """Have somebody's payouts go to another bank account, and tell them wherever they are reached.
+
+    Payouts are held for a day from then. The account that they go to already stays, without a hold or a word: all that
+    may be new of it is the recipient that the gateway knows it as, which is taken over.
+
+    :param user_id: whose payouts
+    :param account: as ``resolve`` gave it
+    :param actor: who changes it, for the audit
+    :param now: the time of the request
+    :return: whether it is another one
+    """
+    lock_profile(session, user_id=user_id)
+    before = _CURRENT.first(session, user_id=user_id)
+    if before is not None and _is_same(before, account):
+        if before["recipient_code"] != account.recipient_code:
+            _renew_recipient(session, before, account, user_id=user_id, actor=actor, now=now)
+        return False
+    _END.run(session, user_id=user_id, now=now)
+    row = _BEGIN.one(
+        session,
+        user_id=user_id,
+        bank_code=account.bank_code,
+        bank_name=account.bank_name,
+        account_number=account.account_number,
+        account_name=account.account_name,
+        recipient_code=account.recipient_code,
+        now=now,
+    )
+    record(
+        session,
+        actor=actor,
+        action="payout_account.change",
+        target_type="profile",
+        target_id=str(user_id),
+        before=None if before is None else {"accountId": str(before["id"])},
+        after={"accountId": str(row["id"])},
+        now=now,
+    )
+    _tell(session, user_id=user_id, account_id=row["id"], account=account, now=now)
+    return True
+
+
+def give(
+    session: Session, *, user_id: UUID, account: ResolvedAccount, actor: AuditActor, now: datetime
+) -> dict[str, Any]:
+    """Do as ``replace``, and give the account as its owner is shown it."""
+    replace(session, user_id=user_id, account=account, actor=actor, now=now)
+    return shown(_CURRENT.one(session, user_id=user_id), now=now)
+
+
+def account_of(session: Session, *, user_id: UUID) -> dict[str, Any] | None:
+    """Give the bank account that somebody's payouts go to, or none; its number is whole."""
+    return _CURRENT.first(session, user_id=user_id)
+
+
+def shown(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
+    """Give a bank account as its owner is shown it: of the number, the last digits alone.
+
+    :param row: as ``account_of`` gives it
+    :param now: the time of the request, which tells whether it still holds payouts
+    """
+    held_until = account_held_until(row["created_at"])
+    return {
+        "id": row["id"],
+        "bankCode": row["bank_code"],
+        "bankName": row["bank_name"],
+        "accountNumber": masked(row["account_number"]),
+        "accountName": row["account_name"],
+        "since": row["created_at"],
+        "replacedAt": row["replaced_at"],
+        "heldUntil": held_until if row["replaced_at"] is None and held_until > now else None,
+    }
+
+
+def shown_account_of(session: Session, *, user_id: UUID, now: datetime) -> dict[str, Any] | None:
+    """Give the bank account that somebody's payouts go to as they are shown it, or none."""
+    row = account_of(session, user_id=user_id)
+    return None if row is None else shown(row, now=now)
+
+
+def history_of(session: Session, *, user_id: UUID, now: datetime) -> list[dict[str, Any]]:
+    """List the bank accounts that somebody's payouts went to, the present one first; at most 50."""
+    return [shown(row, now=now) for row in _ALL.all(session, user_id=user_id, most=_HISTORY)]
+
+
+def masked(account_number: str) -> str:
+    """Write an account number with its last four digits alone."""
+    return "*" * (len(account_number) - SHOWN_DIGITS) + account_number[-SHOWN_DIGITS:]
+
+
+def _is_same(row: dict[str, Any], account: ResolvedAccount) -> bool:
+    return (row["bank_code"], row["account_number"]) == (account.bank_code, account.account_number)
+
+
+def _renew_recipient(
+    session: Session,
+    before: dict[str, Any],
+    account: ResolvedAccount,
+    *,
+    user_id: UUID,
+    actor: AuditActor,
+    now: datetime,
+) -> None:
+    """Pay to the same account by another recipient: the gateway may not know the former one any more."""
+    _RENEW.run(session, id=before["id"], recipient_code=account.recipient_code)
+    account_id = str(before["id"])
+    record(
+        session,
+        actor=actor,
+        action="payout_account.renew_recipient",
+        target_type="profile",
+        target_id=str(user_id),
+        before={"accountId": account_id, "recipientCode": before["recipient_code"]},
+        after={"accountId": account_id, "recipientCode": account.recipient_code},
+        now=now,
+    )
+
+
+def _tell(
+    session: Session, *, user_id: UUID, account_id: UUID, account: ResolvedAccount, now: datetime
+) -> None:
+    """Tell somebody where they can be reached now, and where they could be reached until lately."""
+    former = former_contacts_of(
+        session, user_id=user_id, since=now - _FORMER_CONTACT_FOR, most=_MOST_FORMER_CONTACTS
+    )
+    body = (
+        f"Your payouts go to an account at {account.bank_name} now that ends with"
+        f" {account.account_number[-SHOWN_DIGITS:]}. None is sent before {account_held_until(now):%d %B %Y, %H:%M} UTC."
+        " If this was not you, contact support before then."
+    )
+    for contact in (None, *former):
+        notify(
+            session,
+            user_id=user_id,
+            type="bank_account_changed",
+            title="The bank account of your payouts was changed",
+            body=body,
+            link="/payouts",
+            cause=f"payout_account:{account_id}" + (f":former:{contact}" if contact else ""),
+            former_contact_id=contact,
+            now=now,
+        )

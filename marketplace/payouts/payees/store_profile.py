@@ -1,0 +1,82 @@
+"""A store's profile with what its owner alone sees: the bank account, and what holds payouts back."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor
+from marketplace.catalog import cache_tags
+from marketplace.infra.cache import drop_cached
+from marketplace.payouts.payees import bank_accounts, holds
+from marketplace.payouts.payees.bank_accounts import ResolvedAccount
+from marketplace.vendors import operations, queries
+from marketplace.vendors.operations import ProfileChanges
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileUpdate:
+    """What an owner changes: the profile, and (none: as it is) the bank account of the payouts."""
+
+    changes: ProfileChanges
+    account: ResolvedAccount | None
+    revision: int | None
+
+
+def update(
+    session: Session,
+    *,
+    vendor_id: UUID,
+    user_id: UUID,
+    wanted: ProfileUpdate,
+    actor: AuditActor,
+    now: datetime,
+) -> dict[str, Any]:
+    """Change a store's profile and where its payouts go, all of it or nothing.
+
+    :param vendor_id: the store's
+    :param user_id: who changes it
+    :param wanted: what is to be otherwise
+    :param actor: the same, for the audit
+    :param now: the time of the request
+    :return: the profile as its owner sees it
+    :raises ValidationError: see ``vendors.operations.update_profile``
+    :raises NotFoundError: there is no such store, or it is somebody else's
+    :raises StaleRevisionError: the revision is not the current one
+    """
+    shown = operations.update_profile(
+        session,
+        vendor_id=vendor_id,
+        user_id=user_id,
+        changes=wanted.changes,
+        revision=wanted.revision,
+        now=now,
+    )
+    if shown:
+        drop_cached(session, cache_tags.PRODUCTS, cache_tags.CATEGORIES)
+    if wanted.account is not None and bank_accounts.replace(
+        session, user_id=user_id, account=wanted.account, actor=actor, now=now
+    ):
+        operations.note_change(session, vendor_id=vendor_id, now=now)
+    return profile_of(session, vendor_id=vendor_id, viewer_id=user_id, now=now)
+
+
+def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime) -> dict[str, Any]:
+    """Show a store's profile: to whoever runs it with the bank account and the holds.
+
+    :raises NotFoundError: there is no such store, or it is not open to the public
+    """
+    profile = queries.profile_of(session, vendor_id=vendor_id, viewer_id=viewer_id, now=now)
+    if viewer_id is None or not queries.runs(session, vendor_id=vendor_id, user_id=viewer_id):
+        return profile
+    return profile | {
+        "bankAccount": bank_accounts.shown_account_of(session, user_id=viewer_id, now=now),
+        "payoutHolds": holds_shown(session, vendor_id=vendor_id, now=now),
+    }
+
+
+def holds_shown(session: Session, *, vendor_id: UUID, now: datetime) -> list[dict[str, Any]]:
+    """List what holds a store's payouts back, with what to do about it."""
+    return holds.shown(holds.holds_of(session, vendor_ids=[vendor_id], now=now).get(vendor_id, ()))

@@ -1,0 +1,1 @@
+"""Transfers through the gateway: dispatch, status, polling, exceptions."""

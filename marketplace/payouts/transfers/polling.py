@@ -1,0 +1,303 @@
+"""Payouts that nothing was heard of: the gateway is asked by their references, for answers and events get lost.
+
+It is asked five minutes after a call began, after an hour, and then each day for five days. What it does not know was
+never sent, and is sent then, under the same reference: should the first call still arrive, the two are one transfer.
+What may not be sent any more, as its payee is on hold or has another bank account, stays unknown and is asked about.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.infra.db import Database, Statement
+from marketplace.kernel.errors import (
+    ConflictError,
+    NotFoundError,
+    ProviderUnavailableError,
+    ServiceUnavailableError,
+)
+from marketplace.payments import gateway_alerts as gateway_alarms
+from marketplace.payouts import states
+from marketplace.payouts.payees.holds import PAYOUTS_HALTED, kept_from_sending
+from marketplace.payouts.transfers import alerts, apply_status, submit
+from marketplace.payouts.transfers.submit import Claimed, ToSend
+from marketplace.platform.halts import payouts_halted
+from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.transfers import KeyRefusedError, TransferSender
+
+_log = structlog.get_logger(__name__)
+
+# After the call began; ``attempts`` tells how many are behind.
+ASKED_AFTER = (
+    submit.FIRST_ASKED_AFTER,
+    timedelta(hours=1),
+    *(timedelta(days=day) for day in (1, 2, 3, 4, 5)),
+)
+# What is behind its schedule, since nobody swept, is not asked about in quick succession.
+_LEAST_PAUSE = timedelta(minutes=5)
+_BATCH = 200
+# What tells that something happened to a payout.
+_MARKS = ("status", "attempts", "times_returned", "updated_at")
+_OPEN = (states.PENDING, states.SUBMITTED, states.UNKNOWN)
+
+_ROW = """
+    SELECT t.reference, t.attempts, t.times_returned, t.updated_at, i.status, i.batch_id, i.amount_minor,
+        i.account_id, a.recipient_code, a.account_name,
+        a.account_number, a.bank_code
+    FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
+        JOIN payout_accounts a ON a.id = i.account_id
+"""
+_ONE = Statement(text(f"{_ROW} WHERE t.reference = :reference"))
+_DUE = Statement(text(f"{_ROW} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :most"))
+# Nobody else will send what is left of them: their event was given up, or found payouts halted.
+_LEFT_BEHIND = Statement(
+    text(
+        """
+        SELECT b.id FROM payout_batches b
+        WHERE b.status = 'dispatching' AND EXISTS (
+                SELECT FROM payout_transfer_intents i JOIN payout_transfers t ON t.intent_id = i.id
+                WHERE i.batch_id = b.id AND i.status = 'pending' AND t.sent_at IS NULL)
+            AND NOT EXISTS (
+                SELECT FROM outbox_events e WHERE e.topic = :topic AND e.done_at IS NULL AND e.failed_at IS NULL
+                    AND e.payload ->> 'batchId' = CAST(b.id AS text))
+        ORDER BY b.id LIMIT :most FOR NO KEY UPDATE SKIP LOCKED
+        """
+    )
+)
+_ASKED = Statement(
+    text(
+        """
+        UPDATE payout_transfers SET attempts = :attempts, ask_at = :ask_at, updated_at = :now
+        WHERE reference = :reference
+        """
+    )
+)
+_LOSE = Statement(
+    text(
+        """
+        WITH lost AS (
+            UPDATE payout_transfer_intents SET status = :status, updated_at = :now WHERE id = :id
+        )
+        UPDATE payout_transfers SET status = :status, updated_at = :now WHERE reference = :reference
+        """
+    )
+)
+_SEND_AGAIN = Statement(
+    text("UPDATE payout_transfers SET sent_at = :now, updated_at = :now WHERE reference = :reference")
+)
+_REFERENCE = Statement(
+    text(
+        """
+        SELECT t.reference, t.sent_at FROM payout_transfer_intents i
+            LEFT JOIN payout_transfers t ON t.intent_id = i.id
+        WHERE i.id = :payout_id
+        """
+    )
+)
+_ASK_ANEW = Statement(
+    text(
+        """
+        UPDATE payout_transfers SET attempts = 0, ask_at = :now, updated_at = :now WHERE reference = :reference
+        """
+    )
+)
+
+
+class ChangedMeanwhileError(ConflictError):
+    """Something happened to the payout while the gateway was asked: its answer may be older than that."""
+
+
+class NotSentError(ConflictError):
+    """The payout was not sent yet: there is nothing to ask about."""
+
+
+@dataclass
+class Requery:
+    """What a sweep did: payouts asked about, those settled, those sent again, and batches that were handed on."""
+
+    asked: int = 0
+    settled: int = 0
+    sent_again: int = 0
+    handed_on: int = 0
+    gateway_down: bool = False
+
+
+def requery_transfers(database: Database, gateway: TransferSender, *, now: datetime) -> Requery:
+    """Ask the gateway about payouts whose time has come, at most 200 in a sweep.
+
+    Batches that were dispatched, and whose sending nobody is at, are handed on again.
+
+    :param now: the time
+    :return: what was done
+    """
+    done = Requery()
+    done.handed_on = database.in_transaction(_hand_on, now=now)
+    with database.reading() as session:
+        due = _DUE.all(session, now=now, most=_BATCH)
+    for row in due:
+        try:
+            told = gateway.transfer(row["reference"])
+        except ProviderUnavailableError as error:
+            done.gateway_down = True
+            database.in_transaction(_note_unreachable, row, error, now=now)
+            break
+        done.asked += 1
+        _take(database, gateway, row, told, done, now=now)
+    return done
+
+
+def find(session: Session, *, reference: str) -> dict[str, Any]:
+    """Give what is asked about a payout with, and how it stands."""
+    return _ONE.one(session, reference=reference)
+
+
+def note(session: Session, row: dict[str, Any], told: GatewayTransfer | None, *, now: datetime) -> str:
+    """Take in what the gateway answered about a payout, and say when it is asked again.
+
+    :param row: as it was found, before the gateway was asked
+    :param told: its answer; none if it does not know the reference
+    :param now: when
+    :return: the payout's status
+    :raises ChangedMeanwhileError: something happened to it since it was found
+    """
+    locked = apply_status.lock(session, reference=row["reference"])
+    if any(locked[name] != row[name] for name in _MARKS):
+        raise ChangedMeanwhileError("The payout changed while the gateway was asked about it.")
+    status: str = locked["status"]
+    if told is not None:
+        status = apply_status.settle(session, locked, told, now=now)
+    elif states.INTENT.allows(status, "lose"):
+        status = states.INTENT.target(status, "lose")
+        _LOSE.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
+    if status in _OPEN:
+        _schedule(session, locked, known=told is not None, now=now)
+    else:
+        # What is settled is asked about when an officer wants it, or an event contradicts it: once.
+        attempts = locked["attempts"] + 1
+        _ASKED.run(session, reference=row["reference"], attempts=attempts, ask_at=None, now=now)
+    return status
+
+
+def ask_anew(session: Session, *, payout_id: UUID, now: datetime) -> dict[str, Any]:
+    """Have the gateway asked about a payout again, from the beginning of the schedule.
+
+    :param payout_id: the payout's
+    :param now: when
+    :return: its id, status and reference
+    :raises NotFoundError: there is no such payout
+    :raises NotSentError: its call has not begun: there is nothing to ask about
+    """
+    found = _REFERENCE.first(session, payout_id=payout_id)
+    if found is None:
+        raise NotFoundError("There is no such payout.")
+    if found["sent_at"] is None:
+        raise NotSentError("The payout was not sent yet: there is nothing to ask about.")
+    row = apply_status.lock(session, reference=found["reference"])
+    _ASK_ANEW.run(session, reference=row["reference"], now=now)
+    return {"id": payout_id, "status": row["status"], "reference": row["reference"]}
+
+
+def _hand_on(session: Session, *, now: datetime) -> int:
+    if payouts_halted(session):
+        return 0
+    # Of some all that is left may be kept from being sent, for as long as that takes.
+    found = [row["id"] for row in _LEFT_BEHIND.all(session, topic=submit.SEND_TOPIC, most=_BATCH)]
+    ready = [one for one in found if submit.has_work(session, batch_id=one, now=now)]
+    for batch_id in ready:
+        submit.enqueue_sending(session, batch_id=batch_id, due_at=now)
+    return len(ready)
+
+
+def _take(
+    database: Database,
+    gateway: TransferSender,
+    row: dict[str, Any],
+    told: GatewayTransfer | None,
+    done: Requery,
+    *,
+    now: datetime,
+) -> None:
+    """Settle a payout by the gateway's answer; what it does not know is sent."""
+    try:
+        status = database.in_transaction(note, row, told, now=now)
+        done.settled += status not in _OPEN
+        if told is None and status == states.UNKNOWN:
+            done.sent_again += _send_again(database, gateway, row, now=now)
+    except ChangedMeanwhileError:
+        _log.info("payout changed while it was asked about", reference=row["reference"])
+    except ServiceUnavailableError:
+        # The database is away, for the next one too.
+        raise
+    except Exception:  # noqa: BLE001 - logged with its trace; it stays due, and must not keep the others waiting
+        _log.exception("payout not settled", reference=row["reference"])
+
+
+def _send_again(database: Database, gateway: TransferSender, row: dict[str, Any], *, now: datetime) -> bool:
+    """Send a payout that the gateway does not know, unless something keeps it or it was asked for the last time."""
+    if not database.in_transaction(_claim_again, row["reference"], now=now):
+        return False
+    claimed = Claimed(
+        reference=row["reference"],
+        **{name: row[name] for name in ("amount_minor", "account_id", "recipient_code")},
+        **{name: row[name] for name in ("account_name", "account_number", "bank_code")},
+    )
+    answers = submit.send(gateway, [claimed])
+    # Its answer may be lost again; whatever was certainly not sent stays unknown until it is asked about next.
+    answers.unsent = []
+    found = ToSend(row["batch_id"], [claimed])
+    database.in_transaction(_note_again, found=found, answers=answers, now=now)
+    return bool(answers.sent)
+
+
+def _claim_again(session: Session, reference: str, *, now: datetime) -> bool:
+    row = apply_status.lock(session, reference=reference)
+    if row["ask_at"] is None or row["status"] != states.UNKNOWN:
+        return False
+    kept = _kept(session, row, now=now)
+    if kept:
+        _log.info("payout not sent again", reference=reference, reasons=kept)
+        return False
+    _SEND_AGAIN.run(session, reference=reference, now=now)
+    return True
+
+
+def _kept(session: Session, row: dict[str, Any], *, now: datetime) -> list[str]:
+    """Tell what keeps a payout, which is locked, from being sent."""
+    reasons = kept_from_sending(session, payouts=[row], now=now).get(row["id"], ())
+    return [*reasons, *([PAYOUTS_HALTED] if payouts_halted(session) else [])]
+
+
+def _note_again(session: Session, *, found: ToSend, answers: submit.Answers, now: datetime) -> None:
+    apply_status.lock(session, reference=found.claimed[0].reference)
+    submit.note_answers(session, answers=answers, now=now)
+    submit.raise_trouble(session, found=found, answers=answers, now=now)
+
+
+def _schedule(session: Session, row: dict[str, Any], *, known: bool, now: datetime) -> None:
+    """Say when the gateway is asked next about a payout, or raise that it was asked for the last time."""
+    attempts = row["attempts"] + 1
+    ask_at = None
+    if attempts < len(ASKED_AFTER):
+        ask_at = max(row["sent_at"] + ASKED_AFTER[attempts], now + _LEAST_PAUSE)
+    else:
+        facts = {"knownAtGateway": known, "keptFromSending": [] if known else _kept(session, row, now=now)}
+        alerts.raise_of_payout(session, kinds.TRANSFER_UNSETTLED, row, facts=facts, now=now)
+    _ASKED.run(session, reference=row["reference"], attempts=attempts, ask_at=ask_at, now=now)
+
+
+def _note_unreachable(
+    session: Session, row: dict[str, Any], error: ProviderUnavailableError, *, now: datetime
+) -> None:
+    """Note that a payout is unknown of which we can't even ask; it stays due."""
+    locked = apply_status.lock(session, reference=row["reference"])
+    if locked["status"] == states.PENDING and all(locked[name] == row[name] for name in _MARKS):
+        status = states.INTENT.target(locked["status"], "lose")
+        _LOSE.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
+    if isinstance(error, KeyRefusedError):
+        gateway_alarms.gateway_key_refused(session, status=error.refused_with, now=now)

@@ -1,0 +1,85 @@
+"""Payouts that wait for more than 48 hours: flagged, raised for finance, and listed."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert, resolve_others
+from marketplace.alerts.queries import open_subjects
+from marketplace.infra.db import Statement
+from marketplace.payouts.transfers import alerts
+
+STALLED_AFTER = timedelta(hours=48)
+# What waits for a batch is one subject: nobody is to be woken for each.
+WITHOUT_BATCH = "payouts without a batch"
+_MOST = 500
+
+# Until it is sent a payout waits since it was made, and then since its batch was dispatched.
+_FLAG = Statement(
+    text(
+        """
+        WITH waiting AS MATERIALIZED (
+            SELECT i.id FROM payout_transfer_intents i LEFT JOIN payout_batches b ON b.id = i.batch_id
+            WHERE i.status IN ('pending', 'submitted', 'unknown') AND i.stalled_at IS NULL
+                AND CASE WHEN i.status = 'pending' THEN i.created_at ELSE b.dispatched_at END <= :before
+            ORDER BY i.id FOR NO KEY UPDATE OF i SKIP LOCKED
+        )
+        UPDATE payout_transfer_intents i SET stalled_at = :now FROM waiting w WHERE i.id = w.id
+        """
+    )
+)
+_GROUPS = Statement(
+    text(
+        """
+        SELECT i.batch_id, count(*) AS payments, sum(i.amount_minor)::bigint AS amount_minor,
+            min(i.created_at) AS since
+        FROM payout_transfer_intents i
+        WHERE i.stalled_at IS NOT NULL AND i.status IN ('pending', 'submitted', 'unknown')
+        GROUP BY i.batch_id ORDER BY min(i.created_at), i.batch_id LIMIT :most
+        """
+    )
+)
+
+
+def flag_stalled(session: Session, *, now: datetime) -> int:
+    """Flag payouts that have waited for more than 48 hours, and raise an alert for each batch.
+
+    What is raised of a batch none of whose payouts waits any more is resolved. At most 500 batches are looked at.
+
+    :param now: when
+    :return: how many payouts were flagged just now
+    """
+    flagged = _FLAG.run(session, before=now - STALLED_AFTER, now=now)
+    groups = _GROUPS.all(session, most=_MOST)
+    known = open_subjects(session, identifier=kinds.PAYOUT_STALLED)
+    subjects = []
+    for group in groups:
+        batch_id = group["batch_id"]
+        subject = WITHOUT_BATCH if batch_id is None else alerts.about_batch(batch_id)
+        subjects.append(subject)
+        if subject not in known:
+            raise_alert(
+                session,
+                identifier=kinds.PAYOUT_STALLED,
+                subject=subject,
+                title="Payouts wait for more than 48 hours",
+                facts={
+                    "batchId": batch_id,
+                    "payments": group["payments"],
+                    "amountMinor": group["amount_minor"],
+                    "since": group["since"],
+                },
+                now=now,
+            )
+    # Of more than are looked at, those beyond may wait still.
+    if len(groups) < _MOST:
+        resolve_others(
+            session,
+            identifier=kinds.PAYOUT_STALLED,
+            subjects=subjects,
+            note="None of its payouts waits any more.",
+            now=now,
+        )
+    return flagged

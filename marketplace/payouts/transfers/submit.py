@@ -1,0 +1,398 @@
+"""Payouts on their way out: a hundred at a time, each under a reference that was committed before the first call.
+
+A worker claims some, noting that their call begins; it calls, with no transaction open; and it notes the answer,
+handing the next ones on. Wherever it dies, what it had claimed is never sent blindly again: the gateway is asked about
+the references first (see ``requery``), and a second call with the same reference is the same transfer there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.infra import outbox
+from marketplace.infra.db import Statement
+from marketplace.kernel import queues
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.payments import gateway_alerts as gateway_alarms
+from marketplace.payouts import states
+from marketplace.payouts.payees.holds import kept_from_sending
+from marketplace.payouts.transfers import alerts, apply_status
+from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.transfers import (
+    MOST_AT_ONCE,
+    FundsShortError,
+    KeyRefusedError,
+    TransferOrder,
+    TransferRefusedError,
+    TransferSender,
+)
+
+_log = structlog.get_logger(__name__)
+
+SEND_TOPIC = "payout.send"
+# After a lost answer, and while the gateway takes nothing, the next ones wait so long.
+PAUSE = timedelta(minutes=5)
+# When the gateway is first asked about what was sent: events come sooner, and a call is over by then.
+FIRST_ASKED_AFTER = timedelta(minutes=5)
+REASON = "Campus Marketplace payout"
+
+_WAITING = Statement(
+    text(
+        """
+        SELECT i.id, i.user_id, i.vendor_id, a.replaced_at IS NOT NULL AS account_replaced
+        FROM payout_transfer_intents i JOIN payout_transfers t ON t.intent_id = i.id
+            JOIN payout_accounts a ON a.id = i.account_id
+        WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL
+        """
+    )
+)
+# Two workers take different ones. What is halted stays, and goes on when it is handed on again.
+_CLAIM = Statement(
+    text(
+        """
+        WITH picked AS MATERIALIZED (
+            SELECT i.id, i.amount_minor, i.account_id FROM payout_transfer_intents i
+                JOIN payout_transfers t ON t.intent_id = i.id
+            WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND i.id <> ALL(:kept)
+                AND NOT EXISTS (SELECT FROM payout_halts WHERE resumed_at IS NULL)
+            ORDER BY i.id LIMIT :most FOR NO KEY UPDATE OF i, t SKIP LOCKED
+        )
+        UPDATE payout_transfers t SET sent_at = :now, ask_at = :ask_at, updated_at = :now
+        FROM picked p JOIN payout_accounts a ON a.id = p.account_id
+        WHERE t.intent_id = p.id
+        RETURNING t.reference, p.amount_minor, p.account_id, a.recipient_code, a.account_name, a.account_number,
+            a.bank_code
+        """
+    )
+)
+_LOCK_BATCH = Statement(text("SELECT id FROM payout_batches WHERE id = :batch_id FOR NO KEY UPDATE"))
+_LOCK = Statement(
+    text(
+        """
+        SELECT i.id, i.status, t.reference FROM payout_transfer_intents i
+            JOIN payout_transfers t ON t.intent_id = i.id
+        WHERE t.reference = ANY(:references) ORDER BY i.id FOR NO KEY UPDATE OF i, t
+        """
+    )
+)
+_MOVE = Statement(
+    text(
+        """
+        WITH given AS (
+            SELECT * FROM unnest(CAST(:references AS text[]), CAST(:codes AS text[])) AS g (reference, transfer_code)
+        ), moved AS (
+            UPDATE payout_transfer_intents i SET status = :status, stalled_at = NULL, updated_at = :now
+            FROM given g JOIN payout_transfers t ON t.reference = g.reference WHERE i.id = t.intent_id
+        )
+        UPDATE payout_transfers t SET status = :status, updated_at = :now,
+            transfer_code = coalesce(t.transfer_code, g.transfer_code)
+        FROM given g WHERE t.reference = g.reference
+        """
+    )
+)
+_RELEASE = Statement(
+    text(
+        """
+        UPDATE payout_transfers SET sent_at = NULL, ask_at = NULL, updated_at = :now WHERE reference = ANY(:references)
+        """
+    )
+)
+_KEEP_RECIPIENTS = Statement(
+    text(
+        """
+        UPDATE payout_accounts a SET recipient_code = g.code
+        FROM unnest(CAST(:accounts AS uuid[]), CAST(:codes AS text[])) AS g (id, code)
+        WHERE a.id = g.id AND a.recipient_code IS NULL
+        """
+    )
+)
+# One that was renewed meanwhile stays.
+_FORGET_RECIPIENTS = Statement(
+    text(
+        """
+        UPDATE payout_accounts a SET recipient_code = NULL
+        FROM unnest(CAST(:references AS text[]), CAST(:codes AS text[])) AS g (reference, code)
+            JOIN payout_transfers t ON t.reference = g.reference
+            JOIN payout_transfer_intents i ON i.id = t.intent_id
+        WHERE a.id = i.account_id AND a.recipient_code = g.code
+        """
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A payout whose call begins, and the bank account that it goes to."""
+
+    reference: str
+    amount_minor: int
+    account_id: UUID
+    recipient_code: str | None
+    account_name: str = field(repr=False)
+    account_number: str = field(repr=False)
+    bank_code: str
+
+    def order(self, recipient_code: str) -> TransferOrder:
+        """Write what the gateway is told."""
+        return TransferOrder(self.reference, self.amount_minor, recipient_code, REASON)
+
+
+@dataclass(frozen=True)
+class ToSend:
+    """Payouts of a batch whose call begins."""
+
+    batch_id: UUID
+    claimed: list[Claimed]
+
+    @property
+    def amount_minor(self) -> int:
+        """Sum them up, in kobo."""
+        return sum(one.amount_minor for one in self.claimed)
+
+
+@dataclass
+class Answers:
+    """What became of a call, by reference.
+
+    :ivar sent: what the gateway took, as it describes it
+    :ivar refused: what it will never take, and the HTTP status of its refusal; none where there is no such account
+    :ivar unwilling_with: the HTTP status with which it took none of them, for a reason of its own
+    :ivar lost: of what it is unknown whether it was sent
+    :ivar unsent: what was certainly not sent, and may be
+    :ivar recipients: the code of each account that was made a recipient
+    :ivar unknown_recipients: the code that was refused since the gateway knows no such recipient, by reference
+    """
+
+    sent: dict[str, GatewayTransfer] = field(default_factory=dict)
+    refused: dict[str, int | None] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    unsent: list[str] = field(default_factory=list)
+    recipients: dict[UUID, str] = field(default_factory=dict)
+    unknown_recipients: dict[str, str] = field(default_factory=dict)
+    unwilling_with: int | None = None
+    funds_short: bool = False
+    key_refused_with: int | None = None
+
+    @property
+    def troubled(self) -> bool:
+        """Tell whether the gateway had better be left alone for a while."""
+        return bool(self.lost or self.unsent)
+
+
+def enqueue_sending(session: Session, *, batch_id: UUID, due_at: datetime) -> None:
+    """Have a worker send the next payouts of a batch."""
+    outbox.enqueue(
+        session,
+        queue=queues.WEBHOOKS,
+        topic=SEND_TOPIC,
+        payload={"batchId": str(batch_id)},
+        due_at=due_at,
+    )
+
+
+def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
+    """Claim the next payouts of a batch, noting that their call begins.
+
+    From then on the gateway is asked what became of them, whatever happens to the caller. None are claimed while
+    payouts are halted, nor those whose payee is on hold by now: they wait. Nor those whose account was replaced: they
+    were given up (see ``giving_up``), but for what was replaced since.
+
+    :param session: of a transaction that commits before the call is made
+    :param now: when
+    :return: at most as many as the gateway takes at once
+    """
+    kept = kept_from_sending(session, payouts=_WAITING.all(session, batch_id=batch_id), now=now)
+    rows = _CLAIM.all(
+        session,
+        batch_id=batch_id,
+        kept=list(kept),
+        most=MOST_AT_ONCE,
+        now=now,
+        ask_at=now + FIRST_ASKED_AFTER,
+    )
+    return ToSend(batch_id, [Claimed(**row) for row in rows])
+
+
+def can_send(session: Session, *, batch_id: UUID, now: datetime) -> bool:
+    """Tell whether a batch has payouts that would be claimed now, if they are not halted."""
+    waiting = _WAITING.all(session, batch_id=batch_id)
+    return len(kept_from_sending(session, payouts=waiting, now=now)) < len(waiting)
+
+
+def has_work(session: Session, *, batch_id: UUID, now: datetime) -> bool:
+    """Tell whether a batch has payouts that would be claimed now, or given up."""
+    waiting = _WAITING.all(session, batch_id=batch_id)
+    return any(row["account_replaced"] for row in waiting) or can_send(session, batch_id=batch_id, now=now)
+
+
+def send(gateway: TransferSender, claimed: Sequence[Claimed]) -> Answers:
+    """Have the gateway send payouts, by one call as far as it takes that.
+
+    It raises nothing: what is unknown is an answer too.
+
+    :param claimed: at most as many as it takes at once; the claim is committed
+    :return: what became of each
+    """
+    answers = Answers()
+    try:
+        orders = _orders_of(gateway, claimed, answers)
+        if len(orders) == 1:
+            _send_singly(gateway, orders, answers)
+        elif orders:
+            _send_together(gateway, orders, answers)
+    except KeyRefusedError as error:
+        answers.key_refused_with = error.refused_with
+    except FundsShortError:
+        answers.funds_short = True
+    known = answers.sent.keys() | answers.refused.keys() | set(answers.lost)
+    answers.unsent = [one.reference for one in claimed if one.reference not in known]
+    return answers
+
+
+def _orders_of(gateway: TransferSender, claimed: Sequence[Claimed], answers: Answers) -> list[TransferOrder]:
+    """Write the orders of payouts, having accounts made recipients that are none yet."""
+    orders = []
+    for one in claimed:
+        code = one.recipient_code or answers.recipients.get(one.account_id)
+        if code is None:
+            try:
+                code = gateway.make_recipient(
+                    name=one.account_name, account_number=one.account_number, bank_code=one.bank_code
+                )
+            except KeyRefusedError:
+                raise
+            except ProviderUnavailableError:
+                # Those behind it would wait as long for nothing.
+                break
+            if code is None:
+                answers.refused[one.reference] = None
+                continue
+            answers.recipients[one.account_id] = code
+        orders.append(one.order(code))
+    return orders
+
+
+def _send_together(gateway: TransferSender, orders: Sequence[TransferOrder], answers: Answers) -> None:
+    try:
+        sent = gateway.send_all(orders)
+    except TransferRefusedError:
+        # One that it will not take, or has already, keeps it from taking the others.
+        _send_singly(gateway, orders, answers)
+        return
+    except KeyRefusedError:
+        raise
+    except ProviderUnavailableError:
+        sent = []
+    answers.sent = {one.reference: one for one in sent}
+    answers.lost += [order.reference for order in orders if order.reference not in answers.sent]
+
+
+def _send_singly(gateway: TransferSender, orders: Sequence[TransferOrder], answers: Answers) -> None:
+    """Send payouts one by one; what is refused while others are taken is refused for good.
+
+    Where none is taken it may be all of them that the gateway does not take just now: they wait.
+    """
+    unwilling: dict[str, int] = {}
+    for order in orders:
+        try:
+            answers.sent[order.reference] = gateway.send(order)
+        except TransferRefusedError as error:
+            found = answers.refused if error.for_good else unwilling
+            found[order.reference] = error.refused_with
+            if error.for_good:
+                answers.unknown_recipients[order.reference] = order.recipient_code
+        except KeyRefusedError:
+            raise
+        except ProviderUnavailableError:
+            # Those behind it were not sent, and would wait as long for nothing.
+            answers.lost.append(order.reference)
+            break
+    if answers.sent:
+        answers.refused |= unwilling
+    elif unwilling:
+        answers.unwilling_with = next(iter(unwilling.values()))
+
+
+def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) -> None:
+    """Note what became of a call, and hand the next payouts of the batch on.
+
+    :param found: what was claimed
+    :param answers: what became of it
+    :param now: when
+    """
+    _LOCK_BATCH.run(session, batch_id=found.batch_id)
+    if not found.claimed:
+        if not can_send(session, batch_id=found.batch_id, now=now):
+            alerts.none_waits(session, batch_id=found.batch_id, now=now)
+        return
+    note_answers(session, answers=answers, now=now)
+    raise_trouble(session, found=found, answers=answers, now=now)
+    if answers.sent:
+        alerts.taken(session, batch_id=found.batch_id, now=now)
+    for reference, told in answers.sent.items():
+        if told.wants_otp:
+            facts, batch_id = {"reference": reference}, found.batch_id
+            alerts.raise_of_batch(session, kinds.TRANSFER_WANTS_OTP, batch_id=batch_id, facts=facts, now=now)
+            break
+    enqueue_sending(session, batch_id=found.batch_id, due_at=now + PAUSE if answers.troubled else now)
+
+
+def raise_trouble(session: Session, *, found: ToSend, answers: Answers, now: datetime) -> None:
+    """Raise that the gateway takes nothing of a batch, and why.
+
+    :param found: what was to be sent
+    :param answers: what became of it
+    :param now: when
+    """
+    trouble: dict[str, dict[str, Any]] = {}
+    if answers.funds_short:
+        trouble[kinds.PAYOUT_FUNDS_SHORT] = {"amountMinor": found.amount_minor}
+    if answers.unwilling_with is not None:
+        trouble[kinds.PAYOUTS_REFUSED] = {"refusedWith": answers.unwilling_with}
+    for identifier, facts in trouble.items():
+        alerts.raise_of_batch(session, identifier, batch_id=found.batch_id, facts=facts, now=now)
+
+
+def note_answers(session: Session, *, answers: Answers, now: datetime) -> None:
+    """Note what became of a call: of each payout by itself.
+
+    What an event has settled meanwhile stays as it is.
+
+    :param answers: of payouts of one batch, which is locked
+    :param now: when
+    """
+    told = [*answers.sent, *answers.refused, *answers.lost]
+    status_of = {row["reference"]: row["status"] for row in _LOCK.all(session, references=sorted(told))}
+    if answers.recipients:
+        _KEEP_RECIPIENTS.run(
+            session, accounts=list(answers.recipients), codes=list(answers.recipients.values())
+        )
+    if answers.unknown_recipients:
+        # The next payout makes the account a recipient anew, or learns that there is none such any more.
+        unknown = answers.unknown_recipients
+        _FORGET_RECIPIENTS.run(session, references=list(unknown), codes=list(unknown.values()))
+    for trigger, references in (("submit", list(answers.sent)), ("lose", answers.lost)):
+        moving = [one for one in references if states.INTENT.allows(status_of[one], trigger)]
+        if moving:
+            codes = [
+                answers.sent[one].transfer_code or None if one in answers.sent else None for one in moving
+            ]
+            target = states.SUBMITTED if trigger == "submit" else states.UNKNOWN
+            _MOVE.run(session, references=moving, codes=codes, status=target, now=now)
+    if answers.unsent:
+        _RELEASE.run(session, references=answers.unsent, now=now)
+    for reference, refused_with in answers.refused.items():
+        if states.INTENT.allows(status_of[reference], "fail"):
+            row = apply_status.lock(session, reference=reference)
+            apply_status.refuse(session, row, refused_with=refused_with, now=now)
+    if answers.key_refused_with is not None:
+        gateway_alarms.gateway_key_refused(session, status=answers.key_refused_with, now=now)
+    elif answers.sent:
+        gateway_alarms.gateway_key_taken(session, now=now)

@@ -1,0 +1,223 @@
+"""Payouts that people ask for: a vendor's early withdrawal, a cash-out of a wallet; and taking such a wish back.
+
+What is asked for is claimed in the books at once, and joins the next batch that is staged.
+"""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.identity.queries import Caller
+from marketplace.infra.db import Statement
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import (
+    ConflictError,
+    InvalidParam,
+    MarketplaceError,
+    NotFoundError,
+    ValidationError,
+)
+from marketplace.kernel.money import naira_text
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import lock_balances
+from marketplace.orders.vendor_escrow_balance import InEscrow, in_escrow_of
+from marketplace.payments.refunds import buyer_debt
+from marketplace.payouts import states
+from marketplace.payouts.accounting import reservations
+from marketplace.payouts.accounting.reservations import Payee, Wish
+from marketplace.payouts.payees import payout_history
+from marketplace.payouts.payees.balances import minimum_payout, waiting_minor
+from marketplace.payouts.payees.bank_accounts import account_of
+from marketplace.payouts.payees.holds import Hold, holds_of, holds_of_people, shown, with_halt
+from marketplace.payouts.payees.withdrawable import rewards_in
+from marketplace.platform import features
+from marketplace.platform.queries import platform_settings
+from marketplace.vendors.queries import store_of_user
+
+_LOCK = Statement(
+    text(
+        """
+        SELECT id, user_id, vendor_id, amount_minor, status, batch_id FROM payout_transfer_intents
+        WHERE id = :payout_id AND user_id = :user_id FOR NO KEY UPDATE
+        """
+    )
+)
+
+
+class EscrowLockedError(MarketplaceError):
+    """A vendor asks for money that is still in escrow, or frozen."""
+
+    code = "ESCROW_LOCKED"
+
+
+class PayoutsHeldError(ConflictError):
+    """Something holds the payee's payouts back."""
+
+
+class TooLittleError(ConflictError):
+    """There is less than what is asked for."""
+
+
+class PayoutWaitsError(ConflictError):
+    """A payout of the payee's waits to be sent already."""
+
+
+class PayoutInBatchError(ConflictError):
+    """The payout is in a batch already, or over."""
+
+
+def ask_for_payout(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
+    """Claim what a vendor asks to be paid before the next staging does.
+
+    What they owe us is taken first.
+
+    :param caller: the vendor
+    :param amount_minor: kobo
+    :param now: the time of the request
+    :return: the payout, as it is listed
+    :raises NotFoundError: the caller has no store
+    :raises SwitchedOffError: early withdrawals are switched off, or there is maintenance
+    :raises EscrowLockedError: it takes money that is in escrow or frozen
+    :raises PayoutsHeldError: something holds the vendor's payouts back, or everybody's
+    :raises TooLittleError: there is less, and nothing in escrow either
+    :raises ValidationError: it is less than the least payout
+    :raises PayoutWaitsError: one waits already
+    """
+    store = store_of_user(session, user_id=caller.id)
+    if store is None:
+        raise NotFoundError("You have no store.")
+    features.require_on(platform_settings(session), features.EARLY_WITHDRAWALS, now=now)
+    payee = Payee(caller.id, store.id)
+    payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
+    held = lock_balances(session, wanted=[payable, debt])
+    available = max(held[payable] - held[debt], 0)
+    if amount_minor > available:
+        escrow = in_escrow_of(session, vendor_id=store.id)
+        if escrow.total_minor:
+            raise _escrow_locked(escrow, available, _elsewhere(session, payee, held[debt]))
+    _refuse_held(session, holds_of(session, vendor_ids=[store.id], now=now)[store.id])
+    return _claim(session, payee, amount_minor, available, owed_minor=held[debt], now=now)
+
+
+def ask_for_cash_out(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
+    """Claim what somebody asks to be paid out of their wallet; rewards are not paid out.
+
+    What they owe us is taken first.
+
+    :param caller: whose wallet
+    :param amount_minor: kobo
+    :param now: the time of the request
+    :return: the payout, as it is listed
+    :raises SwitchedOffError: cash-outs are switched off, or there is maintenance
+    :raises PayoutsHeldError: something holds the person's payouts back, or everybody's
+    :raises TooLittleError: less can be paid out
+    :raises ValidationError: it is less than the least payout
+    :raises PayoutWaitsError: one waits already
+    """
+    features.require_on(platform_settings(session), features.WALLET_CASH_OUTS, now=now)
+    buyer_debt.collect(session, buyer_id=caller.id, now=now)
+    wallet, debt = accounts.wallet(caller.id), accounts.buyer_receivable(caller.id)
+    held = lock_balances(session, wanted=[wallet, debt])
+    rewards = rewards_in(session, user_id=caller.id, balance_minor=held[wallet])
+    _refuse_held(session, holds_of_people(session, user_ids=[caller.id], now=now)[caller.id])
+    cashable = held[wallet] - rewards
+    return _claim(session, Payee(caller.id, None), amount_minor, cashable, owed_minor=held[debt], now=now)
+
+
+def take_back(session: Session, *, payout_id: UUID, caller: Caller, now: datetime) -> dict[str, Any]:
+    """Call off what somebody had asked for, as long as it is in no batch: the money goes back.
+
+    :param payout_id: the payout's
+    :param caller: the payee
+    :param now: the time of the request
+    :return: the payout, as it is listed
+    :raises NotFoundError: there is no such payout, or it is somebody else's
+    :raises PayoutInBatchError: it is in a batch, or over
+    """
+    row = _LOCK.first(session, payout_id=payout_id, user_id=caller.id)
+    if row is None:
+        raise NotFoundError("There is no such payout.")
+    if row["status"] != states.PENDING or row["batch_id"] is not None:
+        where = "in a batch" if row["status"] == states.PENDING else row["status"]
+        raise PayoutInBatchError(f"The payout is {where}: only one that waits for a batch can be called off.")
+    reservations.cancel(session, intents=[row], now=now)
+    return payout_history.payout_of(session, payout_id=payout_id)
+
+
+def _claim(
+    session: Session, payee: Payee, amount_minor: int, available_minor: int, *, owed_minor: int, now: datetime
+) -> dict[str, Any]:
+    """Claim what is asked for, of balances that are locked."""
+    if amount_minor > available_minor:
+        elsewhere = _elsewhere(session, payee, owed_minor)
+        raise TooLittleError(
+            f"{'; '.join((f'{naira_text(available_minor)} can be paid out', *elsewhere))}.",
+            invalid_params=[_too_much(available_minor)],
+        )
+    minimum = minimum_payout(session)
+    if amount_minor < minimum:
+        raise ValidationError.of("amountMinor", f"Is less than the least payout, {naira_text(minimum)}.")
+    account = account_of(session, user_id=payee.user_id)
+    if account is None:
+        raise LookupError("nobody without a bank account gets here")
+    done = reservations.claim(
+        session,
+        wishes=[Wish(payee, account["id"], amount_minor)],
+        batch_id=None,
+        minimum_minor=minimum,
+        asked_for=True,
+        now=now,
+    )
+    if not done.made:
+        raise PayoutWaitsError(
+            "A payout of yours waits to be sent already. Wait for it, or call it off first."
+        )
+    return payout_history.payout_of(session, payout_id=done.made[0].intent_id)
+
+
+def _refuse_held(session: Session, holds: tuple[Hold, ...]) -> None:
+    holds = with_halt(session, holds)
+    if not holds:
+        return
+    found = shown(holds)
+    raise PayoutsHeldError(
+        " ".join(hold["detail"] for hold in found),
+        extensions={
+            "holds": [
+                {"reason": hold.reason, "until": iso(hold.until) if hold.until else None} for hold in holds
+            ]
+        },
+    )
+
+
+def _elsewhere(session: Session, payee: Payee, owed_minor: int) -> list[str]:
+    """Tell where else money of a payee's is than in what can be paid out, apart from escrow."""
+    waiting = waiting_minor(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
+    return _told((waiting, "are in a payout that waits to be sent"), (owed_minor, "are owed to us"))
+
+
+def _told(*parts: tuple[int, str]) -> list[str]:
+    return [f"{naira_text(minor)} {what}" for minor, what in parts if minor]
+
+
+def _too_much(available_minor: int) -> InvalidParam:
+    return InvalidParam("amountMinor", f"Is more than {naira_text(available_minor)}.")
+
+
+def _escrow_locked(escrow: InEscrow, available_minor: int, elsewhere: list[str]) -> EscrowLockedError:
+    parts = _told(
+        (escrow.held_minor, "are in escrow until the buyers have their orders"),
+        (escrow.frozen_minor, "are frozen by disputes"),
+    )
+    return EscrowLockedError(
+        f"{naira_text(available_minor)} can be withdrawn; {'; '.join((*parts, *elsewhere))}.",
+        invalid_params=[_too_much(available_minor)],
+        extensions={
+            "availableMinor": available_minor,
+            "inEscrowMinor": escrow.held_minor,
+            "frozenMinor": escrow.frozen_minor,
+        },
+    )

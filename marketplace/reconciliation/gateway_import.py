@@ -1,0 +1,360 @@
+"""What the gateway has on record, taken over into tables page by page, so that the books are compared where they are.
+
+Its movements are kept: each is read once, and from the service's first day on. What the gateway held before that is one
+sum, the opening, and no matter of ours. The lists behind the movements are read again for each run, over its window.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Database, Statement
+from marketplace.kernel.clock import Clock
+from marketplace.ledger import accounts
+from marketplace.ledger.accounts import Account
+from marketplace.payments.refunds import gateway_refund
+from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
+from marketplace.reconciliation import attribution
+from marketplace.reconciliation.postings import move
+
+OPENING_ID = 0
+# What the gateway calls money that the company paid in itself.
+_TOP_UP = "Topup"
+_SETTLED = "success"
+_BATCH = 500
+# Longer than any page takes: a claim that ran out was left by somebody who died.
+CLAIMED_FOR = timedelta(minutes=5)
+# Foreign ones are asked about in each run, so they are not asked about without end.
+_MOST_ASKED_ABOUT = 200
+# Charges come in while the movements are read: after so many looks the latest list is as good as the balance.
+_MOST_LOOKS = 5
+
+# Only one run goes on at a time, so what another one left is of no use to anybody.
+_CLEAR_READ = tuple(
+    Statement(text(sql))
+    for sql in ("DELETE FROM reconciliation_records", "DELETE FROM reconciliation_differences")
+)
+_CLEAR = (
+    *_CLEAR_READ,
+    Statement(text("DELETE FROM gateway_movements WHERE read_by IS NOT NULL")),
+    Statement(text("DELETE FROM reconciliation_exceptions WHERE run_id = :run_id")),
+)
+_GO_ON = Statement(
+    text("UPDATE reconciliations SET claimed_until = :until WHERE id = :run_id AND status = 'running'")
+)
+# Nothing of ours can be at the gateway before there was a payment to ask for.
+_FIRST_DAY = Statement(
+    text(
+        """
+        SELECT coalesce(least((SELECT min(created_at) FROM payment_intents),
+            (SELECT min(created_at) FROM payout_transfers)), :now) AS at
+        """
+    )
+)
+_KNOWN = Statement(
+    text(
+        """
+        SELECT greatest(max(id), max(CASE WHEN id = 0 THEN CAST(row_id AS bigint) END)) AS id,
+            coalesce(sum(difference_minor), 0)::bigint AS minor
+        FROM gateway_movements WHERE read_by IS NULL
+        """
+    )
+)
+_KEEP_MOVEMENTS = Statement(
+    text(
+        """
+        INSERT INTO gateway_movements (id, model, row_id, difference_minor, balance_minor, happened_at, read_by)
+        SELECT *, :run_id FROM unnest(CAST(:ids AS bigint[]), CAST(:models AS text[]), CAST(:row_ids AS text[]),
+            CAST(:differences AS bigint[]), CAST(:balances AS bigint[]), CAST(:moments AS timestamptz[]))
+        ON CONFLICT (id) DO NOTHING
+        """
+    )
+)
+_OLDEST_READ = Statement(
+    text(
+        "SELECT balance_minor - difference_minor AS minor FROM gateway_movements WHERE read_by = :run_id"
+        " ORDER BY id LIMIT 1"
+    )
+)
+_OPEN = Statement(
+    text(
+        """
+        INSERT INTO gateway_movements (id, model, row_id, difference_minor, balance_minor, happened_at)
+        VALUES (0, 'Opening', :last_before, :minor, :minor, :at)
+        """
+    )
+)
+_TAKE_OVER = Statement(text("UPDATE gateway_movements SET read_by = NULL WHERE read_by = :run_id"))
+_KEEP_RECORDS = Statement(
+    text(
+        """
+        INSERT INTO reconciliation_records (run_id, kind, gateway_id, reference, status, amount_minor, fee_minor,
+            currency, subject, charge_id, dispute_id, created_at, changed_at)
+        SELECT :run_id, :kind, * FROM unnest(CAST(:ids AS text[]), CAST(:references AS text[]),
+            CAST(:statuses AS text[]), CAST(:amounts AS bigint[]), CAST(:fees AS bigint[]),
+            CAST(:currencies AS text[]), CAST(:subjects AS uuid[]), CAST(:charge_ids AS text[]),
+            CAST(:dispute_ids AS text[]), CAST(:created AS timestamptz[]), CAST(:changed AS timestamptz[]))
+        ON CONFLICT (run_id, kind, gateway_id) DO NOTHING
+        """
+    )
+)
+_UNBOOKED_SETTLEMENTS = Statement(
+    text(
+        """
+        SELECT rec.gateway_id AS id, rec.amount_minor AS minor FROM reconciliation_records rec
+        WHERE rec.run_id = :run_id AND rec.kind = 'settlement' AND rec.status = :settled AND rec.currency = 'NGN'
+            AND rec.amount_minor > 0
+            AND rec.created_at >= (SELECT happened_at FROM gateway_movements WHERE id = 0)
+            AND NOT EXISTS (SELECT FROM ledger_transactions t
+                WHERE t.kind = 'settlement' AND t.source = 'settlement:' || rec.gateway_id)
+        ORDER BY rec.gateway_id LIMIT :most
+        """
+    )
+)
+_OLDEST_SETTLEMENT = Statement(
+    text(
+        """
+        SELECT min(m.happened_at) AS at FROM gateway_movements m
+        WHERE m.read_by IS NULL AND m.model = 'Settlement' AND NOT EXISTS (SELECT FROM ledger_transactions t
+            WHERE t.kind = 'settlement' AND t.source = 'settlement:' || m.row_id)
+        """
+    )
+)
+_UNBOOKED_OWN = Statement(
+    text(
+        """
+        SELECT m.id, m.model, m.difference_minor AS minor FROM gateway_movements m
+        WHERE m.read_by IS NULL AND ((m.id = 0 AND m.difference_minor <> 0)
+                OR (m.model = :top_up AND m.difference_minor > 0))
+            AND NOT EXISTS (SELECT FROM ledger_transactions t
+                WHERE t.kind = CASE m.id WHEN 0 THEN 'opening' ELSE 'top_up' END AND t.source = 'movement:' || m.id)
+        ORDER BY m.id LIMIT :most
+        """
+    )
+)
+
+
+def clear(session: Session, *, run_id: UUID) -> None:
+    """Throw away what a run that was broken off has read, so that it is begun anew."""
+    for statement in _CLEAR:
+        statement.run(session, run_id=run_id)
+
+
+def clear_read(session: Session) -> None:
+    """Throw away what a run read of the gateway's lists, and compared."""
+    for statement in _CLEAR_READ:
+        statement.run(session)
+
+
+def listed_minor(session: Session) -> int:
+    """Sum what the gateway's movements come to, in kobo."""
+    minor: int = _KNOWN.one(session)["minor"]
+    return minor
+
+
+def oldest_settlement(session: Session) -> datetime | None:
+    """Tell when the first settlement left the gateway that is not booked; none if all are."""
+    at: datetime | None = _OLDEST_SETTLEMENT.one(session)["at"]
+    return at
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """The service's first day, and the last movement before it, if there was one."""
+
+    first_day: datetime
+    before: Movement | None
+
+
+class History:
+    """The gateway's records, being read for a run."""
+
+    def __init__(
+        self, database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
+    ) -> None:
+        """Prepare to read; nothing is asked yet.
+
+        :param run_id: the run that it is for
+        :param now: its moment, for what is booked
+        :param clock: tells how it goes on
+        """
+        self._database = database
+        self._records = records
+        self._run_id = run_id
+        self._now = now
+        self._clock = clock
+
+    def read_movements(self) -> tuple[int, int]:
+        """Take over the movements since the last time, until they agree with the balance.
+
+        :return: what the gateway holds in kobo, and how many movements were new
+        :raises ProviderUnavailableError: no usable answer of the gateway
+        """
+        read = 0
+        for _ in range(_MOST_LOOKS):
+            new = self._read_new()
+            read += new
+            held = self._records.balance()
+            with self._database.reading() as session:
+                listed = _KNOWN.one(session)["minor"]
+            if held == listed or not new:
+                return held, read
+        # It is moved all the time: the list is at least of one moment.
+        return listed, read
+
+    def _read_new(self) -> int:
+        with self._database.reading() as session:
+            known = _KNOWN.one(session)["id"]
+            first_day: datetime = _FIRST_DAY.one(session, now=self._now)["at"]
+        read = 0
+        before: Movement | None = None
+        for page in self._records.movements():
+            new = [
+                one for one in page if (one.id > known if known is not None else one.happened_at >= first_day)
+            ]
+            read += self._database.in_transaction(self._keep_movements, new)
+            if len(new) < len(page):
+                before = max((one for one in page if one not in new), key=lambda one: one.id)
+                break
+        opening = _Opening(first_day, before) if known is None else None
+        self._database.in_transaction(self._take_over, opening)
+        return read
+
+    def _keep_movements(self, session: Session, page: Sequence[Movement]) -> int:
+        self._go_on(session)
+        return _KEEP_MOVEMENTS.run(
+            session,
+            run_id=self._run_id,
+            ids=[one.id for one in page],
+            models=[one.model for one in page],
+            row_ids=[one.row_id for one in page],
+            differences=[one.difference_minor for one in page],
+            balances=[one.balance_minor for one in page],
+            moments=[one.happened_at for one in page],
+        )
+
+    def _take_over(self, session: Session, opening: "_Opening | None") -> None:
+        """Count what was read, there being no gap in it any more; the first time, with what was there before."""
+        if opening is not None:
+            before = opening.before
+            oldest = _OLDEST_READ.first(session, run_id=self._run_id)
+            reached = oldest["minor"] if oldest else 0
+            _OPEN.run(
+                session,
+                last_before=str(before.id if before else 0),
+                minor=before.balance_minor if before else reached,
+                at=opening.first_day,
+            )
+        _TAKE_OVER.run(session, run_id=self._run_id)
+
+    def read_records(self, kind: Kind, *, since: datetime, until: datetime) -> int:
+        """Take over what one of the gateway's lists has of a period.
+
+        :return: how many there were
+        :raises ProviderUnavailableError: no usable answer of the gateway
+        """
+        pages = self._records.records(kind, since=since, until=until)
+        return sum(self._database.in_transaction(self._keep_records, kind, page) for page in pages)
+
+    def _keep_records(self, session: Session, kind: Kind, page: Sequence[Record]) -> int:
+        self._go_on(session)
+        noted = [gateway_refund.noted(one.note) if kind == "refund" else None for one in page]
+        return _KEEP_RECORDS.run(
+            session,
+            run_id=self._run_id,
+            kind=kind,
+            ids=[one.id for one in page],
+            references=[one.reference for one in page],
+            statuses=[one.status for one in page],
+            amounts=[one.amount_minor for one in page],
+            fees=[one.fee_minor for one in page],
+            currencies=[one.currency for one in page],
+            subjects=[named[0] if named else None for named in noted],
+            charge_ids=[one.charge_id for one in page],
+            dispute_ids=[one.dispute_id for one in page],
+            created=[one.created_at for one in page],
+            changed=[one.changed_at for one in page],
+        )
+
+    def name_movements(self) -> None:
+        """Note which refund or payout of ours each movement is of, as the lists tell.
+
+        What moved and was made before the lists begin, such as a page that is paid days later, is asked about singly.
+
+        :raises ProviderUnavailableError: no usable answer of the gateway
+        """
+        self._ask_about(attribution.UNLISTED)
+        self._database.in_transaction(self._name)
+
+    def _name(self, session: Session) -> None:
+        for statement in (attribution.NAME, attribution.NAME_CHARGES):
+            statement.run(session, run_id=self._run_id)
+
+    def look_up_payouts(self) -> None:
+        """Ask singly about payouts whose money differs, and that no list has.
+
+        :raises ProviderUnavailableError: no usable answer of the gateway
+        """
+        self._ask_about(attribution.UNLISTED_PAYOUTS)
+
+    def _ask_about(self, unlisted: Statement) -> None:
+        with self._database.reading() as session:
+            rows = unlisted.all(session, run_id=self._run_id, most=_MOST_ASKED_ABOUT)
+        for row in rows:
+            found = self._records.record(row["kind"], row["id"])
+            self._database.in_transaction(self._keep_records, row["kind"], [found] if found else [])
+
+    def book(self) -> tuple[int, int]:
+        """Book what the gateway alone tells of: settlements to the bank, and money of our own.
+
+        :return: how many settlements were booked, and how many movements of own funds
+        """
+        settled = own = 0
+        while True:
+            done = self._database.in_transaction(self._book_settlements)
+            settled += done
+            if done < _BATCH:
+                break
+        while True:
+            done = self._database.in_transaction(self._book_own_funds)
+            own += done
+            if done < _BATCH:
+                return settled, own
+
+    def _book_settlements(self, session: Session) -> int:
+        rows = _UNBOOKED_SETTLEMENTS.all(session, run_id=self._run_id, settled=_SETTLED, most=_BATCH)
+        for row in rows:
+            self._post(session, "settlement", f"settlement:{row['id']}", -row["minor"], accounts.BANK)
+        return len(rows)
+
+    def _book_own_funds(self, session: Session) -> int:
+        rows = _UNBOOKED_OWN.all(session, top_up=_TOP_UP, most=_BATCH)
+        for row in rows:
+            kind = "opening" if row["id"] == OPENING_ID else "top_up"
+            self._post(session, kind, f"movement:{row['id']}", row["minor"], accounts.OWN_FUNDS)
+        return len(rows)
+
+    def _post(self, session: Session, kind: str, source: str, minor: int, other: Account) -> None:
+        move(
+            session,
+            kind=kind,
+            source=source,
+            description=_DESCRIPTIONS[kind],
+            minor=minor,
+            other=other,
+            now=self._now,
+        )
+
+    def _go_on(self, session: Session) -> None:
+        _GO_ON.run(session, run_id=self._run_id, until=self._clock() + CLAIMED_FOR)
+
+
+_DESCRIPTIONS = {
+    "settlement": "Settlement of the gateway to the bank",
+    "opening": "What the gateway held on the first day",
+    "top_up": "Own money paid in at the gateway",
+}

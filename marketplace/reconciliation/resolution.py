@@ -1,0 +1,273 @@
+"""What finance does about what a reconciliation found: have the gateway asked, or book what it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import AuditActor, record
+from marketplace.identity.queries import Caller
+from marketplace.infra import outbox
+from marketplace.infra.db import Statement
+from marketplace.kernel import queues
+from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
+from marketplace.ledger import accounts
+from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.refunds import refund_events
+from marketplace.payouts import states
+from marketplace.payouts.transfers import apply_status, transfer_events
+from marketplace.providers.gateway import Charge, PaymentGateway
+from marketplace.reconciliation import adjustments, matching
+from marketplace.reconciliation.adjustments import CAME_BACK, GATEWAY_COST, OWN_FUNDS
+from marketplace.reconciliation.postings import move
+
+APPLY_TOPIC = "reconciliation.apply-charge"
+
+ASK = "ask"
+RESOLUTIONS = (ASK, OWN_FUNDS, GATEWAY_COST, CAME_BACK)
+PROPOSED, RESOLVED = "proposed", "resolved"
+STATES = (PROPOSED, RESOLVED)
+_BOOKED = frozenset({OWN_FUNDS, GATEWAY_COST})
+# What is on its way to a buyer, a payee or an order is never the company's own.
+FITTING: Mapping[str, frozenset[str]] = {
+    "apply_charge": frozenset({ASK}),
+    "ask_about_refund": frozenset({ASK}),
+    "ask_about_payout": frozenset({ASK}),
+    "look_up_charge": _BOOKED,
+    "bear_refunded_charge": _BOOKED,
+    "look_up_payout": frozenset({CAME_BACK}),
+    "look_up_refund": _BOOKED,
+    "look_up_transfer": _BOOKED,
+    "look_up_movement": _BOOKED,
+    "look_up_settlement": frozenset({OWN_FUNDS}),
+    "look_up_booking": _BOOKED,
+    "compare_amounts": _BOOKED,
+    "look_up_balance": frozenset(),
+}
+
+_LOCK = Statement(
+    text(
+        """
+        SELECT id, run_id, item, action, here_minor, there_minor, reference, order_id, refund_id, intent_id,
+            proposed_resolution, proposed_by, proposed_at, resolved_at
+        FROM reconciliation_exceptions WHERE id = :exception_id AND run_id = :run_id FOR NO KEY UPDATE
+        """
+    )
+)
+_LATER = Statement(text("SELECT id FROM reconciliations WHERE id > :run_id AND status <> 'failed' LIMIT 1"))
+_PARTIES = Statement(text("SELECT buyer_id, vendor_id FROM orders WHERE id = :order_id"))
+_PAYEE = Statement(text("SELECT user_id FROM payout_transfer_intents WHERE id = :intent_id"))
+# What is proposed takes the place of what was proposed before.
+_NOTE: Mapping[str, Statement] = {
+    PROPOSED: Statement(
+        text(
+            """
+            UPDATE reconciliation_exceptions SET proposed_resolution = :resolution, proposed_by = :officer_id,
+                proposed_at = :now, proposal_note = :note WHERE id = :exception_id
+            """
+        )
+    ),
+    RESOLVED: Statement(
+        text(
+            """
+            UPDATE reconciliation_exceptions SET resolution = :resolution, resolved_by = :officer_id,
+                resolved_at = :now, note = :note WHERE id = :exception_id
+            """
+        )
+    ),
+}
+
+
+class AlreadyResolvedError(ConflictError):
+    """Somebody has resolved it."""
+
+
+class OutdatedError(ConflictError):
+    """There is a later reconciliation: what this one found may be so no more."""
+
+
+class UnfittingError(ConflictError):
+    """What was found is not to be resolved so."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What an officer decides: to have the gateway asked, or as what the difference is booked, and why."""
+
+    resolution: str
+    note: str
+
+
+def resolve(
+    session: Session,
+    *,
+    run_id: UUID,
+    exception_id: UUID,
+    decision: Decision,
+    officer: Caller,
+    actor: AuditActor,
+    now: datetime,
+) -> dict[str, Any]:
+    """Resolve what a reconciliation found, and audit it.
+
+    ``ask`` has a worker ask the gateway, and take its word as that of an event. ``own_funds`` books the difference as
+    the company's own money at the gateway, ``gateway_cost`` as what the gateway charged. ``came_back`` books a payout
+    that the gateway does not have as reversed, so that its payee has the money again. It is for what the latest
+    reconciliation found; the next one tells whether it agrees now. Payouts stay halted until two officers resume them.
+    What the gateway holds less is booked out of the company's own funds only. Above a bound a difference, either way,
+    is proposed by the first officer and booked by the same word of a second one.
+
+    :param run_id: the reconciliation
+    :param exception_id: what it found
+    :param decision: the officer's
+    :param officer: who decides
+    :param actor: who, as the audit names one
+    :param now: when
+    :return: ``exceptionId``, ``state`` (resolved, or proposed), ``resolution``, and ``bookedMinor``: by how many kobo
+        gateway_clearing moved
+    :raises NotFoundError: the run found no such thing
+    :raises AlreadyResolvedError: it is resolved
+    :raises OutdatedError: there is a later run
+    :raises UnfittingError: it is not to be resolved so
+    :raises UncoveredError: the company's own funds do not cover it
+    :raises ForbiddenError: the officer is a party to its order or payout, or has proposed it
+    """
+    row = _lock(session, run_id, exception_id)
+    _refuse_party(session, row, officer)
+    difference = row["there_minor"] - row["here_minor"]
+    _check(row["action"], decision.resolution, difference)
+    booked, state = 0, RESOLVED
+    if decision.resolution == ASK:
+        _enqueue_asking(session, row, now=now)
+    elif adjustments.takes_another(
+        session,
+        row,
+        resolution=decision.resolution,
+        difference_minor=difference,
+        officer=officer,
+        now=now,
+    ):
+        state = PROPOSED
+    else:
+        booked = difference
+        book = _take_back if decision.resolution == CAME_BACK else _book
+        book(session, row, decision.resolution, difference, now=now)
+    _NOTE[state].run(
+        session,
+        exception_id=exception_id,
+        resolution=decision.resolution,
+        note=decision.note,
+        officer_id=officer.id,
+        now=now,
+    )
+    record(
+        session,
+        actor=actor,
+        action="reconciliation.resolve" if state == RESOLVED else "reconciliation.propose",
+        target_type="reconciliation_exception",
+        target_id=str(exception_id),
+        before=_before(row),
+        after={"resolution": decision.resolution, "bookedMinor": booked, "note": decision.note},
+        now=now,
+    )
+    told = {"state": state, "resolution": decision.resolution, "bookedMinor": booked}
+    return {"exceptionId": exception_id} | told
+
+
+def _before(row: dict[str, Any]) -> dict[str, Any]:
+    proposed_by = row["proposed_by"]
+    return {
+        "item": row["item"],
+        "differenceMinor": row["there_minor"] - row["here_minor"],
+        "proposedBy": str(proposed_by) if proposed_by else None,
+    }
+
+
+def _lock(session: Session, run_id: UUID, exception_id: UUID) -> dict[str, Any]:
+    row = _LOCK.first(session, run_id=run_id, exception_id=exception_id)
+    if row is None:
+        raise NotFoundError("The reconciliation found no such thing.")
+    if row["resolved_at"] is not None:
+        raise AlreadyResolvedError("It is resolved already.")
+    if _LATER.first(session, run_id=run_id) is not None:
+        raise OutdatedError("There is a later reconciliation: resolve what that one found.")
+    return row
+
+
+def _refuse_party(session: Session, row: dict[str, Any], officer: Caller) -> None:
+    if row["order_id"] is not None:
+        parties = _PARTIES.one(session, order_id=row["order_id"])
+        refuse_party(
+            session, officer=officer, buyer_id=parties["buyer_id"], vendor_ids=[parties["vendor_id"]]
+        )
+    if row["intent_id"] is not None:
+        payee_id = _PAYEE.one(session, intent_id=row["intent_id"])["user_id"]
+        if payee_id == officer.id:
+            raise ForbiddenError("It is your own payout: another officer has to decide.")
+
+
+def _check(action: str, resolution: str, difference: int) -> None:
+    fitting = set(FITTING[action])
+    if not difference:
+        fitting -= _BOOKED
+    # Nor does it charge much that nobody heard of: that is the company's to bear, out of what it has there.
+    if difference > 0 or -difference > adjustments.ALONE_MINOR:
+        fitting.discard(GATEWAY_COST)
+    if resolution not in fitting:
+        how = " or ".join(sorted(fitting)) or "nothing that can be done here"
+        raise UnfittingError(f"It is not resolved by {resolution}, but by {how}.")
+
+
+def _enqueue_asking(session: Session, row: dict[str, Any], *, now: datetime) -> None:
+    if row["intent_id"] is not None:
+        transfer_events.enqueue_asking(session, reference=row["reference"], now=now)
+        return
+    if row["refund_id"] is not None:
+        topic, payload = refund_events.ASK_TOPIC, {"refundId": str(row["refund_id"])}
+    else:
+        topic, payload = APPLY_TOPIC, {"reference": row["reference"]}
+    outbox.enqueue(session, queue=queues.WEBHOOKS, topic=topic, payload=payload, due_at=now)
+
+
+def _book(session: Session, row: dict[str, Any], resolution: str, difference: int, *, now: datetime) -> None:
+    move(
+        session,
+        kind=matching.ACCEPTED,
+        source=f"{row['item']} #{row['id']}",
+        description="Difference to the gateway, as finance explained it",
+        minor=difference,
+        other=accounts.OWN_FUNDS if resolution == OWN_FUNDS else accounts.GATEWAY_FEES,
+        now=now,
+    )
+
+
+def _take_back(
+    session: Session, row: dict[str, Any], _resolution: str, difference: int, *, now: datetime
+) -> None:
+    """Book that a payout came back, and with it as much of what the gateway had kept for it as is there again."""
+    payout = apply_status.lock(session, reference=row["reference"])
+    fee_minor = difference - payout["amount_minor"]
+    if payout["status"] != states.SUCCESS or not 0 <= fee_minor <= payout["fee_minor"]:
+        raise UnfittingError(
+            f"The payout is {payout['status']} by now, or it is not its amount that differs: see what the next"
+            " reconciliation finds."
+        )
+    apply_status.take_back(session, payout, fee_minor=fee_minor, now=now)
+
+
+def ask(gateway: PaymentGateway, reference: str) -> Charge | None:
+    """Ask the gateway about a charge whose event never came.
+
+    :raises ProviderUnavailableError: no usable answer
+    """
+    return gateway.charge(reference)
+
+
+def apply(session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime) -> None:
+    """Apply what the gateway told, as its event would have been."""
+    payments.settle(session, reference=reference, charge=charge, fee_bearer=fee_bearer, now=now)
