@@ -5,7 +5,7 @@ from blueprints.http.application import build_app
 from marketplace.infra.logs import configure_error_tracking, configure_logging
 from marketplace.infra.settings import load_settings
 from marketplace.services import Services
-from tasks.relay import Relay, connect_nudges
+from tasks.dispatcher import Relay, connect_nudges
 
 settings = load_settings()
 configure_logging(settings)

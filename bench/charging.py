@@ -11,7 +11,7 @@ from wsgiref.types import StartResponse
 
 import wsgi
 from bench.stand import INBOX_PATH
-from marketplace.webhooks.operations import process
+from marketplace.webhooks.inbox import process
 
 
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:

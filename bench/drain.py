@@ -26,7 +26,7 @@ from marketplace.kernel import queues
 from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.services import Services
 from sandbox.process import wait_until
-from tasks.relay import Relay
+from tasks.dispatcher import Relay
 
 TARGET_A_SECOND = 150
 CORES = 2

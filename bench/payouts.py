@@ -31,12 +31,12 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Movement, Posting, post_all
 from marketplace.payouts.batches import approval, staging
 from marketplace.payouts.transfers import dispatch
-from marketplace.providers.transfers import TransferGateway
+from marketplace.providers.gateway.transfers import TransferGateway
 from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.services import Services
 from sandbox.ports import HOST
 from sandbox.process import wait_until
-from tasks.relay import Relay, connect_nudges
+from tasks.dispatcher import Relay, connect_nudges
 
 TARGET_SECONDS = 60
 # From a fifth of them to the last the worker must stay as it is.

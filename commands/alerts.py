@@ -8,16 +8,16 @@ from uuid import UUID
 import click
 import orjson
 
-from commands.database import reading, services
-from commands.environment import settings
-from commands.failures import CommandFailedError
-from commands.operators import operator
-from commands.output import facts, note_more, shown_value, table
+from commands.console.database import reading, services
+from commands.console.environment import settings
+from commands.console.failures import CommandFailedError
+from commands.console.operators import operator
+from commands.console.output import facts, note_more, shown_value, table
 from marketplace.alerts import kinds, operations, queries
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest
-from marketplace.providers.alerting import email_channel_name
-from tasks.relay import Relay, connect_nudges
+from marketplace.providers.messaging.alert_channels import email_channel_name
+from tasks.dispatcher import Relay, connect_nudges
 
 
 @click.group(help="List and explain alerts, and resolve one that was seen to.")

@@ -2,8 +2,8 @@
 
 import click
 
-from commands.database import reading
-from commands.failures import CommandFailedError
+from commands.console.database import reading
+from commands.console.failures import CommandFailedError
 from marketplace.audit.queries import first_broken_link
 
 

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import click
 
-from commands.database import reading
-from commands.output import facts, note_more, table
+from commands.console.database import reading
+from commands.console.output import facts, note_more, table
 from marketplace.kernel.clock import system_clock
 from marketplace.kernel.money import naira_text
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from commands.environment import settings
-from commands.failures import CommandFailedError
-from commands.output import table
+from commands.console.environment import settings
+from commands.console.failures import CommandFailedError
+from commands.console.output import table
 from marketplace.infra.settings import Settings, variable_name
 
 _MASK = "********"

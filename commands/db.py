@@ -15,8 +15,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, pool, text
 
 import migrations
-from commands.environment import settings
-from commands.failures import CommandFailedError
+from commands.console.environment import settings
+from commands.console.failures import CommandFailedError
 from marketplace.models import metadata
 from migrations.comparing import default_text, drop_equal_defaults
 

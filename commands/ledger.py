@@ -2,8 +2,8 @@
 
 import click
 
-from commands.database import services
-from commands.output import table
+from commands.console.database import services
+from commands.console.output import table
 from marketplace.ledger import queries
 from marketplace.platform.halts import payouts_halted
 from marketplace.reconciliation import ledger_check

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from commands.failures import CommandFailedError, explained
+from commands.console.failures import CommandFailedError, explained
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import click
 
 from commands.batches import list_batches, show_batch
-from commands.reconciling import reconcile
+from commands.reconcile import reconcile
 
 
 @click.group(help="Look at batches of payouts, and reconcile the gateway with the books.")

@@ -18,24 +18,24 @@ import click
 from rich.console import Console
 from sqlalchemy.orm import Session
 
-from commands.database import database, reading
-from commands.database import services as make_services
-from commands.environment import program
-from commands.failures import CommandFailedError
-from commands.operators import operator
-from commands.output import facts, shown_value, table
+from commands.console.database import database, reading
+from commands.console.database import services as make_services
+from commands.console.environment import program
+from commands.console.failures import CommandFailedError
+from commands.console.operators import operator
+from commands.console.output import facts, shown_value, table
 from marketplace.audit.operations import record
 from marketplace.background import controls, schedule
 from marketplace.background.schedule import State
 from marketplace.kernel.clock import system_clock
 from marketplace.kernel.schedules import EXAMPLES, TimetableError, parse
 from marketplace.services import Services
-from tasks import sweeps
-from tasks.relay import Relay, connect_nudges
+from tasks import periodic_tasks
+from tasks.dispatcher import Relay, connect_nudges
+from tasks.periodic_tasks import PeriodicTask
 from tasks.scheduler import BEAT_SECONDS, LOOK_SECONDS, Beats, Runs
-from tasks.sweeps import PeriodicTask
 
-_NAMES = [task.name for task in sweeps.PERIODIC_TASKS]
+_NAMES = [task.name for task in periodic_tasks.PERIODIC_TASKS]
 _INDENTED = fill(", ".join(_NAMES), 70, break_on_hyphens=False, subsequent_indent="    ")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 # Tasks reckon with years before and after the time that they are given, and calendars end.
@@ -88,7 +88,7 @@ def list_tasks() -> None:
     known = _states()
     table(
         ("Task", "When", "Next run", "Last run", "Took", "Outcome", "Now", "What it does"),
-        [_line(task, known.get(task.name)) for task in sweeps.PERIODIC_TASKS],
+        [_line(task, known.get(task.name)) for task in periodic_tasks.PERIODIC_TASKS],
         wide=("When", "What it does"),
     )
 
@@ -97,7 +97,7 @@ def list_tasks() -> None:
 @_name
 def show(name: str) -> None:
     """Show a task."""
-    task, state = sweeps.task_named(name), _states().get(name)
+    task, state = periodic_tasks.task_named(name), _states().get(name)
     shown: list[tuple[str, Any]] = [
         ("task", name),
         ("purpose", task.purpose),
@@ -163,12 +163,12 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
     relay = Relay(services)
     connect_nudges(relay)
     runs = Runs(services, relay, by=f"operator@{socket.gethostname()}:{os.getpid()}", clock=system_clock)
-    task = sweeps.task_named(name)
+    task = periodic_tasks.task_named(name)
     run_id = _begin(task, services, runs.by, wait_seconds)
     started = time.monotonic()
     with _going_on(name, runs):
         result = runs.perform(task, run_id)
-    click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {sweeps.told(result)}")
+    click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {periodic_tasks.told(result)}")
 
 
 @periodic.command(
@@ -178,7 +178,7 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
 def pause(name: str) -> None:
     """Pause a task."""
     changed = database().in_transaction(
-        controls.pause, task=sweeps.task_named(name), actor=operator(), now=system_clock()
+        controls.pause, task=periodic_tasks.task_named(name), actor=operator(), now=system_clock()
     )
     click.echo(
         f"{name} is paused. `{program()} periodic resume {name}` has it run again."
@@ -192,7 +192,7 @@ def pause(name: str) -> None:
 def resume(name: str) -> None:
     """Resume a task."""
     changed = database().in_transaction(
-        controls.resume, task=sweeps.task_named(name), actor=operator(), now=system_clock()
+        controls.resume, task=periodic_tasks.task_named(name), actor=operator(), now=system_clock()
     )
     if not changed:
         click.echo(f"{name} was not paused.")
@@ -222,7 +222,7 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
         raise click.UsageError(
             f"Say when {name} is to run, or --default. WHEN is {EXAMPLES.replace('`', '')}."
         )
-    task, wanted = sweeps.task_named(name), None
+    task, wanted = periodic_tasks.task_named(name), None
     if not declared:
         try:
             wanted = parse(" ".join(when))
@@ -245,7 +245,7 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
 
 def _states() -> dict[str, State]:
     with reading() as session:
-        return {state.name: state for state in schedule.states(session, sweeps.PERIODIC_TASKS)}
+        return {state.name: state for state in schedule.states(session, periodic_tasks.PERIODIC_TASKS)}
 
 
 def _line(task: PeriodicTask, state: State | None) -> tuple[Any, ...]:

@@ -2,9 +2,9 @@
 
 import click
 
-from commands.database import services as make_services
-from commands.failures import CommandFailedError
-from commands.output import table
+from commands.console.database import services as make_services
+from commands.console.failures import CommandFailedError
+from commands.console.output import table
 from marketplace.background import queues as figures
 from marketplace.background import workers as heartbeats
 from marketplace.infra.cache import CacheDownError

@@ -9,13 +9,13 @@ import click
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from commands.database import services as make_services
-from commands.failures import CommandFailedError
-from commands.progress import Stages
+from commands.console.database import services as make_services
+from commands.console.failures import CommandFailedError
+from commands.console.progress import Stages
 from commands.seeding import orders, people, pictures, products, promotions
+from commands.seeding.bulk_copy import Progress
 from commands.seeding.categories import load_categories
 from commands.seeding.ids import Kind, seeded_id
-from commands.seeding.loading import Progress
 from commands.seeding.places import campus_id, load_places
 from marketplace.catalog import cache_tags
 from marketplace.catalog.models import Image

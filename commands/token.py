@@ -5,8 +5,8 @@ import json
 import click
 import requests
 
-from commands.environment import settings
-from commands.failures import CommandFailedError
+from commands.console.environment import settings
+from commands.console.failures import CommandFailedError
 from sandbox.personas import persona_names
 
 _TIMEOUT_SECONDS = 5.0

@@ -12,11 +12,11 @@ from uuid import UUID
 import click
 import orjson
 
-from commands import replaying
-from commands.database import reading, services
-from commands.failures import CommandFailedError
-from commands.output import facts, note_more, table
-from commands.replaying import BUSY, Replayed, Run
+from commands import replay
+from commands.console.database import reading, services
+from commands.console.failures import CommandFailedError
+from commands.console.output import facts, note_more, table
+from commands.replay import BUSY, Replayed, Run
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.redaction import redact
 from marketplace.webhooks import events, queries
@@ -242,9 +242,9 @@ def replay_webhooks(
             filters = Filters("dead", event_type, provider, since, error_like)
             rows, matching = queries.dead_events(session, filters=filters, most=limit)
     left = 0 if ids else matching - len(rows)
-    run = replaying.replay_all(services(), rows, dry_run=dry_run, rate=rate)
+    run = replay.replay_all(services(), rows, dry_run=dry_run, rate=rate)
     if as_json:
-        _print_json(replaying.document(run, dry_run=dry_run))
+        _print_json(replay.document(run, dry_run=dry_run))
     elif not rows:
         click.echo("No dead webhook matches.", err=True)
     else:
@@ -299,7 +299,7 @@ def _print_events(replayed: Sequence[Replayed], *, dry_run: bool) -> None:
     rows = [
         (item.id, _state(item.result.before), _state(item.result.after), line)
         for item in replayed
-        for line in replaying.told(item.result)
+        for line in replay.told(item.result)
     ]
     table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wide=(what,))
 

@@ -23,7 +23,7 @@ from marketplace.payments import states as payment_states
 from marketplace.payouts import states as payout_states
 from marketplace.payouts.batches.risk_flags import RISKS
 from marketplace.proposals import states as proposal_states
-from tasks.sweeps import PERIODIC_TASKS
+from tasks.periodic_tasks import PERIODIC_TASKS
 
 PROJECT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated:([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)

@@ -8,13 +8,17 @@ from marketplace.infra.circuit_breaker import CircuitBreaker
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import Clock, system_clock
-from marketplace.providers.alerting import AlertChannel, alert_channels, alert_circuit_breakers
-from marketplace.providers.gateway import HttpPaymentGateway, PaymentGateway
-from marketplace.providers.gateway_records import GatewayRecords, HttpGatewayRecords
+from marketplace.providers.gateway.payments import HttpPaymentGateway, PaymentGateway
+from marketplace.providers.gateway.records import GatewayRecords, HttpGatewayRecords
+from marketplace.providers.gateway.transfers import HttpTransferGateway, TransferGateway
 from marketplace.providers.identity import TokenVerifier
+from marketplace.providers.messaging.alert_channels import (
+    AlertChannel,
+    alert_channels,
+    alert_circuit_breakers,
+)
 from marketplace.providers.moderation import ContentModerator, content_moderator
 from marketplace.providers.storage import ObjectStorage, S3ObjectStorage
-from marketplace.providers.transfers import HttpTransferGateway, TransferGateway
 
 
 @dataclass(frozen=True)

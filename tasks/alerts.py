@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import messages, operations, queries
 from marketplace.infra.outbox import Handler
-from marketplace.providers.alerting import kind_of_channel
 from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.messaging.alert_channels import kind_of_channel
 from marketplace.services import Services
-from tasks.phases import Phased
+from tasks.phased_handler import Phased
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from marketplace.catalog.moderation import automated_review
 from marketplace.catalog.moderation.automated_review import Review
 from marketplace.infra.outbox import Handler
 from marketplace.services import Services
-from tasks.phases import Phased
+from tasks.phased_handler import Phased
 
 
 def _read(session: Session, payload: dict[str, Any]) -> Review | None:

@@ -12,9 +12,9 @@ from marketplace.kernel.clock import system_clock
 from marketplace.payments import gateway_alerts
 from marketplace.payments.refunds import create, gateway_refund, polling, refund_events
 from marketplace.payments.refunds.gateway_refund import KeyRefusedError, ToSend
-from marketplace.providers.gateway import GatewayRefund
+from marketplace.providers.gateway.payments import GatewayRefund
 from marketplace.services import Services
-from tasks.phases import Phased
+from tasks.phased_handler import Phased
 
 
 def _read(session: Session, payload: dict[str, Any]) -> ToSend | None:

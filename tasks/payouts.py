@@ -11,9 +11,9 @@ from marketplace.infra.outbox import Handler
 from marketplace.kernel.clock import system_clock
 from marketplace.payouts.transfers import polling, submit, transfer_events, void
 from marketplace.payouts.transfers.submit import Answers, ToSend
-from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.services import Services
-from tasks.phases import Phased
+from tasks.phased_handler import Phased
 
 
 def _claim(session: Session, payload: dict[str, Any]) -> ToSend:

@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.gateway import Charge
+from marketplace.providers.gateway.payments import Charge
 from marketplace.reconciliation import resolution, run
 from marketplace.reconciliation.figures import Outcome
 from marketplace.reconciliation.run import ReconciliationRunningError, ReconciliationStuckError
 from marketplace.services import Services
-from tasks.phases import Phased
+from tasks.phased_handler import Phased
 
 
 def reconcile(services: Services, now: datetime) -> Outcome | str:

@@ -21,8 +21,8 @@ from marketplace.infra.db import sqlstate
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
-from tasks.relay import Relay
-from tasks.sweeps import PERIODIC_TASKS, PeriodicTask, told
+from tasks.dispatcher import Relay
+from tasks.periodic_tasks import PERIODIC_TASKS, PeriodicTask, told
 
 _log = structlog.get_logger(__name__)
 

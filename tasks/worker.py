@@ -18,7 +18,7 @@ from marketplace.infra.logs import configure_error_tracking, configure_logging
 from marketplace.infra.settings import Settings, SettingsError, load_settings
 from marketplace.kernel import queues
 from marketplace.services import Services
-from tasks.relay import Relay, connect_nudges
+from tasks.dispatcher import Relay, connect_nudges
 from tasks.scheduler import Runs, Scheduler
 
 _log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ from blueprints.payments.routes import callback_url_of
 from blueprints.payments.schemas import MakeIntent
 from marketplace.payments.intents import bank_transfer, banks
 from marketplace.payments.intents.lifecycle import Target
-from marketplace.providers.gateway import customer_email
+from marketplace.providers.gateway.payments import customer_email
 
 area = Area("banks", "/api/payments", "Banks, bank accounts, and paying by bank transfer")
 

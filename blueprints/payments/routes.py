@@ -18,7 +18,7 @@ from marketplace.kernel.errors import ValidationError
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.hosted_page import open_page
 from marketplace.payments.intents.lifecycle import Target
-from marketplace.providers.gateway import customer_email
+from marketplace.providers.gateway.payments import customer_email
 
 area = Area("payments", "/api/payments", "Payments through the gateway")
 

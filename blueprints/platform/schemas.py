@@ -9,7 +9,7 @@ from blueprints.http.paging import OffsetQuery
 from marketplace.health import status
 from marketplace.platform.fees import FEES
 from marketplace.proposals import queries, states
-from marketplace.proposals.changes import CHANGES
+from marketplace.proposals.kinds import CHANGES
 
 _REASON = {"least": 3, "most": 500}
 _STATUSES = sorted(states.PROPOSAL.states)

@@ -14,7 +14,7 @@ from blueprints.http.request_scope import sender_address
 from blueprints.webhooks.inbox import store
 from blueprints.webhooks.schemas import Anything, Received
 from marketplace.kernel.errors import ForbiddenError, MarketplaceError, NotFoundError, UnauthorizedError
-from marketplace.providers.gateway import signature_matches
+from marketplace.providers.gateway.payments import signature_matches
 
 area = Area("gateway-webhook", "/api/payments", "Events of the payment gateway")
 functions = Area("functions", "/functions/v1", "Functions that providers call")

@@ -6,7 +6,7 @@ from blueprints.http.endpoint import Context
 from blueprints.http.envelope import JSON_TYPE
 from marketplace.infra import wakeups
 from marketplace.kernel import queues
-from marketplace.webhooks.operations import receive
+from marketplace.webhooks.inbox import receive
 
 
 def store(ctx: Context, *, provider: str, body: bytes) -> Response:

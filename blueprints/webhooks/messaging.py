@@ -11,7 +11,7 @@ from blueprints.http.request_parsing import read_signed_bytes
 from blueprints.webhooks.inbox import store
 from blueprints.webhooks.schemas import Anything, Handshake, Received
 from marketplace.kernel.errors import ForbiddenError, UnauthorizedError
-from marketplace.providers.messaging import signature_matches
+from marketplace.providers.messaging.webhook_signature import signature_matches
 
 area = Area("messaging-webhook", "/api/whatsapp", "Messages and delivery statuses of the messaging provider")
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from commands.seeding.bulk_copy import load
 from commands.seeding.ids import Kind, seeded_id
-from commands.seeding.loading import load
 from commands.seeding.offers import Branch, Leaf
 from commands.seeding.wares import TREE
 

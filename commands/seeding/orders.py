@@ -11,8 +11,8 @@ import requests
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from commands.seeding.bulk_copy import Progress
 from commands.seeding.ids import Kind, seeded_id
-from commands.seeding.loading import Progress
 from commands.seeding.people import STORES, student_id
 from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, product
 from marketplace.identity.queries import Caller, find_caller
@@ -27,7 +27,7 @@ from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.hosted_page import open_page
 from marketplace.payments.intents.lifecycle import Target
 from marketplace.payments.refunds import order_cancellation
-from marketplace.providers.gateway import PaymentGateway, customer_email
+from marketplace.providers.gateway.payments import PaymentGateway, customer_email
 from marketplace.services import Services
 from sandbox.personas import persona_named
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from commands.seeding.bulk_copy import load
 from commands.seeding.ids import Kind, seeded_id
-from commands.seeding.loading import load
 from commands.seeding.places import HOSTELS, campus_id
 from commands.seeding.wares import TREE
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from commands.seeding.loading import Progress
+from commands.seeding.bulk_copy import Progress
 from commands.seeding.products import DEMO_PRODUCTS, PICTURE_SIZE, PICTURE_TYPE, SeededProduct, product
 from commands.seeding.wares import TREE
 from marketplace.providers.storage import IMMUTABLE, ObjectStorage

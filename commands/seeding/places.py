@@ -5,8 +5,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from commands.seeding.bulk_copy import load
 from commands.seeding.ids import Kind, seeded_id
-from commands.seeding.loading import load
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, SECOND_CAMPUS
 
 CAMPUSES = ((MAIN_CAMPUS, "North Campus"), (SECOND_CAMPUS, "South Campus"))

@@ -9,9 +9,9 @@ from uuid import UUID
 import orjson
 from sqlalchemy.orm import Session
 
+from commands.seeding.bulk_copy import Progress, load
 from commands.seeding.categories import LEAVES, Category
 from commands.seeding.ids import Kind, seeded_id
-from commands.seeding.loading import Progress, load
 from commands.seeding.people import DEMO_VENDORS, LOAD_VENDORS, STORES, Store
 from commands.seeding.places import campus_id
 

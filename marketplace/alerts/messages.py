@@ -13,7 +13,7 @@ from marketplace.alerts.kinds import ANSWERED_WITHIN_MINUTES, SEVERITIES
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.redaction import redact_text
-from marketplace.providers.alerting import AlertMessage
+from marketplace.providers.messaging.alert_channels import AlertMessage
 
 # Longer than sending may take: a claim that ran out was left by somebody who died.
 _SENDING_FOR = timedelta(minutes=3)

@@ -22,7 +22,7 @@ from marketplace.infra.db import Json, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.kernel.redaction import redact, redact_text
-from marketplace.providers.alerting import CHANNELS
+from marketplace.providers.messaging.alert_channels import CHANNELS
 
 _log = structlog.get_logger(__name__)
 

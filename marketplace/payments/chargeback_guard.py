@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError
 from marketplace.ledger import accounts
-from marketplace.providers.gateway_events import IN_OUR_FAVOUR, LOST
+from marketplace.providers.gateway.payloads import IN_OUR_FAVOUR, LOST
 
 # An open dispute may still be lost; a lost one has been booked. One that ended as nobody can tell is as good as open.
 Standing = Literal["open", "lost"]

@@ -17,7 +17,7 @@ from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
 from marketplace.platform.halts import SYSTEM
 from marketplace.proposals import notifications, states
-from marketplace.proposals.changes import CHANGES
+from marketplace.proposals.kinds import CHANGES
 
 EXPIRES_AFTER = timedelta(days=7)
 # A change that lies further ahead would be approved by people who can't know what it meets.

@@ -14,7 +14,7 @@ from marketplace.infra.tables import sorted_pages
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.proposals import states
-from marketplace.proposals.changes import CHANGES
+from marketplace.proposals.kinds import CHANGES
 
 SORTS = {"createdAt": "p.created_at", "effectiveAt": "p.effective_at", "expiresAt": "p.expires_at"}
 PEOPLE = ("proposed", "approved", "rejected")

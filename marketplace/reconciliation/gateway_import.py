@@ -17,7 +17,7 @@ from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.payments.refunds import gateway_refund
-from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
+from marketplace.providers.gateway.records import GatewayRecords, Kind, Movement, Record
 from marketplace.reconciliation import attribution
 from marketplace.reconciliation.postings import move
 

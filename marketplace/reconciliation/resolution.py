@@ -21,7 +21,7 @@ from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts import states
 from marketplace.payouts.transfers import apply_status, transfer_events
-from marketplace.providers.gateway import Charge, PaymentGateway
+from marketplace.providers.gateway.payments import Charge, PaymentGateway
 from marketplace.reconciliation import adjustments, matching
 from marketplace.reconciliation.adjustments import CAME_BACK, GATEWAY_COST, OWN_FUNDS
 from marketplace.reconciliation.postings import move

@@ -23,7 +23,7 @@ from marketplace.kernel.clock import Clock, iso
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments.integrity.drift import GATEWAY_BALANCE, raise_drift
-from marketplace.providers.gateway_records import GatewayRecords
+from marketplace.providers.gateway.records import GatewayRecords
 from marketplace.reconciliation import adjustments, classification, gateway_import, matching
 from marketplace.reconciliation.classification import Verdict
 from marketplace.reconciliation.figures import Figures, Outcome

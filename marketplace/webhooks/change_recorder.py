@@ -16,7 +16,7 @@ from marketplace.alerts.operations import SEND_TOPIC
 from marketplace.infra.db import Statement
 from marketplace.ledger.accounts import Account
 from marketplace.payments.refunds import refund_events
-from marketplace.providers.gateway import GatewayRefund, MalformedChargeError
+from marketplace.providers.gateway.payments import GatewayRefund, MalformedChargeError
 from marketplace.webhooks.events import HopelessEventError, parse
 
 # Ids grow with time: those that a connection makes, without exception. Steps of orders are numbered.

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from marketplace.providers.gateway_events import IN_OUR_FAVOUR, LOST
+from marketplace.providers.gateway.payloads import IN_OUR_FAVOUR, LOST
 
 DISPUTE_RESOLVED = "charge.dispute.resolve"
 MAX_ID_LENGTH = 255

@@ -18,8 +18,8 @@ from marketplace.infra import outbox
 from marketplace.infra.db import Database, Statement, is_passing
 from marketplace.kernel.errors import ConflictError, NotFoundError, ServiceUnavailableError
 from marketplace.payments.charges.apply import UnknownReferenceError
-from marketplace.providers.gateway import MalformedChargeError
-from marketplace.webhooks import dead_letters, operations
+from marketplace.providers.gateway.payments import MalformedChargeError
+from marketplace.webhooks import dead_letters, inbox
 from marketplace.webhooks.change_recorder import Watch
 from marketplace.webhooks.events import HopelessEventError, NotYetError
 
@@ -172,7 +172,7 @@ def _try(
         watch = Watch(session, outside, body=bytes(row["body"]))
         # The worker's own tries are still to come, unless it is dead.
         last_try = before == "dead"
-        result = operations.perform(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
+        result = inbox.perform(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
         _SHOW_FAULTS_NOW.run(session)
         _SHOW_FAULTS_AT_COMMIT.run(session)
         outcome = PROCESSED if result.status == "processed" else IGNORED
@@ -187,7 +187,7 @@ def _try(
         if is_passing(error) or isinstance(error, ServiceUnavailableError):
             raise
         _log.exception("webhook replay failed", inboxId=str(row["id"]))
-        return Replay(before, before, FAILED, operations.describe(error))
+        return Replay(before, before, FAILED, inbox.describe(error))
 
 
 def _in_savepoint(session: Session, work: Callable[[], Replay]) -> Replay:

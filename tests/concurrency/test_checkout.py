@@ -27,7 +27,7 @@ from marketplace.payments.intents.checkout import CheckedOut
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.intents.lifecycle import Intent, Target
 from marketplace.payments.refunds import order_cancellation
-from marketplace.providers.gateway import Charge
+from marketplace.providers.gateway.payments import Charge
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,

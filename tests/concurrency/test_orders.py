@@ -24,7 +24,7 @@ from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS, TooManyUnp
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.refunds import order_cancellation
-from marketplace.providers.gateway import PaymentPage
+from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.purchases import (
     NOW,
     Shop,

@@ -16,7 +16,7 @@ from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.intents.hosted_page import open_page
 from marketplace.payments.intents.lifecycle import Intent, Target
 from marketplace.payments.refunds import order_cancellation
-from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks import inbox as webhooks
 from tests.support.gateway import TestGateway, charge_data, event_of
 from tests.support.purchases import (
     NOW,

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks import inbox as webhooks
 from tests.support.events import dispute_data
 from tests.support.gateway import event_of
 from tests.support.messaging import (

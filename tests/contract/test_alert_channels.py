@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers import alerting
-from marketplace.providers.alerting import (
+from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.messaging import alert_channels as messaging_alert_channels
+from marketplace.providers.messaging.alert_channels import (
     AlertMessage,
     ChatChannel,
     EmailChannel,
@@ -22,7 +23,6 @@ from marketplace.providers.alerting import (
     email_channel_name,
     kind_of_channel,
 )
-from marketplace.providers.client import ProviderRefusedError
 from sandbox.providers.server import ProvidersServer
 from tests.support.mail import PASSWORD, USER, MailServer, make_certificate
 from tests.support.probes import closed_port
@@ -36,7 +36,7 @@ TO = ("night@ops.test", "finance@ops.test")
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alerting, "_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(messaging_alert_channels, "_TIMEOUT_SECONDS", 1.0)
 
 
 class TestChat:

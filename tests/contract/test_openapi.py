@@ -31,7 +31,7 @@ from marketplace.infra.settings import Settings
 from marketplace.payouts import withdrawals
 from marketplace.reconciliation.models import Reconciliation, ReconciliationException
 from marketplace.services import Services
-from marketplace.webhooks.operations import receive
+from marketplace.webhooks.inbox import receive
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.objects import StorageDouble

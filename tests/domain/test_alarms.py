@@ -25,9 +25,9 @@ from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.payments.refunds.gateway_refund import RefusedRefund
 from marketplace.payments.refunds.polling import requery_refunds
 from marketplace.platform.halts import payouts_halted
-from marketplace.providers.gateway import GatewayRefund
+from marketplace.providers.gateway.payments import GatewayRefund
 from marketplace.reconciliation import ledger_check
-from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks import inbox as webhooks
 from marketplace.webhooks.replay import replay
 from tests.support.alerts import alerts_about, open_about
 from tests.support.finance import actor_of, cancelled_order, make_officer, mend_refund, refunds_of, say

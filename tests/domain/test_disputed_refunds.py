@@ -20,7 +20,7 @@ from marketplace.payments.chargebacks.intake import note_dispute
 from marketplace.payments.charges import quarantine
 from marketplace.payments.money_trail.build import whereabouts
 from marketplace.payments.refunds import gateway_refund, order_cancellation
-from marketplace.providers.gateway_events import GatewayDispute
+from marketplace.providers.gateway.payloads import GatewayDispute
 from tests.support.alerts import alerts_about, open_about
 from tests.support.events import dispute_data
 from tests.support.finance import (

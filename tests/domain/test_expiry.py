@@ -19,7 +19,7 @@ from marketplace.payments.intents.expiry import Sweep, sweep_abandoned_checkouts
 from marketplace.payments.intents.hosted_page import open_page
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payments.refunds import order_cancellation
-from marketplace.providers.gateway import Charge
+from marketplace.providers.gateway.payments import Charge
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,

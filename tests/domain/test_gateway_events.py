@@ -17,8 +17,8 @@ from marketplace.payments.chargeback_guard import DisputedAtBankError
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payouts.transfers.exceptions import STRANGERS, resolve
 from marketplace.services import Services
-from marketplace.webhooks import operations, queries
-from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS, Result
+from marketplace.webhooks import inbox, queries
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, Result
 from tests.support import events
 from tests.support.alerts import alerts_about, open_about
 from tests.support.events import dispute_data, transfer_data
@@ -49,13 +49,11 @@ WON = {"status": "resolved", "resolution": "declined"}
 
 
 def receive(database: Database, event: str, data: dict[str, Any]) -> UUID:
-    return database.in_transaction(
-        operations.receive, provider="gateway", body=event_of(data, event), now=NOW
-    )
+    return database.in_transaction(inbox.receive, provider="gateway", body=event_of(data, event), now=NOW)
 
 
 def process(database: Database, inbox_id: UUID, now: datetime = NOW) -> Result | None:
-    return operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5)
+    return inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5)
 
 
 def deliver(database: Database, event: str, data: dict[str, Any]) -> str:
@@ -137,7 +135,7 @@ def test_without_data_one_that_does_nothing_is_ignored_and_others_are_dead_by_th
     database: Database, event: str, rest: str
 ) -> None:
     body = f'{{"event":"{event}","domain":"{uuid4()}"{rest}}}'.encode()
-    inbox_id = database.in_transaction(operations.receive, provider="gateway", body=body, now=NOW)
+    inbox_id = database.in_transaction(inbox.receive, provider="gateway", body=body, now=NOW)
 
     result = process(database, inbox_id)
 

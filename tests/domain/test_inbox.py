@@ -10,8 +10,9 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.payments.intents.lifecycle import Intent
-from marketplace.webhooks import operations, queries
-from marketplace.webhooks.operations import JITTER, RETRY_DELAYS_SECONDS, Result
+from marketplace.webhooks import inbox as webhook_inbox
+from marketplace.webhooks import queries
+from marketplace.webhooks.inbox import JITTER, RETRY_DELAYS_SECONDS, Result
 from tests.support.gateway import charge_data, event_of
 from tests.support.purchases import (
     NOW,
@@ -31,7 +32,7 @@ def middle() -> float:
 
 
 def receive(database: Database, body: bytes, now: datetime = NOW) -> UUID:
-    return database.in_transaction(operations.receive, provider="gateway", body=body, now=now)
+    return database.in_transaction(webhook_inbox.receive, provider="gateway", body=body, now=now)
 
 
 def process(
@@ -41,7 +42,7 @@ def process(
     random: Callable[[], float] = middle,
     clock: Callable[[], datetime] | None = None,
 ) -> Result | None:
-    return operations.process(
+    return webhook_inbox.process(
         database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=random, clock=clock
     )
 
@@ -251,19 +252,19 @@ def test_what_is_due_is_listed_the_longest_waiting_first(committed_database: Dat
     receive(committed_database, b"3", later(days=400))
 
     with committed_database.reading() as session:
-        due = operations.due_events(session, now=NOW, most=500)
-        assert operations.due_events(session, now=NOW, most=1) == [early]
+        due = webhook_inbox.due_events(session, now=NOW, most=500)
+        assert webhook_inbox.due_events(session, now=NOW, most=1) == [early]
 
     assert due[:2] == [early, late]
     for inbox_id in (early, late):
         process(committed_database, inbox_id)
     with committed_database.reading() as session:
-        assert not {early, late} & set(operations.due_events(session, now=NOW, most=500))
+        assert not {early, late} & set(webhook_inbox.due_events(session, now=NOW, most=500))
 
 
 def due(database: Database, now: datetime) -> list[UUID]:
     with database.reading() as session:
-        return operations.due_events(session, now=now, most=500)
+        return webhook_inbox.due_events(session, now=now, most=500)
 
 
 def test_a_delay_counts_from_the_failure_not_from_the_beginning_of_the_try(database: Database) -> None:
@@ -296,8 +297,8 @@ def test_a_clock_that_goes_back_does_not_hold_a_retry_up(committed_database: Dat
     delay = timedelta(seconds=RETRY_DELAYS_SECONDS[number - 1])
 
     assert inbox_id not in due(committed_database, back + delay)
-    assert committed_database.in_transaction(operations.pull_in, now=back) == 1
-    assert committed_database.in_transaction(operations.pull_in, now=back) == 0
+    assert committed_database.in_transaction(webhook_inbox.pull_in, now=back) == 1
+    assert committed_database.in_transaction(webhook_inbox.pull_in, now=back) == 0
 
     assert inbox(committed_database, inbox_id)["due_at"] == back + delay
     assert inbox_id not in due(committed_database, back)
@@ -316,7 +317,7 @@ def test_a_retry_is_left_alone_while_the_clock_is_right(committed_database: Data
     inbox_id = receive(committed_database, event_of(charge_data(f"checkout-{uuid4().hex}", 100)))
     result = process(committed_database, inbox_id, random=lambda: 1.0)
 
-    assert committed_database.in_transaction(operations.pull_in, now=NOW) == 0
+    assert committed_database.in_transaction(webhook_inbox.pull_in, now=NOW) == 0
 
     assert inbox(committed_database, inbox_id)["due_at"] == later(seconds=1.2)
     while result is not None and result.status == "retrying":

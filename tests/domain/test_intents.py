@@ -12,7 +12,7 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.lifecycle import OPENING_FOR, Intent, NotPayableError, Target
 from marketplace.payments.refunds import order_cancellation
-from marketplace.providers.gateway import PaymentPage
+from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.purchases import (
     NOW,
     Shop,

@@ -22,7 +22,7 @@ from marketplace.payments import admin_queries, states
 from marketplace.payments.chargeback_guard import DisputedAtBankError
 from marketplace.payments.refunds import gateway_refund, order_cancellation, recovery
 from marketplace.payments.refunds.recovery import NotFailedError, Stuck, UnclearError
-from marketplace.providers.gateway import GatewayRefund
+from marketplace.providers.gateway.payments import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
     actor_of,

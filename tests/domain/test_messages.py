@@ -12,8 +12,9 @@ from structlog.testing import capture_logs
 
 from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
-from marketplace.webhooks import envelopes, operations, queries
-from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS, Result
+from marketplace.webhooks import envelopes, queries
+from marketplace.webhooks import inbox as webhook_inbox
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, Result
 from tests.support.gateway import charge_data, event_of
 from tests.support.messaging import (
     MESSAGES,
@@ -41,11 +42,13 @@ SENT_AT = datetime.fromtimestamp(1763631000, UTC)
 
 
 def receive(database: Database, body: bytes) -> UUID:
-    return database.in_transaction(operations.receive, provider="messaging", body=body, now=NOW)
+    return database.in_transaction(webhook_inbox.receive, provider="messaging", body=body, now=NOW)
 
 
 def process(database: Database, inbox_id: UUID, now: datetime = NOW) -> Result | None:
-    return operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5)
+    return webhook_inbox.process(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
+    )
 
 
 def take(database: Database, body: bytes) -> str:
@@ -455,7 +458,9 @@ def test_no_message_can_be_taken_for_an_event_of_the_gateway(database: Database)
     assert take(database, envelope(message(id=name))) == "processed"
     assert take(database, envelope(status("charge.success", str(data["id"])))) == "ignored"
 
-    inbox_id = database.in_transaction(operations.receive, provider="gateway", body=event_of(data), now=NOW)
+    inbox_id = database.in_transaction(
+        webhook_inbox.receive, provider="gateway", body=event_of(data), now=NOW
+    )
     assert process(database, inbox_id) == Result("processed")
 
     with database.reading() as session:

@@ -20,7 +20,7 @@ from marketplace.payouts.withdrawals import ask_for_cash_out, ask_for_payout
 from marketplace.platform import features, halts
 from marketplace.platform.queries import platform_settings
 from marketplace.proposals import queries
-from marketplace.proposals.changes import CHANGES
+from marketplace.proposals.kinds import CHANGES
 from marketplace.proposals.operations import NoLongerFitsError
 from tests.support.payouts import intents_of, make_payee, make_wallet_payee
 from tests.support.proposals import (

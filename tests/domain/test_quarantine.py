@@ -22,7 +22,7 @@ from marketplace.payments.intents.checkout import CheckedOut
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.intents.lifecycle import Intent, NotPayableError, Target, ensure_intent, record_page
 from marketplace.payments.refunds import order_cancellation
-from marketplace.providers.gateway import PaymentPage
+from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.finance import (
     actor_of,
     audited,

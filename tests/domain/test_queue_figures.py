@@ -20,7 +20,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
-from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks import inbox as webhooks
 from marketplace.webhooks import retention
 from tests.support.gateway import event_of
 from tests.support.plans import explain

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from marketplace.ledger import accounts
-from marketplace.providers.gateway_records import Kind, Record
+from marketplace.providers.gateway.records import Kind, Record
 from marketplace.reconciliation import ledger_check
 from marketplace.reconciliation.adjustments import SameOfficerError
 from marketplace.reconciliation.resolution import UnfittingError

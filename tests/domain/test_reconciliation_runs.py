@@ -13,7 +13,7 @@ from marketplace.kernel.errors import (
     ValidationError,
 )
 from marketplace.platform.halts import payouts_halted
-from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
+from marketplace.providers.gateway.records import GatewayRecords, Kind, Movement, Record
 from marketplace.reconciliation import ledger_check, run
 from marketplace.reconciliation.run import (
     BeingReconciledError,
@@ -21,8 +21,8 @@ from marketplace.reconciliation.run import (
     ReconciliationStuckError,
 )
 from marketplace.reconciliation.window import EARLIEST
-from tasks.relay import Relay
-from tasks.sweeps import task_named
+from tasks.dispatcher import Relay
+from tasks.periodic_tasks import task_named
 from tests.support.purchases import assert_books_are_whole
 from tests.support.reconciling import Double, Service, service
 from tests.support.resolving import resolve

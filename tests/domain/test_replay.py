@@ -8,7 +8,7 @@ import orjson
 import pytest
 from sqlalchemy import text
 
-from commands.replaying import told
+from commands.replay import told
 from marketplace.audit.operations import AuditActor
 from marketplace.infra import wakeups
 from marketplace.infra.db import Database
@@ -16,8 +16,9 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import naira_text
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payments.refunds import gateway_refund
-from marketplace.webhooks import operations, queries
-from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS
+from marketplace.webhooks import inbox as webhook_inbox
+from marketplace.webhooks import queries
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS
 from marketplace.webhooks.queries import Filters
 from marketplace.webhooks.replay import BeingProcessedError, Replay, rehearse
 from marketplace.webhooks.replay import replay as replay_in
@@ -88,14 +89,14 @@ def till(database: Database) -> Till:
 
 
 def receive(database: Database, body: bytes, provider: str = "gateway") -> UUID:
-    return database.in_transaction(operations.receive, provider=provider, body=body, now=NOW)
+    return database.in_transaction(webhook_inbox.receive, provider=provider, body=body, now=NOW)
 
 
 def dead(database: Database, body: bytes) -> UUID:
     """Have an event fail six times."""
     inbox_id, now = receive(database, body), NOW
     while (
-        result := operations.process(
+        result := webhook_inbox.process(
             database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
         )
     ) and result.status == "retrying":
@@ -306,14 +307,14 @@ def test_a_charge_that_would_be_held_back_is_shown_so(till: Till) -> None:
 def test_what_others_write_meanwhile_is_not_told(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     database = till.database
     inbox_id = receive(database, till.charge())
-    perform = operations.perform
+    perform = webhook_inbox.perform
 
     def slowly(*args: Any, **kwargs: Any) -> Any:
         with database.transaction() as session:
             paid_order(session, make_shop(session))
         return perform(*args, **kwargs)
 
-    monkeypatch.setattr(operations, "perform", slowly)
+    monkeypatch.setattr(webhook_inbox, "perform", slowly)
     changes = rehearsed(database, inbox_id).changes
 
     assert len(changes["ledger"]) == 1
@@ -326,10 +327,10 @@ def test_one_that_is_over_changes_nothing_and_says_so(till: Till, kind: str) -> 
     if kind == "ignored":
         body = event_of({"id": uuid4().hex}, "customer.greeted")
     inbox_id = receive(database, body)
-    operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    webhook_inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
     if kind == "duplicate":
         inbox_id = receive(database, body)
-        operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+        webhook_inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
     before, event = counts(database), row(database, inbox_id)
 
     results = [rehearsed(database, inbox_id), replay(database, inbox_id), replay(database, inbox_id)]
@@ -374,7 +375,7 @@ def test_a_replay_too_many_takes_none_of_the_tries_that_are_left(till: Till) -> 
     database = till.database
     till.unpaid_reference()
     inbox_id = receive(database, till.charge())
-    operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    webhook_inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
     before = row(database, inbox_id)
 
     results = [replay(database, inbox_id) for _ in range(6)]
@@ -388,7 +389,7 @@ def test_a_replay_does_not_give_up_on_a_status_whose_message_may_still_come(data
     inbox_id = receive(database, messages.envelope(messages.status(messages.some_id(), "sent")), "messaging")
     now = NOW
     for _ in RETRY_DELAYS_SECONDS:
-        result = operations.process(
+        result = webhook_inbox.process(
             database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
         )
         assert result is not None
@@ -427,7 +428,7 @@ def test_a_failure_nobody_foresaw_leaves_nothing_either(till: Till) -> None:
 def test_one_that_waits_for_its_retry_may_be_tried_now(till: Till) -> None:
     database, reference = till.database, till.unpaid_reference()
     inbox_id = receive(database, till.charge())
-    operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    webhook_inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
     due_at = row(database, inbox_id)["due_at"]
 
     assert replay(database, inbox_id).outcome == "failed"

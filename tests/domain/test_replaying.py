@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from commands import replaying
-from commands.replaying import replay_all
+from commands import replay
+from commands.replay import replay_all
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
-from marketplace.webhooks import operations, queries
+from marketplace.webhooks import inbox, queries
 from tests.support.events import transfer_data
 from tests.support.purchases import NOW
 
@@ -21,7 +21,7 @@ from tests.support.purchases import NOW
 def event(database: Database) -> dict[str, Any]:
     """Give an event that was never tried."""
     body = orjson.dumps({"event": "transfer.failed", "data": transfer_data("failed")})
-    inbox_id = database.in_transaction(operations.receive, provider="gateway", body=body, now=NOW)
+    inbox_id = database.in_transaction(inbox.receive, provider="gateway", body=body, now=NOW)
     with database.reading() as session:
         return queries.show_event(session, inbox_id=inbox_id)
 
@@ -94,7 +94,7 @@ def test_no_more_are_replayed_in_a_second_than_the_rate(
     slept: float,
 ) -> None:
     time = Time()
-    monkeypatch.setattr(replaying, "time", time)
+    monkeypatch.setattr(replay, "time", time)
 
     def take_a_while() -> datetime:
         time.now += 0.1

@@ -13,7 +13,7 @@ from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, refund_events
 from marketplace.payments.refunds.gateway_refund import ASKING_FOR, BeingSentError, ToSend
 from marketplace.payments.refunds.polling import ChangedMeanwhileError
-from marketplace.providers.gateway import GatewayRefund, MalformedChargeError
+from marketplace.providers.gateway.payments import GatewayRefund, MalformedChargeError
 from tests.support.alerts import open_about
 from tests.support.finance import times_to_ask
 from tests.support.gateway import TestGateway
@@ -191,11 +191,11 @@ def test_all_pages_of_the_gateways_refunds_are_read(
         gateway.call("POST", "/refund", json={"transaction": found.reference, "amount": 1})
     adapter = gateway.adapter(settings)
     for pages, per_page in ((3, 2), (6, 1)):
-        monkeypatch.setattr("marketplace.providers.gateway._MAX_PAGES", pages)
-        monkeypatch.setattr("marketplace.providers.gateway._PER_PAGE", per_page)
+        monkeypatch.setattr("marketplace.providers.gateway.payments._MAX_PAGES", pages)
+        monkeypatch.setattr("marketplace.providers.gateway.payments._PER_PAGE", per_page)
         assert len(adapter.refunds_of(found.reference)) == 5
 
-    monkeypatch.setattr("marketplace.providers.gateway._MAX_PAGES", 5)
+    monkeypatch.setattr("marketplace.providers.gateway.payments._MAX_PAGES", 5)
     with pytest.raises(ProviderUnavailableError, match="too many"):
         adapter.refunds_of(found.reference)
 

@@ -8,9 +8,9 @@ import pytest
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.gateway import MalformedChargeError
-from marketplace.providers.gateway_events import GatewayTransfer
-from marketplace.providers.transfers import (
+from marketplace.providers.gateway.payloads import GatewayTransfer
+from marketplace.providers.gateway.payments import MalformedChargeError
+from marketplace.providers.gateway.transfers import (
     MOST_AT_ONCE,
     FundsShortError,
     HttpTransferGateway,

@@ -24,8 +24,8 @@ from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
-from marketplace.providers.alerting import email_channel_name
-from marketplace.webhooks import operations as webhooks
+from marketplace.providers.messaging.alert_channels import email_channel_name
+from marketplace.webhooks import inbox as webhooks
 from sandbox.personas import persona_named, persona_names
 from tests.support.events import transfer_data
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query

@@ -16,7 +16,7 @@ import requests
 from marketplace.background.in_flight import DIED
 from marketplace.infra import outbox, wakeups
 from marketplace.kernel.clock import system_clock
-from marketplace.webhooks.operations import RETRY_DELAYS_SECONDS
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS
 from sandbox.process import Process, wait_until
 from tests.support.gateway import charge_data, event_of, sign
 from tests.support.poison import TOPIC, Poison

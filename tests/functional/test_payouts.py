@@ -10,7 +10,7 @@ import requests
 
 from marketplace.infra.settings import load_settings
 from marketplace.payouts.transfers.polling import requery_transfers
-from marketplace.providers.transfers import HttpTransferGateway
+from marketplace.providers.gateway.transfers import HttpTransferGateway
 from tests.support.forked import Forked
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.payouts import OWED_MINOR, make_payees, owed

@@ -17,7 +17,7 @@ from marketplace.platform.models import Campus
 from marketplace.services import Services
 from marketplace.vendors.models import VendorProfile
 from sandbox.personas import persona_named
-from tasks.relay import SWEEP_GRACE, Relay
+from tasks.dispatcher import SWEEP_GRACE, Relay
 from tests.support.site import Site, kill
 
 QUEUE = queues.AI_MODERATION

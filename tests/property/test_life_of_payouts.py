@@ -26,7 +26,7 @@ from marketplace.payouts.batches import approval, cancellation, staging
 from marketplace.payouts.transfers import dispatch, polling, submit
 from marketplace.payouts.transfers.void import give_up
 from marketplace.platform.queries import platform_settings
-from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks import inbox as webhooks
 from tests.support.finance import actor_of, make_officer
 from tests.support.payouts import OWED_MINOR, Payee, intents_in, make_account, make_payees, owe, owed, owes
 from tests.support.purchases import NOW, assert_books_are_whole

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from blueprints.areas import AREAS
 from marketplace.infra.db import Database
 from marketplace.services import Services
-from marketplace.webhooks import operations, queries
+from marketplace.webhooks import inbox, queries
 from tests.support import events
 from tests.support.checked_client import checked_app
 from tests.support.gateway import GATEWAY_KEY, sign
@@ -121,7 +121,7 @@ class Taker:
     def _end(self, inbox_id: Any) -> None:
         now = NOW
         for _ in range(7):
-            result = operations.process(
+            result = inbox.process(
                 self.database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=random.random
             )
             assert result is not None

@@ -25,7 +25,7 @@ from marketplace.payments.intents.lifecycle import Target
 from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, recovery
 from marketplace.payments.refunds.buyer_debt import collect_debts
 from marketplace.payments.refunds.polling import requery_refunds
-from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks import inbox as webhooks
 from tests.simulation.crashes import DiedError, MortalDatabase
 from tests.simulation.till import Till
 from tests.support.finance import actor_of, claw_back, make_officer, refund

@@ -6,7 +6,7 @@ from typing import Any
 
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway import Charge, GatewayRefund, PaymentPage
+from marketplace.providers.gateway.payments import Charge, GatewayRefund, PaymentPage
 from tests.support.gateway import event_of
 
 

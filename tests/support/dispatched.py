@@ -8,12 +8,12 @@ from uuid import UUID
 from sqlalchemy import text
 
 from marketplace.payouts.transfers.polling import Requery, requery_transfers
-from marketplace.providers.gateway_events import GatewayTransfer
-from marketplace.providers.transfers import TransferOrder
+from marketplace.providers.gateway.payloads import GatewayTransfer
+from marketplace.providers.gateway.transfers import TransferOrder
 from marketplace.services import Services
-from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks import inbox as webhooks
 from sandbox.process import wait_until
-from tasks.relay import Relay
+from tasks.dispatcher import Relay
 from tests.support.alerts import open_about
 from tests.support.gateway import TestGateway, event_of
 from tests.support.payouts import OWED_MINOR, make_payees, owed

@@ -16,8 +16,8 @@ from marketplace.payments import states
 from marketplace.payments.chargebacks.intake import note_dispute
 from marketplace.payments.refunds import clawback, gateway_refund, order_cancellation, recovery
 from marketplace.payments.refunds.admin_refund import Wanted, process_refund
-from marketplace.providers.gateway import GatewayRefund
-from marketplace.providers.gateway_events import GatewayDispute
+from marketplace.providers.gateway.payloads import GatewayDispute
+from marketplace.providers.gateway.payments import GatewayRefund
 from tests.support.events import dispute_data
 from tests.support.purchases import (
     COMMISSION_BPS,

@@ -15,8 +15,8 @@ from marketplace.infra import wakeups
 from marketplace.infra.cache import Cache
 from marketplace.kernel import queues
 from marketplace.webhooks import events
-from marketplace.webhooks import operations as webhooks
-from tasks import relay, worker
+from marketplace.webhooks import inbox as webhooks
+from tasks import dispatcher, worker
 from tests.support.forked import Forked
 from tests.support.site import Site
 
@@ -110,5 +110,5 @@ def _parse(body: bytes) -> events.Event:
 
 if __name__ == "__main__":
     webhooks._PARSERS[webhooks.GATEWAY] = _parse
-    relay.HANDLERS = {**relay.HANDLERS, TOPIC: _die}
+    dispatcher.HANDLERS = {**dispatcher.HANDLERS, TOPIC: _die}
     sys.exit(worker.main(sys.argv[1:]))

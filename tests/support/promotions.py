@@ -15,7 +15,7 @@ from marketplace.audit.models import AuditLog
 from marketplace.catalog.promotions.common import TURN_TOPIC
 from marketplace.infra import outbox
 from marketplace.infra.outbox import OutboxEvent
-from tasks.relay import HANDLERS
+from tasks.dispatcher import HANDLERS
 from tests.support.gateway import MovableClock
 from tests.support.market import Bearer, Market, Store
 

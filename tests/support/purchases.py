@@ -27,7 +27,7 @@ from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.checkout import CheckedOut
 from marketplace.payments.intents.lifecycle import Intent, Target
 from marketplace.platform.models import Campus
-from marketplace.providers.gateway import Charge
+from marketplace.providers.gateway.payments import Charge
 from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.vendors.models import VendorProfile
 

@@ -21,13 +21,13 @@ from marketplace.ledger.operations import Posting, post
 from marketplace.ledger.queries import balances_by_kind
 from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.payouts.models import PayoutBatch, PayoutTransfer, PayoutTransferIntent
-from marketplace.providers.gateway import Charge
-from marketplace.providers.gateway_records import GatewayRecords, Kind, Movement, Record
+from marketplace.providers.gateway.payments import Charge
+from marketplace.providers.gateway.records import GatewayRecords, Kind, Movement, Record
 from marketplace.reconciliation import run
 from marketplace.reconciliation.figures import Outcome
 from marketplace.services import Services
 from sandbox.process import wait_until
-from tasks.relay import Relay
+from tasks.dispatcher import Relay
 from tests.support.finance import make_officer, refund
 from tests.support.gateway import TestGateway
 from tests.support.payouts import Payee, make_payee

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.payouts.transfers import apply_status, transfer_events
 from marketplace.payouts.transfers import dispatch as transfer_dispatch
-from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
 from tests.support.finance import actor_of, make_officer
 from tests.support.payouts import Payee, approved_batch
 from tests.support.purchases import NOW

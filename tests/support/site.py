@@ -18,7 +18,7 @@ from sandbox.ports import is_free
 from sandbox.process import Process, wait_until
 from sandbox.providers.server import ProvidersServer
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
-from tasks.relay import Relay
+from tasks.dispatcher import Relay
 from tests.support.fork_server import Start
 from tests.support.forked import Forked, kept_environment, launched
 from tests.support.gateway import GATEWAY_KEY

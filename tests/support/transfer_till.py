@@ -5,8 +5,8 @@ from itertools import count
 from typing import Any
 
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.gateway_events import GatewayTransfer
-from marketplace.providers.transfers import FundsShortError, TransferOrder, TransferRefusedError
+from marketplace.providers.gateway.payloads import GatewayTransfer
+from marketplace.providers.gateway.transfers import FundsShortError, TransferOrder, TransferRefusedError
 from tests.support.gateway import event_of
 
 # An id is an event's name too: no life may have those of another.

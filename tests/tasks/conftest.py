@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from marketplace.services import Services
-from tasks.relay import Relay
+from tasks.dispatcher import Relay
 from tests.support.gateway import clock, gateway, paying_services
 
 __all__ = ["clock", "gateway", "paying_services"]

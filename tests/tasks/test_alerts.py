@@ -21,8 +21,9 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payments.refunds import order_cancellation
-from marketplace.providers import alerting
-from marketplace.providers.alerting import (
+from marketplace.providers.gateway.payments import HttpPaymentGateway
+from marketplace.providers.messaging import alert_channels as messaging_alert_channels
+from marketplace.providers.messaging.alert_channels import (
     CHANNELS,
     EMAIL,
     AlertMessage,
@@ -31,10 +32,9 @@ from marketplace.providers.alerting import (
     email_channel_name,
     kind_of_channel,
 )
-from marketplace.providers.gateway import HttpPaymentGateway
 from marketplace.services import Services
-from tasks import relay as relay_module
-from tasks.relay import Relay
+from tasks import dispatcher as relay_module
+from tasks.dispatcher import Relay
 from tests.support.alerts import alerts_about, some_subject
 from tests.support.finance import refunds_of
 from tests.support.gateway import MovableClock, TestGateway
@@ -53,7 +53,7 @@ class _KilledError(BaseException):
 class Mortal:
     """A channel, in a process that dies before or after it has sent something."""
 
-    def __init__(self, channel: alerting.AlertChannel, moment: str) -> None:
+    def __init__(self, channel: messaging_alert_channels.AlertChannel, moment: str) -> None:
         self.least_severity = channel.least_severity
         self._channel = channel
         self._moment = moment
@@ -89,7 +89,7 @@ def telling(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Services:
     """What the application shares, with both channels at their real other ends."""
-    monkeypatch.setattr(alerting, "_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(messaging_alert_channels, "_TIMEOUT_SECONDS", 1.0)
     given = replace(
         paying_services.settings,
         alert_chat_url=f"{gateway.server.chat_url}/hook",

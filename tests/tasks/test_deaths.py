@@ -19,9 +19,9 @@ from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
-from marketplace.webhooks import operations as webhooks
-from tasks import relay as relay_module
-from tasks.relay import Relay
+from marketplace.webhooks import inbox as webhooks
+from tasks import dispatcher as relay_module
+from tasks.dispatcher import Relay
 from tests.support.alerts import alerts_about
 from tests.support.gateway import MovableClock
 from tests.support.probes import changed, closed_port

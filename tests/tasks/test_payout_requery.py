@@ -13,10 +13,10 @@ from marketplace.payouts.transfers import polling
 from marketplace.payouts.transfers.polling import ASKED_AFTER, Requery, requery_transfers
 from marketplace.payouts.transfers.void import give_up
 from marketplace.platform.halts import halt_payouts
-from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.services import Services
-from tasks.relay import Relay
-from tasks.sweeps import task_named
+from tasks.dispatcher import Relay
+from tasks.periodic_tasks import task_named
 from tests.support.alerts import alerts_about, open_about
 from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
 from tests.support.finance import actor_of, make_officer

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.payouts.transfers import submit
 from marketplace.platform.halts import halt_payouts
-from marketplace.providers.gateway_events import GatewayTransfer
-from marketplace.providers.transfers import TransferOrder, TransferRefusedError
+from marketplace.providers.gateway.payloads import GatewayTransfer
+from marketplace.providers.gateway.transfers import TransferOrder, TransferRefusedError
 from marketplace.services import Services
-from tasks.relay import Relay
+from tasks.dispatcher import Relay
 from tests.support.alerts import open_about
 from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
 from tests.support.finance import told

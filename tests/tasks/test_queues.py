@@ -10,8 +10,8 @@ from huey.registry import Message
 
 from marketplace.kernel import queues
 from marketplace.services import Services
+from tasks.dispatcher import Relay
 from tasks.queues import JsonSerializer, make_queue
-from tasks.relay import Relay
 
 SERIALIZER = JsonSerializer()
 

@@ -15,12 +15,12 @@ from marketplace.orders.placing.order_validation import Wish
 from marketplace.payments.refunds import gateway_refund, order_cancellation, polling
 from marketplace.payments.refunds.polling import requery_refunds
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway import GatewayRefund
+from marketplace.providers.gateway.payments import GatewayRefund
 from marketplace.services import Services
-from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks import inbox as webhooks
 from sandbox.process import wait_until
-from tasks.relay import Relay
-from tasks.sweeps import task_named
+from tasks.dispatcher import Relay
+from tasks.periodic_tasks import task_named
 from tests.support.finance import dispute_charge, refunds_of
 from tests.support.gateway import MovableClock, TestGateway, event_of
 from tests.support.purchases import (

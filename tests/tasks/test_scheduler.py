@@ -21,9 +21,9 @@ from marketplace.kernel.schedules import parse
 from marketplace.services import Services
 from sandbox.process import wait_until
 from tasks import scheduler as scheduler_module
-from tasks.relay import Relay
+from tasks.dispatcher import Relay
+from tasks.periodic_tasks import PeriodicTask
 from tasks.scheduler import LOST_AFTER_SECONDS, MOST_AT_ONCE, TAKEN_OVER_AFTER, Runs, Scheduler
-from tasks.sweeps import PeriodicTask
 from tests.support.gateway import MovableClock
 from tests.support.threads import at_once
 

@@ -19,7 +19,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.providers.moderation import HttpContentModerator, Verdict
 from marketplace.services import Services
-from tasks.relay import Relay
+from tasks.dispatcher import Relay
 from tests.support.gateway import TIMEOUT_SECONDS, MovableClock, TestGateway
 from tests.support.market import Market, Store
 from tests.support.moderation import notifications_of

@@ -5,7 +5,7 @@ from sqlalchemy import text
 
 from marketplace.payouts.transfers import notifications
 from marketplace.services import Services
-from tasks.relay import Relay
+from tasks.dispatcher import Relay
 from tests.support.dispatched import Case
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.payouts import OWED_MINOR, make_account, owed

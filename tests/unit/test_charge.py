@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.providers.gateway import (
+from marketplace.providers.gateway.payments import (
     Charge,
     MalformedChargeError,
     customer_email,

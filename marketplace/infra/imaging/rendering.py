@@ -19,6 +19,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from marketplace.infra.imaging.complete_png import WholePng, could_be_whole
 from marketplace.infra.imaging.formats import (
     GIF,
     JPEG,
@@ -33,7 +34,6 @@ from marketplace.infra.imaging.formats import (
     check_size,
     webp_size,
 )
-from marketplace.infra.imaging.whole_png import WholePng, could_be_whole
 
 _DAMAGED = "The file is damaged or cut off: it can't be read as a picture."
 # Whatever a decoder says of bytes that it can't make sense of.

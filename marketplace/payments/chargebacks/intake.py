@@ -27,7 +27,7 @@ from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments.chargebacks.losses import Loss, book_loss, paid_by
 from marketplace.payments.charges.apply import UnknownReferenceError
 from marketplace.payments.refunds import notifications, wallet_fallback
-from marketplace.providers.gateway_events import IN_OUR_FAVOUR, LOST, GatewayDispute
+from marketplace.providers.gateway.payloads import IN_OUR_FAVOUR, LOST, GatewayDispute
 
 _log = structlog.get_logger(__name__)
 

@@ -20,8 +20,8 @@ from marketplace.orders.placing.place_order import PAYABLE_FOR
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.hosted_page import Way, metadata_of, open_at_gateway
 from marketplace.payments.intents.lifecycle import Intent, Target
-from marketplace.providers.banking import TransferAccount
-from marketplace.providers.gateway import PaymentGateway
+from marketplace.providers.gateway.banks import TransferAccount
+from marketplace.providers.gateway.payments import PaymentGateway
 
 _STORED = Statement(
     text(

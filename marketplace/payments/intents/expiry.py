@@ -21,7 +21,7 @@ from marketplace.payments.charges.apply import Outcome, apply_charge
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents import stalled
 from marketplace.payments.refunds import create
-from marketplace.providers.gateway import Charge, PaymentGateway
+from marketplace.providers.gateway.payments import Charge, PaymentGateway
 
 _log = structlog.get_logger(__name__)
 

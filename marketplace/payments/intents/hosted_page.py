@@ -15,7 +15,7 @@ from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.lifecycle import Intent, Target
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway import PaymentGateway, PaymentPage
+from marketplace.providers.gateway.payments import PaymentGateway, PaymentPage
 
 _WAIT_SECONDS = 12.0
 _POLL_SECONDS = 0.1

@@ -15,7 +15,7 @@ from marketplace.orders.placing.place_order import PAYABLE_AT_MOST, PAYABLE_FOR
 from marketplace.orders.transitions import LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.charges.apply import apply_charge
-from marketplace.providers.gateway import Charge, PaymentPage
+from marketplace.providers.gateway.payments import Charge, PaymentPage
 
 # Longer than the gateway may take to answer: a claim that ran out was left by somebody who died.
 OPENING_FOR = timedelta(seconds=45)

@@ -16,7 +16,7 @@ from marketplace.payments.refunds import (
     notifications,
     wallet_fallback,
 )
-from marketplace.providers.gateway import GatewayRefund
+from marketplace.providers.gateway.payments import GatewayRefund
 
 
 def credit_and_book(

@@ -10,7 +10,7 @@ from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post
 from marketplace.payments.refunds import alerts, buyer_debt, create, notifications
-from marketplace.providers.gateway import GatewayRefund
+from marketplace.providers.gateway.payments import GatewayRefund
 
 _RETURNED = "refund_sent_twice_returned"
 

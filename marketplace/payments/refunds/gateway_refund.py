@@ -22,7 +22,7 @@ from marketplace.payments import states
 from marketplace.payments.chargeback_guard import Standing, standing_of_charge
 from marketplace.payments.refunds import alerts, create, duplicate_payment, notifications, wallet_fallback
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway import GatewayRefund, PaymentGateway
+from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
 
 _log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, S
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.chargeback_guard import STANDING_OF_CHARGE
 from marketplace.payments.refunds import alerts, create, gateway_refund
-from marketplace.providers.gateway import GatewayRefund, PaymentGateway
+from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
 
 _log = structlog.get_logger(__name__)
 

@@ -25,7 +25,7 @@ from marketplace.payments.refunds import (
     notifications,
     wallet_fallback,
 )
-from marketplace.providers.gateway import GatewayRefund, PaymentGateway
+from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
 
 # What the gateway may still send, or has sent.
 _ON_ITS_WAY = frozenset({"pending", "processing", "processed"})

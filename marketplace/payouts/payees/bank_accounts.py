@@ -18,8 +18,8 @@ from marketplace.notifications.operations import notify
 from marketplace.payments.intents.banks import resolve_account
 from marketplace.payouts.models import PayoutAccount
 from marketplace.payouts.payees.holds import account_held_until
-from marketplace.providers.gateway import PaymentGateway
-from marketplace.providers.transfers import TransferGateway
+from marketplace.providers.gateway.payments import PaymentGateway
+from marketplace.providers.gateway.transfers import TransferGateway
 
 SHOWN_DIGITS = 4
 # A number that was given up longer ago may be somebody else's by now.

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
-from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _TITLES = {
     kinds.TRANSFER_DIFFERS: "The gateway tells of another amount of a payout",

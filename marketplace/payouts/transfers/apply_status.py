@@ -18,7 +18,7 @@ from marketplace.kernel import money
 from marketplace.payouts import states
 from marketplace.payouts.accounting import postings
 from marketplace.payouts.transfers import alerts, exceptions, notifications
-from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.payouts.models import PayoutException
-from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _INSERT = Statement(
     insert(PayoutException)

@@ -28,8 +28,8 @@ from marketplace.payouts.payees.holds import PAYOUTS_HALTED, kept_from_sending
 from marketplace.payouts.transfers import alerts, apply_status, submit
 from marketplace.payouts.transfers.submit import Claimed, ToSend
 from marketplace.platform.halts import payouts_halted
-from marketplace.providers.gateway_events import GatewayTransfer
-from marketplace.providers.transfers import KeyRefusedError, TransferSender
+from marketplace.providers.gateway.payloads import GatewayTransfer
+from marketplace.providers.gateway.transfers import KeyRefusedError, TransferSender
 
 _log = structlog.get_logger(__name__)
 

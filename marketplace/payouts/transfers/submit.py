@@ -24,8 +24,8 @@ from marketplace.payments import gateway_alerts as gateway_alarms
 from marketplace.payouts import states
 from marketplace.payouts.payees.holds import kept_from_sending
 from marketplace.payouts.transfers import alerts, apply_status
-from marketplace.providers.gateway_events import GatewayTransfer
-from marketplace.providers.transfers import (
+from marketplace.providers.gateway.payloads import GatewayTransfer
+from marketplace.providers.gateway.transfers import (
     MOST_AT_ONCE,
     FundsShortError,
     KeyRefusedError,

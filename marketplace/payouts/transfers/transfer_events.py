@@ -11,7 +11,7 @@ from marketplace.kernel import queues
 from marketplace.payouts.transfers import apply_status
 from marketplace.payouts.transfers.apply_status import NotOursError
 from marketplace.payouts.transfers.exceptions import log_stranger, log_unexpected
-from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _log = structlog.get_logger(__name__)
 

@@ -10,8 +10,8 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders.placing.order_validation import Wish
 from marketplace.payments.intents.expiry import TRANSFER_GRACE, sweep_abandoned_checkouts
-from marketplace.providers.banking import Bank, MalformedAnswerError, TransferAccount
 from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.gateway.banks import Bank, MalformedAnswerError, TransferAccount
 from marketplace.services import Services
 from tests.support.desk import Desk, new_key
 from tests.support.gateway import MovableClock, TestGateway

@@ -11,7 +11,7 @@ from marketplace.identity.queries import Caller
 from marketplace.payouts import withdrawals
 from marketplace.payouts.transfers import stalled
 from marketplace.payouts.transfers.exceptions import log_unexpected
-from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
 from tests.support.alerts import open_about
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk

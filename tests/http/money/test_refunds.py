@@ -11,7 +11,7 @@ from marketplace.orders.placing.order_validation import Wish
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges.apply import Outcome
 from marketplace.payments.intents.lifecycle import record_page
-from marketplace.providers.gateway import PaymentPage
+from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk, new_key
 from tests.support.finance import refunds_of, say

@@ -15,7 +15,7 @@ from werkzeug.test import TestResponse
 from blueprints.areas import AREAS
 from marketplace.infra.db import Database
 from marketplace.services import Services
-from marketplace.webhooks import operations
+from marketplace.webhooks import inbox
 from tests.support.checked_client import checked_app
 from tests.support.desk import Desk, new_key
 from tests.support.gateway import GATEWAY_KEY, charge_data, event_of, sign
@@ -70,7 +70,7 @@ def test_a_payment_from_page_to_order(desk: Desk, database: Database) -> None:
                 "SELECT id FROM webhook_inbox WHERE body = %(body)s", {"body": body}
             )
         ]
-    operations.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random)
+    inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random)
     assert desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]["status"] == "paid_escrow"
 
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
-from marketplace.webhooks import operations
+from marketplace.webhooks import inbox as webhook_inbox
 from tests.support.alerts import alerts_about
 from tests.support.desk import Desk, new_key
 from tests.support.events import refund_data
@@ -35,12 +35,14 @@ def problem(answer: TestResponse) -> tuple[int, str]:
 
 def receive(desk: Desk, body: bytes, **values: Any) -> UUID:
     given = {"provider": "gateway", "now": NOW} | values
-    return desk.database.in_transaction(operations.receive, body=body, **given)
+    return desk.database.in_transaction(webhook_inbox.receive, body=body, **given)
 
 
 def dead(desk: Desk, body: bytes, **values: Any) -> UUID:
     inbox_id = receive(desk, body, **values)
-    operations.process(desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    webhook_inbox.process(
+        desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
     return inbox_id
 
 
@@ -60,7 +62,7 @@ class TestListing:
             for number in range(5)
         ]
         for inbox_id in inbox:
-            operations.process(
+            webhook_inbox.process(
                 desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
             )
 

@@ -18,8 +18,8 @@ from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges.apply import UnknownReferenceError
-from marketplace.providers.gateway import MalformedChargeError
-from marketplace.webhooks import dead_letters, envelopes, events, gateway_events, messages
+from marketplace.providers.gateway.payments import MalformedChargeError
+from marketplace.webhooks import dead_letters, envelopes, events, gateway_event_handlers, message_handlers
 from marketplace.webhooks.events import Event, HopelessEventError, NotYetError
 from marketplace.webhooks.models import InboxEvent, ProcessedWebhookEvent
 
@@ -254,9 +254,9 @@ def perform(
     if not first:
         status = "duplicate"
     elif event.provider == GATEWAY:
-        status = gateway_events.apply(session, event, fee_bearer=fee_bearer, now=now)
+        status = gateway_event_handlers.apply(session, event, fee_bearer=fee_bearer, now=now)
     else:
-        status = messages.apply(session, event, last_try=last_try, now=now)
+        status = message_handlers.apply(session, event, last_try=last_try, now=now)
     _FINISH.run(
         session, inbox_id=row["id"], status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from marketplace.providers.gateway import MalformedChargeError
+from marketplace.providers.gateway.payments import MalformedChargeError
 
 _MAX_WORD_LENGTH = 100
 _MAX_NAME_LENGTH = 255

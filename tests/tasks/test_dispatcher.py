@@ -17,9 +17,9 @@ from marketplace.infra import outbox, wakeups
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
-from marketplace.webhooks import operations as webhooks
-from tasks import relay as relay_module
-from tasks.relay import SWEEP_GRACE, Relay, connect_nudges
+from marketplace.webhooks import inbox as webhooks
+from tasks import dispatcher as relay_module
+from tasks.dispatcher import SWEEP_GRACE, Relay, connect_nudges
 from tests.support.gateway import MovableClock, charge_data, event_of
 from tests.support.probes import changed, closed_port
 from tests.support.purchases import (

@@ -8,8 +8,8 @@ from marketplace.payments.chargebacks.intake import note_dispute
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts.transfers import transfer_events
-from marketplace.providers.gateway import Charge, GatewayRefund
-from marketplace.providers.gateway_events import GatewayDispute, GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayDispute, GatewayTransfer
+from marketplace.providers.gateway.payments import Charge, GatewayRefund
 from marketplace.webhooks.events import DISPUTE_RESOLVED, Event, HopelessEventError
 
 _DISPUTES = frozenset({"charge.dispute.create", "charge.dispute.remind", DISPUTE_RESOLVED})

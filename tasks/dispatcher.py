@@ -28,13 +28,13 @@ from marketplace.infra.outbox import Handler, PutOffError
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
-from marketplace.webhooks import operations as webhooks
+from marketplace.webhooks import inbox as webhooks
 from tasks.activity import Activity
 from tasks.alerts import HANDLERS as ALERT_HANDLERS
 from tasks.catalog import HANDLERS as CATALOG_HANDLERS
 from tasks.payments import HANDLERS as PAYMENT_HANDLERS
 from tasks.payouts import HANDLERS as PAYOUT_HANDLERS
-from tasks.phases import Phased
+from tasks.phased_handler import Phased
 from tasks.promotions import HANDLERS as PROMOTION_HANDLERS
 from tasks.queues import make_queue
 from tasks.reconciliation import HANDLERS as RECONCILIATION_HANDLERS

@@ -10,8 +10,8 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
-from marketplace.providers.gateway import MalformedChargeError
-from marketplace.providers.gateway_events import GatewayTransfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
+from marketplace.providers.gateway.payments import MalformedChargeError
 
 # More the gateway does not take at once.
 MOST_AT_ONCE = 100

@@ -26,8 +26,8 @@ from marketplace.proposals import operations as proposals
 from marketplace.reconciliation import ledger_check
 from marketplace.services import Services
 from marketplace.webhooks import retention as webhooks
+from tasks.dispatcher import Relay
 from tasks.reconciliation import reconcile
-from tasks.relay import Relay
 
 
 @dataclass(frozen=True)

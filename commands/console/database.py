@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.orm import Session
 
-from commands.environment import settings
+from commands.console.environment import settings
 from marketplace.infra.db import Database
 from marketplace.infra.logs import configure_command_logging
 from marketplace.infra.settings import Settings

@@ -14,9 +14,9 @@ from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
 from tasks import worker
-from tasks.relay import SWEEP_GRACE, Relay, Swept
+from tasks.dispatcher import SWEEP_GRACE, Relay, Swept
+from tasks.periodic_tasks import PERIODIC_TASKS, UnknownPeriodicTaskError, task_named, told
 from tasks.scheduler import LOOK_SECONDS, LOST_AFTER_SECONDS
-from tasks.sweeps import PERIODIC_TASKS, UnknownPeriodicTaskError, task_named, told
 from tests.support.gateway import MovableClock
 from tests.support.purchases import make_product, make_shop, place, status_of
 

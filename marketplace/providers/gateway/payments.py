@@ -13,13 +13,13 @@ from uuid import UUID
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.banking import (
+from marketplace.providers.client import ProviderClient, ProviderRefusedError
+from marketplace.providers.gateway.banks import (
     Bank,
     MalformedAnswerError,
     TransferAccount,
     account_name_from_wire,
 )
-from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
 SIGNATURE_LENGTH = 128
 _YEARS = (2000, 2999)

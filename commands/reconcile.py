@@ -5,14 +5,14 @@ from uuid import UUID
 
 import click
 
-from commands.database import services
-from commands.operators import operator
-from commands.output import facts, table
+from commands.console.database import services
+from commands.console.operators import operator
+from commands.console.output import facts, table
 from marketplace.kernel.money import naira_text
 from marketplace.reconciliation import queries, run
 from marketplace.services import Services
+from tasks.dispatcher import Relay, connect_nudges
 from tasks.reconciliation import perform
-from tasks.relay import Relay, connect_nudges
 
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ"])
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from commands.operators import operator
-from commands.progress import Stages
+from commands.console.operators import operator
+from commands.console.progress import Stages
 from marketplace.audit.operations import AuditActor
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.kernel.money import CURRENCY, naira_text

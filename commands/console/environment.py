@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from commands.failures import CommandFailedError
+from commands.console.failures import CommandFailedError
 from marketplace.infra.settings import (
     EMBEDDED_ENVIRONMENT_FILE,
     Settings,

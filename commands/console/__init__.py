@@ -1,0 +1,1 @@
+"""Helpers of all commands: output, progress, environment and failures."""

@@ -1,0 +1,1 @@
+"""The payment gateway's HTTP API: payments, refunds, transfers, banks and records."""
