@@ -5,11 +5,11 @@ from blueprints.http.application import build_app
 from marketplace.infra.logs import configure_error_tracking, configure_logging
 from marketplace.infra.settings import load_settings
 from marketplace.services import Services
-from tasks.dispatcher import Relay, connect_nudges
+from tasks.dispatcher import Dispatcher, connect_wakeups
 
 settings = load_settings()
 configure_logging(settings)
 configure_error_tracking(settings)
 services = Services.from_settings(settings, application_name="web")
-connect_nudges(Relay(services))
+connect_wakeups(Dispatcher(services))
 app = build_app(services, AREAS)

@@ -11,7 +11,7 @@ from wsgiref.types import StartResponse
 
 import wsgi
 from bench.stand import INBOX_PATH
-from marketplace.webhooks.inbox import process
+from marketplace.webhooks.inbox import process_event
 
 
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -22,7 +22,7 @@ def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
     if environ["PATH_INFO"] != INBOX_PATH:
         return wsgi.app(environ, start_response)
     services = wsgi.services
-    result = process(
+    result = process_event(
         services.database,
         inbox_id=UUID(environ["QUERY_STRING"]),
         fee_bearer=services.settings.gateway_fee_bearer,

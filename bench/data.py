@@ -228,7 +228,7 @@ def settle(server: EmbeddedPostgres) -> None:
     :param server: runs
     """
     database = Database(server.url, pool_size=1, application_name="bench")
-    database.in_transaction(index_maintenance.refresh, now=datetime.now(UTC))
+    database.in_transaction(index_maintenance.refresh_search_index, now=datetime.now(UTC))
     database.close()
     connection = psycopg2.connect(server.url, connect_timeout=5)
     try:

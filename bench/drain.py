@@ -26,7 +26,7 @@ from marketplace.kernel import queues
 from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.services import Services
 from sandbox.process import wait_until
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 
 TARGET_A_SECOND = 150
 CORES = 2
@@ -174,7 +174,7 @@ def drain(
 def _begin(stand: Stand, *, first: int) -> None:
     """Process the first events here, and announce all others, in any order."""
     services = Services.from_settings(load_settings(stand.variables), application_name="drain")
-    relay = Relay(services)
+    relay = Dispatcher(services)
     rows = _rows(stand, "SELECT id FROM webhook_inbox ORDER BY md5(id::text)")
     for (row_id,) in rows[:first]:
         relay.run_row(queues.WEBHOOKS, wakeups.INBOX, str(row_id))

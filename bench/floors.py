@@ -19,7 +19,7 @@ import psycopg2
 import redis
 from flask import Flask
 
-from marketplace.catalog.browse.cards import card
+from marketplace.catalog.browse.cards import build_card
 
 Environ = dict[str, Any]
 
@@ -126,7 +126,7 @@ def _statements(environ: Environ) -> bytes:
             rows = cursor.fetchall()
         if number == floor["captures"]:
             values["new_id"] = rows[0][0]
-    data = [card(row) for row in rows] if floor["shape"] == "cards" else rows
+    data = [build_card(row) for row in rows] if floor["shape"] == "cards" else rows
     return orjson.dumps({"success": True, "data": data, "meta": {"limit": 20, "has_more": True}})
 
 

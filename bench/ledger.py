@@ -18,7 +18,7 @@ from bench.stand import Stand
 from bench.statements import Floor, floor_of
 from marketplace.infra.db import Database
 from marketplace.ledger.accounts import vendor_payable
-from marketplace.ledger.queries import verify
+from marketplace.ledger.queries import verify_ledger
 
 PARTS = ("statement", "statement-kind", "statement-period")
 ENTRIES = 1_000_000
@@ -114,7 +114,7 @@ def load(url: str, *, entries: int = ENTRIES, others: int = _OTHERS) -> None:
     database = Database(url, pool_size=1, application_name="bench")
     try:
         with database.reading() as session:
-            broken = verify(session)
+            broken = verify_ledger(session)
     finally:
         database.close()
     if broken:

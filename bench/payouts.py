@@ -22,13 +22,13 @@ from sqlalchemy.orm import Session
 
 from bench.processes import resident_mebibytes
 from bench.stand import Stand
-from marketplace.audit.operations import AuditActor
+from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.infra.settings import load_settings
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Movement, Posting, post_all
+from marketplace.ledger.operations import NewTransaction, Posting, post_transactions
 from marketplace.payouts.batches import approval, staging
 from marketplace.payouts.transfers import dispatch
 from marketplace.providers.gateway.transfers import TransferGateway
@@ -36,7 +36,7 @@ from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.services import Services
 from sandbox.ports import HOST
 from sandbox.process import wait_until
-from tasks.dispatcher import Relay, connect_nudges
+from tasks.dispatcher import Dispatcher, connect_wakeups
 
 TARGET_SECONDS = 60
 # From a fifth of them to the last the worker must stay as it is.
@@ -132,7 +132,7 @@ def pay(stand: Stand, *, vendors: int, tell: Callable[[str], None]) -> Paid:
         SANDBOX_WEBHOOK_URL=f"http://{HOST}:{stand.ports['web']}/api/payments/webhook",
     )
     services = Services.from_settings(load_settings(stand.variables), application_name="payouts")
-    connect_nudges(Relay(services))
+    connect_wakeups(Dispatcher(services))
     _owe(stand, services, vendors)
     worker = f"worker-{queues.WEBHOOKS}-0"
     stand.start_worker(queues.WEBHOOKS, 0)
@@ -215,7 +215,7 @@ def _recipient(transfers: TransferGateway) -> str:
 
 def _post(session: Session, stores: list[UUID]) -> None:
     movements = [
-        Movement(
+        NewTransaction(
             "deposit",
             f"bench:{store}",
             "Owed",
@@ -226,7 +226,7 @@ def _post(session: Session, stores: list[UUID]) -> None:
         )
         for store in stores
     ]
-    post_all(session, movements=movements, now=datetime.now(UTC))
+    post_transactions(session, movements=movements, now=datetime.now(UTC))
 
 
 def _officer(services: Services) -> Caller:
@@ -249,26 +249,22 @@ def _officer(services: Services) -> Caller:
 
 
 def _stage(session: Session) -> UUID:
-    batch_id = staging.stage_by_schedule(session, now=datetime.now(UTC)).batch_id
+    batch_id = staging.stage_on_schedule(session, now=datetime.now(UTC)).batch_id
     if batch_id is None:
         raise RuntimeError("nothing was staged")
     return batch_id
 
 
 def _approve(session: Session, batch_id: UUID, officer: Caller) -> None:
-    approval.approve(
-        session, batch_id=batch_id, officer=officer, actor=_actor(officer), now=datetime.now(UTC)
-    )
+    approval.approve_batch(session, batch_id=batch_id, act=_act_of(officer))
 
 
 def _dispatch(session: Session, batch_id: UUID, officer: Caller) -> None:
-    dispatch.dispatch(
-        session, batch_id=batch_id, officer=officer, actor=_actor(officer), now=datetime.now(UTC)
-    )
+    dispatch.dispatch_batch(session, batch_id=batch_id, act=_act_of(officer))
 
 
-def _actor(officer: Caller) -> AuditActor:
-    return AuditActor("finance", id=officer.id)
+def _act_of(officer: Caller) -> Act:
+    return Act("finance", datetime.now(UTC), user_id=officer.id)
 
 
 def _counts(stand: Stand) -> tuple[int, int]:
@@ -298,7 +294,7 @@ def _rows(stand: Stand, statement: str, **parameters: Any) -> list[tuple[Any, ..
     Example:
       python -m bench.payouts --vendors 5000""",
 )
-@click.option("--vendors", default=5_000, show_default=True, type=click.IntRange(1, staging.MOST_PAYEES))
+@click.option("--vendors", default=5_000, show_default=True, type=click.IntRange(1, staging.PAYEES_LIMIT))
 def main(vendors: int) -> None:
     """Measure, and print the figures."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

@@ -15,7 +15,7 @@ from blueprints.catalog.promotions.vibes import area as vibes
 from blueprints.catalog.search.routes import area as search
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
-from blueprints.http.endpoint import Area
+from blueprints.http.endpoint import ContractBlueprint
 from blueprints.orders.admin_table import area as order_audit
 from blueprints.orders.admin_table import campus_area as campus_orders
 from blueprints.orders.money_trail import area as order_money
@@ -36,10 +36,10 @@ from blueprints.platform.routes import status_area as platform_status
 from blueprints.users.routes import area as users
 from blueprints.webhooks.admin import area as webhook_desk
 from blueprints.webhooks.gateway import area as gateway_webhook
-from blueprints.webhooks.gateway import functions
+from blueprints.webhooks.gateway import functions_area
 from blueprints.webhooks.messaging import area as messaging_webhook
 
-AREAS: tuple[Area, ...] = (
+AREAS: tuple[ContractBlueprint, ...] = (
     catalog,
     search,
     featured,
@@ -75,7 +75,7 @@ AREAS: tuple[Area, ...] = (
     platform,
     platform_status,
     health,
-    functions,
+    functions_area,
 )
 
 

@@ -8,16 +8,16 @@ from uuid import UUID
 import click
 import orjson
 
-from commands.console.database import reading, services
-from commands.console.environment import settings
+from commands.console.database import build_services, read_session
+from commands.console.environment import get_settings
 from commands.console.failures import CommandFailedError
-from commands.console.operators import operator
-from commands.console.output import facts, note_more, shown_value, table
+from commands.console.operators import build_operator_act
+from commands.console.output import display_value, print_facts, print_table, warn_truncated
 from marketplace.alerts import kinds, operations, queries
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest
 from marketplace.providers.messaging.alert_channels import email_channel_name
-from tasks.dispatcher import Relay, connect_nudges
+from tasks.dispatcher import Dispatcher, connect_wakeups
 
 
 @click.group(help="List and explain alerts, and resolve one that was seen to.")
@@ -44,7 +44,10 @@ def alerts() -> None:
 )
 @click.option("--severity", type=click.Choice(kinds.SEVERITIES), help="Only of this severity.")
 @click.option(
-    "--identifier", type=click.Choice(tuple(kinds.KINDS)), metavar="IDENTIFIER", help="Only of this kind."
+    "--identifier",
+    type=click.Choice(tuple(kinds.ALERT_KINDS)),
+    metavar="IDENTIFIER",
+    help="Only of this kind.",
 )
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LIMIT), default=50, show_default=True, help="At most so many."
@@ -52,19 +55,19 @@ def alerts() -> None:
 def list_alerts(state: str, severity: str | None, identifier: str | None, limit: int) -> None:
     """List alerts."""
     filters = queries.AlertFilters(state, severity, identifier)
-    with reading() as session:
+    with read_session() as session:
         page = queries.list_alerts(session, filters=filters, page=PageRequest(limit))
     if not page.items:
         click.echo("No alert matches.", err=True)
         return
     columns = ("id", "severity", "identifier", "subject", "occurrences", "raisedAt", "lastRaisedAt", "state")
-    table(
+    print_table(
         ("ID", "Severity", "Identifier", "About", "Times", "Raised", "Last raised", "State"),
         [[row[name] for name in columns] for row in page.items],
         wide=("About",),
     )
     if page.next_position is not None:
-        note_more(MAX_LIMIT)
+        warn_truncated(MAX_LIMIT)
 
 
 @alerts.command(
@@ -77,32 +80,32 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
 @click.argument("alert_id", metavar="ID", type=click.UUID)
 def show(alert_id: UUID) -> None:
     """Show an alert."""
-    with reading() as session, _explaining(alert_id):
-        row = queries.show_alert(session, alert_id=alert_id)
+    with read_session() as session, _explain_missing_alert(alert_id):
+        row = queries.fetch_alert_with_messages(session, alert_id=alert_id)
     messages, waiting = row.pop("messages"), row.pop("waiting")
     meaning, first_step = row.pop("meaning"), row.pop("firstStep")
-    facts((_words(name), _shown(value)) for name, value in row.items())
+    print_facts((_camel_case_to_words(name), _display_fact(value)) for name, value in row.items())
     click.echo(f"\nWhat it means: {meaning}\nWhat to do first: {first_step}\n")
-    names = {email_channel_name(address): f"email to {address}" for address in settings().alert_email_to}
+    names = {email_channel_name(address): f"email to {address}" for address in get_settings().alert_email_to}
     for message in messages:
         if (sent := message["sentAt"]) is not None:
             name = names.get(message["channel"], message["channel"])
-            click.echo(f"{name}: {message['event']}, told at {shown_value(sent)}")
+            click.echo(f"{name}: {message['event']}, told at {display_value(sent)}")
     for message in waiting:
-        click.echo(f"{message['channel']}: {message['event']}, {_waiting(message)}")
+        click.echo(f"{message['channel']}: {message['event']}, {_describe_unsent(message)}")
     if not any(message["sentAt"] for message in messages):
         click.echo("Nobody was told of it yet; ALERT_CHAT_URL and ALERT_EMAIL_TO say who is.")
 
 
-def _waiting(message: dict[str, Any]) -> str:
+def _describe_unsent(message: dict[str, Any]) -> str:
     """Say why a message is not sent; its error's name is all that is kept of what went wrong."""
     tries = "once" if message["attempts"] == 1 else f"{message['attempts']} times"
     if message["failedAt"] is not None:
-        when = shown_value(message["failedAt"])
+        when = display_value(message["failedAt"])
         return f"given up at {when}: tried {tries}, at last {message['lastError']}"
     if message["lastError"] is None:
         return "not told yet"
-    return f"not told to all yet: tried {tries}, {message['lastError']}, again at {shown_value(message['dueAt'])}"
+    return f"not told to all yet: tried {tries}, {message['lastError']}, again at {display_value(message['dueAt'])}"
 
 
 @alerts.command(
@@ -122,17 +125,20 @@ def resolve(alert_id: UUID, note: str) -> None:
     said = " ".join(note.split())
     if not 3 <= len(said) <= operations.MAX_NOTE_LENGTH:
         raise click.UsageError(f"--note takes 3 to {operations.MAX_NOTE_LENGTH} characters.")
-    current = services()
-    connect_nudges(Relay(current))
-    with _explaining(alert_id):
+    current = build_services()
+    connect_wakeups(Dispatcher(current))
+    with _explain_missing_alert(alert_id):
         current.database.in_transaction(
-            operations.resolve_by_hand, alert_id=alert_id, note=said, actor=operator(), now=current.clock()
+            operations.resolve_manually,
+            alert_id=alert_id,
+            note=said,
+            act=build_operator_act(current.clock()),
         )
     click.echo(f"Resolved {alert_id}.")
 
 
 @contextmanager
-def _explaining(alert_id: UUID) -> Iterator[None]:
+def _explain_missing_alert(alert_id: UUID) -> Iterator[None]:
     """Say what to do where there is no such alert."""
     try:
         yield
@@ -142,9 +148,9 @@ def _explaining(alert_id: UUID) -> Iterator[None]:
         ) from error
 
 
-def _words(name: str) -> str:
+def _camel_case_to_words(name: str) -> str:
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
-def _shown(value: Any) -> Any:
+def _display_fact(value: Any) -> Any:
     return orjson.dumps(value).decode() if isinstance(value, dict) else value

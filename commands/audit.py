@@ -2,9 +2,9 @@
 
 import click
 
-from commands.console.database import reading
+from commands.console.database import read_session
 from commands.console.failures import CommandFailedError
-from marketplace.audit.queries import first_broken_link
+from marketplace.audit.queries import find_first_broken_link
 
 
 @click.group(help="Check that the audit trail is as it was written.")
@@ -23,8 +23,8 @@ def audit() -> None:
 )
 def verify() -> None:
     """Verify the audit trail."""
-    with reading() as session:
-        broken = first_broken_link(session)
+    with read_session() as session:
+        broken = find_first_broken_link(session)
     if broken is not None:
         raise CommandFailedError(
             f"The audit trail is broken at row {broken} of audit_logs: it was changed, or a row before it is gone."

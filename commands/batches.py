@@ -5,14 +5,14 @@ from uuid import UUID
 
 import click
 
-from commands.console.database import reading
-from commands.console.output import facts, note_more, table
+from commands.console.database import read_session
+from commands.console.output import print_facts, print_table, warn_truncated
 from marketplace.kernel.clock import system_clock
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest
-from marketplace.kernel.pluralize import counted
+from marketplace.kernel.pluralize import format_count
 from marketplace.payouts.batches import detail, queries
-from marketplace.payouts.batches.risk_flags import RISKS
+from marketplace.payouts.batches.risk_flags import RISK_FLAGS
 
 
 @click.command(
@@ -37,13 +37,13 @@ from marketplace.payouts.batches.risk_flags import RISKS
 def list_batches(status: str, limit: int) -> None:
     """List batches."""
     request = TableRequest(1, limit, "createdAt", descending=True)
-    with reading() as session:
+    with read_session() as session:
         page = queries.list_batches(session, status=status, starts=None, ends=None, page=request)
     if not page.items:
         click.echo("No batch matches.", err=True)
         return
     columns = ("id", "status", "payments", "amountMinor", "paid", "failed", "stalled", "createdAt")
-    table(
+    print_table(
         ("ID", "Status", "Payments", "Kobo", "Paid", "Failed", "Stalled", "Staged"),
         [[row[name] for name in columns] for row in page.items],
     )
@@ -63,33 +63,33 @@ def list_batches(status: str, limit: int) -> None:
       marketplace payouts show 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --risk any""",
 )
 @click.argument("batch_id", metavar="ID", type=click.UUID)
-@click.option("--risk", type=click.Choice((detail.ANY_RISK, *RISKS)), help="Only payments with it.")
+@click.option("--risk", type=click.Choice((detail.ANY_RISK, *RISK_FLAGS)), help="Only payments with it.")
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LIMIT), default=20, show_default=True, help="So many payments."
 )
 def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
     """Show a batch."""
-    with reading() as session:
-        page = detail.batch_detail(
+    with read_session() as session:
+        page = detail.show_batch_detail(
             session, batch_id=batch_id, risk=risk, page=PageRequest(limit), now=system_clock()
         )
     batch = page.data or {}
-    _show_facts(batch)
+    _print_batch_facts(batch)
     if batch["halted"]:
         click.echo("\nPayouts are halted: nothing is sent until two officers resume them.")
     for one in batch["risks"]:
         click.echo(
-            f"\n{one['risk']}: {counted(one['payments'], 'payment')}, {naira_text(one['amountMinor'])}."
+            f"\n{one['risk']}: {format_count(one['payments'], 'payment')}, {format_naira(one['amountMinor'])}."
             f" {one['meaning']}"
         )
     if batch["changes"]:
         click.echo("\nNot as it was staged:")
-        table(
+        print_table(
             ("Payment", "Change", "Kobo", "At"),
             [[one["intentId"], one["change"], one["amountMinor"], one["at"]] for one in batch["changes"]],
         )
     click.echo()
-    table(
+    print_table(
         ("Payment", "Payee", "Kobo", "Status", "Account", "Risks"),
         [
             [
@@ -105,12 +105,12 @@ def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
         wide=("Payee", "Risks"),
     )
     if page.next_position is not None:
-        note_more(MAX_LIMIT)
+        warn_truncated(MAX_LIMIT)
 
 
-def _show_facts(batch: dict[str, Any]) -> None:
+def _print_batch_facts(batch: dict[str, Any]) -> None:
     left_out = {"approvals", "risks", "changes", "statuses", "intents", "currency", "halted"}
-    facts(
+    print_facts(
         (name, value["id"] if isinstance(value, dict) else value)
         for name, value in batch.items()
         if name not in left_out

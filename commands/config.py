@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from commands.console.environment import settings
+from commands.console.environment import get_settings
 from commands.console.failures import CommandFailedError
-from commands.console.output import table
+from commands.console.output import print_table
 from marketplace.infra.settings import Settings, variable_name
 
 _MASK = "********"
@@ -29,12 +29,12 @@ def config() -> None:
 )
 def show() -> None:
     """Print all settings."""
-    current = settings()
+    current = get_settings()
     rows = [
-        (variable_name(item.name), _shown(item, getattr(current, item.name)), item.metadata["doc"])
+        (variable_name(item.name), _masked_text(item, getattr(current, item.name)), item.metadata["doc"])
         for item in dataclasses.fields(Settings)
     ]
-    table(("Setting", "Value", "What it is"), rows, wide=("Value", "What it is"))
+    print_table(("Setting", "Value", "What it is"), rows, wide=("Value", "What it is"))
 
 
 @config.command(
@@ -56,7 +56,7 @@ def get(name: str) -> None:
         near = difflib.get_close_matches(name.upper(), known, n=3)
         hint = f"Did you mean {' or '.join(near)}?" if near else "`marketplace config show` lists them all."
         raise click.BadParameter(f"there is no setting {name}. {hint}", param_hint="NAME")
-    current = settings()
+    current = get_settings()
     if item.metadata["secret"] and current.environment != "embedded":
         raise CommandFailedError(
             f"{variable_name(item.name)} is a secret, and ENVIRONMENT is {current.environment}: secrets are"
@@ -65,7 +65,7 @@ def get(name: str) -> None:
     click.echo(_text(getattr(current, item.name)))
 
 
-def _shown(item: "dataclasses.Field[Any]", value: Any) -> str:
+def _masked_text(item: "dataclasses.Field[Any]", value: Any) -> str:
     return _MASK if value and item.metadata["secret"] else _text(value)
 
 

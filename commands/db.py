@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, pool, text
 
 import migrations
-from commands.console.environment import settings
+from commands.console.environment import get_settings
 from commands.console.failures import CommandFailedError
 from marketplace.models import metadata
 from migrations.comparing import default_text, drop_equal_defaults
@@ -43,11 +43,11 @@ def db() -> None:
 )
 def upgrade() -> None:
     """Upgrade the database, and tell each step."""
-    url = settings().database_url
+    url = get_settings().database_url
     steps = upgrade_database(url)
     for step in steps:
         click.echo(f"applied {step}")
-    click.echo(f"The database is at {head()}{'' if steps else ' already'}.")
+    click.echo(f"The database is at {latest_revision()}{'' if steps else ' already'}.")
 
 
 @db.command(
@@ -62,27 +62,27 @@ def upgrade() -> None:
 @click.pass_context
 def check(ctx: click.Context) -> None:
     """Check the schema."""
-    url = settings().database_url
+    url = get_settings().database_url
     found = current_revision(url)
-    if found != head():
+    if found != latest_revision():
         raise CommandFailedError(
-            f"The database is at {found or 'no revision'}, the latest is {head()}."
+            f"The database is at {found or 'no revision'}, the latest is {latest_revision()}."
             " Run `marketplace db upgrade`."
         )
-    differing = differences(url)
+    differing = list_differences(url)
     if differing:
         click.secho("The database differs from the models; a migration is missing for:", err=True, fg="red")
         for line in differing:
             click.echo(f"  {line}")
         ctx.exit(1)
-    click.echo(f"The database is at {head()}, and agrees with the models.")
+    click.echo(f"The database is at {latest_revision()}, and agrees with the models.")
 
 
 @db.command(help="Print the revision that the database is at, and the latest one.")
 def current() -> None:
     """Print the revisions."""
-    click.echo(f"database\t{current_revision(settings().database_url) or 'none'}")
-    click.echo(f"latest\t{head()}")
+    click.echo(f"database\t{current_revision(get_settings().database_url) or 'none'}")
+    click.echo(f"latest\t{latest_revision()}")
 
 
 def alembic_config(url: str) -> Config:
@@ -97,7 +97,7 @@ def alembic_config(url: str) -> Config:
     return config
 
 
-def head() -> str:
+def latest_revision() -> str:
     """Give the latest revision.
 
     :raises LookupError: there is none, or more than one
@@ -110,7 +110,7 @@ def head() -> str:
 
 def current_revision(url: str) -> str | None:
     """Give the revision that a database is at, or none for a database without our tables."""
-    with _connection(url) as connection:
+    with _autocommit_connection(url) as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -123,7 +123,7 @@ def upgrade_database(url: str) -> list[str]:
     """
     config = alembic_config(url)
     scripts = ScriptDirectory.from_config(config)
-    with _connection(url) as lock:
+    with _autocommit_connection(url) as lock:
         lock.execute(text(f"SET lock_timeout = '{_LOCK_TIMEOUT}'"))
         lock.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _UPGRADE_LOCK})
         before = MigrationContext.configure(lock).get_current_revision()
@@ -137,48 +137,48 @@ def upgrade_database(url: str) -> list[str]:
     return [f"{step.revision}: {step.doc}" for step in reversed(steps)]
 
 
-def differences(url: str) -> list[str]:
+def list_differences(url: str) -> list[str]:
     """Compare a database with the models.
 
     :param url: the database, as DATABASE_URL names it
     :return: what a migration would have to do, one line each; none if they agree
     """
-    with _connection(url) as connection:
+    with _autocommit_connection(url) as connection:
         context = MigrationContext.configure(
             connection, opts={"compare_type": True, "compare_server_default": True}
         )
         script = produce_migrations(context, metadata)
     drop_equal_defaults(None, None, [script])
-    return [] if script.upgrade_ops is None else list(_lines(script.upgrade_ops))
+    return [] if script.upgrade_ops is None else list(_describe_differences(script.upgrade_ops))
 
 
-def _lines(container: OpContainer) -> Iterator[str]:
+def _describe_differences(container: OpContainer) -> Iterator[str]:
     for operation in container.ops:
         if isinstance(operation, OpContainer):
-            yield from _lines(operation)
+            yield from _describe_differences(operation)
         else:
-            yield _line(operation.to_diff_tuple())
+            yield _describe_difference(operation.to_diff_tuple())
 
 
-def _line(diff: Any) -> str:
+def _describe_difference(diff: Any) -> str:
     """Write one of Alembic's differences, such as ('add_column', None, 'products', Column(...))."""
     if isinstance(diff, list):
-        return "; ".join(_line(part) for part in diff)
+        return "; ".join(_describe_difference(part) for part in diff)
     kind, *details = diff
     if kind.startswith("modify_"):
         _schema, table, column, _existing, before, after = details
-        change = f"the database has {_value(before)}, the model {_value(after)}"
+        change = f"the database has {_describe_value(before)}, the model {_describe_value(after)}"
         return f"{kind.replace('_', ' ')} of {table}.{column}: {change}"
     names = [str(getattr(part, "name", None) or part) for part in details if part is not None]
     return f"{kind.replace('_', ' ')}: {' '.join(names[:_SHOWN_NAMES])}"
 
 
-def _value(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return default_text(value) or str(value)
 
 
 @contextmanager
-def _connection(url: str) -> Iterator[Connection]:
+def _autocommit_connection(url: str) -> Iterator[Connection]:
     """Open a connection in autocommit, so that no lock of ours outlives its statement."""
     engine = create_engine(
         url.replace("postgresql://", "postgresql+psycopg2://", 1),

@@ -2,10 +2,10 @@
 
 import click
 
-from commands.console.database import services
-from commands.console.output import table
+from commands.console.database import build_services
+from commands.console.output import print_table
 from marketplace.ledger import queries
-from marketplace.platform.halts import payouts_halted
+from marketplace.platform.halts import are_payouts_halted
 from marketplace.reconciliation import ledger_check
 
 
@@ -29,14 +29,14 @@ def ledger() -> None:
 @click.pass_context
 def verify(ctx: click.Context) -> None:
     """Verify the ledger."""
-    current = services()
+    current = build_services()
     violations = ledger_check.check_ledger(current.database, now=current.clock())
     with current.database.reading() as session:
-        balances = queries.balances_by_kind(session)
-        payouts = "stand still" if payouts_halted(session) else "go on, as two officers decided"
+        balances = queries.fetch_balances_by_kind(session)
+        payouts = "stand still" if are_payouts_halted(session) else "go on, as two officers decided"
     for violation in violations:
         click.echo(f"\nBroken: {violation.rule} ({len(violation.rows)} rows shown)")
-        table(list(violation.rows[0]), [list(row.values()) for row in violation.rows])
+        print_table(list(violation.rows[0]), [list(row.values()) for row in violation.rows])
     if violations:
         click.secho(
             f"\nThe books are not whole: {len(violations)} rules are broken. Tell finance. Payouts {payouts}.",
@@ -44,5 +44,5 @@ def verify(ctx: click.Context) -> None:
             fg="red",
         )
         ctx.exit(1)
-    table(("Account", "Balance (kobo)"), balances.items())
+    print_table(("Account", "Balance (kobo)"), balances.items())
     click.echo("The books are whole.")

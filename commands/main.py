@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from commands.console.failures import CommandFailedError, explained
+from commands.console.failures import CommandFailedError, explain_error
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """A command: the module and attribute where it is, and what it does in a few words."""
 
     module: str
@@ -20,22 +20,30 @@ class Entry:
     summary: str
 
 
-ENTRIES = {
-    "db": Entry("commands.db", "db", "Bring the database's schema up to date, and check it."),
-    "seed": Entry("commands.seed", "seed", "Fill the database with demo data, or with many products."),
-    "token": Entry("commands.token", "token", "Print an access token of a demo persona."),
-    "config": Entry("commands.config", "config", "Show the settings that are in force."),
-    "webhooks": Entry("commands.webhooks", "webhooks", "List, inspect and replay webhooks that came in."),
-    "alerts": Entry(
+COMMAND_ENTRIES = {
+    "db": CommandEntry("commands.db", "db", "Bring the database's schema up to date, and check it."),
+    "seed": CommandEntry("commands.seed", "seed", "Fill the database with demo data, or with many products."),
+    "token": CommandEntry("commands.token", "token", "Print an access token of a demo persona."),
+    "config": CommandEntry("commands.config", "config", "Show the settings that are in force."),
+    "webhooks": CommandEntry(
+        "commands.webhooks", "webhooks", "List, inspect and replay webhooks that came in."
+    ),
+    "alerts": CommandEntry(
         "commands.alerts", "alerts", "List and explain alerts, and resolve one that was seen to."
     ),
-    "ledger": Entry("commands.ledger", "ledger", "Check that the books are whole."),
-    "payouts": Entry("commands.payouts", "payouts", "Look at batches of payouts, and reconcile the gateway."),
-    "audit": Entry("commands.audit", "audit", "Check that the audit trail is as it was written."),
-    "periodic": Entry("commands.periodic", "periodic", "List, run, pause and re-schedule periodic tasks."),
-    "queues": Entry("commands.queues", "queues", "Show how much work waits, goes on, failed and was done."),
-    "workers": Entry("commands.queues", "workers", "List the workers, and what each does."),
-    "proxy": Entry("commands.proxy", "proxy", "Write the reverse proxy's configuration."),
+    "ledger": CommandEntry("commands.ledger", "ledger", "Check that the books are whole."),
+    "payouts": CommandEntry(
+        "commands.payouts", "payouts", "Look at batches of payouts, and reconcile the gateway."
+    ),
+    "audit": CommandEntry("commands.audit", "audit", "Check that the audit trail is as it was written."),
+    "periodic": CommandEntry(
+        "commands.periodic", "periodic", "List, run, pause and re-schedule periodic tasks."
+    ),
+    "queues": CommandEntry(
+        "commands.queues", "queues", "Show how much work waits, goes on, failed and was done."
+    ),
+    "workers": CommandEntry("commands.queues", "workers", "List the workers, and what each does."),
+    "proxy": CommandEntry("commands.proxy", "proxy", "Write the reverse proxy's configuration."),
 }
 
 
@@ -56,14 +64,14 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands."""
-        return list(ENTRIES)
+        return list(COMMAND_ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command.
 
         :raises CommandFailedError: it needs the embedded stack, which an image does not hold
         """
-        entry = ENTRIES.get(cmd_name)
+        entry = COMMAND_ENTRIES.get(cmd_name)
         if entry is None:
             return None
         try:
@@ -80,16 +88,16 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is called, suggesting one for a slip of the pen."""
-        if args and args[0] not in ENTRIES and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], ENTRIES, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(ENTRIES)}."
+        if args and args[0] not in COMMAND_ENTRIES and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMAND_ENTRIES, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(COMMAND_ENTRIES)}."
             ctx.fail(f"There is no command {args[0]}. {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in the help."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in ENTRIES.items()])
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMAND_ENTRIES.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an expected failure becomes a message instead of a trace.
@@ -99,7 +107,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            message = explained(error)
+            message = explain_error(error)
             if message is None:
                 raise
             raise CommandFailedError(message) from error

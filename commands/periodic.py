@@ -18,31 +18,31 @@ import click
 from rich.console import Console
 from sqlalchemy.orm import Session
 
-from commands.console.database import database, reading
-from commands.console.database import services as make_services
-from commands.console.environment import program
+from commands.console.database import build_services as make_services
+from commands.console.database import open_database, read_session
+from commands.console.environment import program_name
 from commands.console.failures import CommandFailedError
-from commands.console.operators import operator
-from commands.console.output import facts, shown_value, table
-from marketplace.audit.operations import record
+from commands.console.operators import build_operator_act
+from commands.console.output import display_value, print_facts, print_table
+from marketplace.audit.operations import record_audit_entry
 from marketplace.background import controls, schedule
-from marketplace.background.schedule import State
+from marketplace.background.schedule import PeriodicTaskSnapshot
 from marketplace.kernel.clock import system_clock
-from marketplace.kernel.schedules import EXAMPLES, TimetableError, parse
+from marketplace.kernel.schedules import EXAMPLES, InvalidScheduleError, parse_schedule
 from marketplace.services import Services
 from tasks import periodic_tasks
-from tasks.dispatcher import Relay, connect_nudges
+from tasks.dispatcher import Dispatcher, connect_wakeups
 from tasks.periodic_tasks import PeriodicTask
-from tasks.scheduler import BEAT_SECONDS, LOOK_SECONDS, Beats, Runs
+from tasks.scheduler import HEARTBEAT_SECONDS, SCHEDULE_POLL_SECONDS, HeartbeatMonitor, TaskRunner
 
-_NAMES = [task.name for task in periodic_tasks.PERIODIC_TASKS]
-_INDENTED = fill(", ".join(_NAMES), 70, break_on_hyphens=False, subsequent_indent="    ")
+_TASK_NAMES = [task.name for task in periodic_tasks.PERIODIC_TASKS]
+_INDENTED_TASK_NAMES = fill(", ".join(_TASK_NAMES), 70, break_on_hyphens=False, subsequent_indent="    ")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 # Tasks reckon with years before and after the time that they are given, and calendars end.
 _FIRST_YEAR, _LAST_YEAR = 2000, 2999
 
 
-class Now(click.ParamType[datetime]):
+class TimeOrOffset(click.ParamType[datetime]):
     """A time to take for now: ISO 8601, or so long from now, such as +31m or +14d."""
 
     name = "time"
@@ -68,7 +68,7 @@ class Now(click.ParamType[datetime]):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-_name = click.argument("name", type=click.Choice(_NAMES), metavar="NAME")
+_name_argument = click.argument("name", type=click.Choice(_TASK_NAMES), metavar="NAME")
 
 
 @click.group(
@@ -85,19 +85,19 @@ def periodic() -> None:
 )
 def list_tasks() -> None:
     """List the tasks."""
-    known = _states()
-    table(
+    known = _task_states()
+    print_table(
         ("Task", "When", "Next run", "Last run", "Took", "Outcome", "Now", "What it does"),
-        [_line(task, known.get(task.name)) for task in periodic_tasks.PERIODIC_TASKS],
+        [_table_row(task, known.get(task.name)) for task in periodic_tasks.PERIODIC_TASKS],
         wide=("When", "What it does"),
     )
 
 
 @periodic.command(help="Show all that is known of the periodic task NAME.")
-@_name
+@_name_argument
 def show(name: str) -> None:
     """Show a task."""
-    task, state = periodic_tasks.task_named(name), _states().get(name)
+    task, state = periodic_tasks.get_periodic_task(name), _task_states().get(name)
     shown: list[tuple[str, Any]] = [
         ("task", name),
         ("purpose", task.purpose),
@@ -113,14 +113,14 @@ def show(name: str) -> None:
             ("running since", state.started_at),
             ("running on", state.run_by),
             ("ended", state.finished_at),
-            ("took", _took(state)),
+            ("took", _duration_text(state)),
             ("outcome", state.outcome),
             ("error", state.error),
             ("result", state.result),
             ("runs", state.runs),
             ("failed in a row", state.failures),
         ]
-    facts(shown)
+    print_facts(shown)
 
 
 @periodic.command(
@@ -130,18 +130,18 @@ def show(name: str) -> None:
 
     \b
     Names:
-    {_INDENTED}
+    {_INDENTED_TASK_NAMES}
 
     \b
     Examples:
       marketplace periodic run relay-inbox
       marketplace periodic run expire-checkouts --now +31m   as of then (embedded stack)"""
 )
-@_name
+@_name_argument
 @click.option(
     "--now",
     "moment",
-    type=Now(),
+    type=TimeOrOffset(),
     help="The time to take for now: ISO 8601, or such as +31m; not in production.",
 )
 @click.option(
@@ -160,44 +160,50 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
             raise CommandFailedError("ENVIRONMENT is production: --now would do there what is not due yet.")
         fixed = moment
         services = dataclasses.replace(services, clock=lambda: fixed)
-    relay = Relay(services)
-    connect_nudges(relay)
-    runs = Runs(services, relay, by=f"operator@{socket.gethostname()}:{os.getpid()}", clock=system_clock)
-    task = periodic_tasks.task_named(name)
-    run_id = _begin(task, services, runs.by, wait_seconds)
+    relay = Dispatcher(services)
+    connect_wakeups(relay)
+    runs = TaskRunner(
+        services, relay, by=f"operator@{socket.gethostname()}:{os.getpid()}", clock=system_clock
+    )
+    task = periodic_tasks.get_periodic_task(name)
+    run_id = _start_run(task, services, runs.by, wait_seconds)
     started = time.monotonic()
-    with _going_on(name, runs):
+    with _send_heartbeats(name, runs):
         result = runs.perform(task, run_id)
-    click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {periodic_tasks.told(result)}")
+    click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {periodic_tasks.format_result(result)}")
 
 
 @periodic.command(
     help="Have the periodic task NAME not run until it is resumed. A run that goes on ends in peace."
 )
-@_name
+@_name_argument
 def pause(name: str) -> None:
     """Pause a task."""
-    changed = database().in_transaction(
-        controls.pause, task=periodic_tasks.task_named(name), actor=operator(), now=system_clock()
+    changed = open_database().in_transaction(
+        controls.pause_task,
+        task=periodic_tasks.get_periodic_task(name),
+        act=build_operator_act(system_clock()),
     )
     click.echo(
-        f"{name} is paused. `{program()} periodic resume {name}` has it run again."
+        f"{name} is paused. `{program_name()} periodic resume {name}` has it run again."
         if changed
         else f"{name} was paused already."
     )
 
 
 @periodic.command(help="Have the paused periodic task NAME run again, from its next tick on.")
-@_name
+@_name_argument
 def resume(name: str) -> None:
     """Resume a task."""
-    changed = database().in_transaction(
-        controls.resume, task=periodic_tasks.task_named(name), actor=operator(), now=system_clock()
+    changed = open_database().in_transaction(
+        controls.resume_task,
+        task=periodic_tasks.get_periodic_task(name),
+        act=build_operator_act(system_clock()),
     )
     if not changed:
         click.echo(f"{name} was not paused.")
         return
-    click.echo(f"{name} runs next at {shown_value(_states()[name].next_run_at)}.")
+    click.echo(f"{name} runs next at {display_value(_task_states()[name].next_run_at)}.")
 
 
 @periodic.command(
@@ -213,7 +219,7 @@ def resume(name: str) -> None:
       marketplace periodic schedule relay-inbox every 30s
       marketplace periodic schedule relay-inbox --default""",
 )
-@_name
+@_name_argument
 @click.argument("when", nargs=-1)
 @click.option("--default", "declared", is_flag=True, help="Go back to what the task declares.")
 def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
@@ -222,33 +228,34 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
         raise click.UsageError(
             f"Say when {name} is to run, or --default. WHEN is {EXAMPLES.replace('`', '')}."
         )
-    task, wanted = periodic_tasks.task_named(name), None
+    task, wanted = periodic_tasks.get_periodic_task(name), None
     if not declared:
         try:
-            wanted = parse(" ".join(when))
-        except TimetableError as error:
+            wanted = parse_schedule(" ".join(when))
+        except InvalidScheduleError as error:
             raise click.BadParameter(str(error).replace("`", ""), param_hint="WHEN") from error
-    following = database().in_transaction(
-        controls.reschedule,
+    following = open_database().in_transaction(
+        controls.reschedule_task,
         task=task,
         timetable=wanted,
-        actor=operator(),
-        now=system_clock(),
+        act=build_operator_act(system_clock()),
     )
     words = (wanted or task.timetable).words
-    state = _states()[name]
+    state = _task_states()[name]
     click.echo(
-        f"{name} runs {words}, next at {shown_value(following)}."
+        f"{name} runs {words}, next at {display_value(following)}."
         + (" It is paused." if state.paused_at else "")
     )
 
 
-def _states() -> dict[str, State]:
-    with reading() as session:
-        return {state.name: state for state in schedule.states(session, periodic_tasks.PERIODIC_TASKS)}
+def _task_states() -> dict[str, PeriodicTaskSnapshot]:
+    with read_session() as session:
+        return {
+            state.name: state for state in schedule.fetch_snapshots(session, periodic_tasks.PERIODIC_TASKS)
+        }
 
 
-def _line(task: PeriodicTask, state: State | None) -> tuple[Any, ...]:
+def _table_row(task: PeriodicTask, state: PeriodicTaskSnapshot | None) -> tuple[Any, ...]:
     if state is None:
         return task.name, task.timetable.words, None, None, None, None, "no worker yet", task.purpose
     now = "paused" if state.paused_at else ""
@@ -260,63 +267,62 @@ def _line(task: PeriodicTask, state: State | None) -> tuple[Any, ...]:
         state.in_force.words + (" (set)" if state.timetable else ""),
         None if state.paused_at else state.next_run_at,
         state.finished_at,
-        _took(state),
+        _duration_text(state),
         outcome,
         now,
         task.purpose,
     )
 
 
-def _took(state: State) -> str | None:
+def _duration_text(state: PeriodicTaskSnapshot) -> str | None:
     return None if state.duration_milliseconds is None else f"{state.duration_milliseconds / 1000:.1f} s"
 
 
-def _begin(task: PeriodicTask, services: Services, by: str, wait_seconds: int) -> UUID:
+def _start_run(task: PeriodicTask, services: Services, by: str, wait_seconds: int) -> UUID:
     """Begin a run, waiting for one that goes on; one whose worker is gone is given up.
 
     :raises CommandFailedError: the task is running for longer than is waited
     """
-    beats, pause_between, told = Beats(), threading.Event(), False
+    beats, pause_between, told = HeartbeatMonitor(), threading.Event(), False
     until = time.monotonic() + wait_seconds
     while True:
-        run_id = services.database.in_transaction(_begin_audited, task=task, by=by, now=system_clock())
+        run_id = services.database.in_transaction(_start_audited_run, task=task, by=by, now=system_clock())
         if run_id is not None:
             return run_id
-        state = _states()[task.name]
+        state = _task_states()[task.name]
         if beats.stand_still(state):
-            services.database.in_transaction(schedule.lose, state=state, now=system_clock())
+            services.database.in_transaction(schedule.mark_run_lost, state=state, now=system_clock())
         elif time.monotonic() >= until:
             raise CommandFailedError(
-                f"{task.name} is running on {state.run_by} since {shown_value(state.started_at)},"
+                f"{task.name} is running on {state.run_by} since {display_value(state.started_at)},"
                 " and is not started twice. Try again later, or wait longer with --wait SECONDS."
             )
         elif not told:
             told = True
             click.echo(f"{task.name} is running on {state.run_by}; this waits for it.", err=True)
-        pause_between.wait(LOOK_SECONDS)
+        pause_between.wait(SCHEDULE_POLL_SECONDS)
 
 
-def _begin_audited(session: Session, *, task: PeriodicTask, by: str, now: datetime) -> UUID | None:
-    run_id = schedule.begin(session, task=task, by=by, now=now)
+def _start_audited_run(session: Session, *, task: PeriodicTask, by: str, now: datetime) -> UUID | None:
+    run_id = schedule.start_manual_run(session, task=task, by=by, now=now)
     if run_id is not None:
-        record(
+        record_audit_entry(
             session,
-            actor=operator(),
+            act=build_operator_act(now),
             action="periodic.run",
             target_type="periodic_task",
             target_id=task.name,
-            now=now,
         )
     return run_id
 
 
 @contextmanager
-def _going_on(name: str, runs: Runs) -> Iterator[None]:
+def _send_heartbeats(name: str, runs: TaskRunner) -> Iterator[None]:
     """Beat while a run goes on, and show on a terminal that it does."""
     ended = threading.Event()
 
     def beat() -> None:
-        while not ended.wait(BEAT_SECONDS):
+        while not ended.wait(HEARTBEAT_SECONDS):
             runs.beat()
 
     thread = threading.Thread(target=beat, name="beat", daemon=True)
@@ -329,4 +335,4 @@ def _going_on(name: str, runs: Runs) -> Iterator[None]:
             yield
     finally:
         ended.set()
-        thread.join(BEAT_SECONDS)
+        thread.join(HEARTBEAT_SECONDS)

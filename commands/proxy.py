@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import click
 
 from blueprints.areas import contracts
-from blueprints.http.contract import Contract, Group
+from blueprints.http.contract import Contract, ProcessGroup
 
-_TEMPLATE = """\
+_CADDYFILE_TEMPLATE = """\
 # The reverse proxy before the two groups of web processes.
 #
 # Made by `marketplace proxy caddyfile > deploy/Caddyfile` from the contracts of the routes; a test holds it
@@ -112,7 +112,7 @@ _TEMPLATE = """\
 	}
 }
 """  # noqa: E501 - the problem's body is one line
-_MATCHER = """\
+_MATCHER_TEMPLATE = """\
 	@waiting_{name} {{
 		method {methods}
 		path_regexp ^({paths})/?$
@@ -121,8 +121,8 @@ _MATCHER = """\
 		import waiting
 	}}
 """
-_PARAMETER = re.compile(r"<(?:[^:<>]+:)?[^<>]+>")
-_API = "/api/"
+_PATH_PARAMETER = re.compile(r"<(?:[^:<>]+:)?[^<>]+>")
+_API_PREFIX = "/api/"
 
 
 @click.group(help="Write the reverse proxy's configuration.")
@@ -142,31 +142,31 @@ def proxy() -> None:
 )
 def print_caddyfile() -> None:
     """Print the configuration."""
-    click.echo(caddyfile(contracts()), nl=False)
+    click.echo(render_caddyfile(contracts()), nl=False)
 
 
-def caddyfile(routes: Iterable[Contract]) -> str:
+def render_caddyfile(routes: Iterable[Contract]) -> str:
     """Write the Caddyfile.
 
     :param routes: the contracts of all routes
     """
     waiting: dict[str, set[str]] = defaultdict(set)
     for route in routes:
-        if route.group is Group.WAITING:
-            waiting[route.method].add(_pattern(route.path))
+        if route.group is ProcessGroup.WAITING:
+            waiting[route.method].add(_path_pattern(route.path))
     blocks = [
-        _MATCHER.format(
+        _MATCHER_TEMPLATE.format(
             name=method.lower(),
             methods="GET HEAD" if method == "GET" else method,
             paths="|".join(sorted(waiting[method])),
         )
         for method in sorted(waiting)
     ]
-    return _TEMPLATE.replace("#WAITING#\n", "\n".join([*blocks, ""]))
+    return _CADDYFILE_TEMPLATE.replace("#WAITING#\n", "\n".join([*blocks, ""]))
 
 
-def _pattern(path: str) -> str:
+def _path_pattern(path: str) -> str:
     """Write a route's path as a regular expression, of both spellings where it is the API's."""
-    literal = [re.escape(part).replace(r"\-", "-") for part in _PARAMETER.split(path.rstrip("/"))]
+    literal = [re.escape(part).replace(r"\-", "-") for part in _PATH_PARAMETER.split(path.rstrip("/"))]
     pattern = "[^/]+".join(literal)
-    return f"/api(/v1)?/{pattern.removeprefix(_API)}" if pattern.startswith(_API) else pattern
+    return f"/api(/v1)?/{pattern.removeprefix(_API_PREFIX)}" if pattern.startswith(_API_PREFIX) else pattern

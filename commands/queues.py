@@ -2,15 +2,17 @@
 
 import click
 
-from commands.console.database import services as make_services
+from commands.console.database import build_services as make_services
 from commands.console.failures import CommandFailedError
-from commands.console.output import table
+from commands.console.output import print_table
 from marketplace.background import queues as figures
 from marketplace.background import workers as heartbeats
 from marketplace.infra.cache import CacheDownError
 from marketplace.kernel.clock import system_clock
 
-_CACHE_AWAY = "The cache can't be reached: what workers do is not known, and nothing is counted as active."
+_CACHE_UNAVAILABLE = (
+    "The cache can't be reached: what workers do is not known, and nothing is counted as active."
+)
 
 
 @click.command(
@@ -28,8 +30,8 @@ def queues() -> None:
     """Show the queues."""
     services = make_services()
     with services.database.reading() as session:
-        found = figures.statistics(session, services.cache, now=system_clock())
-    table(
+        found = figures.fetch_queue_report(session, services.cache, now=system_clock())
+    print_table(
         ("Queue", "Waiting", "Active", "Failed", "Completed", "Later", "Oldest due"),
         [
             (name, one.waiting, one.active, one.failed, one.completed, one.later, one.oldest_due_at)
@@ -37,7 +39,7 @@ def queues() -> None:
         ],
     )
     if found.seen is None:
-        click.echo(_CACHE_AWAY, err=True)
+        click.echo(_CACHE_UNAVAILABLE, err=True)
     else:
         memory = found.seen.memory_used_bytes / 2**20
         click.echo(f"Workers: {len(found.seen.workers)}. The cache uses {memory:.1f} MiB.", err=True)
@@ -47,7 +49,7 @@ def queues() -> None:
 def workers() -> None:
     """List the workers."""
     try:
-        seen = heartbeats.look(make_services().cache)
+        seen = heartbeats.fetch_live_workers(make_services().cache)
     except CacheDownError as error:
         raise CommandFailedError("The cache can't be reached, where workers tell that they live.") from error
     if not seen.workers:
@@ -57,4 +59,4 @@ def workers() -> None:
     for one in seen.workers:
         who = (one.name, one.queue, one.host, one.process_id, one.started_at)
         rows += [(*who, doing.what, doing.since) for doing in one.doing] or [(*who, "nothing", None)]
-    table(("Worker", "Queue", "Host", "Process", "Started", "Does", "Since"), rows)
+    print_table(("Worker", "Queue", "Host", "Process", "Started", "Does", "Since"), rows)

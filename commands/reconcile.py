@@ -5,16 +5,16 @@ from uuid import UUID
 
 import click
 
-from commands.console.database import services
-from commands.console.operators import operator
-from commands.console.output import facts, table
-from marketplace.kernel.money import naira_text
+from commands.console.database import build_services
+from commands.console.operators import build_operator_act
+from commands.console.output import print_facts, print_table
+from marketplace.kernel.money import format_naira
 from marketplace.reconciliation import queries, run
 from marketplace.services import Services
-from tasks.dispatcher import Relay, connect_nudges
-from tasks.reconciliation import perform
+from tasks.dispatcher import Dispatcher, connect_wakeups
+from tasks.reconciliation import execute_run
 
-_MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ"])
+_TIME_TYPE = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ"])
 
 
 @click.command(
@@ -32,52 +32,55 @@ _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%
       marketplace payouts reconcile --from 2026-03-01 --to 2026-03-31"""
 )
 @click.option(
-    "--from", "since", type=_MOMENT, help="Compare the gateway's lists from then on, in UTC.", metavar="TIME"
+    "--from",
+    "since",
+    type=_TIME_TYPE,
+    help="Compare the gateway's lists from then on, in UTC.",
+    metavar="TIME",
 )
-@click.option("--to", "until", type=_MOMENT, help="Up to then; now unless given.", metavar="TIME")
+@click.option("--to", "until", type=_TIME_TYPE, help="Up to then; now unless given.", metavar="TIME")
 @click.pass_context
 def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None) -> None:
     """Reconcile."""
-    current = services()
-    connect_nudges(Relay(current))
+    current = build_services()
+    connect_wakeups(Dispatcher(current))
     now = current.clock()
     run_id = current.database.in_transaction(
-        run.start,
+        run.start_reconciliation,
         started_by=run.OPERATOR,
-        actor=operator(),
+        act=build_operator_act(now),
         since=_in_utc(since),
         until=_in_utc(until),
-        now=now,
     )
-    outcome = perform(current, run_id, now=now)
+    outcome = execute_run(current, run_id, now=now)
     if outcome is None or outcome.status == run.FAILED:
         click.secho(
             f"The payment gateway did not answer as it should: run {run_id} failed.", err=True, fg="red"
         )
         ctx.exit(2)
-    facts(
+    print_facts(
         [
             ("Run", run_id),
             ("Status", outcome.status),
-            ("Gateway holds", naira_text(outcome.gateway_minor)),
-            ("Books say", naira_text(outcome.books_minor)),
-            ("On its way", naira_text(outcome.in_flight_minor)),
-            ("Drift", naira_text(outcome.drift_minor)),
+            ("Gateway holds", format_naira(outcome.gateway_minor)),
+            ("Books say", format_naira(outcome.books_minor)),
+            ("On its way", format_naira(outcome.in_flight_minor)),
+            ("Drift", format_naira(outcome.drift_minor)),
         ]
     )
     if outcome.exceptions:
-        _list(current, run_id)
+        _print_differences(current, run_id)
     if outcome.status == run.DRIFT:
         click.secho("\nPayouts are halted: they go on by a proposal of two officers.", err=True, fg="red")
         ctx.exit(1)
 
 
-def _list(current: Services, run_id: UUID) -> None:
+def _print_differences(current: Services, run_id: UUID) -> None:
     with current.database.reading() as session:
         shown = queries.show_run(session, run_id=run_id)["exceptions"]
     columns = ("kind", "problem", "differenceMinor", "reference", "gatewayId", "orderNumber", "suggestion")
     click.echo()
-    table(
+    print_table(
         ("Kind", "Problem", "Kobo", "Reference", "Gateway's id", "Order", "What to do"),
         [[row[name] for name in columns] for row in shown],
         wide=("What to do",),

@@ -4,37 +4,43 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from commands.console.operators import operator
+from commands.console.operators import build_operator_act
 from commands.console.progress import Stages
-from marketplace.audit.operations import AuditActor
+from marketplace.audit.operations import Act
 from marketplace.kernel.errors import ServiceUnavailableError
-from marketplace.kernel.money import CURRENCY, naira_text
+from marketplace.kernel.money import CURRENCY, format_naira
 from marketplace.services import Services
-from marketplace.webhooks.replay import FAILED, OUTCOMES, UNCHANGED, BeingProcessedError, Replay, rehearse
-from marketplace.webhooks.replay import replay as replay_event
+from marketplace.webhooks.replay import (
+    FAILED,
+    OUTCOMES,
+    UNCHANGED,
+    EventInProgressError,
+    ReplayResult,
+    dry_run_event,
+    replay_event,
+)
 
 BUSY = "busy"
 _NEVER_TRIED = "not tried yet"
-_CAME_AGAIN = "nothing: it came again, and what came first had its effect"
-_UNCHANGED = {
+_DUPLICATE_TEXT = "nothing: it came again, and what came first had its effect"
+_ALREADY_FINAL_TEXTS = {
     "processed": "nothing: it was processed already",
     "ignored": "nothing: it was ignored already, as one that does nothing here",
-    "duplicate": _CAME_AGAIN,
+    "duplicate": _DUPLICATE_TEXT,
 }
 # Of those that became so just now.
-_NO_CHANGE = {
+_NO_EFFECT_TEXTS = {
     "processed": "nothing else",
     "ignored": "nothing: it does nothing here",
-    "duplicate": _CAME_AGAIN,
+    "duplicate": _DUPLICATE_TEXT,
 }
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedEvent:
     """An event and what a replay did to it, or would do.
 
     :param cause: what it had failed at before
@@ -43,7 +49,7 @@ class Replayed:
     id: UUID
     type: str | None
     cause: str
-    result: Replay
+    result: ReplayResult
 
     @property
     def failed(self) -> bool:
@@ -57,10 +63,10 @@ class Replayed:
 
 
 @dataclass
-class Run:
+class ReplayRun:
     """What came of replays: those that were made, and what ended it before the last one, if anything did."""
 
-    replayed: list[Replayed]
+    replayed: list[ReplayedEvent]
     cut_short: str | None = None
 
     def counts(self) -> dict[str, Counter[str]]:
@@ -71,7 +77,7 @@ class Run:
         return counts
 
 
-class Pace:
+class Throttle:
     """Lets so many through in a second, evenly; any number without a rate."""
 
     def __init__(self, rate: float | None) -> None:
@@ -92,7 +98,7 @@ class Pace:
 
 def replay_all(
     services: Services, rows: Sequence[dict[str, Any]], *, dry_run: bool, rate: float | None
-) -> Run:
+) -> ReplayRun:
     """Replay events, each in a transaction of its own, those of one cause after the other.
 
     Whoever interrupts it, or the database that goes away, leaves what was replayed until then.
@@ -101,14 +107,16 @@ def replay_all(
     :param dry_run: whether all of it is rolled back
     :param rate: how many in a second; none for as fast as it goes
     """
-    run, pace, stages, actor = Run([]), Pace(rate), Stages(aside=True), operator()
+    run, pace, stages = ReplayRun([]), Throttle(rate), Stages(aside=True)
     try:
-        for cause, group in _by_cause(rows):
+        for cause, group in _group_by_cause(rows):
             with stages.stage(cause, total=len(group)) as advance:
                 for row in group:
                     pace.wait()
-                    result = _one(services, row, dry_run=dry_run, actor=actor)
-                    run.replayed.append(Replayed(row["id"], row["event_type"], cause, result))
+                    result = _replay_one(
+                        services, row, dry_run=dry_run, act=build_operator_act(services.clock())
+                    )
+                    run.replayed.append(ReplayedEvent(row["id"], row["event_type"], cause, result))
                     advance(1)
     except ServiceUnavailableError:
         run.cut_short = "The database went away"
@@ -117,31 +125,30 @@ def replay_all(
     return run
 
 
-def _by_cause(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _group_by_cause(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["last_error"] or _NEVER_TRIED, []).append(row)
     yield from groups.items()
 
 
-def _one(services: Services, row: dict[str, Any], *, dry_run: bool, actor: AuditActor) -> Replay:
-    now: datetime = services.clock()
+def _replay_one(services: Services, row: dict[str, Any], *, dry_run: bool, act: Act) -> ReplayResult:
     bearer = services.settings.gateway_fee_bearer
     try:
         if dry_run:
-            return rehearse(services.database, inbox_id=row["id"], fee_bearer=bearer, now=now)
+            return dry_run_event(services.database, inbox_id=row["id"], fee_bearer=bearer, now=act.now)
         with services.database.reading() as outside:
             return services.database.in_transaction(
-                replay_event, outside, inbox_id=row["id"], fee_bearer=bearer, actor=actor, now=now
+                replay_event, outside, inbox_id=row["id"], fee_bearer=bearer, act=act
             )
-    except BeingProcessedError as error:
-        return Replay(row["status"], row["status"], BUSY, error.detail)
+    except EventInProgressError as error:
+        return ReplayResult(row["status"], row["status"], BUSY, error.detail)
 
 
-def told(result: Replay) -> list[str]:
+def describe_changes(result: ReplayResult) -> list[str]:
     """Tell in lines what a replay changed, or why nothing."""
     if result.outcome == UNCHANGED:
-        return [_UNCHANGED[result.before]]
+        return [_ALREADY_FINAL_TEXTS[result.before]]
     if result.error:
         return [result.error]
     changes = result.changes
@@ -150,16 +157,16 @@ def told(result: Replay) -> list[str]:
     ]
     for row in changes["ledger"]:
         lines.append(f"ledger {row['kind']} {row['source']}: {row['description']}")
-        lines += [f"  {_entry(entry)}" for entry in row["entries"]]
+        lines += [f"  {_format_entry(entry)}" for entry in row["entries"]]
     for row in changes["refunds"]:
         about = f" of order {row['orderNumber']}" if row["orderNumber"] else ""
         lines.append(
-            f"refund {row['id']}: {naira_text(row['amountMinor'])} to {row['destination']}{about},"
+            f"refund {row['id']}: {format_naira(row['amountMinor'])} to {row['destination']}{about},"
             f" {row['before'] or 'new'} -> {row['after']}"
         )
-    lines += [f"charge held back: {_amount(row)}, {row['reason']}" for row in changes["heldCharges"]]
+    lines += [f"charge held back: {_format_amount(row)}, {row['reason']}" for row in changes["heldCharges"]]
     lines += [
-        f"payout exception: transfer {row['reference']} {row['outcome']}, {_amount(row)}"
+        f"payout exception: transfer {row['reference']} {row['outcome']}, {_format_amount(row)}"
         for row in changes["payoutExceptions"]
     ]
     lines += [
@@ -173,20 +180,20 @@ def told(result: Replay) -> list[str]:
     lines += [f"message of type {row['type']} kept" for row in changes["messages"]]
     if changes["parts"]:
         lines.append(f"taken apart into {len(changes['parts'])} events, each processed by itself")
-    return lines or [_NO_CHANGE[result.after]]
+    return lines or [_NO_EFFECT_TEXTS[result.after]]
 
 
-def _amount(row: dict[str, Any]) -> str:
+def _format_amount(row: dict[str, Any]) -> str:
     minor, currency = row["amountMinor"], row["currency"]
-    return naira_text(minor) if currency == CURRENCY else f"{minor:,} minor units of {currency}"
+    return format_naira(minor) if currency == CURRENCY else f"{minor:,} minor units of {currency}"
 
 
-def _entry(entry: dict[str, Any]) -> str:
+def _format_entry(entry: dict[str, Any]) -> str:
     order = f" (order {entry['orderNumber']})" if entry["orderNumber"] else ""
-    return f"{entry['direction']} {entry['account']} {naira_text(entry['amountMinor'])}{order}"
+    return f"{entry['direction']} {entry['account']} {format_naira(entry['amountMinor'])}{order}"
 
 
-def document(run: Run, *, dry_run: bool) -> dict[str, Any]:
+def build_report(run: ReplayRun, *, dry_run: bool) -> dict[str, Any]:
     """Give a run as a document for machines."""
     return {
         "dryRun": dry_run,

@@ -9,13 +9,13 @@ import click
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from commands.console.database import services as make_services
+from commands.console.database import build_services as make_services
 from commands.console.failures import CommandFailedError
 from commands.console.progress import Stages
 from commands.seeding import orders, people, pictures, products, promotions
-from commands.seeding.bulk_copy import Progress
+from commands.seeding.bulk_copy import ProgressCallback
 from commands.seeding.categories import load_categories
-from commands.seeding.ids import Kind, seeded_id
+from commands.seeding.ids import SeededKind, seeded_id
 from commands.seeding.places import campus_id, load_places
 from marketplace.catalog import cache_tags
 from marketplace.catalog.models import Image
@@ -29,11 +29,11 @@ from marketplace.providers.storage import S3ObjectStorage
 from marketplace.services import Services
 from sandbox.personas import MAIN_CAMPUS
 
-_CAMPUSES = Statement(select(Campus.id))
-_KEYS = Statement(select(Image.id, Image.key).where(Image.id == func.any(bindparam("ids"))))
+_SELECT_CAMPUS_IDS = Statement(select(Campus.id))
+_SELECT_IMAGE_KEYS = Statement(select(Image.id, Image.key).where(Image.id == func.any(bindparam("ids"))))
 
 
-class State(Enum):
+class DatabaseState(Enum):
     """What a database holds."""
 
     EMPTY = "empty"
@@ -67,22 +67,22 @@ class State(Enum):
 def seed(count: int, *, if_empty: bool) -> None:
     """Fill the database."""
     services = make_services()
-    refuse_production(services.settings)
+    ensure_not_production(services.settings)
     state = find_state(services)
-    if if_empty and state in (State.SEEDED, State.FOREIGN):
+    if if_empty and state in (DatabaseState.SEEDED, DatabaseState.FOREIGN):
         click.echo(f"The database has {state.value} already: nothing was done.")
         return
-    if state is State.FOREIGN:
+    if state is DatabaseState.FOREIGN:
         raise CommandFailedError(
             "The database has campuses that are not the demo's. Demo data would mix with them: use an empty"
             " database (DATABASE_URL)."
         )
     started = time.monotonic()
-    summary = fill(services, count=count, now=services.clock(), stages=Stages())
+    summary = seed_database(services, count=count, now=services.clock(), stages=Stages())
     click.echo(f"{summary} ({time.monotonic() - started:.1f} s)")
 
 
-def refuse_production(settings: Settings) -> None:
+def ensure_not_production(settings: Settings) -> None:
     """Refuse to put demo data where real people are.
 
     :raises CommandFailedError: this is production
@@ -93,18 +93,18 @@ def refuse_production(settings: Settings) -> None:
         )
 
 
-def find_state(services: Services) -> State:
+def find_state(services: Services) -> DatabaseState:
     """Tell what the database holds."""
     with services.database.reading() as session:
-        campuses = {row["id"] for row in _CAMPUSES.all(session)}
+        campuses = {row["id"] for row in _SELECT_CAMPUS_IDS.all(session)}
         if not campuses:
-            return State.EMPTY
+            return DatabaseState.EMPTY
         if campus_id(MAIN_CAMPUS) not in campuses:
-            return State.FOREIGN
-        return State.SEEDED if orders.scenes_are_played(session) else State.BEGUN
+            return DatabaseState.FOREIGN
+        return DatabaseState.SEEDED if orders.has_all_scenarios(session) else DatabaseState.BEGUN
 
 
-def fill(services: Services, *, count: int, now: datetime, stages: Stages) -> str:
+def seed_database(services: Services, *, count: int, now: datetime, stages: Stages) -> str:
     """Add whatever of the demo's data is not there.
 
     :param count: up to which number there shall be products
@@ -115,35 +115,37 @@ def fill(services: Services, *, count: int, now: datetime, stages: Stages) -> st
     """
     keys = _store_missing_pictures(services, stages)
     with stages.stage("products", total=count) as progress:
-        added = services.database.in_transaction(_load, count, keys, now, progress)
+        added = services.database.in_transaction(_load_base_data, count, keys, now, progress)
     checkout: orders.SandboxCheckout | None = orders.SandboxCheckout(services)
     if checkout is not None and not checkout.wait_until_ready():
         click.echo(
             "GATEWAY_URL is no running sandbox gateway: orders that take a payment are left out.", err=True
         )
         checkout = None
-    with stages.stage("orders", total=len(orders.SCENES)) as progress:
-        placed = orders.play(services, checkout=checkout, now=now, progress=progress)
+    with stages.stage("orders", total=len(orders.ORDER_SCENARIOS)) as progress:
+        placed = orders.create_orders(services, checkout=checkout, now=now, progress=progress)
     # After the orders, which were placed before all sales and at regular prices.
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
-    analyze(services)
+    analyze_tables(services)
     return f"Added {added} products, {placed} orders and {promoted} promotions; there are {count} products of the seed."
 
 
-def analyze(services: Services) -> None:
+def analyze_tables(services: Services) -> None:
     """Have the database look at its new content: plans made for empty tables are slow."""
     names = ", ".join(metadata.tables)
     with services.database.reading() as session, driver_cursor(session) as cursor:
         cursor.execute(f"ANALYZE {names}")
 
 
-def _load(session: Session, count: int, keys: dict[int, str], now: datetime, progress: Progress) -> int:
+def _load_base_data(
+    session: Session, count: int, keys: dict[int, str], now: datetime, progress: ProgressCallback
+) -> int:
     """Everything but orders, in one transaction: an interrupted run leaves all of it or nothing."""
     load_places(session, now=now)
     load_categories(session)
-    people.load_people(session, vendors=products.stores_for(count), now=now)
+    people.load_people(session, vendors=products.count_required_stores(count), now=now)
     added = products.load_products(session, count=count, keys=keys, now=now, progress=progress)
-    index_maintenance.refresh(session, now=now)
+    index_maintenance.refresh_search_index(session, now=now)
     drop_cached(session, cache_tags.PRODUCTS, cache_tags.CATEGORIES)
     return added
 
@@ -151,10 +153,10 @@ def _load(session: Session, count: int, keys: dict[int, str], now: datetime, pro
 def _store_missing_pictures(services: Services, stages: Stages) -> dict[int, str]:
     """Give the key of each picture, those that the database does not know drawn and stored first."""
     numbers: dict[UUID, int] = {
-        seeded_id(Kind.IMAGE, number): number for number in products.picture_numbers()
+        seeded_id(SeededKind.IMAGE, number): number for number in products.picture_numbers()
     }
     with services.database.reading() as session:
-        known = {numbers[row["id"]]: row["key"] for row in _KEYS.all(session, ids=list(numbers))}
+        known = {numbers[row["id"]]: row["key"] for row in _SELECT_IMAGE_KEYS.all(session, ids=list(numbers))}
     missing = [number for number in numbers.values() if number not in known]
     if not missing:
         return known

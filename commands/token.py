@@ -5,7 +5,7 @@ import json
 import click
 import requests
 
-from commands.console.environment import settings
+from commands.console.environment import get_settings
 from commands.console.failures import CommandFailedError
 from sandbox.personas import persona_names
 
@@ -37,7 +37,11 @@ def token(persona: str, *, aal2: bool, expired: bool, claims: str | None) -> Non
     """Print a token."""
     click.echo(
         fetch_token(
-            settings().identity_issuer, persona=persona, aal2=aal2, expired=expired, claims=_parsed(claims)
+            get_settings().identity_issuer,
+            persona=persona,
+            aal2=aal2,
+            expired=expired,
+            claims=_parse_claims(claims),
         )
     )
 
@@ -77,7 +81,7 @@ def fetch_token(
     )
 
 
-def _parsed(claims: str | None) -> dict[str, object]:
+def _parse_claims(claims: str | None) -> dict[str, object]:
     if claims is None:
         return {}
     try:

@@ -13,21 +13,21 @@ import click
 import orjson
 
 from commands import replay
-from commands.console.database import reading, services
+from commands.console.database import build_services, read_session
 from commands.console.failures import CommandFailedError
-from commands.console.output import facts, note_more, table
-from commands.replay import BUSY, Replayed, Run
+from commands.console.output import print_facts, print_table, warn_truncated
+from commands.replay import BUSY, ReplayedEvent, ReplayRun
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.redaction import redact
 from marketplace.webhooks import events, queries
-from marketplace.webhooks.events import HopelessEventError
-from marketplace.webhooks.queries import PROVIDERS, STATES, Filters
+from marketplace.webhooks.events import PermanentEventError
+from marketplace.webhooks.queries import PROVIDERS, STATES, WebhookEventFilters
 from marketplace.webhooks.replay import FAILED, OUTCOMES, PROCESSED
 
-_MOST_SHOWN = 1_000
-_MOST_REPLAYED = 10_000
+_MAX_LISTED = 1_000
+_MAX_REPLAYED = 10_000
 # Headings, and what stands below them.
-_EVENTS = {
+_EVENT_COLUMNS = {
     "ID": "id",
     "State": "state",
     "Provider": "provider",
@@ -37,7 +37,7 @@ _EVENTS = {
     "Received": "received_at",
     "Last error": "last_error",
 }
-_CAUSES = {
+_CAUSE_COLUMNS = {
     "Events": "events",
     "Type": "event_type",
     "First came": "first_at",
@@ -47,7 +47,7 @@ _CAUSES = {
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
-class Moment(click.ParamType[datetime]):
+class TimeOrAge(click.ParamType[datetime]):
     """A time: ISO 8601 with its zone, or how long ago, such as 90m, 2h or 7d."""
 
     name = "time"
@@ -71,7 +71,7 @@ class Moment(click.ParamType[datetime]):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-class _Rate(click.FloatRange):
+class _RateRange(click.FloatRange):
     """A range of numbers, which what is none does not fall into."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -87,15 +87,15 @@ def webhooks() -> None:
     """Group the commands."""
 
 
-_TYPE = click.option(
+_TYPE_OPTION = click.option(
     "--type", "event_type", metavar="TYPE", help="Only of this type, such as charge.success."
 )
-_PROVIDER = click.option("--provider", type=click.Choice(PROVIDERS), help="Only from this one.")
-_SINCE = click.option(
-    "--since", type=Moment(), help="Only those that came since: a time, or an age such as 2h."
+_PROVIDER_OPTION = click.option("--provider", type=click.Choice(PROVIDERS), help="Only from this one.")
+_SINCE_OPTION = click.option(
+    "--since", type=TimeOrAge(), help="Only those that came since: a time, or an age such as 2h."
 )
-_ERROR = click.option("--error-like", metavar="TEXT", help="Only those whose last error holds TEXT.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+_ERROR_OPTION = click.option("--error-like", metavar="TEXT", help="Only those whose last error holds TEXT.")
+_JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 
 
 @webhooks.command(
@@ -112,15 +112,15 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for ma
 @click.option(
     "--state", "--status", "state", type=click.Choice(tuple(STATES)), help="Only those that are so."
 )
-@_TYPE
-@_PROVIDER
-@_SINCE
-@_ERROR
+@_TYPE_OPTION
+@_PROVIDER_OPTION
+@_SINCE_OPTION
+@_ERROR_OPTION
 @click.option(
-    "--limit", type=click.IntRange(1, _MOST_SHOWN), default=50, show_default=True, help="At most so many."
+    "--limit", type=click.IntRange(1, _MAX_LISTED), default=50, show_default=True, help="At most so many."
 )
 @click.option("--causes", "by_cause", is_flag=True, help="Count them by type and last error.")
-@_JSON
+@_JSON_OPTION
 def list_webhooks(
     *,
     state: str | None,
@@ -133,21 +133,21 @@ def list_webhooks(
     as_json: bool,
 ) -> None:
     """List webhooks."""
-    filters = Filters(state, event_type, provider, since, error_like)
-    find = queries.causes if by_cause else queries.list_events
-    with reading() as session:
+    filters = WebhookEventFilters(state, event_type, provider, since, error_like)
+    find = queries.list_failure_causes if by_cause else queries.list_events
+    with read_session() as session:
         found = find(session, filters=filters, most=limit + 1)
-    rows = found[:limit] if by_cause else [_told(row) for row in found[:limit]]
+    rows = found[:limit] if by_cause else [_display_row(row) for row in found[:limit]]
     if as_json:
         _print_json(rows)
     elif not rows:
         click.echo("No webhook matches.", err=True)
     else:
-        columns = _CAUSES if by_cause else _EVENTS
+        columns = _CAUSE_COLUMNS if by_cause else _EVENT_COLUMNS
         cells = [[row[name] for name in columns.values()] for row in rows]
-        table(tuple(columns), cells, wide=("Event", "Last error"))
+        print_table(tuple(columns), cells, wide=("Event", "Last error"))
     if len(found) > limit:
-        note_more(_MOST_SHOWN)
+        warn_truncated(_MAX_LISTED)
 
 
 @webhooks.command(
@@ -159,26 +159,26 @@ def list_webhooks(
 )
 @click.argument("webhook_id", metavar="ID", type=click.UUID)
 @click.option("--raw", is_flag=True, help="Print the body alone, byte by byte as it came, nothing redacted.")
-@_JSON
+@_JSON_OPTION
 def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
     """Show a webhook."""
     if raw and as_json:
         raise click.UsageError("--raw prints the body as it came, --json prints JSON: take one of them.")
-    with reading() as session:
-        row = _event(session, webhook_id)
+    with read_session() as session:
+        row = _find_event(session, webhook_id)
     body: bytes = row.pop("body")
     if raw:
         click.echo(body, nl=False)
         return
-    row = _told(row)
+    row = _display_row(row)
     try:
-        content = redact(events.load(body))
-    except HopelessEventError:
+        content = redact(events.load_json(body))
+    except PermanentEventError:
         content = None
     if as_json:
         _print_json(row | {"body_bytes": len(body), "body": content})
         return
-    facts((name.replace("_", " "), value) for name, value in row.items())
+    print_facts((name.replace("_", " "), value) for name, value in row.items())
     shown = f"({len(body)} bytes that are not JSON; --raw prints them)"
     click.echo(f"\n{shown if content is None else json.dumps(content, indent=2)}")
 
@@ -203,17 +203,17 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
       marketplace webhooks replay --all --limit 1000""",
 )
 @click.option("--id", "ids", multiple=True, type=click.UUID, help="This one; may be given several times.")
-@_TYPE
-@_PROVIDER
-@_SINCE
-@_ERROR
+@_TYPE_OPTION
+@_PROVIDER_OPTION
+@_SINCE_OPTION
+@_ERROR_OPTION
 @click.option("--all", "take_all", is_flag=True, help="All dead ones.")
 @click.option(
-    "--limit", type=click.IntRange(1, _MOST_REPLAYED), default=100, show_default=True, help="At most so many."
+    "--limit", type=click.IntRange(1, _MAX_REPLAYED), default=100, show_default=True, help="At most so many."
 )
-@click.option("--rate", type=_Rate(0.1, 1_000), help="At most so many in a second.")
+@click.option("--rate", type=_RateRange(0.1, 1_000), help="At most so many in a second.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@_JSON
+@_JSON_OPTION
 def replay_webhooks(
     *,
     ids: tuple[UUID, ...],
@@ -234,17 +234,17 @@ def replay_webhooks(
             "Name webhooks by --id, or choose dead ones by --type, --provider, --since, --error-like or --all;"
             " `marketplace webhooks list --state dead` shows them."
         )
-    with reading() as session:
+    with read_session() as session:
         if ids:
             # Each once, and none at all if one is unknown.
-            rows = [_event(session, webhook_id) for webhook_id in dict.fromkeys(ids)]
+            rows = [_find_event(session, webhook_id) for webhook_id in dict.fromkeys(ids)]
         else:
-            filters = Filters("dead", event_type, provider, since, error_like)
-            rows, matching = queries.dead_events(session, filters=filters, most=limit)
+            filters = WebhookEventFilters("dead", event_type, provider, since, error_like)
+            rows, matching = queries.list_dead_events(session, filters=filters, most=limit)
     left = 0 if ids else matching - len(rows)
-    run = replay.replay_all(services(), rows, dry_run=dry_run, rate=rate)
+    run = replay.replay_all(build_services(), rows, dry_run=dry_run, rate=rate)
     if as_json:
-        _print_json(replay.document(run, dry_run=dry_run))
+        _print_json(replay.build_report(run, dry_run=dry_run))
     elif not rows:
         click.echo("No dead webhook matches.", err=True)
     else:
@@ -252,37 +252,37 @@ def replay_webhooks(
     if left:
         turn = "--limit takes more" if dry_run else "the same command takes them next, --limit more at once"
         click.echo(f"{left:,} more match: {turn}.", err=True)
-    _fail_if_any(run, len(rows), dry_run=dry_run)
+    _ensure_all_replayed(run, len(rows), dry_run=dry_run)
 
 
-def _event(session: Any, webhook_id: UUID) -> dict[str, Any]:
+def _find_event(session: Any, webhook_id: UUID) -> dict[str, Any]:
     try:
-        return queries.show_event(session, inbox_id=webhook_id)
+        return queries.fetch_event(session, inbox_id=webhook_id)
     except NotFoundError as error:
         raise CommandFailedError(
             f"There is no such webhook as {webhook_id}; `marketplace webhooks list` shows those that there are."
         ) from error
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
-    told = row | {"state": _state(row["status"]), "dedupe_id": queries.told_id(row)}
+def _display_row(row: dict[str, Any]) -> dict[str, Any]:
+    told = row | {"state": _display_state(row["status"]), "dedupe_id": queries.disclosable_event_id(row)}
     del told["status"]
     return told
 
 
-def _state(status: str) -> str:
+def _display_state(status: str) -> str:
     state = queries.state_of(status)
     return f"{state} (duplicate)" if status == "duplicate" else state
 
 
-def _print_run(run: Run, *, dry_run: bool, each: bool) -> None:
+def _print_run(run: ReplayRun, *, dry_run: bool, each: bool) -> None:
     """Print a run: what each event changed, or only what failed, and how many fared how."""
     shown = run.replayed if each else [item for item in run.replayed if item.failed or item.busy]
     if shown:
         _print_events(shown, dry_run=dry_run)
     if len(run.replayed) > 1:
         click.echo()
-        table(
+        print_table(
             ("Cause", "Events", *(name.title() for name in (*OUTCOMES, BUSY))),
             [
                 (cause, counts.total(), *(counts[name] for name in (*OUTCOMES, BUSY)))
@@ -294,17 +294,17 @@ def _print_run(run: Run, *, dry_run: bool, each: bool) -> None:
         click.echo("Each was tried alone: of two deliveries of one charge, both count here.", err=True)
 
 
-def _print_events(replayed: Sequence[Replayed], *, dry_run: bool) -> None:
+def _print_events(replayed: Sequence[ReplayedEvent], *, dry_run: bool) -> None:
     what = "What would change" if dry_run else "What changed"
     rows = [
-        (item.id, _state(item.result.before), _state(item.result.after), line)
+        (item.id, _display_state(item.result.before), _display_state(item.result.after), line)
         for item in replayed
-        for line in replay.told(item.result)
+        for line in replay.describe_changes(item.result)
     ]
-    table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wide=(what,))
+    print_table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wide=(what,))
 
 
-def _fail_if_any(run: Run, wanted: int, *, dry_run: bool) -> None:
+def _ensure_all_replayed(run: ReplayRun, wanted: int, *, dry_run: bool) -> None:
     busy = sum(item.busy for item in run.replayed)
     if busy:
         click.echo(

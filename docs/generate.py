@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from blueprints.areas import contracts
-from blueprints.http.contract import Contract, Idempotency, RouteLimit, Shared, Tier
+from blueprints.http.contract import Contract, Idempotency, RateLimitTier, RouteLimit, SharedLimit
 from blueprints.http.fields import camel_case
-from marketplace.alerts.kinds import KINDS
+from marketplace.alerts.kinds import ALERT_KINDS
 from marketplace.catalog import states as catalog_states
 from marketplace.infra.settings import Settings, variable_name
 from marketplace.kernel.errors import CATALOG
@@ -21,7 +21,7 @@ from marketplace.kernel.states import StateMachine
 from marketplace.orders import states as order_states
 from marketplace.payments import states as payment_states
 from marketplace.payouts import states as payout_states
-from marketplace.payouts.batches.risk_flags import RISKS
+from marketplace.payouts.batches.risk_flags import RISK_FLAGS
 from marketplace.proposals import states as proposal_states
 from tasks.periodic_tasks import PERIODIC_TASKS
 
@@ -89,7 +89,7 @@ def _alerts() -> str:
                 kind.ends,
                 f"`{kind.permission}`",
             )
-            for identifier, kind in KINDS.items()
+            for identifier, kind in ALERT_KINDS.items()
         ),
     )
 
@@ -124,8 +124,8 @@ def _path(contract: Contract) -> str:
 def _limit(contract: Contract) -> str:
     if isinstance(contract.limit, RouteLimit):
         return contract.limit.quota
-    if contract.limit is Shared.VENDOR:
-        return f"merchant tier, {Tier.MERCHANT.value}"
+    if contract.limit is SharedLimit.VENDOR:
+        return f"merchant tier, {RateLimitTier.MERCHANT.value}"
     tier: str = contract.limit.value
     return tier
 
@@ -137,9 +137,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "intent-states": lambda: _diagram(payment_states.INTENT),
     "refund-states": lambda: _diagram(payment_states.REFUND),
     "batch-states": lambda: _diagram(payout_states.BATCH),
-    "payout-states": lambda: _diagram(payout_states.INTENT),
+    "payout-states": lambda: _diagram(payout_states.PAYOUT),
     "payout-risks": lambda: _table(
-        ("Risk", "What it says"), [(f"`{risk}`", meaning) for risk, meaning in RISKS.items()]
+        ("Risk", "What it says"), [(f"`{risk}`", meaning) for risk, meaning in RISK_FLAGS.items()]
     ),
     "proposal-states": lambda: _diagram(proposal_states.PROPOSAL),
     "outside-settings": lambda: _settings(lambda item: item.name.startswith(_OUTSIDE)),

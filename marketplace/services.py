@@ -14,10 +14,10 @@ from marketplace.providers.gateway.transfers import HttpTransferGateway, Transfe
 from marketplace.providers.identity import TokenVerifier
 from marketplace.providers.messaging.alert_channels import (
     AlertChannel,
-    alert_channels,
     alert_circuit_breakers,
+    make_alert_channels,
 )
-from marketplace.providers.moderation import ContentModerator, content_moderator
+from marketplace.providers.moderation import ContentModerator, make_content_moderator
 from marketplace.providers.storage import ObjectStorage, S3ObjectStorage
 
 
@@ -59,7 +59,7 @@ class Services:
             gateway=HttpPaymentGateway(settings),
             transfers=HttpTransferGateway(settings),
             gateway_records=HttpGatewayRecords(settings),
-            moderator=content_moderator(settings),
+            moderator=make_content_moderator(settings),
             storage=S3ObjectStorage(settings),
-            alert_channels=alert_channels(settings),
+            alert_channels=make_alert_channels(settings),
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marketplace.kernel.env_file import write_variables
+from marketplace.kernel.env_file import format_variables
 from sandbox.ports import HOST, PortReservation, reserve_ports
 from sandbox.servers import OBJECT_STORAGE_PAIRED_PORTS, OBJECT_STORAGE_PORTS
 
@@ -159,7 +159,7 @@ def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration
     reservation = _reserve(port, layout.root / "ports.json")
     ports = reservation.ports
     variables = _variables(environ, port=port, ports=ports, own=own, layout=layout)
-    write_private(layout.environment, write_variables(variables))
+    write_private(layout.environment, format_variables(variables))
     configuration = Configuration(
         port=port,
         layout=layout,

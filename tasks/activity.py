@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from marketplace.background.workers import Doing
+from marketplace.background.workers import WorkerActivity
 
 
 class Activity:
@@ -13,7 +13,7 @@ class Activity:
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        self._doing: dict[int, Doing] = {}
+        self._doing: dict[int, WorkerActivity] = {}
 
     @contextmanager
     def doing(
@@ -27,13 +27,13 @@ class Activity:
         :param row_id: the row's id
         """
         number = next(self._numbers)
-        self._doing[number] = Doing(what, now, queue, row_id)
+        self._doing[number] = WorkerActivity(what, now, queue, row_id)
         try:
             yield
         finally:
             del self._doing[number]
 
-    def now(self) -> tuple[Doing, ...]:
+    def now(self) -> tuple[WorkerActivity, ...]:
         """Tell what goes on, the longest first."""
         # A copy at once: other threads add and take away meanwhile.
         return tuple(one for _, one in sorted(self._doing.copy().items()))

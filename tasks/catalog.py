@@ -8,23 +8,25 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.moderation import automated_review
-from marketplace.catalog.moderation.automated_review import Review
+from marketplace.catalog.moderation.automated_review import ScreenedListing
 from marketplace.infra.outbox import Handler
 from marketplace.services import Services
-from tasks.phased_handler import Phased
+from tasks.phased_handler import PhasedHandler
 
 
-def _read(session: Session, payload: dict[str, Any]) -> Review | None:
-    return automated_review.read(session, product_id=UUID(payload["productId"]))
+def _load_review(session: Session, payload: dict[str, Any]) -> ScreenedListing | None:
+    return automated_review.read_and_screen(session, product_id=UUID(payload["productId"]))
 
 
-def _ask(services: Services, found: Review | None) -> tuple[str, ...]:
-    return automated_review.ask(services.moderator, found, now=services.clock())
+def _screen_listing(services: Services, found: ScreenedListing | None) -> tuple[str, ...]:
+    return automated_review.check_with_provider(services.moderator, found, now=services.clock())
 
 
-def _settle(session: Session, found: Review | None, doubts: tuple[str, ...], now: datetime) -> None:
-    automated_review.settle(session, review=found, doubts=doubts, now=now)
+def _record_review(
+    session: Session, found: ScreenedListing | None, doubts: tuple[str, ...], now: datetime
+) -> None:
+    automated_review.publish_or_hold(session, review=found, doubts=doubts, now=now)
 
 
-SCREENING = Phased(read=_read, ask=_ask, settle=_settle)
-HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {automated_review.SCREENING_TOPIC: SCREENING}
+SCREENING = PhasedHandler(read=_load_review, ask=_screen_listing, settle=_record_review)
+HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {automated_review.SCREENING_TOPIC: SCREENING}

@@ -21,10 +21,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
-from marketplace.background.in_flight import DIED, Beginnings
+from marketplace.background.in_flight import WORKER_CRASHED, InFlightMarkers
 from marketplace.background.workers import Worker
 from marketplace.infra import outbox, wakeups
-from marketplace.infra.outbox import Handler, PutOffError
+from marketplace.infra.outbox import Handler, RetryLaterError
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
@@ -34,14 +34,14 @@ from tasks.alerts import HANDLERS as ALERT_HANDLERS
 from tasks.catalog import HANDLERS as CATALOG_HANDLERS
 from tasks.payments import HANDLERS as PAYMENT_HANDLERS
 from tasks.payouts import HANDLERS as PAYOUT_HANDLERS
-from tasks.phased_handler import Phased
+from tasks.phased_handler import PhasedHandler
 from tasks.promotions import HANDLERS as PROMOTION_HANDLERS
 from tasks.queues import make_queue
 from tasks.reconciliation import HANDLERS as RECONCILIATION_HANDLERS
 
 _log = structlog.get_logger(__name__)
 
-HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
+HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {
     **CATALOG_HANDLERS,
     **PROMOTION_HANDLERS,
     **PAYMENT_HANDLERS,
@@ -50,27 +50,27 @@ HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
     **ALERT_HANDLERS,
 }
 # What a sweep fills a queue up to. What is beyond stays in its rows until these are done.
-QUEUE_FILL = 2_000
+MAX_QUEUE_LENGTH = 2_000
 # What has become due since then has its message on the way, or in a worker's hands.
 SWEEP_GRACE = timedelta(seconds=10)
 # Without the queues' server a sweep does the work itself, so much of it.
-_MOST_DONE_HERE = 100
-_LONGEST_DONE_HERE_SECONDS = 10.0
-_DOWN_SECONDS = 1.0
-_PUT_BACK_SECONDS = 3.0  # by then the process is gone, and its locks with it
-_LEAST_SHARE = 0.5  # of the delay after a death
-_AFTER_DUE_SECONDS = 0.05  # a message that came a moment early would find the row not due
+_MAX_INLINE_ROWS = 100
+_MAX_INLINE_SECONDS = 10.0
+_REDIS_BACKOFF_SECONDS = 1.0
+_REQUEUE_DELAY_SECONDS = 3.0  # by then the process is gone, and its locks with it
+_MIN_DELAY_SHARE = 0.5  # of the delay after a death
+_DUE_MARGIN_SECONDS = 0.05  # a message that came a moment early would find the row not due
 
 
 @dataclass
-class Swept:
+class QueueSweepResult:
     """What a sweep did: rows that it handed to their queues, and those that it worked on itself."""
 
     handed_on: int = 0
     done_here: int = 0
 
 
-class Relay:
+class Dispatcher:
     """The queues of one process, and the one kind of message that they carry: a row's id."""
 
     def __init__(self, services: Services, *, worker: Worker | None = None) -> None:
@@ -80,7 +80,7 @@ class Relay:
         """
         self._services = services
         self.activity = Activity()
-        self._beginnings = Beginnings(services.cache, worker)
+        self._beginnings = InFlightMarkers(services.cache, worker)
         self.queues: dict[str, RedisHuey] = {
             name: make_queue(name, services.settings.redis_url) for name in queues.NAMES
         }
@@ -103,7 +103,7 @@ class Relay:
             else:
                 self._run[queue](*arguments)
         except (redis.RedisError, OSError) as error:
-            self._down_until = time.monotonic() + _DOWN_SECONDS
+            self._down_until = time.monotonic() + _REDIS_BACKOFF_SECONDS
             _log.warning("queue not nudged", queue=queue, error=type(error).__name__)
             return False
         return True
@@ -114,7 +114,7 @@ class Relay:
         A message that waits is the queue's own: if it is lost, the sweep takes the row up soon after its time.
         """
         delay = 0 if due_at is None else (due_at - self._services.clock()).total_seconds()
-        self.nudge(queue, table, row_id, delay_seconds=delay + _AFTER_DUE_SECONDS if delay > 0 else 0)
+        self.nudge(queue, table, row_id, delay_seconds=delay + _DUE_MARGIN_SECONDS if delay > 0 else 0)
 
     def run_row(self, queue: str, table: str, row_id: str) -> None:
         """Do what a row asks for; a worker calls it.
@@ -135,25 +135,25 @@ class Relay:
             else:
                 self._run_outbox(queue, UUID(row_id))
 
-    def sweep_inbox(self, now: datetime) -> Swept:
+    def sweep_inbox(self, now: datetime) -> QueueSweepResult:
         """Hand the inbox rows that are due to their queue, the longest waiting first.
 
         :param now: what was due some time before is taken up
         """
-        done = Swept()
-        self._services.database.in_transaction(webhooks.pull_in, now=now)
-        self._sweep(done, queues.WEBHOOKS, wakeups.INBOX, webhooks.due_events, now)
+        done = QueueSweepResult()
+        self._services.database.in_transaction(webhooks.cap_retry_delays, now=now)
+        self._sweep(done, queues.WEBHOOKS, wakeups.INBOX, webhooks.list_due_events, now)
         return done
 
-    def sweep_outbox(self, now: datetime) -> Swept:
+    def sweep_outbox(self, now: datetime) -> QueueSweepResult:
         """Hand the outbox rows that are due to their queues, the longest waiting first.
 
         :param now: what was due some time before is taken up
         """
-        done = Swept()
-        self._services.database.in_transaction(outbox.pull_in, now=now)
+        done = QueueSweepResult()
+        self._services.database.in_transaction(outbox.cap_retry_delays, now=now)
         for queue in queues.NAMES:
-            self._sweep(done, queue, wakeups.OUTBOX, partial(outbox.due_events, queue=queue), now)
+            self._sweep(done, queue, wakeups.OUTBOX, partial(outbox.list_due_events, queue=queue), now)
         return done
 
     def put_back(self) -> int:
@@ -164,37 +164,42 @@ class Relay:
         rows = [one for one in self.activity.now() if one.queue and one.row_id]
         for one in rows:
             table = one.what.partition(" ")[0]
-            self.nudge(one.queue or "", table, UUID(one.row_id), delay_seconds=_PUT_BACK_SECONDS)
+            self.nudge(one.queue or "", table, UUID(one.row_id), delay_seconds=_REQUEUE_DELAY_SECONDS)
             self._beginnings.forget(one.what)
         return len(rows)
 
     def _sweep(
-        self, done: Swept, queue: str, table: str, due_rows: Callable[..., list[UUID]], now: datetime
+        self,
+        done: QueueSweepResult,
+        queue: str,
+        table: str,
+        due_rows: Callable[..., list[UUID]],
+        now: datetime,
     ) -> None:
         room = self._room(queue)
         if room == 0:
             # There are messages enough: when they are done, the next sweep hands on what is left.
             return
         with self._services.database.reading() as session:
-            due = due_rows(session, now=now - SWEEP_GRACE, most=room or _MOST_DONE_HERE)
+            due = due_rows(session, now=now - SWEEP_GRACE, most=room or _MAX_INLINE_ROWS)
         for place, row_id in enumerate(due):
             if room is None or not self.nudge(queue, table, row_id):
-                done.done_here += self._do_here(queue, table, due[place : place + _MOST_DONE_HERE])
+                done.done_here += self._do_here(queue, table, due[place : place + _MAX_INLINE_ROWS])
                 break
             done.handed_on += 1
 
     def _room(self, queue: str) -> int | None:
         """Tell how many messages more a queue may hold; none if its server is away."""
         try:
-            return max(0, QUEUE_FILL - int(self.queues[queue].pending_count()))
+            return max(0, MAX_QUEUE_LENGTH - int(self.queues[queue].pending_count()))
         except (redis.RedisError, OSError) as error:
-            self._down_until = time.monotonic() + _DOWN_SECONDS
+            self._down_until = time.monotonic() + _REDIS_BACKOFF_SECONDS
             _log.warning("queue not asked", queue=queue, error=type(error).__name__)
             return None
 
     def _do_here(self, queue: str, table: str, rows: Sequence[UUID]) -> int:
         """Work on rows in this thread, for a while, and tell on how many."""
-        until = time.monotonic() + _LONGEST_DONE_HERE_SECONDS
+        until = time.monotonic() + _MAX_INLINE_SECONDS
         for count, row_id in enumerate(rows, start=1):
             try:
                 self.run_row(queue, table, str(row_id))
@@ -212,17 +217,19 @@ class Relay:
         database, now = self._services.database, self._services.clock()
         _log.warning("worker died at row", queue=queue, table=table, rowId=str(row_id))
         if table == wakeups.INBOX:
-            result = webhooks.note_death(database, inbox_id=row_id, error=DIED, now=now, random=random.random)
+            result = webhooks.record_worker_crash(
+                database, inbox_id=row_id, error=WORKER_CRASHED, now=now, random=random.random
+            )
             due_at = result.due_at if result else None
         else:
             # What was beside it has died with it, and is to be beside it no more.
-            share = random.uniform(_LEAST_SHARE, 1)  # noqa: S311 - no secret
-            due_at = database.in_transaction(_note_failure, row_id, DIED, now=now, share=share)
+            share = random.uniform(_MIN_DELAY_SHARE, 1)  # noqa: S311 - no secret
+            due_at = database.in_transaction(_record_failure, row_id, WORKER_CRASHED, now=now, share=share)
         if due_at is not None:
             self.nudge_when_due(queue, table, row_id, due_at)
 
     def _run_inbox(self, queue: str, row_id: UUID) -> None:
-        result = webhooks.process(
+        result = webhooks.process_event(
             self._services.database,
             inbox_id=row_id,
             fee_bearer=self._services.settings.gateway_fee_bearer,
@@ -237,18 +244,18 @@ class Relay:
         database, clock = self._services.database, self._services.clock
         try:
             self._do(row_id)
-        except PutOffError as put_off:
+        except RetryLaterError as put_off:
             reason = type(put_off).__name__
             _log.debug("outbox event put off", eventId=str(row_id), reason=reason)
             due_at = database.in_transaction(
-                outbox.put_off, event_id=row_id, reason=reason, delay=put_off.delay, now=clock()
+                outbox.postpone_event, event_id=row_id, reason=reason, delay=put_off.delay, now=clock()
             )
             self._nudge_again(queue, row_id, due_at)
         except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
             _log.exception("outbox event failed", eventId=str(row_id))
             described = type(error).__name__
             # The time of the failure: a provider may have taken long to fail.
-            due_at = database.in_transaction(_note_failure, row_id, described, now=clock())
+            due_at = database.in_transaction(_record_failure, row_id, described, now=clock())
             self._nudge_again(queue, row_id, due_at)
 
     def _nudge_again(self, queue: str, row_id: UUID, due_at: datetime | None) -> None:
@@ -259,25 +266,25 @@ class Relay:
         """Do an event's work, having asked its provider first where it has one."""
         database, clock = self._services.database, self._services.clock
         with database.reading() as session:
-            event = outbox.due_event(session, event_id=row_id, now=clock())
+            event = outbox.fetch_due_event(session, event_id=row_id, now=clock())
         if event is None:
             return
         handler = HANDLERS[event.topic]
-        if isinstance(handler, Phased):
+        if isinstance(handler, PhasedHandler):
             handler = handler.asked(self._services, event.payload)
         database.in_transaction(
             outbox.run_event, event_id=row_id, handlers={event.topic: handler}, now=clock()
         )
 
 
-def _note_failure(
+def _record_failure(
     session: Session, event_id: UUID, error: str, *, now: datetime, share: float = 1
 ) -> datetime | None:
     """Note that an event failed, and raise that it was given up; give when it is due again.
 
     Many of a kind may fail together: the alert is about the kind of work, and counts them.
     """
-    failure = outbox.note_failure(session, event_id=event_id, error=error, now=now, share=share)
+    failure = outbox.record_failure(session, event_id=event_id, error=error, now=now, share=share)
     if failure is not None and failure.due_at is None:
         raise_alert(
             session,
@@ -290,7 +297,7 @@ def _note_failure(
     return failure.due_at if failure else None
 
 
-def connect_nudges(relay: Relay) -> None:
+def connect_wakeups(relay: Dispatcher) -> None:
     """Have this process's commits nudge the queues."""
 
-    wakeups.set_nudge(relay.nudge_when_due)
+    wakeups.set_wakeup_sender(relay.nudge_when_due)

@@ -11,50 +11,57 @@ from marketplace.infra.outbox import Handler
 from marketplace.kernel.clock import system_clock
 from marketplace.payments import gateway_alerts
 from marketplace.payments.refunds import create, gateway_refund, polling, refund_events
-from marketplace.payments.refunds.gateway_refund import KeyRefusedError, ToSend
+from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund
+from marketplace.providers.gateway.errors import GatewayKeyRefusedError
 from marketplace.providers.gateway.payments import GatewayRefund
 from marketplace.services import Services
-from tasks.phased_handler import Phased
+from tasks.phased_handler import PhasedHandler
 
 
-def _read(session: Session, payload: dict[str, Any]) -> ToSend | None:
-    return gateway_refund.claim(session, refund_id=UUID(payload["refundId"]), now=system_clock())
+def _lease_refund(session: Session, payload: dict[str, Any]) -> PendingGatewayRefund | None:
+    return gateway_refund.lease_refund(session, refund_id=UUID(payload["refundId"]), now=system_clock())
 
 
-def _ask(services: Services, found: ToSend | None) -> GatewayRefund | None:
+def _submit_refund(services: Services, found: PendingGatewayRefund | None) -> GatewayRefund | None:
     try:
-        return gateway_refund.send(services.gateway, found)
-    except KeyRefusedError as error:
+        return gateway_refund.send_refund(services.gateway, found)
+    except GatewayKeyRefusedError as error:
         # It is tried again, and what failed is rolled back: this stands by itself.
         services.database.in_transaction(
-            gateway_alerts.gateway_key_refused, status=error.refused_with, now=services.clock()
+            gateway_alerts.raise_gateway_key_refused_alert, status=error.refused_with, now=services.clock()
         )
         raise
 
 
-def _settle(session: Session, found: ToSend | None, told: GatewayRefund | None, now: datetime) -> None:
+def _record_submission(
+    session: Session, found: PendingGatewayRefund | None, told: GatewayRefund | None, now: datetime
+) -> None:
     if found is None:
         return
     if told is None:
-        gateway_refund.note_unknown(session, found=found, now=now)
+        gateway_refund.record_refund_unknown_to_gateway(session, found=found, now=now)
     else:
-        gateway_refund.settle(session, refund_id=found.id, told=told, now=now)
-    gateway_alerts.gateway_key_taken(session, now=now)
+        gateway_refund.apply_gateway_status(session, refund_id=found.id, told=told, now=now)
+    gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)
 
 
-def _find(session: Session, payload: dict[str, Any]) -> dict[str, Any]:
-    return polling.find(session, refund_id=UUID(payload["refundId"]))
+def _load_refund(session: Session, payload: dict[str, Any]) -> dict[str, Any]:
+    return polling.find_refund(session, refund_id=UUID(payload["refundId"]))
 
 
-def _ask_about(services: Services, found: dict[str, Any]) -> list[GatewayRefund]:
-    return polling.ask(services.gateway, found)
+def _fetch_gateway_refunds(services: Services, found: dict[str, Any]) -> list[GatewayRefund]:
+    return polling.fetch_status(services.gateway, found)
 
 
-def _note(session: Session, found: dict[str, Any], known: list[GatewayRefund], now: datetime) -> None:
-    polling.note(session, found, known, now)
+def _record_status(
+    session: Session, found: dict[str, Any], known: list[GatewayRefund], now: datetime
+) -> None:
+    polling.record_status(session, found, known, now)
 
 
-HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
-    create.SEND_TOPIC: Phased(read=_read, ask=_ask, settle=_settle),
-    refund_events.ASK_TOPIC: Phased(read=_find, ask=_ask_about, settle=_note),
+HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {
+    create.SEND_TOPIC: PhasedHandler(read=_lease_refund, ask=_submit_refund, settle=_record_submission),
+    refund_events.POLL_TOPIC: PhasedHandler(
+        read=_load_refund, ask=_fetch_gateway_refunds, settle=_record_status
+    ),
 }

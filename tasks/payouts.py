@@ -10,39 +10,45 @@ from sqlalchemy.orm import Session
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.clock import system_clock
 from marketplace.payouts.transfers import polling, submit, transfer_events, void
-from marketplace.payouts.transfers.submit import Answers, ToSend
+from marketplace.payouts.transfers.submit import BulkTransferResult, LeasedPayouts
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.services import Services
-from tasks.phased_handler import Phased
+from tasks.phased_handler import PhasedHandler
 
 
-def _claim(session: Session, payload: dict[str, Any]) -> ToSend:
+def _lease_payouts(session: Session, payload: dict[str, Any]) -> LeasedPayouts:
     batch_id, now = UUID(payload["batchId"]), system_clock()
-    void.give_up_replaced(session, batch_id=batch_id, now=now)
-    return submit.claim(session, batch_id=batch_id, now=now)
+    void.void_payouts_to_replaced_accounts(session, batch_id=batch_id, now=now)
+    return submit.lease_payouts(session, batch_id=batch_id, now=now)
 
 
-def _send(services: Services, found: ToSend) -> Answers:
-    return submit.send(services.transfers, found.claimed)
+def _submit_payouts(services: Services, found: LeasedPayouts) -> BulkTransferResult:
+    return submit.submit_payouts(services.transfers, found.claimed)
 
 
-def _note(session: Session, found: ToSend, answers: Answers, now: datetime) -> None:
-    submit.note(session, found=found, answers=answers, now=now)
+def _record_results(
+    session: Session, found: LeasedPayouts, answers: BulkTransferResult, now: datetime
+) -> None:
+    submit.record_submission(session, found=found, answers=answers, now=now)
 
 
-def _find(session: Session, payload: dict[str, Any]) -> dict[str, Any]:
-    return polling.find(session, reference=payload["reference"])
+def _load_transfer(session: Session, payload: dict[str, Any]) -> dict[str, Any]:
+    return polling.find_transfer(session, reference=payload["reference"])
 
 
-def _ask_about(services: Services, found: dict[str, Any]) -> GatewayTransfer | None:
+def _fetch_transfer(services: Services, found: dict[str, Any]) -> GatewayTransfer | None:
     return services.transfers.transfer(found["reference"])
 
 
-def _take_in(session: Session, found: dict[str, Any], told: GatewayTransfer | None, now: datetime) -> None:
-    polling.note(session, found, told, now=now)
+def _record_status(
+    session: Session, found: dict[str, Any], told: GatewayTransfer | None, now: datetime
+) -> None:
+    polling.record_status(session, found, told, now=now)
 
 
-HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
-    submit.SEND_TOPIC: Phased(read=_claim, ask=_send, settle=_note),
-    transfer_events.ASK_TOPIC: Phased(read=_find, ask=_ask_about, settle=_take_in),
+HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {
+    submit.SEND_TOPIC: PhasedHandler(read=_lease_payouts, ask=_submit_payouts, settle=_record_results),
+    transfer_events.POLL_TOPIC: PhasedHandler(
+        read=_load_transfer, ask=_fetch_transfer, settle=_record_status
+    ),
 }

@@ -5,136 +5,136 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
-from marketplace.background.schedule import Declared
+from marketplace.background.schedule import DeclaredTask
 from marketplace.catalog.media import image_cleanup
 from marketplace.catalog.moderation import automated_review
 from marketplace.catalog.search import index_maintenance
 from marketplace.catalog.statistics import counters
 from marketplace.idempotency import operations as idempotency
 from marketplace.infra import outbox
-from marketplace.infra.batches import in_batches
+from marketplace.infra.batches import run_in_batches
 from marketplace.kernel import queues
-from marketplace.orders.queries import shows_picture
+from marketplace.orders.queries import is_image_used_by_orders
 from marketplace.payments.intents import stalled as intent_stalled
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.refunds.buyer_debt import collect_debts
-from marketplace.payments.refunds.polling import requery_refunds
+from marketplace.payments.refunds.buyer_debt import offset_buyer_debts
+from marketplace.payments.refunds.polling import poll_refunds
 from marketplace.payouts.batches import staging
 from marketplace.payouts.transfers import stalled
-from marketplace.payouts.transfers.polling import requery_transfers
+from marketplace.payouts.transfers.polling import poll_transfers
 from marketplace.proposals import operations as proposals
 from marketplace.reconciliation import ledger_check
 from marketplace.services import Services
 from marketplace.webhooks import retention as webhooks
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tasks.reconciliation import reconcile
 
 
 @dataclass(frozen=True)
-class PeriodicTask(Declared):
+class PeriodicTask(DeclaredTask):
     """A periodic task: what it is for, whose worker runs it, and when (in UTC).
 
     Its run may be broken off at any point, and may come twice at once in rare cases: it commits in steps, and
     locks what it works on.
     """
 
-    run: Callable[[Services, Relay, datetime], Any]
+    run: Callable[[Services, Dispatcher, datetime], Any]
 
 
 @dataclass(frozen=True)
-class Stalled:
+class StalledCounts:
     """How many payments it is unclear of whether they were made, and how many payouts were found to wait too long."""
 
     payments: int
     payouts_flagged: int
 
 
-def _expire_checkouts(services: Services, _relay: Relay, now: datetime) -> Any:
+def _expire_checkouts(services: Services, _relay: Dispatcher, now: datetime) -> Any:
     return sweep_abandoned_checkouts(
         services.database, services.gateway, fee_bearer=services.settings.gateway_fee_bearer, now=now
     )
 
 
-def _requery_refunds(services: Services, _relay: Relay, now: datetime) -> Any:
-    return requery_refunds(services.database, services.gateway, now=now)
+def _poll_refunds(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return poll_refunds(services.database, services.gateway, now=now)
 
 
-def _requery_transfers(services: Services, _relay: Relay, now: datetime) -> Any:
-    return requery_transfers(services.database, services.transfers, now=now)
+def _poll_transfers(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return poll_transfers(services.database, services.transfers, now=now)
 
 
-def _collect_debts(services: Services, _relay: Relay, now: datetime) -> Any:
-    return collect_debts(services.database, now=now)
+def _offset_buyer_debts(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return offset_buyer_debts(services.database, now=now)
 
 
-def _relay_inbox(_services: Services, relay: Relay, now: datetime) -> Any:
+def _sweep_inbox(_services: Services, relay: Dispatcher, now: datetime) -> Any:
     return relay.sweep_inbox(now)
 
 
-def _relay_outbox(_services: Services, relay: Relay, now: datetime) -> Any:
+def _sweep_outbox(_services: Services, relay: Dispatcher, now: datetime) -> Any:
     return relay.sweep_outbox(now)
 
 
-def _check_invariants(services: Services, _relay: Relay, now: datetime) -> Any:
+def _check_invariants(services: Services, _relay: Dispatcher, now: datetime) -> Any:
     return len(ledger_check.check_ledger(services.database, now=now))
 
 
-def _stage_payouts(services: Services, _relay: Relay, now: datetime) -> Any:
-    return services.database.in_transaction(staging.stage_by_schedule, now=now).payments
+def _stage_payouts(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return services.database.in_transaction(staging.stage_on_schedule, now=now).payments
 
 
-def _flag_stalled_intents(services: Services, _relay: Relay, now: datetime) -> Any:
+def _flag_stalled_intents(services: Services, _relay: Dispatcher, now: datetime) -> Any:
     database = services.database
-    return Stalled(
-        payments=database.in_transaction(intent_stalled.flag_stalled, now=now),
-        payouts_flagged=database.in_transaction(stalled.flag_stalled, now=now),
+    return StalledCounts(
+        payments=database.in_transaction(intent_stalled.flag_stalled_payments, now=now),
+        payouts_flagged=database.in_transaction(stalled.flag_stalled_payouts, now=now),
     )
 
 
-def _apply_proposals(services: Services, _relay: Relay, now: datetime) -> Any:
-    return proposals.apply_due(services.database, now=now)
+def _apply_proposals(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return proposals.apply_due_proposals(services.database, now=now)
 
 
-def _reconcile_escrow(services: Services, _relay: Relay, now: datetime) -> Any:
+def _reconcile_escrow(services: Services, _relay: Dispatcher, now: datetime) -> Any:
     return reconcile(services, now)
 
 
-def _purge_idempotency_keys(services: Services, _relay: Relay, now: datetime) -> Any:
-    return in_batches(services.database, idempotency.purge, now=now)
+def _purge_idempotency_keys(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return run_in_batches(services.database, idempotency.purge_keys, now=now)
 
 
-def _purge_outbox(services: Services, _relay: Relay, now: datetime) -> Any:
-    return in_batches(services.database, outbox.purge, now=now)
+def _purge_outbox(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return run_in_batches(services.database, outbox.purge_events, now=now)
 
 
-def _purge_inbox(services: Services, _relay: Relay, now: datetime) -> Any:
-    return in_batches(services.database, webhooks.purge, now=now)
+def _purge_inbox(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return run_in_batches(services.database, webhooks.purge_events, now=now)
 
 
-def _hold_overdue_listings(services: Services, _relay: Relay, now: datetime) -> Any:
-    return services.database.in_transaction(automated_review.hold_overdue, now=now)
+def _hold_overdue_listings(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return services.database.in_transaction(automated_review.hold_overdue_screenings, now=now)
 
 
-def _sweep_images(services: Services, _relay: Relay, now: datetime) -> Any:
-    return image_cleanup.sweep(
+def _clean_up_images(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return image_cleanup.delete_unused_images(
         services.database,
         services.storage,
         bucket=services.settings.s3_public_bucket,
-        shown_elsewhere=shows_picture,
+        shown_elsewhere=is_image_used_by_orders,
         now=now,
     )
 
 
-def _flush_statistics(services: Services, _relay: Relay, now: datetime) -> Any:
-    return counters.flush(services.database, services.cache, now=now)
+def _flush_statistics(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return counters.flush_counts(services.database, services.cache, now=now)
 
 
-def _purge_statistics(services: Services, _relay: Relay, now: datetime) -> Any:
-    return services.database.in_transaction(counters.purge, now=now)
+def _purge_statistics(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return services.database.in_transaction(counters.purge_old_counts, now=now)
 
 
-def _refresh_search_terms(services: Services, _relay: Relay, now: datetime) -> Any:
-    return services.database.in_transaction(index_maintenance.refresh, now=now)
+def _refresh_search_terms(services: Services, _relay: Dispatcher, now: datetime) -> Any:
+    return services.database.in_transaction(index_maintenance.refresh_search_index, now=now)
 
 
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
@@ -150,14 +150,14 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         "Hands on webhooks that a lost message or a killed worker left behind",
         queues.WEBHOOKS,
         "every 15s",
-        _relay_inbox,
+        _sweep_inbox,
     ),
     PeriodicTask(
         "relay-outbox",
         "Hands on work that a lost message or a killed worker left behind",
         queues.NOTIFICATIONS,
         "every 15s",
-        _relay_outbox,
+        _sweep_outbox,
     ),
     PeriodicTask(
         "hold-overdue-listings",
@@ -179,21 +179,21 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         "Asks the gateway about refunds that nothing was heard of for an hour",
         queues.ESCROW_RECONCILIATION,
         "*/15 * * * *",
-        _requery_refunds,
+        _poll_refunds,
     ),
     PeriodicTask(
         "requery-transfers",
         "Asks the gateway about payouts that nothing was heard of, and has dispatched batches go on",
         queues.ESCROW_RECONCILIATION,
         "* * * * *",
-        _requery_transfers,
+        _poll_transfers,
     ),
     PeriodicTask(
         "collect-debts",
         "Sets off what buyers owe against their wallets",
         queues.ESCROW_RECONCILIATION,
         "*/5 * * * *",
-        _collect_debts,
+        _offset_buyer_debts,
     ),
     PeriodicTask(
         "stage-payouts",
@@ -249,7 +249,7 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = (
         "Clears away pictures that nothing has shown for 24 hours",
         queues.AI_MODERATION,
         "47 * * * *",
-        _sweep_images,
+        _clean_up_images,
     ),
     PeriodicTask(
         "refresh-search-terms",
@@ -279,7 +279,7 @@ class UnknownPeriodicTaskError(LookupError):
     """There is no periodic task of that name; the message names those that there are."""
 
 
-def task_named(name: str) -> PeriodicTask:
+def get_periodic_task(name: str) -> PeriodicTask:
     """Find a periodic task.
 
     :raises UnknownPeriodicTaskError: there is none of that name
@@ -290,7 +290,7 @@ def task_named(name: str) -> PeriodicTask:
     raise UnknownPeriodicTaskError(f"{name} is none of {', '.join(task.name for task in PERIODIC_TASKS)}")
 
 
-def told(result: Any) -> str:
+def format_result(result: Any) -> str:
     """Say in a few words what a task did.
 
     :param result: what its run returned: nothing, a number, or a dataclass of counts

@@ -17,12 +17,12 @@ from sqlalchemy.orm import Session
 from marketplace.infra.outbox import Handler
 from marketplace.services import Services
 
-_Found = TypeVar("_Found")
-_Answer = TypeVar("_Answer")
+_Input = TypeVar("_Input")
+_Response = TypeVar("_Response")
 
 
 @dataclass(frozen=True)
-class Phased(Generic[_Found, _Answer]):
+class PhasedHandler(Generic[_Input, _Response]):
     """A handler in phases.
 
     :param read: takes the payload, in a transaction of its own, and gives what the provider is to be asked about
@@ -30,9 +30,9 @@ class Phased(Generic[_Found, _Answer]):
     :param settle: does the work, given what was read and what was answered, in a transaction
     """
 
-    read: Callable[[Session, dict[str, Any]], _Found]
-    ask: Callable[[Services, _Found], _Answer]
-    settle: Callable[[Session, _Found, _Answer, datetime], None]
+    read: Callable[[Session, dict[str, Any]], _Input]
+    ask: Callable[[Services, _Input], _Response]
+    settle: Callable[[Session, _Input, _Response, datetime], None]
 
     def asked(self, services: Services, payload: dict[str, Any]) -> Handler:
         """Go through the first two phases, and give the third as a handler.

@@ -13,11 +13,11 @@ from marketplace.infra.cache import drop_cached
 from marketplace.infra.outbox import Handler
 
 
-def turn_promotion(session: Session, payload: dict[str, Any], now: datetime) -> None:
+def handle_promotion_boundary(session: Session, payload: dict[str, Any], now: datetime) -> None:
     """Drop what a promotion's beginning or end made stale, and bring the next sale forward."""
     if "productId" in payload:
-        flash_sales.turn(session, product_id=UUID(payload["productId"]), now=now)
+        flash_sales.on_boundary(session, product_id=UUID(payload["productId"]), now=now)
     drop_cached(session, *payload["tags"])
 
 
-HANDLERS: Mapping[str, Handler] = {promotions.TURN_TOPIC: turn_promotion}
+HANDLERS: Mapping[str, Handler] = {promotions.BOUNDARY_TOPIC: handle_promotion_boundary}

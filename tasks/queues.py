@@ -10,14 +10,14 @@ from huey.serializer import Serializer
 from huey.storage import RedisStorage
 from redis import ConnectionPool
 
-from marketplace.infra.wire import Wire
+from marketplace.infra.wire import LeanRedisClient
 
 _CONNECT_TIMEOUT_SECONDS = 0.25
 # A worker waits a second for a message, so an answer may take longer than that.
 _ANSWER_TIMEOUT_SECONDS = 3.0
 # Who enqueues has a client waiting, such as a sender of webhooks, who is to be answered within half a second.
 _ENQUEUE_TIMEOUT_SECONDS = 0.25
-_TIMES = ("eta", "expires_resolved")
+_TIME_FIELDS = ("eta", "expires_resolved")
 
 
 class JsonSerializer(Serializer):  # type: ignore[misc]
@@ -30,7 +30,7 @@ class JsonSerializer(Serializer):  # type: ignore[misc]
         fields = orjson.loads(data)
         if not isinstance(fields, dict) or not fields.keys() <= set(Message._fields):
             return fields
-        for name in _TIMES:
+        for name in _TIME_FIELDS:
             if fields.get(name):
                 fields[name] = datetime.fromisoformat(fields[name])
         return Message(**fields)
@@ -41,7 +41,7 @@ class _Storage(RedisStorage):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._wire = Wire(self.conn, answer_timeout_seconds=_ENQUEUE_TIMEOUT_SECONDS)
+        self._wire = LeanRedisClient(self.conn, answer_timeout_seconds=_ENQUEUE_TIMEOUT_SECONDS)
 
     def enqueue(self, data: bytes, priority: float | None = None) -> None:
         """Add a message; one that is added twice does no harm, since rows are locked.

@@ -8,17 +8,18 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import Act
 from marketplace.infra.outbox import Handler
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.gateway.payments import Charge
 from marketplace.reconciliation import resolution, run
-from marketplace.reconciliation.figures import Outcome
+from marketplace.reconciliation.figures import ReconciliationOutcome
 from marketplace.reconciliation.run import ReconciliationRunningError, ReconciliationStuckError
 from marketplace.services import Services
-from tasks.phased_handler import Phased
+from tasks.phased_handler import PhasedHandler
 
 
-def reconcile(services: Services, now: datetime) -> Outcome | str:
+def reconcile(services: Services, now: datetime) -> ReconciliationOutcome | str:
     """Start a reconciliation and perform it, unless one is running.
 
     :param now: its moment
@@ -27,62 +28,66 @@ def reconcile(services: Services, now: datetime) -> Outcome | str:
     :raises ProviderUnavailableError: no usable answer of the gateway; the run is kept as failed
     """
     try:
-        run_id = services.database.in_transaction(run.start, started_by=run.SCHEDULE, now=now)
+        run_id = services.database.in_transaction(
+            run.start_reconciliation, started_by=run.SCHEDULE, act=Act("schedule", now)
+        )
     except ReconciliationStuckError:
         raise
     except ReconciliationRunningError:
         return "one is running already"
-    outcome = perform(services, run_id, now=now)
+    outcome = execute_run(services, run_id, now=now)
     if outcome is not None and outcome.status == run.FAILED:
         raise ProviderUnavailableError("The payment gateway can't be reconciled with.")
     return outcome or "done already"
 
 
-def perform(services: Services, run_id: UUID, *, now: datetime) -> Outcome | None:
+def execute_run(services: Services, run_id: UUID, *, now: datetime) -> ReconciliationOutcome | None:
     """Perform a reconciliation that was started.
 
     :return: what came of it; none if it is over already
     """
-    return run.perform(
+    return run.perform_reconciliation(
         services.database, services.gateway_records, run_id=run_id, now=now, clock=services.clock
     )
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _FetchedCharge:
     """What the gateway told of a charge."""
 
     charge: Charge | None
     fee_bearer: str
 
 
-def _read_run(_session: Session, payload: dict[str, Any]) -> UUID:
+def _load_run_id(_session: Session, payload: dict[str, Any]) -> UUID:
     return UUID(payload["runId"])
 
 
-def _perform(services: Services, run_id: UUID) -> None:
-    perform(services, run_id, now=services.clock())
+def _execute_run(services: Services, run_id: UUID) -> None:
+    execute_run(services, run_id, now=services.clock())
 
 
-def _nothing_left(_session: Session, _run_id: UUID, _done: None, _now: datetime) -> None:
+def _complete(_session: Session, _run_id: UUID, _done: None, _now: datetime) -> None:
     """Nothing is left: the run has committed what it did."""
 
 
-def _read_reference(_session: Session, payload: dict[str, Any]) -> str:
+def _load_reference(_session: Session, payload: dict[str, Any]) -> str:
     reference: str = payload["reference"]
     return reference
 
 
-def _ask(services: Services, reference: str) -> _Asked:
-    charge = resolution.ask(services.gateway, reference)
-    return _Asked(charge, services.settings.gateway_fee_bearer)
+def _fetch_charge(services: Services, reference: str) -> _FetchedCharge:
+    charge = resolution.fetch_charge(services.gateway, reference)
+    return _FetchedCharge(charge, services.settings.gateway_fee_bearer)
 
 
-def _apply(session: Session, reference: str, asked: _Asked, now: datetime) -> None:
-    resolution.apply(session, reference=reference, charge=asked.charge, fee_bearer=asked.fee_bearer, now=now)
+def _apply_charge(session: Session, reference: str, asked: _FetchedCharge, now: datetime) -> None:
+    resolution.apply_charge(
+        session, reference=reference, charge=asked.charge, fee_bearer=asked.fee_bearer, now=now
+    )
 
 
-HANDLERS: Mapping[str, Handler | Phased[Any, Any]] = {
-    run.RUN_TOPIC: Phased(read=_read_run, ask=_perform, settle=_nothing_left),
-    resolution.APPLY_TOPIC: Phased(read=_read_reference, ask=_ask, settle=_apply),
+HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {
+    run.RUN_TOPIC: PhasedHandler(read=_load_run_id, ask=_execute_run, settle=_complete),
+    resolution.APPLY_TOPIC: PhasedHandler(read=_load_reference, ask=_fetch_charge, settle=_apply_charge),
 }

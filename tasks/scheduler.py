@@ -16,34 +16,34 @@ import structlog
 from sqlalchemy.orm import Session
 
 from marketplace.background import schedule
-from marketplace.background.schedule import State
+from marketplace.background.schedule import PeriodicTaskSnapshot
 from marketplace.infra.db import sqlstate
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
-from tasks.dispatcher import Relay
-from tasks.periodic_tasks import PERIODIC_TASKS, PeriodicTask, told
+from tasks.dispatcher import Dispatcher
+from tasks.periodic_tasks import PERIODIC_TASKS, PeriodicTask, format_result
 
 _log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 1.0
-BEAT_SECONDS = 3.0
+SCHEDULE_POLL_SECONDS = 1.0
+HEARTBEAT_SECONDS = 3.0
 # Whoever runs a task beats five times meanwhile, unless it is gone.
 LOST_AFTER_SECONDS = 15.0
 # A tick that the queue's own workers left for so long is anybody's: they are gone, or busy.
-TAKEN_OVER_AFTER = timedelta(seconds=10)
-MOST_AT_ONCE = 4
-_NOTE_TRIES = 20  # a second apart: a database that is restarted is back by then
+TAKEOVER_AFTER = timedelta(seconds=10)
+MAX_CONCURRENT_RUNS = 4
+_RECORD_ATTEMPTS = 20  # a second apart: a database that is restarted is back by then
 
 
-class Beats:
+class HeartbeatMonitor:
     """How long runs have not beaten, by this process's own measure of time, which no clock that is set changes."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._seen: dict[str, tuple[tuple[UUID, int], float]] = {}
 
-    def stand_still(self, state: State) -> bool:
+    def stand_still(self, state: PeriodicTaskSnapshot) -> bool:
         """Tell whether a run has not beaten for so long that its worker must be gone."""
         if state.run_id is None:
             self._seen.pop(state.name, None)
@@ -60,10 +60,10 @@ class Beats:
         self._seen.clear()
 
 
-class Runs:
+class TaskRunner:
     """The runs of this process: they beat while they go on, and what came of them is noted."""
 
-    def __init__(self, services: Services, relay: Relay, *, by: str, clock: Clock | None = None) -> None:
+    def __init__(self, services: Services, relay: Dispatcher, *, by: str, clock: Clock | None = None) -> None:
         """Prepare for running tasks.
 
         :param by: who runs them: the worker's name
@@ -96,7 +96,9 @@ class Runs:
             described = f"{type(error).__name__} {sqlstate(error) or ''}".strip()
             self._note(task, run_id, started, outcome=outcome, error=described, result=None)
             raise
-        self._note(task, run_id, started, outcome=schedule.SUCCEEDED, error=None, result=told(result))
+        self._note(
+            task, run_id, started, outcome=schedule.SUCCEEDED, error=None, result=format_result(result)
+        )
         _log.info("periodic task ran", task=task.name, result=str(result))
         return result
 
@@ -108,7 +110,7 @@ class Runs:
         going = list(self._going)
         if not going:
             return
-        known = self._services.database.in_transaction(schedule.beat, run_ids=going)
+        known = self._services.database.in_transaction(schedule.record_heartbeats, run_ids=going)
         for run_id in set(going) - known:
             task = self._going.pop(run_id, None)
             if task is not None:
@@ -130,11 +132,11 @@ class Runs:
         milliseconds = round((time.monotonic() - started) * 1000)
         pause = threading.Event()
         try:
-            for _ in range(_NOTE_TRIES):
+            for _ in range(_RECORD_ATTEMPTS):
                 try:
                     self._finish(task, run_id, milliseconds, **came)
                 except ServiceUnavailableError:
-                    pause.wait(LOOK_SECONDS)
+                    pause.wait(SCHEDULE_POLL_SECONDS)
                 else:
                     return
             _log.error("periodic task ran, but that could not be noted", task=task.name)
@@ -143,7 +145,7 @@ class Runs:
 
     def _finish(self, task: PeriodicTask, run_id: UUID, milliseconds: int | None, **came: str | None) -> None:
         known = self._services.database.in_transaction(
-            schedule.finish,
+            schedule.finish_run,
             task=task,
             run_id=run_id,
             outcome=came["outcome"] or "",
@@ -162,7 +164,7 @@ class Scheduler:
     def __init__(
         self,
         services: Services,
-        runs: Runs,
+        runs: TaskRunner,
         *,
         queue: str,
         tasks: Iterable[PeriodicTask] = PERIODIC_TASKS,
@@ -177,7 +179,7 @@ class Scheduler:
         self._runs = runs
         self._queue = queue
         self._tasks = {task.name: task for task in tasks}
-        self._beats = Beats(monotonic)
+        self._beats = HeartbeatMonitor(monotonic)
         self._threads: list[threading.Thread] = []
         self._told = False
 
@@ -189,7 +191,7 @@ class Scheduler:
         beaten = time.monotonic()
         while not ended.is_set():
             try:
-                if time.monotonic() - beaten >= BEAT_SECONDS:
+                if time.monotonic() - beaten >= HEARTBEAT_SECONDS:
                     beaten = time.monotonic()
                     self._runs.beat()
                 if not stopping.is_set():
@@ -199,7 +201,7 @@ class Scheduler:
             except Exception:  # noqa: BLE001 - logged with its trace; the schedule must go on
                 self._beats.forget()
                 _log.exception("schedule not looked at")
-            (ended if stopping.is_set() else stopping).wait(LOOK_SECONDS)
+            (ended if stopping.is_set() else stopping).wait(SCHEDULE_POLL_SECONDS)
 
     def look(self) -> list[str]:
         """Start what is due and is nobody else's, and set right what was left behind.
@@ -210,22 +212,24 @@ class Scheduler:
         now = self._services.clock()
         tasks = self._tasks.values()
         with self._services.database.reading() as session:
-            found = schedule.states(session, tasks)
+            found = schedule.fetch_snapshots(session, tasks)
         if len(found) < len(self._tasks) or not self._told:
             self._services.database.in_transaction(self._tell, now)
             with self._services.database.reading() as session:
-                found = schedule.states(session, tasks)
+                found = schedule.fetch_snapshots(session, tasks)
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         return [
             state.name
             for state in sorted(found, key=lambda one: one.next_run_at)
-            if self._is_for_us(state, now) and len(self._threads) < MOST_AT_ONCE and self._start(state, now)
+            if self._is_for_us(state, now)
+            and len(self._threads) < MAX_CONCURRENT_RUNS
+            and self._start(state, now)
         ]
 
     def _tell(self, session: Session, now: datetime) -> None:
         """Write down what tasks there are, as this version of the code has it."""
-        schedule.ensure(session, tasks=self._tasks.values(), now=now)
-        schedule.forget_others(session, tasks=self._tasks.values(), now=now)
+        schedule.register_tasks(session, tasks=self._tasks.values(), now=now)
+        schedule.delete_unknown_tasks(session, tasks=self._tasks.values(), now=now)
         self._told = True
 
     def join(self, timeout_seconds: float) -> None:
@@ -234,23 +238,23 @@ class Scheduler:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _is_for_us(self, state: State, now: datetime) -> bool:
+    def _is_for_us(self, state: PeriodicTaskSnapshot, now: datetime) -> bool:
         """Tell whether to try for a task's tick, having set right what stands in its way."""
         database = self._services.database
         if self._beats.stand_still(state):
-            database.in_transaction(schedule.lose, state=state, now=now)
+            database.in_transaction(schedule.mark_run_lost, state=state, now=now)
         again = state.out_of_time(now)
         if again is not None:
             _log.warning("periodic task set right after a clock went back", task=state.name)
-            database.in_transaction(schedule.move, state=state, moment=again)
+            database.in_transaction(schedule.correct_next_run, state=state, moment=again)
         if state.run_id is not None or state.paused_at is not None:
             return False
         ours = self._tasks[state.name].queue == self._queue
-        return state.next_run_at <= (now if ours else now - TAKEN_OVER_AFTER)
+        return state.next_run_at <= (now if ours else now - TAKEOVER_AFTER)
 
-    def _start(self, state: State, now: datetime) -> bool:
+    def _start(self, state: PeriodicTaskSnapshot, now: datetime) -> bool:
         run_id = self._services.database.in_transaction(
-            schedule.claim, state=state, by=self._runs.by, now=now
+            schedule.start_due_run, state=state, by=self._runs.by, now=now
         )
         if run_id is None:
             return False

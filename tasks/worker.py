@@ -18,20 +18,20 @@ from marketplace.infra.logs import configure_error_tracking, configure_logging
 from marketplace.infra.settings import Settings, SettingsError, load_settings
 from marketplace.kernel import queues
 from marketplace.services import Services
-from tasks.dispatcher import Relay, connect_nudges
-from tasks.scheduler import Runs, Scheduler
+from tasks.dispatcher import Dispatcher, connect_wakeups
+from tasks.scheduler import Scheduler, TaskRunner
 
 _log = structlog.get_logger(__name__)
 
 # So many rows at once: one that waits for a lock or a provider keeps the others from nothing.
 _THREADS = 4
 # Each pool may double: room for those threads, the periodic runs and the schedule.
-_CONNECTIONS = 4
+_MIN_POOL_SIZE = 4
 # What still runs then is broken off and put back; a periodic task has so much longer. Orchestrators wait for 30 s.
 _STOP_SECONDS = 15.0
 _STOP_PERIODIC_SECONDS = 8.0
-_END_SECONDS = 2.0
-_CACHE_AWAY_SECONDS = 5.0
+_THREAD_JOIN_SECONDS = 2.0
+_CACHE_RETRY_SECONDS = 5.0
 
 
 def main(arguments: list[str]) -> int:
@@ -50,25 +50,27 @@ def main(arguments: list[str]) -> int:
         return 2
     configure_logging(settings)
     configure_error_tracking(settings)
-    _work(arguments[0], settings)
+    _run_worker(arguments[0], settings)
     return 0
 
 
-def _work(queue: str, settings: Settings) -> None:
-    roomy = replace(settings, database_pool_size=max(settings.database_pool_size, _CONNECTIONS))
+def _run_worker(queue: str, settings: Settings) -> None:
+    roomy = replace(settings, database_pool_size=max(settings.database_pool_size, _MIN_POOL_SIZE))
     services = Services.from_settings(roomy, application_name=f"worker {queue}")
-    me = _identify(queue, services)
-    relay = Relay(services, worker=me)
-    connect_nudges(relay)
-    runs = Runs(services, relay, by=me.name)
+    me = _describe_worker(queue, services)
+    relay = Dispatcher(services, worker=me)
+    connect_wakeups(relay)
+    runs = TaskRunner(services, relay, by=me.name)
     scheduler = Scheduler(services, runs, queue=queue)
-    consumer = _consumer(relay.queues[queue])
+    consumer = _create_consumer(relay.queues[queue])
     ended = threading.Event()
     beside = [
         threading.Thread(
             target=scheduler.run, args=(consumer.stop_flag, ended), name="scheduler", daemon=True
         ),
-        threading.Thread(target=_tell, args=(services, relay, me, ended), name="heartbeat", daemon=True),
+        threading.Thread(
+            target=_send_heartbeats, args=(services, relay, me, ended), name="heartbeat", daemon=True
+        ),
     ]
     for thread in beside:
         thread.start()
@@ -80,11 +82,11 @@ def _work(queue: str, settings: Settings) -> None:
     put_back = relay.put_back()
     ended.set()
     for thread in beside:
-        thread.join(_END_SECONDS)
+        thread.join(_THREAD_JOIN_SECONDS)
     _log.info("worker stopped", worker=me.name, putBack=put_back)
 
 
-def _consumer(queue: RedisHuey) -> Consumer:
+def _create_consumer(queue: RedisHuey) -> Consumer:
     return queue.create_consumer(
         workers=_THREADS,
         worker_type="thread",
@@ -95,7 +97,7 @@ def _consumer(queue: RedisHuey) -> Consumer:
     )
 
 
-def _identify(queue: str, services: Services) -> Worker:
+def _describe_worker(queue: str, services: Services) -> Worker:
     host, process_id, now = socket.gethostname(), os.getpid(), services.clock()
     return Worker(
         name=f"{queue}@{host}:{process_id}",
@@ -107,20 +109,20 @@ def _identify(queue: str, services: Services) -> Worker:
     )
 
 
-def _tell(services: Services, relay: Relay, me: Worker, ended: threading.Event) -> None:
+def _send_heartbeats(services: Services, relay: Dispatcher, me: Worker, ended: threading.Event) -> None:
     """Tell each second that this worker lives and what it does, and at its end that it does not."""
     while not ended.is_set():
         try:
-            workers.announce(
+            workers.record_heartbeat(
                 services.cache, replace(me, told_at=services.clock(), doing=relay.activity.now())
             )
         except CacheDownError:
-            ended.wait(_CACHE_AWAY_SECONDS)
+            ended.wait(_CACHE_RETRY_SECONDS)
         else:
-            ended.wait(workers.BEAT_SECONDS)
+            ended.wait(workers.HEARTBEAT_SECONDS)
     # If the cache is away, it forgets by itself.
     with contextlib.suppress(CacheDownError):
-        workers.withdraw(services.cache, me.name)
+        workers.remove_worker(services.cache, me.name)
 
 
 if __name__ == "__main__":

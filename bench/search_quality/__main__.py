@@ -17,7 +17,7 @@ from commands.db import upgrade_database
 from commands.seeding import people, products
 from commands.seeding.categories import load_categories
 from commands.seeding.places import load_places
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.search import find as search_find
 from marketplace.catalog.search import index_maintenance
 from marketplace.infra.db import Database
@@ -60,18 +60,18 @@ def main(*, count: int, show_all: bool) -> None:
         with database.transaction() as session:
             load_places(session, now=now)
             load_categories(session)
-            people.load_people(session, vendors=products.stores_for(count), now=now)
+            people.load_people(session, vendors=products.count_required_stores(count), now=now)
             products.load_products(session, count=count, keys=keys, now=now, progress=lambda _rows: None)
-            index_maintenance.refresh(session, now=now)
+            index_maintenance.refresh_search_index(session, now=now)
         with database.reading() as session:
             session.execute(text("VACUUM ANALYZE"))
             titles = list(session.scalars(text("SELECT title FROM products WHERE status = 'published'")))
 
             def find(query: str) -> Sequence[str]:
-                page = search_find.search(
+                page = search_find.search_catalog(
                     session,
                     words=query,
-                    filters=Filters(),
+                    filters=ProductFilters(),
                     page=PageRequest(DEPTH),
                     now=now,
                     media_base_url="",

@@ -2,11 +2,11 @@
 
 from marshmallow import fields
 
-from blueprints.http.fields import Choice, Line, Moment, Schema, Uuid, Whole
+from blueprints.http.fields import Choice, Schema, SingleLineText, StrictInteger, Timestamp, Uuid
 from blueprints.http.paging import CursorQuery
 from marketplace.alerts import kinds, operations, queries
 
-_IDS = {"description": "Ids, counts and amounts; no personal data."}
+_FACTS_METADATA = {"description": "Ids, counts and amounts; no personal data."}
 
 
 class AlertQuery(CursorQuery):
@@ -14,10 +14,10 @@ class AlertQuery(CursorQuery):
 
     state = Choice(*queries.STATES, queries.ALL, load_default=queries.ALL)
     severity = Choice(*kinds.SEVERITIES, load_default=None)
-    identifier = Choice(*kinds.KINDS, load_default=None)
+    identifier = Choice(*kinds.ALERT_KINDS, load_default=None)
 
 
-class Alert(Schema):
+class AlertView(Schema):
     """An alert: raised once for each subject while it is open, however often it happens."""
 
     id = Uuid(required=True)
@@ -29,13 +29,13 @@ class Alert(Schema):
     first_step = fields.String(
         required=True, allow_none=True, metadata={"description": "What the operator does first."}
     )
-    facts = fields.Dict(required=True, metadata=_IDS)
-    latest_facts = fields.Dict(required=True, metadata=_IDS)
-    occurrences = Whole(low=1, required=True)
+    facts = fields.Dict(required=True, metadata=_FACTS_METADATA)
+    latest_facts = fields.Dict(required=True, metadata=_FACTS_METADATA)
+    occurrences = StrictInteger(low=1, required=True)
     state = Choice(*queries.STATES, required=True)
-    raised_at = Moment(required=True)
-    last_raised_at = Moment(required=True)
-    resolved_at = Moment(required=True, allow_none=True)
+    raised_at = Timestamp(required=True)
+    last_raised_at = Timestamp(required=True)
+    resolved_at = Timestamp(required=True, allow_none=True)
     resolution = Choice("officer", "operator", "rule", required=True, allow_none=True)
     resolved_by = Uuid(required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
@@ -44,7 +44,7 @@ class Alert(Schema):
 class ResolveAlert(Schema):
     """That an alert is over."""
 
-    note = Line(
+    note = SingleLineText(
         least=3,
         most=operations.MAX_NOTE_LENGTH,
         required=True,

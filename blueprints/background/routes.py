@@ -3,20 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
-from blueprints.background.schemas import PeriodicTask, QueueStatistics
+from blueprints.background.schemas import PeriodicTaskView, QueueStatistics
 from blueprints.http.context import Context
-from blueprints.http.contract import STAFF, Shared
-from blueprints.http.endpoint import Area
+from blueprints.http.contract import STAFF, SharedLimit
+from blueprints.http.endpoint import ContractBlueprint
 from marketplace.background import queues, schedule
 
-area = Area("background", "/api/admin", "Queues and periodic tasks")
+area = ContractBlueprint("background", "/api/admin", "Queues and periodic tasks")
 _STAFF_AAL2 = replace(STAFF, name="Staff (AAL2)", aal2=True)
 
 
-@area.get("/queues", auth=_STAFF_AAL2, limit=Shared.GLOBAL, reply=QueueStatistics)
+@area.get("/queues", auth=_STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=QueueStatistics)
 def show_queues(ctx: Context) -> dict[str, Any]:
     """Show how much work waits, goes on, failed and was done, queue by queue."""
-    figures, seen = queues.complete_statistics(ctx.session, ctx.services.cache, now=ctx.now)
+    figures, seen = queues.fetch_complete_queue_report(ctx.session, ctx.services.cache, now=ctx.now)
     return {
         "queues": {
             name: {
@@ -32,13 +32,13 @@ def show_queues(ctx: Context) -> dict[str, Any]:
     }
 
 
-@area.get("/periodic", auth=_STAFF_AAL2, limit=Shared.GLOBAL, reply=PeriodicTask(many=True))
+@area.get("/periodic", auth=_STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=PeriodicTaskView(many=True))
 def list_periodic(ctx: Context) -> list[dict[str, Any]]:
     """List the periodic tasks: when each runs next, and what came of its last run."""
-    return [_shown(one) for one in schedule.all_states(ctx.session)]
+    return [_periodic_task_view(one) for one in schedule.list_all_tasks(ctx.session)]
 
 
-def _shown(found: dict[str, Any]) -> dict[str, Any]:
+def _periodic_task_view(found: dict[str, Any]) -> dict[str, Any]:
     state = found["state"]
     return {
         "name": found["name"],

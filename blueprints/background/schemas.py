@@ -2,10 +2,10 @@
 
 from marshmallow import fields
 
-from blueprints.http.fields import Choice, Moment, Schema
+from blueprints.http.fields import Choice, Schema, Timestamp
 
 
-class QueueFigures(Schema):
+class QueueCounts(Schema):
     """The figures of a queue, counted by the rows that hold its work."""
 
     waiting = fields.Integer(
@@ -19,7 +19,7 @@ class QueueFigures(Schema):
 class QueueStatistics(Schema):
     """The figures of all queues, by name."""
 
-    queues = fields.Dict(keys=fields.String(), values=fields.Nested(QueueFigures), required=True)
+    queues = fields.Dict(keys=fields.String(), values=fields.Nested(QueueCounts), required=True)
     redis_memory_used_bytes = fields.Integer(required=True)
     connected_workers = fields.Integer(
         required=True,
@@ -27,7 +27,7 @@ class QueueStatistics(Schema):
     )
 
 
-class PeriodicTask(Schema):
+class PeriodicTaskView(Schema):
     """A periodic task, when it runs (UTC), and what came of its last run."""
 
     name = fields.String(required=True)
@@ -37,11 +37,11 @@ class PeriodicTask(Schema):
         required=True, metadata={"description": "Such as `every 15s`, or a crontab expression."}
     )
     rescheduled = fields.Boolean(required=True, metadata={"description": "An operator set the timetable."})
-    paused_at = Moment(required=True, allow_none=True)
-    next_run_at = Moment(required=True, allow_none=True, metadata={"description": "None while paused."})
-    running_since = Moment(required=True, allow_none=True)
+    paused_at = Timestamp(required=True, allow_none=True)
+    next_run_at = Timestamp(required=True, allow_none=True, metadata={"description": "None while paused."})
+    running_since = Timestamp(required=True, allow_none=True)
     running_on = fields.String(required=True, allow_none=True)
-    last_finished_at = Moment(required=True, allow_none=True)
+    last_finished_at = Timestamp(required=True, allow_none=True)
     last_duration_milliseconds = fields.Integer(required=True, allow_none=True)
     last_outcome = Choice("succeeded", "failed", "interrupted", required=True, allow_none=True)
     last_error = fields.String(required=True, allow_none=True, metadata={"description": "The error's type."})

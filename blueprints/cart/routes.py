@@ -3,38 +3,38 @@
 from typing import Any
 
 from blueprints.cart.schemas import CartView, SynchroniseCart
-from blueprints.http.contract import AUTHENTICATED, Shared
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import AUTHENTICATED, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from marketplace.cart import operations, queries
 from marketplace.cart.operations import CartLine
 
-area = Area("cart", "/api/cart", "The cart")
+area = ContractBlueprint("cart", "/api/cart", "The cart")
 
 
-@area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=CartView)
+@area.get("", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=CartView)
 def get_cart(ctx: Context) -> dict[str, Any]:
     """Show the cart, each line with what is in stock and at what price now."""
-    return _cart(ctx)
+    return _cart_view(ctx)
 
 
 @area.post("", auth=AUTHENTICATED, limit="60/minute", body=SynchroniseCart, reply=CartView)
 def synchronise_cart(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make the cart hold these items and nothing else."""
     lines = [CartLine(**item) for item in body["items"]]
-    operations.synchronise(ctx.session, caller=ctx.user, lines=lines, now=ctx.now)
-    return _cart(ctx)
+    operations.synchronise_cart(ctx.session, caller=ctx.user, lines=lines, now=ctx.now)
+    return _cart_view(ctx)
 
 
-@area.delete("", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=Deleted)
+@area.delete("", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=Deleted)
 def clear_cart(ctx: Context) -> dict[str, Any]:
     """Clear the cart; its id is its owner's."""
-    operations.clear(ctx.session, user_id=ctx.user.id)
+    operations.clear_cart(ctx.session, user_id=ctx.user.id)
     return {"deleted": True, "id": ctx.user.id}
 
 
-def _cart(ctx: Context) -> dict[str, Any]:
-    return queries.cart_of(
+def _cart_view(ctx: Context) -> dict[str, Any]:
+    return queries.fetch_cart(
         ctx.session,
         user_id=ctx.user.id,
         now=ctx.now,

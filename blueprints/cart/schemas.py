@@ -2,22 +2,24 @@
 
 from marshmallow import fields, validate
 
-from blueprints.http.fields import Choice, Minor, Moment, Schema, Uuid, Whole
+from blueprints.http.fields import Choice, MinorAmount, Schema, StrictInteger, Timestamp, Uuid
 from marketplace.cart.operations import MAX_LINES, MAX_QUANTITY
 from marketplace.cart.queries import PROBLEMS
 
 
-class CartItem(Schema):
+class RequestedCartItem(Schema):
     """A product and how many of it."""
 
     product_id = Uuid(required=True)
-    quantity = Whole(low=1, high=MAX_QUANTITY, required=True)
+    quantity = StrictInteger(low=1, high=MAX_QUANTITY, required=True)
 
 
 class SynchroniseCart(Schema):
     """The whole cart; what is not named is taken out."""
 
-    items = fields.List(fields.Nested(CartItem), required=True, validate=validate.Length(max=MAX_LINES))
+    items = fields.List(
+        fields.Nested(RequestedCartItem), required=True, validate=validate.Length(max=MAX_LINES)
+    )
 
 
 class CartVendor(Schema):
@@ -33,8 +35,8 @@ class CartVendor(Schema):
 class CartVendorTotal(CartVendor):
     """A store with what its lines come to."""
 
-    item_count = Whole(low=0, required=True)
-    subtotal_minor = Minor(required=True)
+    item_count = StrictInteger(low=0, required=True)
+    subtotal_minor = MinorAmount(required=True)
 
 
 class CartLineView(Schema):
@@ -44,15 +46,15 @@ class CartLineView(Schema):
     title = fields.String(required=True)
     image_url = fields.String(required=True, allow_none=True)
     condition = fields.String(required=True)
-    unit_price_minor = Minor(
+    unit_price_minor = MinorAmount(
         required=True, metadata={"description": "A flash sale's while one runs that has pieces for the line."}
     )
-    regular_price_minor = Minor(required=True)
-    on_sale_until = Moment(required=True, allow_none=True)
-    previous_price_minor = Minor(required=True, allow_none=True)
-    quantity = Whole(low=1, required=True)
-    line_total_minor = Minor(required=True)
-    available = Whole(low=0, required=True)
+    regular_price_minor = MinorAmount(required=True)
+    on_sale_until = Timestamp(required=True, allow_none=True)
+    previous_price_minor = MinorAmount(required=True, allow_none=True)
+    quantity = StrictInteger(low=1, required=True)
+    line_total_minor = MinorAmount(required=True)
+    available = StrictInteger(low=0, required=True)
     in_stock = fields.Boolean(required=True)
     orderable = fields.Boolean(required=True)
     problem = Choice(
@@ -70,7 +72,7 @@ class CartView(Schema):
     items = fields.List(fields.Nested(CartLineView), required=True)
     vendors = fields.List(fields.Nested(CartVendorTotal), required=True)
     campus_id = Uuid(required=True, allow_none=True)
-    item_count = Whole(low=0, required=True)
-    subtotal_minor = Minor(required=True, metadata={"description": "Of the lines that can be ordered."})
+    item_count = StrictInteger(low=0, required=True)
+    subtotal_minor = MinorAmount(required=True, metadata={"description": "Of the lines that can be ordered."})
     currency = fields.String(required=True)
     valid = fields.Boolean(required=True)

@@ -5,21 +5,21 @@ from marshmallow import fields
 from blueprints.http.fields import Schema
 
 
-class Live(Schema):
+class LivenessView(Schema):
     """Liveness."""
 
     status = fields.String(required=True)
 
 
-class ReadyChecks(Schema):
+class ReadinessChecks(Schema):
     """Whether each dependency is up or down."""
 
     database = fields.String(required=True)
     cache = fields.String(required=True)
 
 
-class Ready(Schema):
+class ReadinessView(Schema):
     """Readiness."""
 
     status = fields.String(required=True)
-    checks = fields.Nested(ReadyChecks, required=True)
+    checks = fields.Nested(ReadinessChecks, required=True)

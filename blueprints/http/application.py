@@ -8,11 +8,11 @@ from wsgiref.types import WSGIEnvironment
 from flask import Flask
 
 from blueprints.http import documentation, headers, problems, request_parsing, request_scope
-from blueprints.http.endpoint import Area
+from blueprints.http.endpoint import ContractBlueprint
 from marketplace.services import Services
 
-_FOLDER = Path(__file__).parents[1]
-_VERSIONED = "/api/v1/"
+_BLUEPRINTS_DIRECTORY = Path(__file__).parents[1]
+_VERSIONED_PREFIX = "/api/v1/"
 
 
 class Application(Flask):
@@ -25,24 +25,26 @@ class Application(Flask):
     def wsgi_app(self, environ: WSGIEnvironment, start_response: Callable[..., Any]) -> Any:
         """Serve a request, the version segment taken out of its path."""
         path = environ.get("PATH_INFO", "")
-        if path.startswith(_VERSIONED):
+        if path.startswith(_VERSIONED_PREFIX):
             environ["marketplace.versioned"] = True
-            environ["PATH_INFO"] = "/api/" + path[len(_VERSIONED) :]
+            environ["PATH_INFO"] = "/api/" + path[len(_VERSIONED_PREFIX) :]
         return super().wsgi_app(environ, start_response)
 
 
-def build_app(services: Services, areas: Iterable[Area]) -> Application:
+def build_app(services: Services, areas: Iterable[ContractBlueprint]) -> Application:
     """Build the application.
 
     :param services: what the process shares
     :param areas: the blueprints that it serves
     """
     app = Application(
-        "marketplace", template_folder=str(_FOLDER / "templates"), static_folder=str(_FOLDER / "static")
+        "marketplace",
+        template_folder=str(_BLUEPRINTS_DIRECTORY / "templates"),
+        static_folder=str(_BLUEPRINTS_DIRECTORY / "static"),
     )
     app.config["MAX_CONTENT_LENGTH"] = request_parsing.MAX_BODY_BYTES + 1  # see bodies.read_bytes
     app.extensions["marketplace"] = services
-    request_scope.begin(app, services)
+    request_scope.register(app, services)
     headers.register(app, services.settings)
     api = documentation.register(app)
     problems.register(app)

@@ -16,18 +16,18 @@ from blueprints.http import request_parsing
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import JSON_TYPE, envelope
 from blueprints.http.paging import CursorQuery
-from blueprints.http.request_scope import Exchange
-from marketplace.infra.cache import Cache, CacheDownError, Lookup
+from blueprints.http.request_scope import RequestScope
+from marketplace.infra.cache import Cache, CacheDownError, CacheLookup
 
-_WAIT_SECONDS = 2.0
+_MAX_WAIT_SECONDS = 2.0
 _POLL_SECONDS = 0.02
 # As we write them; anything else is read like all other parameters, and refused there.
-_CURSOR = re.compile(rb"cursor=([A-Za-z0-9_-]{1,1024})")
+_CURSOR_PARAMETER = re.compile(rb"cursor=([A-Za-z0-9_-]{1,1024})")
 _SEPARATOR = b"\n"  # JSON as we write it holds no line breaks
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CacheableRequest:
     """What a request asks for: the same, however it was spelled.
 
     :param content_key: names the content: the route, its path's values, and its parameters with their defaults
@@ -38,7 +38,7 @@ class Asked:
     query: Mapping[str, Any]
 
 
-def asked(contract: Contract, path: Mapping[str, Any]) -> Asked:
+def parse_cacheable_request(contract: Contract, path: Mapping[str, Any]) -> CacheableRequest:
     """Read what a request of a cached route asks for.
 
     Parameters in another order, defaults that are spelled out and ids in capitals ask for the same content.
@@ -51,29 +51,29 @@ def asked(contract: Contract, path: Mapping[str, Any]) -> Asked:
     if isinstance(contract.query, CursorQuery):
         # Each page has a cursor of its own, beside parameters that all pages share.
         parts = raw.split(b"&")
-        cursors = [match for match in map(_CURSOR.fullmatch, parts) if match]
+        cursors = [match for match in map(_CURSOR_PARAMETER.fullmatch, parts) if match]
         if len(cursors) == 1:
-            shared = b"&".join(part for part in parts if not _CURSOR.fullmatch(part))
-            found = _read(contract, tuple(path.items()), shared)
+            shared = b"&".join(part for part in parts if not _CURSOR_PARAMETER.fullmatch(part))
+            found = _parse_query(contract, tuple(path.items()), shared)
             if found.query["cursor"] is None:
                 cursor = cursors[0][1].decode()
-                return Asked(f"{found.content_key}:{cursor}", {**found.query, "cursor": cursor})
-    return _read(contract, tuple(path.items()), raw)
+                return CacheableRequest(f"{found.content_key}:{cursor}", {**found.query, "cursor": cursor})
+    return _parse_query(contract, tuple(path.items()), raw)
 
 
 # Most of what is asked for is asked for again, and reading it costs more than finding it here.
 @lru_cache(maxsize=1024)
-def _read(contract: Contract, path: tuple[tuple[str, Any], ...], raw: bytes) -> Asked:
+def _parse_query(contract: Contract, path: tuple[tuple[str, Any], ...], raw: bytes) -> CacheableRequest:
     query = request_parsing.load_query(contract.query, raw)
     words = orjson.dumps([path, query], option=orjson.OPT_SORT_KEYS).decode()
-    return Asked(f"{contract.path}:{words}", query)
+    return CacheableRequest(f"{contract.path}:{words}", query)
 
 
-def cached_content(
-    exchange: Exchange,
+def get_or_compute_content(
+    exchange: RequestScope,
     *,
     key: str,
-    found: Lookup | None,
+    found: CacheLookup | None,
     ttl_seconds: int,
     compute: Callable[[], tuple[bytes, bytes]],
 ) -> bytes:
@@ -89,22 +89,22 @@ def cached_content(
     :return: entity tag, paging and data, one a line
     """
     if found is None:
-        return _content(*compute())
+        return _pack_content(*compute())
     if found.content is not None:
         return found.content
     cache = exchange.services.cache
-    waited_for = None if found.claimed else _wait_for(cache, key, found.version)
+    waited_for = None if found.claimed else _wait_for_content(cache, key, found.version)
     if waited_for is not None:
         return waited_for
-    content = _content(*_computed(cache, key, found, compute))
+    content = _pack_content(*_compute_or_release(cache, key, found, compute))
     with contextlib.suppress(CacheDownError):
         cache.store(content_key=key, version=found.version, content=content, ttl_seconds=ttl_seconds)
     return content
 
 
-def _wait_for(cache: Cache, key: str, version: str) -> bytes | None:
+def _wait_for_content(cache: Cache, key: str, version: str) -> bytes | None:
     """Wait while another process computes; none if it failed, or takes too long, or the cache is gone."""
-    deadline = time.monotonic() + _WAIT_SECONDS
+    deadline = time.monotonic() + _MAX_WAIT_SECONDS
     with contextlib.suppress(CacheDownError):
         while time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
@@ -114,8 +114,8 @@ def _wait_for(cache: Cache, key: str, version: str) -> bytes | None:
     return None
 
 
-def _computed(
-    cache: Cache, key: str, found: Lookup, compute: Callable[[], tuple[bytes, bytes]]
+def _compute_or_release(
+    cache: Cache, key: str, found: CacheLookup, compute: Callable[[], tuple[bytes, bytes]]
 ) -> tuple[bytes, bytes]:
     """Compute, and let others try at once if it fails: parameters that are refused are not worth a wait."""
     try:
@@ -127,7 +127,7 @@ def _computed(
         raise
 
 
-def cached_response(exchange: Exchange, *, content: bytes, ttl_seconds: int) -> Response:
+def build_cached_response(exchange: RequestScope, *, content: bytes, ttl_seconds: int) -> Response:
     """Answer with content, or with 304 to a client that has it already."""
     tag, paging, data = content.split(_SEPARATOR, 2)
     etag = tag.decode()
@@ -138,6 +138,6 @@ def cached_response(exchange: Exchange, *, content: bytes, ttl_seconds: int) -> 
     return Response(body, headers=headers, content_type=JSON_TYPE)
 
 
-def _content(data: bytes, paging: bytes) -> bytes:
+def _pack_content(data: bytes, paging: bytes) -> bytes:
     tag = hashlib.blake2b(paging + _SEPARATOR + data, digest_size=16).hexdigest().encode()
     return _SEPARATOR.join((tag, paging, data))

@@ -9,21 +9,21 @@ from typing import Any
 from flask import request
 from sqlalchemy.orm import Session
 
-from blueprints.http.request_scope import Exchange, client_address
-from marketplace.audit.operations import AuditActor
+from blueprints.http.request_scope import RequestScope, client_subnet
+from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import UnauthorizedError
 from marketplace.kernel.paging import PageRequest, TableRequest
 from marketplace.services import Services
 
-_MAX_AGENT_LENGTH = 256
+_MAX_USER_AGENT_LENGTH = 256
 
 
 class Context:
     """What a view is given: who calls, when, and the session that the edge opened for it."""
 
     def __init__(
-        self, current: Exchange, page: PageRequest | None, table: TableRequest | None = None
+        self, current: RequestScope, page: PageRequest | None, table: TableRequest | None = None
     ) -> None:
         self._exchange = current
         self._page = page
@@ -63,17 +63,18 @@ class Context:
         return self._exchange.caller
 
     @property
-    def actor(self) -> AuditActor:
-        """Give the caller as audit records name one: who, and from where.
+    def act(self) -> Act:
+        """The caller's act: who acts, in which role, from where and when.
 
         :raises UnauthorizedError: nobody is signed in
         """
         agent = request.headers.get("User-Agent")
-        return AuditActor(
-            name=self.user.staff_role or self.user.role,
-            id=self.user.id,
-            ip_address=client_address(),
-            user_agent=agent[:_MAX_AGENT_LENGTH] if agent else None,
+        return Act(
+            role=self.user.staff_role or self.user.role,
+            now=self.now,
+            user_id=self.user.id,
+            ip_address=client_subnet(),
+            user_agent=agent[:_MAX_USER_AGENT_LENGTH] if agent else None,
         )
 
     @property
@@ -100,7 +101,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class LastPhase:
+class FinalPhase:
     """What a phased view returns: its last transaction's work, in which the edge completes the key."""
 
     work: Callable[[Session], Any]

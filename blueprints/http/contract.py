@@ -10,7 +10,7 @@ from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, StepUpRequiredError
 
 
-class Token(Enum):
+class TokenPolicy(Enum):
     """What a route wants of the bearer token."""
 
     NONE = "none"  # not looked at: webhooks and probes authenticate otherwise or not at all
@@ -28,7 +28,7 @@ class Access:
     """
 
     name: str
-    token: Token
+    token: TokenPolicy
     roles: frozenset[str] | None = None
     permission: str | None = None
     aal2: bool = False
@@ -50,14 +50,16 @@ class Access:
             raise StepUpRequiredError
 
 
-UNCHECKED = Access("Webhook or probe", Token.NONE)
-PUBLIC = Access("Public", Token.IGNORED_IF_BAD)
-OPTIONAL = Access("Optional", Token.CHECKED_IF_GIVEN)
-AUTHENTICATED = Access("Authenticated", Token.REQUIRED)
-OWN_ACCOUNT = Access("Authenticated, whatever the account's status", Token.REQUIRED, open_to_restricted=True)
-VENDOR = Access("Vendor", Token.REQUIRED, roles=frozenset({"vendor"}))
-VENDOR_OR_STAFF = Access("Vendor or Staff", Token.REQUIRED, roles=frozenset({"vendor", "staff"}))
-STAFF = Access("Staff", Token.REQUIRED, roles=frozenset({"staff"}))
+UNCHECKED = Access("Webhook or probe", TokenPolicy.NONE)
+PUBLIC = Access("Public", TokenPolicy.IGNORED_IF_BAD)
+OPTIONAL = Access("Optional", TokenPolicy.CHECKED_IF_GIVEN)
+AUTHENTICATED = Access("Authenticated", TokenPolicy.REQUIRED)
+AUTHENTICATED_ANY_STATUS = Access(
+    "Authenticated, whatever the account's status", TokenPolicy.REQUIRED, open_to_restricted=True
+)
+VENDOR = Access("Vendor", TokenPolicy.REQUIRED, roles=frozenset({"vendor"}))
+VENDOR_OR_STAFF = Access("Vendor or Staff", TokenPolicy.REQUIRED, roles=frozenset({"vendor", "staff"}))
+STAFF = Access("Staff", TokenPolicy.REQUIRED, roles=frozenset({"staff"}))
 
 
 def staff_with(permission: str, *, aal2: bool = False) -> Access:
@@ -67,10 +69,10 @@ def staff_with(permission: str, *, aal2: bool = False) -> Access:
     :param aal2: whether it takes two factors besides
     """
     name = f"Staff ({permission}{', AAL2' if aal2 else ''})"
-    return Access(name, Token.REQUIRED, permission=permission, aal2=aal2)
+    return Access(name, TokenPolicy.REQUIRED, permission=permission, aal2=aal2)
 
 
-class Tier(Enum):
+class RateLimitTier(Enum):
     """Shared quotas, per minute: by address for anonymous callers, by user for all others."""
 
     ANONYMOUS = "60/minute"
@@ -80,7 +82,7 @@ class Tier(Enum):
     ASSISTANT = "20/minute"
 
 
-class Shared(Enum):
+class SharedLimit(Enum):
     """Which tier a route counts on, where it has no limit of its own."""
 
     GLOBAL = "the caller's tier"
@@ -104,7 +106,7 @@ class Idempotency(Enum):
     REQUIRED = "required"
 
 
-class Group(Enum):
+class ProcessGroup(Enum):
     """Which processes serve a route: those that compute, or those that wait."""
 
     API = "api"
@@ -135,7 +137,7 @@ class Contract:
     path: str
     choices: tuple[tuple[str, tuple[str, ...]], ...]
     access: Access
-    limit: Shared | RouteLimit
+    limit: SharedLimit | RouteLimit
     body: Schema | None
     upload: Upload | None
     query: Schema | None
@@ -151,7 +153,7 @@ class Contract:
     csv: bool
     pdf: bool
     plain: bool
-    group: Group
+    group: ProcessGroup
 
     @property
     def transacts(self) -> bool:

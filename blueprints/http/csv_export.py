@@ -12,7 +12,7 @@ from marketplace.kernel.clock import iso
 
 # A file holds so many rows at most, and says in a header if there are more; the filters narrow it down.
 MAX_CSV_ROWS = 10_000
-TRUNCATED = "X-Truncated"
+TRUNCATED_HEADER = "X-Truncated"
 FORMATS = ("json", "csv")
 # A cell that starts like this is a formula to a spreadsheet.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -28,7 +28,7 @@ def wants_csv(chosen: str | None) -> bool:
     return request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv"
 
 
-def format_of(chosen: str | None, offered: Mapping[str, str]) -> str:
+def negotiate_format(chosen: str | None, offered: Mapping[str, str]) -> str:
     """Tell in which format a client wants an answer: by ``format``, or else by the Accept header.
 
     :param chosen: the parameter's value, one of the offered formats, or none
@@ -40,7 +40,7 @@ def format_of(chosen: str | None, offered: Mapping[str, str]) -> str:
     return next((name for name, kind in offered.items() if kind == wanted), next(iter(offered)))
 
 
-def csv_file(
+def csv_response(
     name: str, *, columns: Sequence[str], rows: Iterable[dict[str, Any]], most: int = MAX_CSV_ROWS
 ) -> Response:
     """Answer rows as a file.
@@ -57,13 +57,13 @@ def csv_file(
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     for number, row in enumerate(rows):
         if number == most:
-            headers[TRUNCATED] = "true"
+            headers[TRUNCATED_HEADER] = "true"
             break
-        writer.writerow([_cell(row[column]) for column in columns])
+        writer.writerow([_format_cell(row[column]) for column in columns])
     return Response(text.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if value is None:
         return ""
     text = iso(value) if isinstance(value, datetime) else str(value)

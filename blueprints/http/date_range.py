@@ -4,14 +4,14 @@ from typing import Any
 
 from marshmallow import ValidationError, validates_schema
 
-from blueprints.http.fields import PeriodBound, Schema
+from blueprints.http.fields import DateRangeBound, Schema
 
 
-class PeriodQuery(Schema):
+class DateRangeQuery(Schema):
     """The parameters of what is asked for by time: ``from`` a moment on, until before ``to``; either may be missing."""
 
-    from_ = PeriodBound(data_key="from", load_default=None)
-    to = PeriodBound(load_default=None)
+    from_ = DateRangeBound(data_key="from", load_default=None)
+    to = DateRangeBound(load_default=None)
 
     @validates_schema
     def check_order(self, data: dict[str, Any], **_kwargs: Any) -> None:

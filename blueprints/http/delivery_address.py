@@ -4,16 +4,16 @@ from typing import Any
 
 from marshmallow import ValidationError, validates_schema
 
-from blueprints.http.fields import Degrees, Line, Phone, Schema, Text
+from blueprints.http.fields import Degrees, Phone, Schema, SingleLineText, Text
 
 
 class AddressFields(Schema):
     """The fields of an address that say where it is and how to get there."""
 
-    label = Line(most=60, allow_none=True)
-    hostel = Line(most=120)
-    hall = Line(most=120, allow_none=True)
-    room_number = Line(most=40, allow_none=True)
+    label = SingleLineText(most=60, allow_none=True)
+    hostel = SingleLineText(most=120)
+    hall = SingleLineText(most=120, allow_none=True)
+    room_number = SingleLineText(most=40, allow_none=True)
     latitude = Degrees(most=90, allow_none=True)
     longitude = Degrees(most=180, allow_none=True)
     instructions = Text(most=500, allow_none=True)

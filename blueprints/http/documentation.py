@@ -8,12 +8,12 @@ from marshmallow import INCLUDE, Schema, fields
 from swagger_ui_bundle import swagger_ui_path
 
 from blueprints.http import auth, limits
-from blueprints.http.envelope import VERSION, dump
+from blueprints.http.envelope import API_VERSION, dump_json
 from blueprints.http.problems import PROBLEM_TYPE
-from blueprints.http.request_scope import exchange
+from blueprints.http.request_scope import current_scope
 
 _INTRODUCTION = """
-The backend of a campus marketplace with escrow. Money is integer kobo (fields end in `Minor`); times are
+The backend of a campus marketplace with escrow. Money is integer kobo (fields end in `MinorAmount`); times are
 ISO 8601 in UTC. Success comes in an envelope `{success, data, meta}`, errors as `application/problem+json`
 whose `code` is explained under `/errors/<slug>`. Everything under `/api` is also under `/api/v1`.
 """
@@ -67,7 +67,7 @@ def register(app: Flask) -> Api:
     """
     app.config.update(
         API_TITLE="Campus Marketplace",
-        API_VERSION=VERSION,
+        API_VERSION=API_VERSION,
         OPENAPI_VERSION="3.0.3",
         API_SPEC_OPTIONS={"info": {"description": _INTRODUCTION.strip()}},
     )
@@ -75,8 +75,8 @@ def register(app: Flask) -> Api:
     api.spec.components.security_scheme("bearer", {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"})
 
     def admit() -> None:
-        auth.identify(exchange())
-        limits.admit(exchange(), contract=None)
+        auth.identify(current_scope())
+        limits.enforce_rate_limit(current_scope(), contract=None)
 
     document: list[bytes] = []
 
@@ -85,7 +85,7 @@ def register(app: Flask) -> Api:
         """Answer the OpenAPI document."""
         admit()
         if not document:
-            document.append(dump(api.spec.to_dict()))
+            document.append(dump_json(api.spec.to_dict()))
         return Response(document[0], content_type="application/json")
 
     @app.get("/docs")

@@ -16,17 +16,25 @@ from marshmallow import Schema
 from sqlalchemy.orm import Session
 
 from blueprints.http import auth, caching, idempotency, limits, paging, request_parsing, uploads
-from blueprints.http.context import Context, LastPhase
-from blueprints.http.contract import Access, Contract, Group, Idempotency, RouteLimit, Shared, Upload
-from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump, envelope, envelope_schema, inside
-from blueprints.http.request_scope import Exchange, exchange
+from blueprints.http.context import Context, FinalPhase
+from blueprints.http.contract import (
+    Access,
+    Contract,
+    Idempotency,
+    ProcessGroup,
+    RouteLimit,
+    SharedLimit,
+    Upload,
+)
+from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump_json, dump_members, envelope, envelope_schema
+from blueprints.http.request_scope import RequestScope, current_scope
 from marketplace.idempotency import operations as keys
-from marketplace.idempotency.operations import Claim, StoredAnswer
-from marketplace.infra.db import retrying
+from marketplace.idempotency.operations import KeyLease, StoredResponse
+from marketplace.infra.db import run_with_retries
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.kernel.paging import Annotated, Page, PageRequest, TablePage, TableRequest
+from marketplace.kernel.paging import DataWithMeta, Page, PageRequest, TablePage, TableRequest
 
-__all__ = ["Area", "Context", "Endpoint", "LastPhase"]
+__all__ = ["Context", "ContractBlueprint", "Endpoint", "FinalPhase"]
 
 View = Callable[..., Any]
 
@@ -40,20 +48,20 @@ class Endpoint:
 
     def __call__(self, **path: Any) -> Response:
         """Serve a request: token, status, role, assurance, limit, body, then the view."""
-        current = exchange()
+        current = current_scope()
         current.contract = self.contract
         auth.authenticate(current, self.contract)
         if self.contract.cache_seconds:
             return self._cached(current, path)
-        limits.admit(current, contract=self.contract)
+        limits.enforce_rate_limit(current, contract=self.contract)
         context, arguments = self._arguments(current, path)
         if self.contract.idempotency is not Idempotency.NONE:
-            key = idempotency.key_of(self.contract)
+            key = idempotency.read_idempotency_key(self.contract)
             if key is not None:
-                return idempotency.once(
+                return idempotency.perform_once(
                     current,
                     key=key,
-                    request_hash=_digest(arguments),
+                    request_hash=_digest_arguments(arguments),
                     perform=lambda claim: self._answer(current, context, arguments, claim),
                 )
         if not self.contract.transacts:
@@ -63,12 +71,12 @@ class Endpoint:
         return Response(answer.body, status=answer.status, content_type=answer.content_type)
 
     def _arguments(
-        self, current: Exchange, path: dict[str, Any], query: Mapping[str, Any] | None = None
+        self, current: RequestScope, path: dict[str, Any], query: Mapping[str, Any] | None = None
     ) -> tuple[Context, dict[str, Any]]:
         """Read what the view is given; ``query`` if it has been read already."""
         contract = self.contract
         arguments = dict(path)
-        request_parsing.check_choices(contract.choices, path)
+        request_parsing.ensure_valid_path_choices(contract.choices, path)
         page: PageRequest | None = None
         table: TableRequest | None = None
         query = request_parsing.load_query(contract.query) if query is None else dict(query)
@@ -81,7 +89,7 @@ class Endpoint:
         if contract.body is not None:
             arguments["body"] = request_parsing.load_body(contract.body)
         if contract.upload is not None:
-            arguments["file"] = current.hold(uploads.receive(contract.upload))
+            arguments["file"] = current.hold(uploads.receive_file(contract.upload))
         return Context(current, page, table), arguments
 
     def _read(self, context: Context, arguments: dict[str, Any]) -> Any:
@@ -91,35 +99,37 @@ class Endpoint:
             context.begin(session)
             return self._view(context, **arguments)
 
-    def _cached(self, current: Exchange, path: dict[str, Any]) -> Response:
+    def _cached(self, current: RequestScope, path: dict[str, Any]) -> Response:
         contract = self.contract
         try:
-            asked = caching.asked(contract, path)
+            asked = caching.parse_cacheable_request(contract, path)
         except MarketplaceError:
             # What is refused counts like what is served, and too much of it is told so first.
-            limits.admit(current, contract=contract)
+            limits.enforce_rate_limit(current, contract=contract)
             raise
         key = asked.content_key
-        found = limits.admit(current, contract=contract, content_key=key, tags=contract.cache_tags)
+        found = limits.enforce_rate_limit(
+            current, contract=contract, content_key=key, tags=contract.cache_tags
+        )
 
         def compute() -> tuple[bytes, bytes]:
             context, arguments = self._arguments(current, path, asked.query)
             data, meta = _data_and_meta(current, self._read(context, arguments))
-            return dump(data), inside(meta) if meta else b""
+            return dump_json(data), dump_members(meta) if meta else b""
 
-        content = caching.cached_content(
+        content = caching.get_or_compute_content(
             current, key=key, found=found, ttl_seconds=contract.cache_seconds, compute=compute
         )
-        return caching.cached_response(current, content=content, ttl_seconds=contract.cache_seconds)
+        return caching.build_cached_response(current, content=content, ttl_seconds=contract.cache_seconds)
 
     def _answer(
-        self, current: Exchange, context: Context, arguments: dict[str, Any], claim: Claim | None
-    ) -> StoredAnswer:
+        self, current: RequestScope, context: Context, arguments: dict[str, Any], claim: KeyLease | None
+    ) -> StoredResponse:
         """Perform a write: in one transaction, or as phases of which the last one completes the key."""
         if not self.contract.phased:
             return self._transact(current, lambda session: self._lend(context, session, arguments), claim)
         value = self._view(context, **arguments)
-        work = value.work if isinstance(value, LastPhase) else (lambda _session: value)
+        work = value.work if isinstance(value, FinalPhase) else (lambda _session: value)
         return self._transact(current, work, claim)
 
     def _lend(self, context: Context, session: Session, arguments: dict[str, Any]) -> Any:
@@ -127,11 +137,11 @@ class Endpoint:
         return self._view(context, **arguments)
 
     def _transact(
-        self, current: Exchange, work: Callable[[Session], Any], claim: Claim | None
-    ) -> StoredAnswer:
+        self, current: RequestScope, work: Callable[[Session], Any], claim: KeyLease | None
+    ) -> StoredResponse:
         database = current.services.database
 
-        def attempt() -> StoredAnswer | MarketplaceError:
+        def attempt() -> StoredResponse | MarketplaceError:
             with database.transaction() as session:
                 try:
                     answer = self._render(current, work(session))
@@ -139,51 +149,51 @@ class Endpoint:
                     if not error.keeps_changes:
                         raise
                     if claim is not None:
-                        idempotency.store_refusal(session, current, claim, error)
+                        idempotency.store_error_response(session, current, claim, error)
                     return error
                 if claim is not None:
-                    keys.complete(session, claim=claim, answer=answer, now=current.services.clock())
+                    keys.complete_key(session, claim=claim, answer=answer, now=current.services.clock())
                 return answer
 
-        outcome = retrying(attempt)
+        outcome = run_with_retries(attempt)
         if isinstance(outcome, MarketplaceError):
             raise outcome
         return outcome
 
-    def _render(self, current: Exchange, value: Any) -> StoredAnswer:
+    def _render(self, current: RequestScope, value: Any) -> StoredResponse:
         data, meta = _data_and_meta(current, value)
-        body = dump(data)
+        body = dump_json(data)
         if self.contract.enveloped:
             body = envelope(
                 data=body,
-                paging=inside(meta) if meta else b"",
+                paging=dump_members(meta) if meta else b"",
                 request_id=str(current.request_id),
                 now=current.now,
             )
-        return StoredAnswer(self.contract.status, JSON_TYPE, body)
+        return StoredResponse(self.contract.status, JSON_TYPE, body)
 
-    def _respond(self, current: Exchange, value: Any) -> Response:
+    def _respond(self, current: RequestScope, value: Any) -> Response:
         answer = self._render(current, value)
         return Response(answer.body, status=answer.status, content_type=answer.content_type)
 
 
-def _digest(arguments: dict[str, Any]) -> str:
+def _digest_arguments(arguments: dict[str, Any]) -> str:
     """Digest what is sent: for a file, its own digest stands."""
     file = arguments.get("file")
-    return request_parsing.digest(arguments.get("body") if file is None else file.sha256)
+    return request_parsing.digest_body(arguments.get("body") if file is None else file.sha256)
 
 
-def _data_and_meta(current: Exchange, value: Any) -> tuple[Any, dict[str, Any]]:
+def _data_and_meta(current: RequestScope, value: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(value, Page):
         return value.items if value.data is None else value.data, paging.page_meta(current, value)
     if isinstance(value, TablePage):
         return value.items, paging.table_meta(current, value)
-    if isinstance(value, Annotated):
+    if isinstance(value, DataWithMeta):
         return value.data, value.meta
     return value, {}
 
 
-class Area(Blueprint):  # type: ignore[misc]
+class ContractBlueprint(Blueprint):  # type: ignore[misc]
     """A blueprint of routes under contract; OpenAPI is made of the same words."""
 
     def __init__(self, name: str, prefix: str, description: str) -> None:
@@ -212,7 +222,7 @@ class Area(Blueprint):  # type: ignore[misc]
         rule: str,
         *,
         auth: Access,
-        limit: Shared | str | RouteLimit,
+        limit: SharedLimit | str | RouteLimit,
         body: type[Schema] | Schema | None = None,
         upload: Upload | None = None,
         query: type[Schema] | None = None,
@@ -229,7 +239,7 @@ class Area(Blueprint):  # type: ignore[misc]
         csv: bool = False,
         pdf: bool = False,
         plain: bool = False,
-        group: Group | None = None,
+        group: ProcessGroup | None = None,
     ) -> Callable[[View], View]:
         """Declare a route by its contract; ``auth`` and ``limit`` must be decided.
 
@@ -264,11 +274,11 @@ class Area(Blueprint):  # type: ignore[misc]
                 choices=tuple((name, tuple(words)) for name, words in (choices or {}).items()),
                 access=auth,
                 limit=RouteLimit(limit, scope=name) if isinstance(limit, str) else limit,
-                body=_instance(body),
+                body=_schema_instance(body),
                 upload=upload,
-                query=_instance(query),
-                reply=_instance(reply),
-                meta=meta or paging.meta_of(_instance(query)),
+                query=_schema_instance(query),
+                reply=_schema_instance(reply),
+                meta=meta or paging.meta_schema_for(_schema_instance(query)),
                 status=status,
                 idempotency=idempotent,
                 cache_seconds=cache,
@@ -279,7 +289,7 @@ class Area(Blueprint):  # type: ignore[misc]
                 csv=csv,
                 pdf=pdf,
                 plain=plain,
-                group=group or (Group.WAITING if phased else Group.API),
+                group=group or (ProcessGroup.WAITING if phased else ProcessGroup.API),
             )
             self.contracts.append(contract)
             self._serve(rule, contract, view)
@@ -336,7 +346,7 @@ class Area(Blueprint):  # type: ignore[misc]
         extra: dict[str, Any] = {}
         if contract.body is not None:
             described = self.arguments(contract.body, location="json")(described)
-            if isinstance(contract.body, request_parsing.OrBareArray):
+            if isinstance(contract.body, request_parsing.AcceptsBareArray):
                 either = {"oneOf": [contract.body, contract.body.bare_array_schema]}
                 extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": either}}}
         if contract.access.token.value == "required":
@@ -345,18 +355,18 @@ class Area(Blueprint):  # type: ignore[misc]
             extra["parameters"] = [
                 {
                     "in": "header",
-                    "name": idempotency.HEADER,
+                    "name": idempotency.IDEMPOTENCY_KEY_HEADER,
                     "required": contract.idempotency is Idempotency.REQUIRED,
                     "schema": {"type": "string", "format": "uuid"},
                 }
             ]
         if contract.upload is not None:
-            extra["requestBody"] = _multipart(contract.upload)
+            extra["requestBody"] = _multipart_request_body(contract.upload)
         described = self.doc(**extra)(described)
         return described._apidoc
 
 
-def _multipart(upload: Upload) -> dict[str, Any]:
+def _multipart_request_body(upload: Upload) -> dict[str, Any]:
     """Describe a body that is a file, in OpenAPI's words."""
     file = {
         "type": "string",
@@ -373,5 +383,5 @@ def _multipart(upload: Upload) -> dict[str, Any]:
     return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
 
 
-def _instance(schema: type[Schema] | Schema | None) -> Schema | None:
+def _schema_instance(schema: type[Schema] | Schema | None) -> Schema | None:
     return schema() if isinstance(schema, type) else schema

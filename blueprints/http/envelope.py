@@ -9,14 +9,14 @@ from marshmallow import Schema, fields
 
 from marketplace.kernel.clock import iso
 
-VERSION = "1.0"
+API_VERSION = "1.0"
 JSON_TYPE = "application/json; charset=utf-8"
-_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
+_JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 
 
-def dump(value: Any) -> bytes:
+def dump_json(value: Any) -> bytes:
     """Write a value of dicts, lists, scalars, UUIDs and times as JSON."""
-    return orjson.dumps(value, option=_OPTIONS)
+    return orjson.dumps(value, option=_JSON_OPTIONS)
 
 
 def envelope(*, data: bytes, paging: bytes, request_id: str, now: datetime) -> bytes:
@@ -27,14 +27,14 @@ def envelope(*, data: bytes, paging: bytes, request_id: str, now: datetime) -> b
     :param request_id: this request's
     :param now: the time of this request
     """
-    meta = f'{{"timestamp":"{iso(now)}","version":"{VERSION}","requestId":"{request_id}"'.encode()
+    meta = f'{{"timestamp":"{iso(now)}","version":"{API_VERSION}","requestId":"{request_id}"'.encode()
     more = b"," + paging if paging else b""
     return b'{"success":true,"data":' + data + b',"meta":' + meta + more + b"}}"
 
 
-def inside(meta: dict[str, Any]) -> bytes:
+def dump_members(meta: dict[str, Any]) -> bytes:
     """Write the inside of a JSON object: ``"limit":20,"has_more":false``."""
-    return dump(meta)[1:-1]
+    return dump_json(meta)[1:-1]
 
 
 class MetaSchema(Schema):
@@ -62,7 +62,7 @@ class OffsetMetaSchema(MetaSchema):
     total_pages = fields.Integer(required=True)
 
 
-class EitherMetaSchema(CursorMetaSchema):
+class OffsetOrCursorMetaSchema(CursorMetaSchema):
     """The ``meta`` of a table paged by number or by cursor; the latter has no page numbers."""
 
     page = fields.Integer()
@@ -79,7 +79,7 @@ def envelope_schema(reply: Schema, *, meta: type[MetaSchema]) -> Schema:
     return _envelope_class(type(reply), many=reply.many, meta=meta)()
 
 
-_FORMS = {CursorMetaSchema: "Page", OffsetMetaSchema: "Table", EitherMetaSchema: "Table"}
+_ENVELOPE_FORMS = {CursorMetaSchema: "Page", OffsetMetaSchema: "Table", OffsetOrCursorMetaSchema: "Table"}
 
 
 @lru_cache(maxsize=1024)
@@ -88,7 +88,7 @@ def _envelope_class(reply: type[Schema], *, many: bool, meta: type[MetaSchema]) 
     if meta is MetaSchema:
         form = "List" if many else ""
     else:
-        form = _FORMS.get(meta) or meta.__name__.removesuffix("Schema").removesuffix("Meta")
+        form = _ENVELOPE_FORMS.get(meta) or meta.__name__.removesuffix("Schema").removesuffix("Meta")
     name = f"{reply.__name__}{form}Envelope"
     return type(
         name,

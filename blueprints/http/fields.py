@@ -11,15 +11,17 @@ from marshmallow import fields, validate
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.phones import normalise_phone
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
 # What can't be seen and reaches us with pasted text: zero-width spaces and marks, and what turns the direction of
 # writing. The joiners that scripts beyond Latin and emoji are written with stay where they join such characters.
-_UNSEEN = re.compile(r"[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
-_IDLE_JOINER = re.compile(
+_INVISIBLE_CHARACTERS = re.compile(
+    r"[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+_STRAY_JOINERS = re.compile(
     r"(?<![^\x00-\u02ff\u200c\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\u02ff\u200c\u200d])"
 )
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
-_BIGGEST = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 
 
 def camel_case(name: str) -> str:
@@ -53,19 +55,19 @@ class Text(fields.String):
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         text: str = super()._deserialize(value, attr, data, **kwargs)
-        if _CONTROL.search(text):
+        if _CONTROL_CHARACTERS.search(text):
             raise marshmallow.ValidationError("Must not hold control characters.")
-        return _IDLE_JOINER.sub("", _UNSEEN.sub("", text)).strip()
+        return _STRAY_JOINERS.sub("", _INVISIBLE_CHARACTERS.sub("", text)).strip()
 
 
-class Line(Text):
+class SingleLineText(Text):
     """A text of one line: every run of white space in it becomes one space."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         return " ".join(super()._deserialize(value, attr, data, **kwargs).split())
 
 
-class Distinct(fields.List[Any]):
+class UniqueList(fields.List[Any]):
     """A list of bounded length that names nothing twice."""
 
     def __init__(self, inner: fields.Field[Any], *, most: int, least: int = 0, **kwargs: Any) -> None:
@@ -84,7 +86,7 @@ class Distinct(fields.List[Any]):
         return loaded
 
 
-class Matches(validate.Regexp):
+class FullMatch(validate.Regexp):
     """A validator of whole texts, its expression written as OpenAPI wants it: between ``^`` and ``$``.
 
     Python alone would let a line break stand before the end.
@@ -117,7 +119,7 @@ class AccountNumber(fields.String):
     """The number of a bank account."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(validate=Matches("[0-9]{10}", error="Must be 10 digits."), **kwargs)
+        super().__init__(validate=FullMatch("[0-9]{10}", error="Must be 10 digits."), **kwargs)
 
 
 class BankCode(fields.String):
@@ -125,14 +127,14 @@ class BankCode(fields.String):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
-            validate=Matches("[0-9A-Za-z]{3,12}", error="Must be a bank's code, such as 058."), **kwargs
+            validate=FullMatch("[0-9A-Za-z]{3,12}", error="Must be a bank's code, such as 058."), **kwargs
         )
 
 
-class Whole(fields.Integer):
+class StrictInteger(fields.Integer):
     """A whole number in JSON: neither a string, nor a boolean, nor a decimal."""
 
-    def __init__(self, *, low: int, high: int = _BIGGEST, **kwargs: Any) -> None:
+    def __init__(self, *, low: int, high: int = _MAX_INT64, **kwargs: Any) -> None:
         super().__init__(strict=True, validate=validate.Range(min=low, max=high), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
@@ -141,10 +143,10 @@ class Whole(fields.Integer):
         return value
 
 
-class WholeParameter(fields.Integer):
+class IntegerParameter(fields.Integer):
     """A whole number in a query."""
 
-    def __init__(self, *, low: int, high: int = _BIGGEST, **kwargs: Any) -> None:
+    def __init__(self, *, low: int, high: int = _MAX_INT64, **kwargs: Any) -> None:
         super().__init__(validate=validate.Range(min=low, max=high), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
@@ -153,7 +155,7 @@ class WholeParameter(fields.Integer):
         return int(value)
 
 
-class Flag(fields.Boolean):
+class StrictBoolean(fields.Boolean):
     """A JSON boolean, and nothing that could be taken for one."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:
@@ -162,7 +164,7 @@ class Flag(fields.Boolean):
         return value
 
 
-class FlagParameter(fields.Boolean):
+class BooleanParameter(fields.Boolean):
     """``true`` or ``false`` in a query."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -186,14 +188,14 @@ class Choice(fields.String):
         super().__init__(validate=validate.OneOf(words), **kwargs)
 
 
-class Minor(Whole):
+class MinorAmount(StrictInteger):
     """An amount in kobo."""
 
     def __init__(self, *, low: int = 0, high: int = 10**15, **kwargs: Any) -> None:
         super().__init__(low=low, high=high, **kwargs)
 
 
-class Moment(fields.AwareDateTime):
+class Timestamp(fields.AwareDateTime):
     """A time in ISO 8601 with its zone; loaded in UTC, whatever its zone was."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> datetime:
@@ -203,7 +205,7 @@ class Moment(fields.AwareDateTime):
             raise self.make_error("invalid", input=value, obj_type=self.OBJ_TYPE) from error
 
 
-class PeriodBound(Moment):
+class DateRangeBound(Timestamp):
     """A time that a period is asked for by, its first or the one before which it ends: none before the year 2000."""
 
     _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
@@ -215,7 +217,7 @@ class PeriodBound(Moment):
         return moment
 
 
-class Address(fields.Url):
+class HttpUrl(fields.Url):
     """An absolute address, of http or https unless told otherwise."""
 
     def __init__(self, *, schemes: tuple[str, ...] = ("http", "https"), **kwargs: Any) -> None:

@@ -2,11 +2,11 @@
 
 from flask import Flask, Response, request
 
-from blueprints.http.request_scope import exchange
+from blueprints.http.request_scope import current_scope
 from marketplace.infra.settings import Settings
 
-_API_POLICY = "default-src 'none'; frame-ancestors 'none'"
-_PAGE_POLICY = (
+_API_CSP = "default-src 'none'; frame-ancestors 'none'"
+_PAGE_CSP = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src 'none';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
@@ -29,13 +29,13 @@ def register(app: Flask, settings: Settings) -> None:
     ]
     if settings.public_base_url.startswith("https://"):
         always.append(("Strict-Transport-Security", "max-age=31536000; includeSubDomains"))
-    of_pages = [*always, ("Content-Security-Policy", _PAGE_POLICY)]
-    of_others = [*always, ("Content-Security-Policy", _API_POLICY)]
+    of_pages = [*always, ("Content-Security-Policy", _PAGE_CSP)]
+    of_others = [*always, ("Content-Security-Policy", _API_CSP)]
 
     @app.after_request
     def set_headers(response: Response) -> Response:
         headers = response.headers
-        current = exchange()
+        current = current_scope()
         if current.quota is not None:
             for name, value in current.quota.headers().items():
                 headers.add(name, value)
@@ -47,11 +47,11 @@ def register(app: Flask, settings: Settings) -> None:
         for name, value in of_pages if page else of_others:
             headers.add(name, value)
         if origins:
-            _allow_origin(response, origins)
+            _add_cors_headers(response, origins)
         return response
 
 
-def _allow_origin(response: Response, origins: frozenset[str]) -> None:
+def _add_cors_headers(response: Response, origins: frozenset[str]) -> None:
     response.vary.add("Origin")
     origin = request.headers.get("Origin")
     if origin not in origins or origin is None:

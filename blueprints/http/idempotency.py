@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from blueprints.http.contract import Contract, Idempotency
 from blueprints.http.problems import PROBLEM_TYPE, problem_body
-from blueprints.http.request_scope import Exchange
+from blueprints.http.request_scope import RequestScope
 from marketplace.idempotency import operations
-from marketplace.idempotency.operations import Claim, KeyScope, StoredAnswer
+from marketplace.idempotency.operations import KeyLease, KeyScope, StoredResponse
 from marketplace.kernel.errors import (
     ConflictError,
     MarketplaceError,
@@ -21,31 +21,33 @@ from marketplace.kernel.ids import parse_uuid
 
 _log = structlog.get_logger(__name__)
 
-HEADER = "Idempotency-Key"
+IDEMPOTENCY_KEY_HEADER = "Idempotency-Key"
 # A refusal with one of these codes may turn into a success: it frees the key instead of being stored.
-_NOT_STORED = frozenset(
+_RETRYABLE_CODES = frozenset(
     {"CONCURRENCY_CONFLICT", "ESCROW_BALANCE_DEFICIT", "RATE_LIMIT_EXCEEDED", "DELIVERY_PIN_INVALID"}
 )
 
 
-def key_of(contract: Contract) -> str | None:
+def read_idempotency_key(contract: Contract) -> str | None:
     """Read the request's Idempotency-Key.
 
     :raises ValidationError: it is missing where it is required, or is no UUID of version 4
     """
-    given = request.headers.get(HEADER)
+    given = request.headers.get(IDEMPOTENCY_KEY_HEADER)
     if given is None:
         if contract.idempotency is Idempotency.REQUIRED:
-            raise ValidationError.of(HEADER, "This takes an Idempotency-Key header with a UUID of version 4.")
+            raise ValidationError.of(
+                IDEMPOTENCY_KEY_HEADER, "This takes an Idempotency-Key header with a UUID of version 4."
+            )
         return None
     key = parse_uuid(given.strip(), version=4)
     if key is None:
-        raise ValidationError.of(HEADER, "Must be a UUID of version 4.")
+        raise ValidationError.of(IDEMPOTENCY_KEY_HEADER, "Must be a UUID of version 4.")
     return str(key)
 
 
-def once(
-    exchange: Exchange, *, key: str, request_hash: str, perform: Callable[[Claim], StoredAnswer]
+def perform_once(
+    exchange: RequestScope, *, key: str, request_hash: str, perform: Callable[[KeyLease], StoredResponse]
 ) -> Response:
     """Perform a request under its key, or answer what it answered before.
 
@@ -63,22 +65,24 @@ def once(
         request_hash=request_hash,
     )
     database = exchange.services.database
-    found = database.in_transaction(operations.claim, scope=scope, now=exchange.now)
-    if isinstance(found, StoredAnswer):
+    found = database.in_transaction(operations.acquire_key, scope=scope, now=exchange.now)
+    if isinstance(found, StoredResponse):
         exchange.headers["X-Cache-Lookup"] = "HIT"
         return Response(found.body, status=found.status, content_type=found.content_type)
     try:
         answer = perform(found)
     except MarketplaceError as error:
-        _settle_refusal(exchange, found, error)
+        _store_or_release(exchange, found, error)
         raise
     except BaseException:
-        _free(exchange, found)
+        _release_key(exchange, found)
         raise
     return Response(answer.body, status=answer.status, content_type=answer.content_type)
 
 
-def store_refusal(session: Session, exchange: Exchange, claim: Claim, error: MarketplaceError) -> None:
+def store_error_response(
+    session: Session, exchange: RequestScope, claim: KeyLease, error: MarketplaceError
+) -> None:
     """Store a refusal that is final; the edge does it where changes that it keeps are written.
 
     :param claim: the request's
@@ -86,29 +90,29 @@ def store_refusal(session: Session, exchange: Exchange, claim: Claim, error: Mar
     :raises ConflictError: the claim is completed already, or somebody took it over
     """
     if _is_final(error):
-        answer = StoredAnswer(error.status, PROBLEM_TYPE, problem_body(error, exchange))
-        operations.complete(session, claim=claim, answer=answer, now=exchange.services.clock())
+        answer = StoredResponse(error.status, PROBLEM_TYPE, problem_body(error, exchange))
+        operations.complete_key(session, claim=claim, answer=answer, now=exchange.services.clock())
 
 
 def _is_final(error: MarketplaceError) -> bool:
-    return 400 <= error.status < 500 and error.code not in _NOT_STORED
+    return 400 <= error.status < 500 and error.code not in _RETRYABLE_CODES
 
 
-def _settle_refusal(exchange: Exchange, claim: Claim, error: MarketplaceError) -> None:
+def _store_or_release(exchange: RequestScope, claim: KeyLease, error: MarketplaceError) -> None:
     if not _is_final(error):
-        _free(exchange, claim)
+        _release_key(exchange, claim)
         return
     try:
-        exchange.services.database.in_transaction(store_refusal, exchange, claim, error)
+        exchange.services.database.in_transaction(store_error_response, exchange, claim, error)
     except ConflictError:
         return  # It is stored already, with the changes that it keeps, or somebody took the claim over.
     except MarketplaceError as failure:
         _log.warning("idempotent refusal not stored", error=type(failure).__name__)
 
 
-def _free(exchange: Exchange, claim: Claim) -> None:
+def _release_key(exchange: RequestScope, claim: KeyLease) -> None:
     try:
-        exchange.services.database.in_transaction(operations.free, claim=claim)
+        exchange.services.database.in_transaction(operations.release_key, claim=claim)
     except ServiceUnavailableError:
         # The claim runs out by itself after 120 s.
         _log.warning("idempotency key not freed")

@@ -13,44 +13,46 @@ from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 
-from blueprints.http.contract import Contract, RouteLimit, Shared, Tier
-from blueprints.http.request_scope import Exchange, Quota, client_address
+from blueprints.http.contract import Contract, RateLimitTier, RouteLimit, SharedLimit
+from blueprints.http.request_scope import RateLimitStatus, RequestScope, client_subnet
 from marketplace.identity.queries import Caller
-from marketplace.infra.cache import CacheDownError, Lookup, Window
+from marketplace.infra.cache import CacheDownError, CacheLookup, RateLimitWindow
 from marketplace.kernel.errors import RateLimitError
 
-_memory = MovingWindowRateLimiter(MemoryStorage())
+_fallback_limiter = MovingWindowRateLimiter(MemoryStorage())
 
 
 @lru_cache(maxsize=256)
-def _item(quota: str, scale: int) -> RateLimitItem:
+def _parse_quota(quota: str, scale: int) -> RateLimitItem:
     item = parse(quota)
     return type(item)(item.amount * scale, item.multiples)
 
 
-def _tier_of(caller: Caller | None) -> Tier:
+def _caller_tier(caller: Caller | None) -> RateLimitTier:
     if caller is None:
-        return Tier.ANONYMOUS
-    return Tier.BUYER if caller.role == "buyer" else Tier.MERCHANT
+        return RateLimitTier.ANONYMOUS
+    return RateLimitTier.BUYER if caller.role == "buyer" else RateLimitTier.MERCHANT
 
 
-def _window(contract: Contract | None, exchange: Exchange, caller: Caller | None) -> Window | None:
-    limit = contract.limit if contract else Shared.GLOBAL
-    if limit is Shared.UNLIMITED:
+def _build_window(
+    contract: Contract | None, exchange: RequestScope, caller: Caller | None
+) -> RateLimitWindow | None:
+    limit = contract.limit if contract else SharedLimit.GLOBAL
+    if limit is SharedLimit.UNLIMITED:
         return None
-    who = str(caller.id) if caller else client_address()
+    who = str(caller.id) if caller else client_subnet()
     if isinstance(limit, RouteLimit):
         quota, scope = limit.quota, limit.scope
     else:
-        tier = Tier.MERCHANT if limit is Shared.VENDOR and caller else _tier_of(caller)
+        tier = RateLimitTier.MERCHANT if limit is SharedLimit.VENDOR and caller else _caller_tier(caller)
         quota, scope = tier.value, tier.name
-    item = _item(quota, exchange.services.settings.rate_limit_scale)
-    return Window(key=f"{scope}:{who}", limit=item.amount, period_seconds=item.get_expiry())
+    item = _parse_quota(quota, exchange.services.settings.rate_limit_scale)
+    return RateLimitWindow(key=f"{scope}:{who}", limit=item.amount, period_seconds=item.get_expiry())
 
 
-def admit(
-    exchange: Exchange, *, contract: Contract | None, content_key: str = "", tags: Sequence[str] = ()
-) -> Lookup | None:
+def enforce_rate_limit(
+    exchange: RequestScope, *, contract: Contract | None, content_key: str = "", tags: Sequence[str] = ()
+) -> CacheLookup | None:
     """Count a request against its limit, and look up cached content on the way.
 
     :param exchange: the request, its caller known
@@ -60,10 +62,10 @@ def admit(
     :return: what the cache told; none when it is gone or had nothing to do
     :raises RateLimitError: the quota is used up
     """
-    window = _window(contract, exchange, exchange.caller)
+    window = _build_window(contract, exchange, exchange.caller)
     if window is None and not content_key:
         return None
-    found: Lookup | None = None
+    found: CacheLookup | None = None
     try:
         found = exchange.services.cache.look_up(window=window, content_key=content_key, tags=tags)
     except CacheDownError:
@@ -71,37 +73,37 @@ def admit(
     else:
         counted = found
     if window and counted:
-        _apply(exchange, window, counted)
+        _apply_count(exchange, window, counted)
     return found
 
 
-def note(exchange: Exchange, *, contract: Contract | None) -> None:
+def count_refused_request(exchange: RequestScope, *, contract: Contract | None) -> None:
     """Count a request that is refused for another reason, so that its headers are true."""
     try:
-        admit(exchange, contract=contract)
+        enforce_rate_limit(exchange, contract=contract)
     except RateLimitError:
         return
 
 
-def admit_unauthenticated(exchange: Exchange) -> None:
+def enforce_anonymous_rate_limit(exchange: RequestScope) -> None:
     """Count a request whose token was refused against its address.
 
     :raises RateLimitError: the address's quota is used up
     """
     exchange.caller = None
-    admit(exchange, contract=None)
+    enforce_rate_limit(exchange, contract=None)
 
 
-def _count_in_memory(window: Window) -> Lookup:
+def _count_in_memory(window: RateLimitWindow) -> CacheLookup:
     item = type(parse("1/second"))(window.limit, window.period_seconds)
-    allowed = _memory.hit(item, window.key)
-    stats = _memory.get_window_stats(item, window.key)
+    allowed = _fallback_limiter.hit(item, window.key)
+    stats = _fallback_limiter.get_window_stats(item, window.key)
     seconds = max(stats.reset_time - time.time(), 0)
-    return Lookup(allowed, window.limit - stats.remaining, seconds, "", None, claimed=False)
+    return CacheLookup(allowed, window.limit - stats.remaining, seconds, "", None, claimed=False)
 
 
-def _apply(exchange: Exchange, window: Window, counted: Lookup) -> None:
+def _apply_count(exchange: RequestScope, window: RateLimitWindow, counted: CacheLookup) -> None:
     seconds = max(1, math.ceil(counted.frees_in_seconds))
-    exchange.quota = Quota(window.limit, max(window.limit - counted.used, 0), seconds)
+    exchange.quota = RateLimitStatus(window.limit, max(window.limit - counted.used, 0), seconds)
     if not counted.allowed:
         raise RateLimitError(retry_after_seconds=seconds)

@@ -8,9 +8,9 @@ from flask import request
 from marshmallow import ValidationError as SchemaError
 from marshmallow import validates_schema
 
-from blueprints.http.envelope import CursorMetaSchema, EitherMetaSchema, MetaSchema, OffsetMetaSchema
-from blueprints.http.fields import Choice, Schema, Text, WholeParameter
-from blueprints.http.request_scope import Exchange
+from blueprints.http.envelope import CursorMetaSchema, MetaSchema, OffsetMetaSchema, OffsetOrCursorMetaSchema
+from blueprints.http.fields import Choice, IntegerParameter, Schema, Text
+from blueprints.http.request_scope import RequestScope
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
 from marketplace.kernel.paging import (
     DEFAULT_LIMIT,
@@ -30,7 +30,7 @@ _MAX_CURSOR_LENGTH = 1024
 class CursorQuery(Schema):
     """The parameters of a collection that is paged by cursor."""
 
-    limit = WholeParameter(low=1, high=MAX_LIMIT, load_default=DEFAULT_LIMIT)
+    limit = IntegerParameter(low=1, high=MAX_LIMIT, load_default=DEFAULT_LIMIT)
     cursor = Text(most=_MAX_CURSOR_LENGTH, load_default=None)
 
 
@@ -41,18 +41,18 @@ class OffsetQuery(Schema):
     ``sort = Choice("createdAt", ..., load_default="createdAt")``.
     """
 
-    page = WholeParameter(low=1, high=MAX_PAGE_NUMBER, load_default=1)
-    limit = WholeParameter(low=1, high=MAX_LIMIT, load_default=DEFAULT_TABLE_LIMIT)
+    page = IntegerParameter(low=1, high=MAX_PAGE_NUMBER, load_default=1)
+    limit = IntegerParameter(low=1, high=MAX_LIMIT, load_default=DEFAULT_TABLE_LIMIT)
     order = Choice("asc", "desc", load_default="desc")
 
 
-class EitherQuery(OffsetQuery):
+class OffsetOrCursorQuery(OffsetQuery):
     """The parameters of a table that is paged by number, or by cursor so that nothing is skipped or repeated.
 
     Every page tells the cursor to go on from; without page and cursor it is the first page by number.
     """
 
-    page = WholeParameter(low=1, high=MAX_PAGE_NUMBER)
+    page = IntegerParameter(low=1, high=MAX_PAGE_NUMBER)
     cursor = Text(most=_MAX_CURSOR_LENGTH, load_default=None)
 
     @validates_schema
@@ -62,7 +62,7 @@ class EitherQuery(OffsetQuery):
             raise SchemaError("Is not for a page that is named by its number.", "cursor")
 
 
-def page_request(exchange: Exchange, query: dict[str, Any]) -> PageRequest:
+def page_request(exchange: RequestScope, query: dict[str, Any]) -> PageRequest:
     """Read the page that a client asks for.
 
     :param exchange: the request
@@ -70,10 +70,10 @@ def page_request(exchange: Exchange, query: dict[str, Any]) -> PageRequest:
     :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
     """
     limit, cursor = query.pop("limit"), query.pop("cursor")
-    return PageRequest(limit, _position(exchange, query, cursor))
+    return PageRequest(limit, _decode_position(exchange, query, cursor))
 
 
-def table_request(exchange: Exchange, query: dict[str, Any]) -> TableRequest:
+def table_request(exchange: RequestScope, query: dict[str, Any]) -> TableRequest:
     """Read the page of a table that a client asks for.
 
     :param exchange: the request
@@ -81,7 +81,7 @@ def table_request(exchange: Exchange, query: dict[str, Any]) -> TableRequest:
     :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
     """
     number, limit, cursor = query.pop("page", None), query.pop("limit"), query.pop("cursor", None)
-    position = _position(exchange, query, cursor)
+    position = _decode_position(exchange, query, cursor)
     return TableRequest(
         number=None if cursor else number or 1,
         limit=limit,
@@ -91,47 +91,47 @@ def table_request(exchange: Exchange, query: dict[str, Any]) -> TableRequest:
     )
 
 
-def _position(exchange: Exchange, filters: dict[str, Any], cursor: str | None) -> list[Any] | None:
-    exchange.listing = _listing(exchange, filters)
+def _decode_position(exchange: RequestScope, filters: dict[str, Any], cursor: str | None) -> list[Any] | None:
+    exchange.listing = _listing_key(exchange, filters)
     if cursor is None:
         return None
     try:
-        return decode_cursor(_key(exchange), listing=exchange.listing, cursor=cursor)
+        return decode_cursor(_cursor_key(exchange), listing=exchange.listing, cursor=cursor)
     except InvalidCursorError as error:
         raise UnknownCursorError from error
 
 
-def page_meta(exchange: Exchange, page: Page) -> dict[str, Any]:
+def page_meta(exchange: RequestScope, page: Page) -> dict[str, Any]:
     """Give the fields of ``meta`` that a page carries."""
-    return {"limit": page.limit} | _continuation(exchange, page.next_position) | page.extra_meta
+    return {"limit": page.limit} | _next_page_meta(exchange, page.next_position) | page.extra_meta
 
 
-def table_meta(exchange: Exchange, page: TablePage) -> dict[str, Any]:
+def table_meta(exchange: RequestScope, page: TablePage) -> dict[str, Any]:
     """Give the fields of ``meta`` that a page of a table carries."""
     number, limit = page.request.number, page.request.limit
     meta: dict[str, Any] = {"limit": limit, "total": page.total}
     if number is not None:
         meta |= {"page": number, "total_pages": -(-page.total // limit)}
-    if exchange.contract and isinstance(exchange.contract.query, EitherQuery):
-        meta |= _continuation(exchange, page.next_position)
+    if exchange.contract and isinstance(exchange.contract.query, OffsetOrCursorQuery):
+        meta |= _next_page_meta(exchange, page.next_position)
     return meta | page.extra_meta
 
 
-def _continuation(exchange: Exchange, position: list[Any] | None) -> dict[str, Any]:
+def _next_page_meta(exchange: RequestScope, position: list[Any] | None) -> dict[str, Any]:
     cursor = None
     if position is not None:
-        cursor = encode_cursor(_key(exchange), listing=exchange.listing, position=position)
+        cursor = encode_cursor(_cursor_key(exchange), listing=exchange.listing, position=position)
     return {"has_more": position is not None, "next_cursor": cursor}
 
 
-def meta_of(query: marshmallow.Schema | None) -> type[MetaSchema]:
+def meta_schema_for(query: marshmallow.Schema | None) -> type[MetaSchema]:
     """Give what ``meta`` holds on a route whose parameters are these.
 
     :param query: the schema of the parameters, or none
     """
     for paged, meta in (
         (CursorQuery, CursorMetaSchema),
-        (EitherQuery, EitherMetaSchema),
+        (OffsetOrCursorQuery, OffsetOrCursorMetaSchema),
         (OffsetQuery, OffsetMetaSchema),
     ):
         if isinstance(query, paged):
@@ -139,11 +139,11 @@ def meta_of(query: marshmallow.Schema | None) -> type[MetaSchema]:
     return MetaSchema
 
 
-def _key(exchange: Exchange) -> bytes:
+def _cursor_key(exchange: RequestScope) -> bytes:
     return exchange.services.settings.cursor_key.encode()
 
 
-def _listing(exchange: Exchange, filters: dict[str, Any]) -> str:
+def _listing_key(exchange: RequestScope, filters: dict[str, Any]) -> str:
     """A cursor is good for one caller, one collection (concrete path) and one set of filters."""
     caller = (
         str(exchange.caller.id)

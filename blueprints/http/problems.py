@@ -9,8 +9,8 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import RequestRedirect
 
 from blueprints.http import auth, limits
-from blueprints.http.envelope import dump
-from blueprints.http.request_scope import Exchange, correlation_id, exchange
+from blueprints.http.envelope import dump_json
+from blueprints.http.request_scope import RequestScope, correlation_id, current_scope
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     CATALOG,
@@ -39,7 +39,7 @@ class InternalError(MarketplaceError):
     code = "INTERNAL_ERROR"
 
 
-_BY_STATUS: dict[int, type[MarketplaceError]] = {
+_ERROR_BY_STATUS: dict[int, type[MarketplaceError]] = {
     404: NotFoundError,
     405: MethodNotAllowedError,
     413: PayloadTooLargeError,
@@ -47,19 +47,19 @@ _BY_STATUS: dict[int, type[MarketplaceError]] = {
 }
 
 
-def slug(code: str) -> str:
+def error_slug(code: str) -> str:
     """Give a code's slug: the last part of its ``type`` address."""
     return code.lower().replace("_", "-")
 
 
-def problem_body(error: MarketplaceError, current: Exchange) -> bytes:
+def problem_body(error: MarketplaceError, current: RequestScope) -> bytes:
     """Write an error as problem details.
 
     :param error: what is wrong
     :param current: the request that it is wrong with
     """
     body = {
-        "type": f"{current.services.settings.public_base_url}/errors/{slug(error.code)}",
+        "type": f"{current.services.settings.public_base_url}/errors/{error_slug(error.code)}",
         "title": error.title,
         "status": error.status,
         "detail": error.detail,
@@ -72,12 +72,12 @@ def problem_body(error: MarketplaceError, current: Exchange) -> bytes:
         body["invalid_params"] = [{"name": item.name, "reason": item.reason} for item in error.invalid_params]
     if error.status >= 500:
         body["correlationId"] = correlation_id()
-    return dump(body | error.extensions)
+    return dump_json(body | error.extensions)
 
 
 def problem_response(error: MarketplaceError) -> Response:
     """Answer an error."""
-    response = Response(problem_body(error, exchange()), status=error.status, content_type=PROBLEM_TYPE)
+    response = Response(problem_body(error, current_scope()), status=error.status, content_type=PROBLEM_TYPE)
     _add_retry_after(response, error)
     return response
 
@@ -92,22 +92,22 @@ def register(app: Flask) -> None:
 
     @app.errorhandler(MarketplaceError)
     def _known(error: MarketplaceError) -> Response:
-        _count_if_uncounted(exchange())
+        _count_if_uncounted(current_scope())
         return problem_response(error)
 
     @app.errorhandler(HTTPException)
     def _of_framework(error: HTTPException) -> Response:
         if isinstance(error, RequestRedirect):
             return Response(status=error.code, headers={"Location": error.new_url})
-        current = exchange()
+        current = current_scope()
         if current.contract is None:
             # A path or method without route counts on the caller's tier like a route does.
             try:
                 auth.identify(current)
-                limits.admit(current, contract=None)
+                limits.enforce_rate_limit(current, contract=None)
             except MarketplaceError as refused:
                 return problem_response(refused)
-        response = problem_response(_translated(error))
+        response = problem_response(_translate_http_exception(error))
         if error.code == 405:
             response.headers["Allow"] = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))
         return response
@@ -115,16 +115,16 @@ def register(app: Flask) -> None:
     @app.errorhandler(Exception)
     def _unforeseen(error: Exception) -> Response:
         sentry_sdk.capture_exception(error)
-        _count_if_uncounted(exchange())
+        _count_if_uncounted(current_scope())
         _log.error("unhandled error", correlationId=correlation_id(), exc_info=error)
         return problem_response(InternalError("Something went wrong on our side; it was reported."))
 
     @app.get("/errors/<slug>")
     def error_page(slug: str) -> Response:
         """Explain an error code to a person."""
-        current = exchange()
+        current = current_scope()
         auth.identify(current)
-        limits.admit(current, contract=None)
+        limits.enforce_rate_limit(current, contract=None)
         code = slug.replace("-", "_").upper()
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or code not in CATALOG:
             raise NotFoundError("There is no such error code.")
@@ -134,20 +134,20 @@ def register(app: Flask) -> None:
         )
 
 
-def _count_if_uncounted(current: Exchange) -> None:
+def _count_if_uncounted(current: RequestScope) -> None:
     """Count a request that failed before its limit was looked at, since its headers stand on errors too."""
     if current.quota is None and current.contract is not None:
-        limits.note(current, contract=current.contract)
+        limits.count_refused_request(current, contract=current.contract)
 
 
-def _translated(error: HTTPException) -> MarketplaceError:
+def _translate_http_exception(error: HTTPException) -> MarketplaceError:
     status = error.code or 500
     if status == 405:
         return MethodNotAllowedError(f"{request.method} is not a method of this resource.")
     if status == 400:
         return MalformedBodyError(f"The request can't be read: {error.name}.")
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]()
+    if status in _ERROR_BY_STATUS:
+        return _ERROR_BY_STATUS[status]()
     if 400 <= status < 500:
         return ValidationError(f"The request can't be read: {error.name}.")
     return InternalError("Something went wrong on our side; it was reported.")

@@ -21,11 +21,11 @@ from marketplace.kernel.errors import (
 )
 
 MAX_BODY_BYTES = 1024 * 1024
-_MAX_FAULTS = 50
-_MAX_NAME_LENGTH = 100
+_MAX_INVALID_PARAMS = 50
+_MAX_PARAM_NAME_LENGTH = 100
 
 
-def read_bytes() -> bytes:
+def read_body() -> bytes:
     """Read the request's body as it came.
 
     :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
@@ -47,17 +47,17 @@ def read_bytes() -> bytes:
     return raw
 
 
-def read_signed_bytes() -> bytes:
+def read_signed_body() -> bytes:
     """Read a body whose signature is over its bytes as they came.
 
     :raises UnsupportedMediaTypeError: it is compressed: what would be signed then, nobody says
     :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
     """
-    _refuse_compressed()
-    return read_bytes()
+    _ensure_not_compressed()
+    return read_body()
 
 
-def _refuse_compressed() -> None:
+def _ensure_not_compressed() -> None:
     packed = request.headers.get("Content-Encoding", "identity").strip().lower() not in ("identity", "")
     # Chunks are put together by the server, and nothing else is undone.
     if packed or request.headers.get("Transfer-Encoding", "chunked").strip().lower() != "chunked":
@@ -71,10 +71,10 @@ def read_json() -> Any:
     :raises UnsupportedMediaTypeError: a body of another type, or one that is compressed
     :raises MalformedBodyError: it is not JSON
     """
-    raw = read_bytes()
+    raw = read_body()
     if not raw:
         return {}
-    _refuse_compressed()
+    _ensure_not_compressed()
     if not request.is_json:
         raise UnsupportedMediaTypeError("The body must be JSON: Content-Type: application/json.")
     try:
@@ -83,7 +83,7 @@ def read_json() -> Any:
         raise MalformedBodyError(f"The body is not JSON: {error.msg} at character {error.pos}.") from error
 
 
-class OrBareArray:
+class AcceptsBareArray:
     """Beside a schema: its body may also be an array alone, which stands for one of its fields.
 
     ``bare_array`` is the field's name on the wire, ``bare_array_schema`` describes the array for OpenAPI.
@@ -99,13 +99,13 @@ def load_body(schema: Schema) -> Any:
     :raises ValidationError: one entry of ``invalid_params`` for each fault
     """
     body = read_json()
-    if isinstance(schema, OrBareArray) and isinstance(body, list):
+    if isinstance(schema, AcceptsBareArray) and isinstance(body, list):
         body = {schema.bare_array: body}
     if not schema.many and not isinstance(body, dict):
         raise ValidationError(
             "The body must be a JSON object.", invalid_params=[InvalidParam("body", "must be an object")]
         )
-    return _load(schema, body)
+    return _load_with_schema(schema, body)
 
 
 def load_query(schema: Schema | None, raw: bytes | None = None) -> dict[str, Any]:
@@ -115,26 +115,26 @@ def load_query(schema: Schema | None, raw: bytes | None = None) -> dict[str, Any
     :param raw: the query, or none for that of the current request
     :raises ValidationError: one entry of ``invalid_params`` for each fault
     """
-    given = request.args if raw is None else _parameters(raw)
+    given = request.args if raw is None else _parse_query(raw)
     if schema is None and not given:
         return {}
-    repeated = [name for name, values in given.lists() if len(values) > 1 and _counts(schema, name)]
+    repeated = [name for name, values in given.lists() if len(values) > 1 and _is_validated(schema, name)]
     if repeated:
-        raise named_faults([InvalidParam(name, "was given more than once") for name in repeated])
+        raise build_validation_error([InvalidParam(name, "was given more than once") for name in repeated])
     if schema is None:
-        raise named_faults([InvalidParam(name, "Unknown field.") for name in given])
-    loaded: dict[str, Any] = _load(schema, given.to_dict())
+        raise build_validation_error([InvalidParam(name, "Unknown field.") for name in given])
+    loaded: dict[str, Any] = _load_with_schema(schema, given.to_dict())
     return loaded
 
 
-def _counts(schema: Schema | None, name: str) -> bool:
+def _is_validated(schema: Schema | None, name: str) -> bool:
     """Tell whether a parameter is looked at: a schema may say that others than its own are not."""
     if schema is None or schema.unknown != marshmallow.EXCLUDE:
         return True
     return name in {field.data_key for field in schema.fields.values()}
 
 
-def check_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[str, Any]) -> None:
+def ensure_valid_path_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[str, Any]) -> None:
     """Check the segments of a path that are one of a few words.
 
     :param choices: the segments' names, each with its words
@@ -147,51 +147,53 @@ def check_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[st
         if path[name] not in words
     ]
     if faults:
-        raise named_faults(faults)
+        raise build_validation_error(faults)
 
 
-def _parameters(raw: bytes) -> MultiDict[str, str]:
+def _parse_query(raw: bytes) -> MultiDict[str, str]:
     """Read a query as the framework reads a request's own."""
     words = raw.decode("ascii", errors="replace")
     return MultiDict(parse_qsl(words, keep_blank_values=True, errors="replace"))
 
 
-def digest(body: Any) -> str:
+def digest_body(body: Any) -> str:
     """Give a digest that is equal for bodies that say the same."""
     canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.sha256(canonical).hexdigest()
 
 
-def _load(schema: Schema, given: Any) -> Any:
+def _load_with_schema(schema: Schema, given: Any) -> Any:
     try:
         return schema.load(given)
     except marshmallow.ValidationError as error:
         messages = error.normalized_messages()  # type: ignore[no-untyped-call]
-        raise named_faults(list(_flatten(messages))) from error
+        raise build_validation_error(list(_flatten_messages(messages))) from error
 
 
-def named_faults(params: list[InvalidParam]) -> ValidationError:
+def build_validation_error(params: list[InvalidParam]) -> ValidationError:
     """Make the error of a request's faults, as many as are fit to be shown."""
     # A name may be the client's own words, a megabyte of them.
-    shown = [InvalidParam(item.name[:_MAX_NAME_LENGTH], item.reason) for item in params[:_MAX_FAULTS]]
+    shown = [
+        InvalidParam(item.name[:_MAX_PARAM_NAME_LENGTH], item.reason) for item in params[:_MAX_INVALID_PARAMS]
+    ]
     names = ", ".join(item.name for item in shown[:5])
     return ValidationError(
         f"Something is wrong with {names}; invalid_params says what.", invalid_params=shown
     )
 
 
-def _flatten(messages: Any, path: str = "") -> Iterator[InvalidParam]:
+def _flatten_messages(messages: Any, path: str = "") -> Iterator[InvalidParam]:
     """Walk marshmallow's nested messages: a list holds messages, a mapping holds fields or indexes."""
     if isinstance(messages, Mapping):
         for key, inner in messages.items():
             if key == "_schema":
-                yield from _flatten(inner, path)
+                yield from _flatten_messages(inner, path)
             elif isinstance(key, int):
-                yield from _flatten(inner, f"{path}[{key}]")
+                yield from _flatten_messages(inner, f"{path}[{key}]")
             else:
-                yield from _flatten(inner, f"{path}.{key}" if path else str(key))
+                yield from _flatten_messages(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(messages, list):
         for message in messages:
-            yield from _flatten(message, path)
+            yield from _flatten_messages(message, path)
     else:
         yield InvalidParam(path or "body", str(messages))

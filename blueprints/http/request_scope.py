@@ -20,7 +20,7 @@ _MAX_CORRELATION_LENGTH = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class RateLimitStatus:
     """What the limit's headers say of a request."""
 
     limit: int
@@ -37,7 +37,7 @@ class Quota:
 
 
 @dataclass(slots=True)
-class Exchange:
+class RequestScope:
     """One request and its answer."""
 
     services: Services
@@ -47,7 +47,7 @@ class Exchange:
     path: str
     contract: Contract | None = None
     caller: Caller | None = None
-    quota: Quota | None = None
+    quota: RateLimitStatus | None = None
     listing: str = ""  # names the collection that is paged, for its cursors
     headers: dict[str, str] = field(default_factory=dict)
     held: list[UploadedFile] = field(default_factory=list)
@@ -58,9 +58,9 @@ class Exchange:
         return file
 
 
-def exchange() -> Exchange:
+def current_scope() -> RequestScope:
     """Give the exchange of the current request."""
-    current: Exchange = g.exchange
+    current: RequestScope = g.exchange
     return current
 
 
@@ -69,16 +69,16 @@ def correlation_id() -> str:
     given = request.headers.get("x-correlation-id", "")
     if given and len(given) <= _MAX_CORRELATION_LENGTH and given.isascii() and given.isprintable():
         return given
-    return str(exchange().request_id)
+    return str(current_scope().request_id)
 
 
-def sender_address() -> str:
+def client_ip() -> str:
     """Tell the address that a request comes from, believing only our own proxies about it.
 
     Each trusted proxy appended the address that it was called from to ``X-Forwarded-For``; what stands
     further left was written by the client.
     """
-    hops = exchange().services.settings.trusted_proxy_hops
+    hops = current_scope().services.settings.trusted_proxy_hops
     address = request.environ.get("REMOTE_ADDR") or "unknown"
     if hops:
         parts = request.headers.get("X-Forwarded-For", "").split(",")
@@ -88,9 +88,9 @@ def sender_address() -> str:
     return address
 
 
-def client_address() -> str:
+def client_subnet() -> str:
     """Tell by what address a client is counted: one of IPv6 stands for its whole /64."""
-    address = sender_address()
+    address = client_ip()
     if ":" not in address:
         return address
     try:
@@ -104,7 +104,7 @@ def client_address() -> str:
     return str(ipaddress.IPv6Network((int(found), 64), strict=False))
 
 
-def begin(app: Flask, services: Services) -> None:
+def register(app: Flask, services: Services) -> None:
     """Have requests begin an exchange, and answers end it with one line of log."""
 
     @app.before_request
@@ -114,7 +114,7 @@ def begin(app: Flask, services: Services) -> None:
         path = request.path
         if "marketplace.versioned" in request.environ:
             path = f"/api/v1/{path.removeprefix('/api/')}"
-        g.exchange = Exchange(
+        g.exchange = RequestScope(
             services=services,
             request_id=request_id,
             now=services.clock(),
@@ -125,7 +125,7 @@ def begin(app: Flask, services: Services) -> None:
 
     @app.after_request
     def finish(response: Response) -> Response:
-        current = exchange()
+        current = current_scope()
         response.headers.add("X-Request-ID", str(current.request_id))
         _log.info(
             "request served",
@@ -139,5 +139,5 @@ def begin(app: Flask, services: Services) -> None:
     def forget(_error: BaseException | None) -> None:
         structlog.contextvars.clear_contextvars()
         if "exchange" in g:
-            for file in exchange().held:
+            for file in current_scope().held:
                 file.content.close()

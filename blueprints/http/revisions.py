@@ -7,7 +7,7 @@ from flask import request
 from marketplace.kernel.errors import ValidationError
 
 # As we show a revision (a number), or as an entity tag, weak or strong, around it.
-_FORM = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})')
+_REVISION_PATTERN = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})')
 
 
 def expected_revision(in_body: int | None) -> int | None:
@@ -20,7 +20,7 @@ def expected_revision(in_body: int | None) -> int | None:
     header = request.headers.get("If-Match")
     if header is None or header.strip() == "*":
         return in_body
-    found = _FORM.fullmatch(header.strip())
+    found = _REVISION_PATTERN.fullmatch(header.strip())
     if found is None:
         raise ValidationError.of("If-Match", "Must be one revision, such as 3.")
     revision = int(found[1] or found[2])

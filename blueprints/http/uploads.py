@@ -10,7 +10,7 @@ from flask import request
 from werkzeug.sansio.multipart import Data, Epilogue, Event, Field, File, MultipartDecoder, NeedData
 
 from blueprints.http.contract import Upload
-from blueprints.http.request_parsing import named_faults
+from blueprints.http.request_parsing import build_validation_error
 from marketplace.kernel.errors import (
     InvalidParam,
     MalformedBodyError,
@@ -24,7 +24,7 @@ _CHUNK_BYTES = 64 * 1024
 _OVERHEAD_BYTES = 16 * 1024
 _MAX_PARTS = 16
 # A part's headers are read whole before they are looked at; the file itself passes through by chunks.
-_MAX_HEAD_BYTES = 2 * _CHUNK_BYTES
+_MAX_PART_HEADER_BYTES = 2 * _CHUNK_BYTES
 _MAX_BOUNDARY_LENGTH = 70  # RFC 2046
 
 
@@ -40,7 +40,7 @@ class UploadedFile:
     sha256: str
 
 
-def receive(upload: Upload) -> UploadedFile:
+def receive_file(upload: Upload) -> UploadedFile:
     """Read the file of a multipart body.
 
     :param upload: the field that it comes in, and its bound
@@ -50,15 +50,17 @@ def receive(upload: Upload) -> UploadedFile:
     :raises MalformedBodyError: it says so but is not
     :raises ValidationError: the field is missing, or there twice or no file; or there are other fields
     """
-    boundary = _boundary()
+    boundary = _read_boundary()
     limit = upload.max_bytes + _OVERHEAD_BYTES
     if request.content_length is not None and request.content_length > limit:
-        raise _too_large(upload)
+        raise _file_too_large_error(upload)
     request.max_content_length = limit
     content = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, or by the caller
     try:
-        decoder = MultipartDecoder(boundary, max_form_memory_size=_MAX_HEAD_BYTES, max_parts=_MAX_PARTS)
-        return _Reader(upload, content).read(decoder)
+        decoder = MultipartDecoder(
+            boundary, max_form_memory_size=_MAX_PART_HEADER_BYTES, max_parts=_MAX_PARTS
+        )
+        return _MultipartReader(upload, content).read(decoder)
     except ValueError as error:
         # The decoder's word for what is not multipart; a name that is not UTF-8 is one as well.
         content.close()
@@ -68,7 +70,7 @@ def receive(upload: Upload) -> UploadedFile:
         raise
 
 
-def _boundary() -> bytes:
+def _read_boundary() -> bytes:
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise UnsupportedMediaTypeError("The body must not be compressed.")
     if request.mimetype != "multipart/form-data":
@@ -79,11 +81,11 @@ def _boundary() -> bytes:
     return boundary.encode()
 
 
-def _too_large(upload: Upload) -> PayloadTooLargeError:
+def _file_too_large_error(upload: Upload) -> PayloadTooLargeError:
     return PayloadTooLargeError(f"The file may have {upload.max_bytes // (1024 * 1024)} MB at most.")
 
 
-class _Reader:
+class _MultipartReader:
     """Reads one body: writes the file, and remembers what else there was."""
 
     def __init__(self, upload: Upload, content: IO[bytes]) -> None:
@@ -122,7 +124,7 @@ class _Reader:
     def _write(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > self._upload.max_bytes:
-            raise _too_large(self._upload)
+            raise _file_too_large_error(self._upload)
         self._hash.update(data)
         try:
             self._content.write(data)
@@ -139,4 +141,4 @@ class _Reader:
         elif not self._is_file:
             faults.insert(0, InvalidParam(field, "Must be a file: a part with a file name."))
         if faults:
-            raise named_faults(faults)
+            raise build_validation_error(faults)

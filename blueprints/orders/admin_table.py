@@ -5,18 +5,20 @@ from typing import Any
 
 from flask import Response
 
-from blueprints.http.contract import STAFF, Shared, staff_with
-from blueprints.http.csv_export import MAX_CSV_ROWS, csv_file, wants_csv
-from blueprints.http.endpoint import Area, Context
-from blueprints.orders.schemas import AuditQuery, AuditRow, CampusOrder, CampusOrderQuery
+from blueprints.http.contract import STAFF, SharedLimit, staff_with
+from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, wants_csv
+from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.orders.schemas import CampusOrder, CampusOrderQuery, OrderAuditQuery, OrderAuditRow
 from marketplace.kernel.paging import Page, TablePage, TableRequest
 from marketplace.orders import admin_table
-from marketplace.orders.admin_table import Filters
+from marketplace.orders.admin_table import OrderFilters
 
-area = Area("order-audit", "/api/orders", "All orders, for officers")
-campus_area = Area("campus-orders", "/api/campus-orders", "Orders that are handed over on a campus")
+area = ContractBlueprint("order-audit", "/api/orders", "All orders, for officers")
+campus_area = ContractBlueprint(
+    "campus-orders", "/api/campus-orders", "Orders that are handed over on a campus"
+)
 
-_COLUMNS = (
+_CSV_COLUMNS = (
     *("number", "status", "escrowStatus", "buyer", "buyerId", "vendor", "vendorId", "campus", "total_amount"),
     *("escrowMinor", "currency", "paymentStatus", "createdAt", "paidAt", "ageHours", "statusAgeHours"),
     *("stuck", "id"),
@@ -24,24 +26,30 @@ _COLUMNS = (
 
 
 @area.get(
-    "/admin", auth=staff_with("canManageOrders"), limit="60/minute", query=AuditQuery,
-    reply=AuditRow(many=True), csv=True,
+    "/admin", auth=staff_with("canManageOrders"), limit="60/minute", query=OrderAuditQuery,
+    reply=OrderAuditRow(many=True), csv=True,
 )  # fmt: skip
 def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
     """Show the orders of all campuses with their escrow, as JSON by page or as a CSV file."""
     as_csv = wants_csv(query.pop("format", None))
-    table, filters = ctx.table, _filters(ctx, query)
+    table, filters = ctx.table, _build_filters(ctx, query)
     if not as_csv:
-        return admin_table.audit(ctx.session, caller=ctx.user, filters=filters, table=table, now=ctx.now)
+        return admin_table.list_orders_for_staff(
+            ctx.session, caller=ctx.user, filters=filters, table=table, now=ctx.now
+        )
     all_rows = TableRequest(1, MAX_CSV_ROWS + 1, sort=table.sort, descending=table.descending)
-    rows = admin_table.export(ctx.session, caller=ctx.user, filters=filters, table=all_rows, now=ctx.now)
-    return csv_file("orders", columns=_COLUMNS, rows=map(_flat, rows), most=MAX_CSV_ROWS)
+    rows = admin_table.export_orders(
+        ctx.session, caller=ctx.user, filters=filters, table=all_rows, now=ctx.now
+    )
+    return csv_response("orders", columns=_CSV_COLUMNS, rows=map(_flatten_row, rows), most=MAX_CSV_ROWS)
 
 
-@campus_area.get("", auth=STAFF, limit=Shared.GLOBAL, query=CampusOrderQuery, reply=CampusOrder(many=True))
-def list_on_campus(ctx: Context, query: dict[str, Any]) -> Page:
+@campus_area.get(
+    "", auth=STAFF, limit=SharedLimit.GLOBAL, query=CampusOrderQuery, reply=CampusOrder(many=True)
+)
+def list_campus_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of a campus, the latest first; a campus's own staff see theirs alone."""
-    return admin_table.on_campus(
+    return admin_table.list_orders_on_campus(
         ctx.session,
         caller=ctx.user,
         campus=query["campus"],
@@ -51,11 +59,11 @@ def list_on_campus(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-def _filters(ctx: Context, query: dict[str, Any]) -> Filters:
+def _build_filters(ctx: Context, query: dict[str, Any]) -> OrderFilters:
     """Give the filters; whatever of the two ends of the period comes first, holds."""
     hours = query.pop("older_than_hours", None)
     ends = [query.pop("to", None), None if hours is None else ctx.now - timedelta(hours=hours)]
-    return Filters(
+    return OrderFilters(
         starts=query.pop("from_", None),
         ends=min((end for end in ends if end is not None), default=None),
         vendor_id=query.pop("vendor", None),
@@ -64,7 +72,7 @@ def _filters(ctx: Context, query: dict[str, Any]) -> Filters:
     )
 
 
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
+def _flatten_row(row: dict[str, Any]) -> dict[str, Any]:
     """Write a row for a file: names and ids beside each other, reasons in one cell."""
     return row | {
         "buyer": row["buyer"]["name"],

@@ -3,10 +3,10 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import AUTHENTICATED, VENDOR, Idempotency, RouteLimit, Shared
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import AUTHENTICATED, VENDOR, Idempotency, RouteLimit, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.orders.schemas import (
-    Cancellation,
+    CancelOrder,
     CheckoutView,
     DeliveryPin,
     FulfilmentUpdate,
@@ -15,20 +15,20 @@ from blueprints.orders.schemas import (
     OrderQuery,
     OrderView,
     PlaceOrder,
-    VendorCounts,
+    VendorOrderCounts,
 )
 from marketplace.kernel.errors import ForbiddenError
 from marketplace.kernel.paging import Page
 from marketplace.orders import operations, queries
-from marketplace.orders.placing.order_validation import Wish
-from marketplace.orders.placing.place_order import Delivery, Placement, place_order
+from marketplace.orders.placing.order_validation import RequestedItem
+from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.intents.checkout import check_out
 from marketplace.payments.refunds import order_cancellation
-from marketplace.payments.refunds.order_summary import with_refunds
-from marketplace.vendors.queries import store_of_user
+from marketplace.payments.refunds.order_summary import add_refunds_to_orders
+from marketplace.vendors.queries import find_store_of_user
 
-area = Area("orders", "/api/orders", "Orders and their escrow")
+area = ContractBlueprint("orders", "/api/orders", "Orders and their escrow")
 
 _PIN_LIMIT = RouteLimit("10/minute", scope="orders.verify")
 _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
@@ -40,8 +40,8 @@ _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
 )  # fmt: skip
 def place(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Place an order of one vendor's products and reserve their stock for 30 minutes."""
-    order_id = place_order(ctx.session, asked=_placement(ctx, body), now=ctx.now)
-    return _order(ctx, order_id, with_pin=False)
+    order_id = place_order(ctx.session, asked=_parse_placement(ctx, body), now=ctx.now)
+    return _order_view(ctx, order_id, with_pin=False)
 
 
 @area.post(
@@ -53,14 +53,17 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
     All are placed or none. Each order has its own delivery fee and service fee.
     """
-    done = check_out(ctx.session, asked=_placement(ctx, body), now=ctx.now)
+    done = check_out(ctx.session, asked=_parse_placement(ctx, body), now=ctx.now)
     payment = done.payment
     return {
         "checkoutId": done.checkout_id,
-        "orders": with_refunds(
+        "orders": add_refunds_to_orders(
             ctx.session,
-            queries.orders_of_checkout(
-                ctx.session, checkout_id=done.checkout_id, caller=ctx.user, view=_view(ctx, with_pin=False)
+            queries.list_orders_of_checkout(
+                ctx.session,
+                checkout_id=done.checkout_id,
+                caller=ctx.user,
+                view=_view_options(ctx, with_pin=False),
             ),
         ),
         "payment": payment
@@ -68,70 +71,74 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
-def list_own(ctx: Context, query: dict[str, Any]) -> Page:
+@area.get("", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
+def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the caller's orders, the latest first."""
-    page = queries.orders_of_buyer(
-        ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, view=_view(ctx)
+    page = queries.list_orders_of_buyer(
+        ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, view=_view_options(ctx)
     )
-    with_refunds(ctx.session, page.items)
+    add_refunds_to_orders(ctx.session, page.items)
     return page
 
 
-@area.get("/vendor", auth=VENDOR, limit=Shared.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
-def list_inbound(ctx: Context, query: dict[str, Any]) -> Page:
+@area.get("/vendor", auth=VENDOR, limit=SharedLimit.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
+def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of the caller's store, the latest first."""
-    store = store_of_user(ctx.session, user_id=ctx.user.id)
+    store = find_store_of_user(ctx.session, user_id=ctx.user.id)
     if store is None:
         raise ForbiddenError("The account has no store.")
-    page = queries.orders_of_vendor(
-        ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, view=_view(ctx)
+    page = queries.list_orders_of_vendor(
+        ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, view=_view_options(ctx)
     )
-    with_refunds(ctx.session, page.items)
+    add_refunds_to_orders(ctx.session, page.items)
     return page
 
 
-@area.get("/vendor/counts", auth=VENDOR, limit=Shared.GLOBAL, reply=VendorCounts)
-def count_inbound(ctx: Context) -> dict[str, Any]:
+@area.get("/vendor/counts", auth=VENDOR, limit=SharedLimit.GLOBAL, reply=VendorOrderCounts)
+def count_vendor_orders(ctx: Context) -> dict[str, Any]:
     """Count the paid orders of the caller's store by how far they are."""
-    store = store_of_user(ctx.session, user_id=ctx.user.id)
+    store = find_store_of_user(ctx.session, user_id=ctx.user.id)
     if store is None:
         raise ForbiddenError("The account has no store.")
-    return queries.counts_of_vendor(ctx.session, vendor_id=store.id)
+    return queries.count_orders_of_vendor(ctx.session, vendor_id=store.id)
 
 
-@area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderView)
+@area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=OrderView)
 def detail(ctx: Context, order_id: UUID) -> dict[str, Any]:
     """Give an order to its buyer, its vendor or staff."""
-    return _order(ctx, order_id)
+    return _order_view(ctx, order_id)
 
 
-@area.get("/<uuid:order_id>/items", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderItemView(many=True))
+@area.get(
+    "/<uuid:order_id>/items", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=OrderItemView(many=True)
+)
 def items(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
     """List an order's items."""
-    return queries.items_for(ctx.session, order_id=order_id, caller=ctx.user, view=_view(ctx))
+    return queries.list_order_items(ctx.session, order_id=order_id, caller=ctx.user, view=_view_options(ctx))
 
 
-@area.get("/<uuid:order_id>/events", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=OrderEventView(many=True))
+@area.get(
+    "/<uuid:order_id>/events", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=OrderEventView(many=True)
+)
 def events(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
     """List an order's trail, the earliest step first."""
-    return queries.events_for(ctx.session, order_id=order_id, caller=ctx.user)
+    return queries.list_order_events(ctx.session, order_id=order_id, caller=ctx.user)
 
 
 @area.post("/<uuid:order_id>/accept", auth=VENDOR, limit="30/minute", reply=OrderView)
 def accept(ctx: Context, order_id: UUID) -> dict[str, Any]:
     """Have the vendor accept a paid order."""
-    operations.accept(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
-    return _order(ctx, order_id)
+    operations.accept_order(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
+    return _order_view(ctx, order_id)
 
 
 @area.post("/<uuid:order_id>/status", auth=VENDOR, limit="30/minute", body=FulfilmentUpdate, reply=OrderView)
 def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Have the vendor ship an accepted order."""
-    operations.ship(
+    operations.ship_order(
         ctx.session, order_id=order_id, caller=ctx.user, tracking_note=body.get("tracking_note"), now=ctx.now
     )
-    return _order(ctx, order_id)
+    return _order_view(ctx, order_id)
 
 
 @area.post(
@@ -140,7 +147,7 @@ def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[st
 )  # fmt: skip
 def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Release escrow once the vendor submits the buyer's PIN."""
-    return _release(ctx, order_id, body)
+    return _release_on_pin(ctx, order_id, body)
 
 
 @area.post(
@@ -149,19 +156,19 @@ def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str,
 )  # fmt: skip
 def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Release escrow like verify-code, under a required Idempotency-Key."""
-    return _release(ctx, order_id, body)
+    return _release_on_pin(ctx, order_id, body)
 
 
 @area.post(
-    "/<uuid:order_id>/cancel", auth=AUTHENTICATED, limit="15/minute", body=Cancellation, reply=OrderView,
+    "/<uuid:order_id>/cancel", auth=AUTHENTICATED, limit="15/minute", body=CancelOrder, reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Cancel an order that is not shipped; what was paid goes back."""
-    order_cancellation.cancel(
+    order_cancellation.cancel_order(
         ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now
     )
-    return _order(ctx, order_id)
+    return _order_view(ctx, order_id)
 
 
 @area.post(
@@ -170,11 +177,11 @@ def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]
 )  # fmt: skip
 def confirm(ctx: Context, order_id: UUID) -> dict[str, Any]:
     """Release escrow once the buyer confirms that the order has come."""
-    operations.confirm(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
-    return _order(ctx, order_id)
+    operations.confirm_receipt(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
+    return _order_view(ctx, order_id)
 
 
-def _release(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def _release_on_pin(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     operations.release_on_pin(
         ctx.session,
         order_id=order_id,
@@ -183,23 +190,23 @@ def _release(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, An
         pin_key=ctx.services.settings.delivery_pin_key,
         now=ctx.now,
     )
-    return _order(ctx, order_id)
+    return _order_view(ctx, order_id)
 
 
-def _order(ctx: Context, order_id: UUID, *, with_pin: bool = True) -> dict[str, Any]:
-    view = _view(ctx, with_pin=with_pin)
-    order = queries.order_for(ctx.session, order_id=order_id, caller=ctx.user, view=view)
-    return with_refunds(ctx.session, [order])[0]
+def _order_view(ctx: Context, order_id: UUID, *, with_pin: bool = True) -> dict[str, Any]:
+    view = _view_options(ctx, with_pin=with_pin)
+    order = queries.fetch_order_view(ctx.session, order_id=order_id, caller=ctx.user, view=view)
+    return add_refunds_to_orders(ctx.session, [order])[0]
 
 
-def _placement(ctx: Context, body: dict[str, Any]) -> Placement:
-    return Placement(
+def _parse_placement(ctx: Context, body: dict[str, Any]) -> OrderRequest:
+    return OrderRequest(
         buyer=ctx.user,
-        wishes=[Wish(**item) for item in body["items"]] if "items" in body else None,
+        wishes=[RequestedItem(**item) for item in body["items"]] if "items" in body else None,
         delivery=Delivery(
             method=body.get("delivery_method") or ("pickup" if "hub_id" in body else "delivery"),
             address_id=body.get("address_id"),
-            address=_on_the_wire(body["shipping_address"]) if "shipping_address" in body else None,
+            address=_to_api_field_names(body["shipping_address"]) if "shipping_address" in body else None,
             hub_id=body.get("hub_id"),
         ),
         note=body.get("note"),
@@ -208,16 +215,16 @@ def _placement(ctx: Context, body: dict[str, Any]) -> Placement:
     )
 
 
-def _view(ctx: Context, *, with_pin: bool = True) -> queries.View:
+def _view_options(ctx: Context, *, with_pin: bool = True) -> queries.OrderViewContext:
     """Give what orders are shown with; ``with_pin`` is not for answers that may be kept for replays."""
     settings = ctx.services.settings
-    return queries.View(
+    return queries.OrderViewContext(
         media_base_url=settings.media_base_url,
         pin_key=settings.delivery_pin_key if with_pin else None,
         now=ctx.now,
     )
 
 
-def _on_the_wire(address: dict[str, Any]) -> dict[str, Any]:
+def _to_api_field_names(address: dict[str, Any]) -> dict[str, Any]:
     """Keep an address under the names that clients know its fields by."""
     return {("roomNumber" if name == "room_number" else name): value for name, value in address.items()}

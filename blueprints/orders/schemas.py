@@ -5,22 +5,22 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.http.csv_export import FORMATS
-from blueprints.http.date_range import PeriodQuery
+from blueprints.http.date_range import DateRangeQuery
 from blueprints.http.delivery_address import AddressFields
 from blueprints.http.fields import (
+    BooleanParameter,
     Choice,
-    Flag,
-    FlagParameter,
-    Line,
-    Matches,
-    Minor,
-    Moment,
-    PeriodBound,
+    DateRangeBound,
+    FullMatch,
+    IntegerParameter,
+    MinorAmount,
     Schema,
+    SingleLineText,
+    StrictBoolean,
+    StrictInteger,
     Text,
+    Timestamp,
     Uuid,
-    Whole,
-    WholeParameter,
 )
 from blueprints.http.paging import CursorQuery, OffsetQuery
 from marketplace.orders import admin_table, states
@@ -28,36 +28,36 @@ from marketplace.orders.placing.order_validation import MAX_LINES
 from marketplace.payments.states import INTENT, REFUND
 
 _STATUSES = sorted(states.ORDER.states)
-_NOT_FOR_VENDORS = {"description": "Null for the vendor."}
+_NULL_FOR_VENDOR_METADATA = {"description": "Null for the vendor."}
 
 
-class OrderItemWish(Schema):
+class RequestedOrderItem(Schema):
     """A product and how many of it."""
 
     product_id = Uuid(required=True)
-    quantity = Whole(low=1, high=1000, required=True)
+    quantity = StrictInteger(low=1, high=1000, required=True)
 
 
 class ShippingAddress(AddressFields):
     """An address that is used once."""
 
-    hostel = Line(most=120, required=True)
+    hostel = SingleLineText(most=120, required=True)
 
 
 class PlaceOrder(Schema):
     """What is ordered: named items or the cart, to one of a saved address, an address, or a hub."""
 
-    items = fields.List(fields.Nested(OrderItemWish), validate=validate.Length(min=1, max=MAX_LINES))
+    items = fields.List(fields.Nested(RequestedOrderItem), validate=validate.Length(min=1, max=MAX_LINES))
     address_id = Uuid()
     shipping_address = fields.Nested(ShippingAddress)
     hub_id = Uuid()
     delivery_method = Choice("delivery", "pickup")
     note = Text(most=500)
-    expected_total_minor = Minor(
+    expected_total_minor = MinorAmount(
         metadata={"description": "What the client showed; of a checkout, the sum over its orders."}
     )
-    wallet_minor = Minor(metadata={"description": "What the buyer's wallet pays of it at once."})
-    use_wallet = Flag(metadata={"description": "Have the wallet pay as much as it can."})
+    wallet_minor = MinorAmount(metadata={"description": "What the buyer's wallet pays of it at once."})
+    use_wallet = StrictBoolean(metadata={"description": "Have the wallet pay as much as it can."})
 
     @validates_schema
     def check_wallet(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -90,7 +90,7 @@ class PlaceOrder(Schema):
 class DeliveryPin(Schema):
     """The buyer's PIN."""
 
-    pin = fields.String(required=True, validate=Matches("[0-9]{6}", error="Must be 6 digits."))
+    pin = fields.String(required=True, validate=FullMatch("[0-9]{6}", error="Must be 6 digits."))
 
 
 class FulfilmentUpdate(Schema):
@@ -100,7 +100,7 @@ class FulfilmentUpdate(Schema):
     tracking_note = Text(most=500)
 
 
-class Cancellation(Schema):
+class CancelOrder(Schema):
     """Why an order is cancelled."""
 
     reason = Text(most=500)
@@ -112,7 +112,7 @@ class OrderQuery(CursorQuery):
     status = Choice(*_STATUSES, load_default=None)
 
 
-class Person(Schema):
+class BuyerSummary(Schema):
     """A buyer, in short."""
 
     id = Uuid(required=True)
@@ -133,11 +133,11 @@ class OrderItemView(Schema):
     product_id = Uuid(required=True)
     title = fields.String(required=True)
     image_url = fields.String(required=True, allow_none=True)
-    unit_price_minor = Minor(required=True)
-    quantity = Whole(low=1, required=True)
-    line_total_minor = Minor(required=True)
-    commission_bps = Whole(low=0, high=10_000, required=True)
-    refunded_quantity = Whole(
+    unit_price_minor = MinorAmount(required=True)
+    quantity = StrictInteger(low=1, required=True)
+    line_total_minor = MinorAmount(required=True)
+    commission_bps = StrictInteger(low=0, high=10_000, required=True)
+    refunded_quantity = StrictInteger(
         low=0,
         required=True,
         metadata={"description": "How many of its pieces were paid back: not to be shipped."},
@@ -147,21 +147,23 @@ class OrderItemView(Schema):
 class PaymentSummary(Schema):
     """How an order is paid."""
 
-    reference = fields.String(required=True, allow_none=True, metadata=_NOT_FOR_VENDORS)
+    reference = fields.String(required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA)
     status = fields.String(required=True)
-    channel = fields.String(required=True, allow_none=True, metadata=_NOT_FOR_VENDORS)
-    paid_at = Moment(required=True, allow_none=True)
+    channel = fields.String(required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA)
+    paid_at = Timestamp(required=True, allow_none=True)
 
 
 class RefundView(Schema):
     """Money of an order that goes back to its buyer, or did."""
 
     id = Uuid(required=True)
-    destination = Choice("gateway", "wallet", required=True, allow_none=True, metadata=_NOT_FOR_VENDORS)
-    amount_minor = Minor(low=1, required=True)
+    destination = Choice(
+        "gateway", "wallet", required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA
+    )
+    amount_minor = MinorAmount(low=1, required=True)
     status = Choice(*sorted(REFUND.states), required=True)
-    created_at = Moment(required=True)
-    settled_at = Moment(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    settled_at = Timestamp(required=True, allow_none=True)
 
 
 class CancellationView(Schema):
@@ -169,7 +171,7 @@ class CancellationView(Schema):
 
     by = fields.String(required=True)
     reason = fields.String(required=True, allow_none=True)
-    at = Moment(required=True)
+    at = Timestamp(required=True)
 
 
 class OrderView(Schema):
@@ -179,23 +181,23 @@ class OrderView(Schema):
     number = fields.String(required=True)
     status = Choice(*_STATUSES, required=True)
     escrow_status = Choice(*sorted(states.ESCROW.states), required=True)
-    buyer = fields.Nested(Person, required=True)
+    buyer = fields.Nested(BuyerSummary, required=True)
     vendor = fields.Nested(VendorSummary, required=True)
     campus_id = Uuid(required=True)
     checkout_id = Uuid(required=True, allow_none=True)
     items = fields.List(fields.Nested(OrderItemView), required=True)
-    subtotal_minor = Minor(required=True)
-    delivery_fee_minor = Minor(required=True)
-    service_fee_minor = Minor(required=True)
-    discount_minor = Minor(required=True)
+    subtotal_minor = MinorAmount(required=True)
+    delivery_fee_minor = MinorAmount(required=True)
+    service_fee_minor = MinorAmount(required=True)
+    discount_minor = MinorAmount(required=True)
     total = fields.Float(required=True)
-    total_amount = Minor(required=True, data_key="total_amount")
-    wallet_minor = Minor(
+    total_amount = MinorAmount(required=True, data_key="total_amount")
+    wallet_minor = MinorAmount(
         required=True,
         allow_none=True,
         metadata={"description": "What of the total the buyer's wallet paid; null for the vendor."},
     )
-    accepted_minor = Minor(
+    accepted_minor = MinorAmount(
         required=True,
         allow_none=True,
         metadata={
@@ -203,7 +205,9 @@ class OrderView(Schema):
             " null for the vendor."
         },
     )
-    due_minor = Minor(required=True, metadata={"description": "What is still to be paid; 0 once it is."})
+    due_minor = MinorAmount(
+        required=True, metadata={"description": "What is still to be paid; 0 once it is."}
+    )
     currency = fields.String(required=True)
     shipping_address = fields.Dict(required=True)
     delivery_method = Choice("delivery", "pickup", required=True)
@@ -212,19 +216,19 @@ class OrderView(Schema):
     payment = fields.Nested(PaymentSummary, required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
     tracking_note = fields.String(required=True, allow_none=True)
-    expires_at = Moment(required=True)
-    created_at = Moment(required=True)
-    paid_at = Moment(required=True, allow_none=True)
-    accepted_at = Moment(required=True, allow_none=True)
-    shipped_at = Moment(required=True, allow_none=True)
-    delivered_at = Moment(required=True, allow_none=True)
-    cancelled_at = Moment(required=True, allow_none=True)
-    expired_at = Moment(required=True, allow_none=True)
-    disputed_at = Moment(required=True, allow_none=True)
-    refunded_at = Moment(required=True, allow_none=True)
+    expires_at = Timestamp(required=True)
+    created_at = Timestamp(required=True)
+    paid_at = Timestamp(required=True, allow_none=True)
+    accepted_at = Timestamp(required=True, allow_none=True)
+    shipped_at = Timestamp(required=True, allow_none=True)
+    delivered_at = Timestamp(required=True, allow_none=True)
+    cancelled_at = Timestamp(required=True, allow_none=True)
+    expired_at = Timestamp(required=True, allow_none=True)
+    disputed_at = Timestamp(required=True, allow_none=True)
+    refunded_at = Timestamp(required=True, allow_none=True)
     cancellation = fields.Nested(CancellationView, required=True, allow_none=True)
     refunds = fields.List(fields.Nested(RefundView), required=True)
-    revision = Whole(low=1, required=True)
+    revision = StrictInteger(low=1, required=True)
     next_actions = fields.List(fields.String(), required=True)
 
 
@@ -232,7 +236,7 @@ class CheckoutPayment(Schema):
     """The one payment for all orders of a checkout that wait for it; ``payments/initialize`` opens its page."""
 
     reference = fields.String(required=True)
-    amount_minor = Minor(required=True)
+    amount_minor = MinorAmount(required=True)
     status = Choice(*sorted(INTENT.states), required=True)
 
 
@@ -249,13 +253,13 @@ class CheckoutView(Schema):
     )
 
 
-class VendorCounts(Schema):
+class VendorOrderCounts(Schema):
     """How many orders a store has in each state; pending ones are paid and wait to be accepted."""
 
-    pending = Whole(low=0, required=True)
-    processing = Whole(low=0, required=True)
-    shipped = Whole(low=0, required=True)
-    delivered = Whole(low=0, required=True)
+    pending = StrictInteger(low=0, required=True)
+    processing = StrictInteger(low=0, required=True)
+    shipped = StrictInteger(low=0, required=True)
+    delivered = StrictInteger(low=0, required=True)
 
 
 class OrderEventView(Schema):
@@ -266,16 +270,16 @@ class OrderEventView(Schema):
     to = fields.String(required=True)
     trigger = fields.String(required=True)
     actor = fields.String(required=True)
-    at = Moment(required=True)
+    at = Timestamp(required=True)
     note = fields.String(required=True, allow_none=True)
 
 
 _ESCROW_STATUSES = sorted(states.ESCROW.states)
-_MOST_HOURS = 10 * 365 * 24
-_MOST_MINOR = 10**15
+_MAX_AGE_HOURS = 10 * 365 * 24
+_MAX_TOTAL_MINOR = 10**15
 
 
-class AuditQuery(PeriodQuery, OffsetQuery):
+class OrderAuditQuery(DateRangeQuery, OffsetQuery):
     """Which orders the table shows, sorted by what; ``to`` is exclusive, amounts are kobo."""
 
     sort = Choice(*admin_table.SORTS, load_default="createdAt")
@@ -284,12 +288,12 @@ class AuditQuery(PeriodQuery, OffsetQuery):
     campus = Text(most=80, metadata={"description": "A campus by its id or slug."})
     vendor = Uuid(metadata={"description": "The store's id."})
     buyer = Uuid()
-    min_total = WholeParameter(low=0, high=_MOST_MINOR)
-    max_total = WholeParameter(low=0, high=_MOST_MINOR)
-    from_ = PeriodBound(data_key="from", metadata={"description": "Placed from then on."})
-    to = PeriodBound(metadata={"description": "Placed before then."})
-    older_than_hours = WholeParameter(low=1, high=_MOST_HOURS)
-    stuck = FlagParameter(
+    min_total = IntegerParameter(low=0, high=_MAX_TOTAL_MINOR)
+    max_total = IntegerParameter(low=0, high=_MAX_TOTAL_MINOR)
+    from_ = DateRangeBound(data_key="from", metadata={"description": "Placed from then on."})
+    to = DateRangeBound(metadata={"description": "Placed before then."})
+    older_than_hours = IntegerParameter(low=1, high=_MAX_AGE_HOURS)
+    stuck = BooleanParameter(
         metadata={
             "description": "Paid and not accepted for 24 hours, shipped and not delivered for 14 days, with a"
             " payment that is held back or a refund that failed; false for all others."
@@ -306,25 +310,25 @@ class OrderCampus(Schema):
     slug = fields.String(required=True)
 
 
-class AuditRow(Schema):
+class OrderAuditRow(Schema):
     """An order in the table. ``escrowMinor`` is what the books hold for it now; ages are whole hours."""
 
     id = Uuid(required=True)
     number = fields.String(required=True)
     status = Choice(*_STATUSES, required=True)
     escrow_status = Choice(*_ESCROW_STATUSES, required=True)
-    buyer = fields.Nested(Person, required=True)
+    buyer = fields.Nested(BuyerSummary, required=True)
     vendor = fields.Nested(VendorSummary, required=True)
     campus = fields.Nested(OrderCampus, required=True)
-    total_amount = Minor(required=True, data_key="total_amount")
+    total_amount = MinorAmount(required=True, data_key="total_amount")
     escrow_minor = fields.Integer(required=True, strict=True)
     currency = fields.String(required=True)
     payment_status = fields.String(required=True, allow_none=True)
-    created_at = Moment(required=True)
-    paid_at = Moment(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    paid_at = Timestamp(required=True, allow_none=True)
     age_hours = fields.Integer(required=True, strict=True)
     status_age_hours = fields.Integer(required=True, strict=True)
-    stuck = fields.List(Choice(*admin_table.REASONS), required=True)
+    stuck = fields.List(Choice(*admin_table.STUCK_REASONS), required=True)
 
 
 class CampusOrderQuery(CursorQuery):
@@ -351,10 +355,10 @@ class CampusOrder(Schema):
     delivery_method = Choice("delivery", "pickup", required=True)
     delivery_status = Choice(*sorted(states.DELIVERY_STATUSES), required=True)
     hub = fields.Nested(PickupHub, required=True, allow_none=True)
-    buyer = fields.Nested(Person, required=True)
+    buyer = fields.Nested(BuyerSummary, required=True)
     vendor = fields.Nested(VendorSummary, required=True)
     campus = fields.Nested(OrderCampus, required=True)
-    paid_at = Moment(required=True)
-    accepted_at = Moment(required=True, allow_none=True)
-    shipped_at = Moment(required=True, allow_none=True)
-    delivered_at = Moment(required=True, allow_none=True)
+    paid_at = Timestamp(required=True)
+    accepted_at = Timestamp(required=True, allow_none=True)
+    shipped_at = Timestamp(required=True, allow_none=True)
+    delivered_at = Timestamp(required=True, allow_none=True)

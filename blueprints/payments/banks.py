@@ -5,16 +5,16 @@ from typing import Any
 
 from marshmallow import fields
 
-from blueprints.http.contract import AUTHENTICATED, Shared
-from blueprints.http.endpoint import Area, Context, LastPhase
-from blueprints.http.fields import AccountNumber, BankCode, Minor, Moment, Schema
-from blueprints.payments.routes import callback_url_of
-from blueprints.payments.schemas import MakeIntent
+from blueprints.http.contract import AUTHENTICATED, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
+from blueprints.http.fields import AccountNumber, BankCode, MinorAmount, Schema, Timestamp
+from blueprints.payments.routes import parse_callback_url
+from blueprints.payments.schemas import CreatePaymentIntent
 from marketplace.payments.intents import bank_transfer, banks
-from marketplace.payments.intents.lifecycle import Target
+from marketplace.payments.intents.lifecycle import PaymentTarget
 from marketplace.providers.gateway.payments import customer_email
 
-area = Area("banks", "/api/payments", "Banks, bank accounts, and paying by bank transfer")
+area = ContractBlueprint("banks", "/api/payments", "Banks, bank accounts, and paying by bank transfer")
 
 
 class BankView(Schema):
@@ -24,14 +24,14 @@ class BankView(Schema):
     name = fields.String(required=True)
 
 
-class ResolveAccount(Schema):
+class ResolveBankAccount(Schema):
     """Which account is asked about."""
 
     account_number = AccountNumber(required=True)
     bank_code = BankCode(required=True)
 
 
-class ResolvedAccount(Schema):
+class ResolvedBankAccount(Schema):
     """A bank account, and the name that it is kept under."""
 
     account_name = fields.String(required=True)
@@ -47,11 +47,11 @@ class VirtualAccount(Schema):
     bank_name = fields.String(required=True)
     account_number = fields.String(required=True)
     account_name = fields.String(required=True)
-    amount_minor = Minor(required=True)
-    expires_at = Moment(required=True)
+    amount_minor = MinorAmount(required=True)
+    expires_at = Timestamp(required=True)
 
 
-@area.get("/banks", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=BankView(many=True), phased=True)
+@area.get("/banks", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=BankView(many=True), phased=True)
 def list_banks(ctx: Context) -> list[dict[str, Any]]:
     """List the banks that accounts can be at, with their codes, by name."""
     found = banks.list_banks(ctx.services.cache, ctx.services.gateway)
@@ -59,7 +59,7 @@ def list_banks(ctx: Context) -> list[dict[str, Any]]:
 
 
 @area.post(
-    "/bank/resolve", auth=AUTHENTICATED, limit="10/minute", body=ResolveAccount, reply=ResolvedAccount,
+    "/bank/resolve", auth=AUTHENTICATED, limit="10/minute", body=ResolveBankAccount, reply=ResolvedBankAccount,
     phased=True,
 )  # fmt: skip
 def resolve(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
@@ -68,18 +68,20 @@ def resolve(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.post(
-    "/virtual-account", auth=AUTHENTICATED, limit="5/minute", body=MakeIntent, reply=VirtualAccount,
+    "/virtual-account", auth=AUTHENTICATED, limit="5/minute", body=CreatePaymentIntent, reply=VirtualAccount,
     phased=True,
 )  # fmt: skip
-def virtual_account(ctx: Context, body: dict[str, Any]) -> LastPhase:
+def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Give an account to pay an order or a checkout to by bank transfer; again, the same one."""
-    intent, account = bank_transfer.open_account(
+    intent, account = bank_transfer.open_transfer_account(
         ctx.services.database,
         ctx.services.gateway,
         buyer_id=ctx.user.id,
         email=customer_email(ctx.user.email, ctx.user.id),
-        target=Target(order_id=body.get("order_id"), checkout_id=body.get("checkout_id")),
-        callback_url=callback_url_of(ctx, body),
+        target=PaymentTarget(order_id=body.get("order_id"), checkout_id=body.get("checkout_id")),
+        callback_url=parse_callback_url(ctx, body),
         clock=ctx.services.clock,
     )
-    return LastPhase(partial(bank_transfer.record_account, intent=intent, account=account, now=ctx.now))
+    return FinalPhase(
+        partial(bank_transfer.record_transfer_account, intent=intent, account=account, now=ctx.now)
+    )

@@ -5,35 +5,35 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from blueprints.http.contract import AUTHENTICATED, Idempotency
-from blueprints.http.endpoint import Area, Context, LastPhase
+from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
 from blueprints.payments.schemas import (
-    Initialize,
-    IntentView,
-    MakeIntent,
-    PageView,
+    CreatePaymentIntent,
+    HostedPageView,
+    InitializePayment,
+    PaymentIntentView,
     PaymentView,
-    Verify,
+    VerifyPayment,
 )
 from marketplace.kernel.errors import ValidationError
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.hosted_page import open_page
-from marketplace.payments.intents.lifecycle import Target
+from marketplace.payments.intents.hosted_page import open_hosted_page
+from marketplace.payments.intents.lifecycle import PaymentTarget
 from marketplace.providers.gateway.payments import customer_email
 
-area = Area("payments", "/api/payments", "Payments through the gateway")
+area = ContractBlueprint("payments", "/api/payments", "Payments through the gateway")
 
 
 @area.post(
-    "/intent", auth=AUTHENTICATED, limit="15/minute", body=MakeIntent, reply=IntentView, status=201,
+    "/intent", auth=AUTHENTICATED, limit="15/minute", body=CreatePaymentIntent, reply=PaymentIntentView, status=201,
     idempotent=Idempotency.REQUIRED,
 )  # fmt: skip
 def make_intent(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make the payment of an order or a checkout, without asking the gateway."""
-    intent = lifecycle.ensure_intent(
+    intent = lifecycle.get_or_create_intent(
         ctx.session,
         buyer_id=ctx.user.id,
-        target=_target(body),
-        callback_url=callback_url_of(ctx, body),
+        target=_payment_target(body),
+        callback_url=parse_callback_url(ctx, body),
         now=ctx.now,
     )
     return {
@@ -46,42 +46,52 @@ def make_intent(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.post(
-    "/initialize", auth=AUTHENTICATED, limit="15/minute", body=Initialize, reply=PageView,
+    "/initialize", auth=AUTHENTICATED, limit="15/minute", body=InitializePayment, reply=HostedPageView,
     idempotent=Idempotency.REQUIRED, phased=True,
 )  # fmt: skip
-def initialize(ctx: Context, body: dict[str, Any]) -> LastPhase:
+def initialize(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Open the gateway's payment page, or give the one that is open."""
-    intent, page = open_page(
+    intent, page = open_hosted_page(
         ctx.services.database,
         ctx.services.gateway,
         buyer_id=ctx.user.id,
         email=customer_email(ctx.user.email, ctx.user.id),
-        target=_target(body),
-        callback_url=callback_url_of(ctx, body),
+        target=_payment_target(body),
+        callback_url=parse_callback_url(ctx, body),
         clock=ctx.services.clock,
     )
-    return LastPhase(partial(lifecycle.record_page, intent=intent, page=page, now=ctx.now))
+    return FinalPhase(partial(lifecycle.record_hosted_page, intent=intent, page=page, now=ctx.now))
 
 
-@area.post("/verify", auth=AUTHENTICATED, limit="30/minute", body=Verify, reply=PaymentView, phased=True)
-def verify(ctx: Context, body: dict[str, Any]) -> LastPhase:
+@area.post(
+    "/verify", auth=AUTHENTICATED, limit="30/minute", body=VerifyPayment, reply=PaymentView, phased=True
+)
+def verify(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Ask the gateway what became of a payment, and apply it."""
     with ctx.transaction() as session:
-        reference = lifecycle.own_reference(session, buyer_id=ctx.user.id, reference=body["reference"])
+        reference = lifecycle.ensure_reference_belongs_to_buyer(
+            session, buyer_id=ctx.user.id, reference=body["reference"]
+        )
     charge = ctx.services.gateway.charge(reference)
     bearer = ctx.services.settings.gateway_fee_bearer
-    return LastPhase(
-        partial(lifecycle.settle, reference=reference, charge=charge, fee_bearer=bearer, now=ctx.now)
+    return FinalPhase(
+        partial(
+            lifecycle.apply_reported_charge,
+            reference=reference,
+            charge=charge,
+            fee_bearer=bearer,
+            now=ctx.now,
+        )
     )
 
 
-def _target(body: dict[str, Any]) -> Target:
-    return Target(
+def _payment_target(body: dict[str, Any]) -> PaymentTarget:
+    return PaymentTarget(
         order_id=body.get("order_id"), checkout_id=body.get("checkout_id"), reference=body.get("reference")
     )
 
 
-def callback_url_of(ctx: Context, body: dict[str, Any]) -> str | None:
+def parse_callback_url(ctx: Context, body: dict[str, Any]) -> str | None:
     """Give the address, if it is on an origin of ours: the gateway sends buyers to any.
 
     :raises ValidationError: it is not

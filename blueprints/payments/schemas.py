@@ -5,33 +5,33 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.http.csv_export import FORMATS
-from blueprints.http.date_range import PeriodQuery
+from blueprints.http.date_range import DateRangeQuery
 from blueprints.http.fields import (
-    Address,
     Choice,
-    Flag,
-    Line,
-    Matches,
-    Minor,
-    Moment,
+    FullMatch,
+    HttpUrl,
+    IntegerParameter,
+    MinorAmount,
     Schema,
+    SingleLineText,
+    StrictBoolean,
+    StrictInteger,
     Text,
+    Timestamp,
     Uuid,
-    Whole,
-    WholeParameter,
 )
 from blueprints.http.paging import CursorQuery, OffsetQuery
 from marketplace.payments import admin_queries, states
 
-_REFERENCE = Matches("checkout-[0-9a-f]{32}", error="Must be checkout- and 32 lowercase hex digits.")
+_REFERENCE = FullMatch("checkout-[0-9a-f]{32}", error="Must be checkout- and 32 lowercase hex digits.")
 
 
-class MakeIntent(Schema):
+class CreatePaymentIntent(Schema):
     """What is to be paid: an order or a checkout."""
 
     order_id = Uuid()
     checkout_id = Uuid()
-    callback_url = Address()
+    callback_url = HttpUrl()
 
     @validates_schema
     def check_target(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -43,39 +43,39 @@ class MakeIntent(Schema):
     _targets = "orderId and checkoutId"
 
 
-class Initialize(MakeIntent):
+class InitializePayment(CreatePaymentIntent):
     """What is to be paid: an order, a checkout, or an intent by its reference."""
 
     reference = fields.String(validate=_REFERENCE)
     _targets = "orderId, checkoutId and reference"
 
 
-class Verify(Schema):
+class VerifyPayment(Schema):
     """Which payment is asked about."""
 
     reference = fields.String(required=True, validate=_REFERENCE)
 
 
-class IntentView(Schema):
+class PaymentIntentView(Schema):
     """A payment that is not opened at the gateway."""
 
     reference = fields.String(required=True)
     status = Choice(*sorted(states.INTENT.states), required=True)
-    amount_minor = Minor(required=True)
+    amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
     order_ids = fields.List(Uuid(), required=True)
 
 
-class PageView(Schema):
+class HostedPageView(Schema):
     """Where the buyer pays."""
 
     reference = fields.String(required=True)
     authorization_url = fields.Url(required=True, require_tld=False)
     access_code = fields.String(required=True)
-    amount_minor = Minor(required=True)
+    amount_minor = MinorAmount(required=True)
 
 
-class PaidOrder(Schema):
+class PaymentOrder(Schema):
     """An order that a payment is for."""
 
     id = Uuid(required=True)
@@ -88,14 +88,14 @@ class PaymentView(Schema):
 
     reference = fields.String(required=True)
     status = Choice(*sorted(states.INTENT.states), required=True)
-    amount_minor = Minor(required=True)
+    amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
     channel = fields.String(required=True, allow_none=True)
-    paid_at = Moment(required=True, allow_none=True)
-    orders = fields.List(fields.Nested(PaidOrder), required=True)
+    paid_at = Timestamp(required=True, allow_none=True)
+    orders = fields.List(fields.Nested(PaymentOrder), required=True)
 
 
-class EntryQuery(PeriodQuery, CursorQuery):
+class LedgerEntryQuery(DateRangeQuery, CursorQuery):
     """Which entries of the caller's statement are listed; ``to`` is exclusive."""
 
     kind = Text(most=40, load_default=None)
@@ -104,7 +104,7 @@ class EntryQuery(PeriodQuery, CursorQuery):
     format = Choice(*FORMATS, load_default=None)
 
 
-class EntryView(Schema):
+class LedgerEntryView(Schema):
     """An entry of the caller's statement."""
 
     id = Uuid(required=True)
@@ -112,38 +112,38 @@ class EntryView(Schema):
     account = fields.String(required=True)
     kind = fields.String(required=True)
     direction = Choice("debit", "credit", required=True)
-    amount_minor = Minor(low=1, required=True)
-    balance_after_minor = Minor(required=True, allow_none=True)
+    amount_minor = MinorAmount(low=1, required=True)
+    balance_after_minor = MinorAmount(required=True, allow_none=True)
     order_id = Uuid(required=True, allow_none=True)
     description = fields.String(required=True)
-    created_at = Moment(required=True)
+    created_at = Timestamp(required=True)
 
 
-_REASON = {"least": 10, "most": 500}
+_REASON_LENGTH = {"least": 10, "most": 500}
 _REFUND_STATUSES = sorted(states.REFUND.states)
 # Late and double charges are not held back: they go back at once, and are refunds of the cause ``unneeded_charge``.
 _QUARANTINE_REASONS = ("amount_below_total", "currency", "fees_above_amount")
 
 
-class RefundedPieces(Schema):
+class RefundedItem(Schema):
     """So many of a product of the order."""
 
     product_id = Uuid(required=True)
-    quantity = Whole(low=1, high=1000, required=True)
+    quantity = StrictInteger(low=1, high=1000, required=True)
 
 
 class ProcessRefund(Schema):
     """How much of an order goes back, whereto, and why."""
 
-    amount_minor = Minor(
+    amount_minor = MinorAmount(
         low=1, metadata={"description": "Without it, what the items cost, or all that escrow holds."}
     )
     destination = Choice("wallet", "gateway", required=True)
     reason = Text(
-        **_REASON, required=True, metadata={"description": "Both parties can read it in the trail."}
+        **_REASON_LENGTH, required=True, metadata={"description": "Both parties can read it in the trail."}
     )
-    items = fields.List(fields.Nested(RefundedPieces), validate=validate.Length(min=1, max=50))
-    clawback = Flag(
+    items = fields.List(fields.Nested(RefundedItem), validate=validate.Length(min=1, max=50))
+    clawback = StrictBoolean(
         load_default=False,
         metadata={
             "description": "The money was released: take it back from the vendor, who owes it from then on."
@@ -160,23 +160,23 @@ class ProcessRefund(Schema):
             seen.add(item["product_id"])
 
 
-class ProcessedPart(Schema):
+class RefundSummary(Schema):
     """A refund, as all see it."""
 
     id = Uuid(required=True)
     destination = Choice("gateway", "wallet", required=True)
-    amount_minor = Minor(low=1, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
     status = Choice(*_REFUND_STATUSES, required=True)
-    created_at = Moment(required=True)
-    settled_at = Moment(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    settled_at = Timestamp(required=True, allow_none=True)
 
 
-class Clawback(Schema):
+class ClawbackView(Schema):
     """Who bears what went back after the release, and what the vendor owes in all by now."""
 
-    vendor_minor = Minor(required=True)
-    platform_minor = Minor(required=True)
-    vendor_owes_minor = Minor(required=True)
+    vendor_minor = MinorAmount(required=True)
+    platform_minor = MinorAmount(required=True)
+    vendor_owes_minor = MinorAmount(required=True)
 
 
 class ProcessedRefund(Schema):
@@ -185,27 +185,29 @@ class ProcessedRefund(Schema):
     order_id = Uuid(required=True)
     status = fields.String(required=True)
     escrow_status = fields.String(required=True)
-    amount_minor = Minor(required=True)
-    held_minor = Minor(required=True)
-    refunds = fields.List(fields.Nested(ProcessedPart), required=True)
-    clawback = fields.Nested(Clawback, required=True, allow_none=True)
+    amount_minor = MinorAmount(required=True)
+    held_minor = MinorAmount(required=True)
+    refunds = fields.List(fields.Nested(RefundSummary), required=True)
+    clawback = fields.Nested(ClawbackView, required=True, allow_none=True)
 
 
 class RefundQuery(OffsetQuery):
     """Which refunds are listed: ``open`` are those that are not over, ``paid_twice`` what the buyer got twice."""
 
     sort = Choice(*admin_queries.REFUND_SORTS, load_default="createdAt")
-    status = Choice(admin_queries.OPEN, admin_queries.PAID_TWICE, *_REFUND_STATUSES, load_default=None)
+    status = Choice(
+        admin_queries.OPEN_FILTER, admin_queries.PAID_TWICE_FILTER, *_REFUND_STATUSES, load_default=None
+    )
     destination = Choice("gateway", "wallet", load_default=None)
     cause = Choice(
-        *admin_queries.CAUSES,
+        *admin_queries.CAUSE_PREFIXES,
         load_default=None,
         metadata={
             "description": "order: it was cancelled, refunded by an officer, or ended unpaid; unneeded_charge: a charge"
             " came late or once more; held_charge: it was held back, and decided on; clawback: after the release."
         },
     )
-    older_than_hours = WholeParameter(low=0, high=24 * 366, load_default=None)
+    older_than_hours = IntegerParameter(low=0, high=24 * 366, load_default=None)
 
 
 class Buyer(Schema):
@@ -215,11 +217,11 @@ class Buyer(Schema):
     name = fields.String(required=True, allow_none=True)
 
 
-class RefundRow(ProcessedPart):
+class RefundRow(RefundSummary):
     """A refund as finance sees it."""
 
     reason = fields.String(required=True)
-    attempt = Whole(low=1, required=True)
+    attempt = StrictInteger(low=1, required=True)
     order_id = Uuid(required=True, allow_none=True)
     order_number = fields.String(required=True, allow_none=True)
     buyer = fields.Nested(Buyer, required=True)
@@ -235,32 +237,32 @@ class RefundRow(ProcessedPart):
             "description": "The buyer's bank disputes the charge, so what was not sent waits; or took it back."
         },
     )
-    paid_twice_minor = Minor(
+    paid_twice_minor = MinorAmount(
         required=True,
         metadata={"description": "What the gateway paid of it although the buyer had the money already."},
     )
-    buyer_owes_minor = Minor(
+    buyer_owes_minor = MinorAmount(
         required=True,
         metadata={"description": "What the buyer owes for money that reached them twice, by now and in all."},
     )
-    times_returned = Whole(
+    times_returned = StrictInteger(
         low=0, required=True, metadata={"description": "How often it was sent, and came back to the gateway."}
     )
-    age_seconds = Whole(
+    age_seconds = StrictInteger(
         low=0, required=True, metadata={"description": "From its making until it was settled, or until now."}
     )
 
 
-class MendedRefund(Schema):
+class RecoveredRefund(Schema):
     """A refund that an officer saw to."""
 
     id = Uuid(required=True)
     status = Choice(*_REFUND_STATUSES, required=True)
-    attempt = Whole(low=1, required=True)
-    amount_minor = Minor(low=1, required=True)
+    attempt = StrictInteger(low=1, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
 
 
-class QuarantineQuery(OffsetQuery):
+class QuarantinedChargeQuery(OffsetQuery):
     """Which held charges are listed."""
 
     sort = Choice(*admin_queries.QUARANTINE_SORTS, load_default="createdAt")
@@ -268,54 +270,54 @@ class QuarantineQuery(OffsetQuery):
     reason = Choice(*_QUARANTINE_REASONS, load_default=None)
 
 
-class HeldOrder(Schema):
+class QuarantinedChargeOrder(Schema):
     """An order that a held charge was for."""
 
     id = Uuid(required=True)
     number = fields.String(required=True)
     status = fields.String(required=True)
-    due_minor = Minor(required=True)
+    due_minor = MinorAmount(required=True)
 
 
-class HeldOrderRow(HeldOrder):
+class QuarantinedChargeOrderRow(QuarantinedChargeOrder):
     """An order that a held charge was for, with what it costs."""
 
-    total_minor = Minor(required=True)
+    total_minor = MinorAmount(required=True)
 
 
-class QuarantineRow(Schema):
+class QuarantinedChargeRow(Schema):
     """A charge that was held back. ``heldMinor`` is the buyer's part of it, as far as it is in the books."""
 
     id = Uuid(required=True)
     status = Choice("open", "resolved", required=True)
     reason = Choice(*_QUARANTINE_REASONS, required=True)
-    amount_minor = Minor(required=True)
-    fees_minor = Minor(required=True)
-    held_minor = Minor(required=True)
-    due_minor = Minor(required=True)
+    amount_minor = MinorAmount(required=True)
+    fees_minor = MinorAmount(required=True)
+    held_minor = MinorAmount(required=True)
+    due_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
     payment_reference = fields.String(required=True)
-    orders = fields.List(fields.Nested(HeldOrderRow), required=True)
+    orders = fields.List(fields.Nested(QuarantinedChargeOrderRow), required=True)
     buyer = fields.Nested(Buyer, required=True)
-    created_at = Moment(required=True)
-    resolved_at = Moment(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    resolved_at = Timestamp(required=True, allow_none=True)
     resolution = fields.String(required=True, allow_none=True)
     resolution_note = fields.String(required=True, allow_none=True)
     resolved_by = Uuid(required=True, allow_none=True)
 
 
-class Resolve(Schema):
+class ResolveQuarantinedCharge(Schema):
     """What becomes of a held charge, and why."""
 
     action = Choice("accept_rest", "refund", "wallet", required=True)
-    note = Line(**_REASON, required=True)
+    note = SingleLineText(**_REASON_LENGTH, required=True)
 
 
-class Resolution(Schema):
+class ResolvedQuarantinedCharge(Schema):
     """What became of a held charge, and what is left to pay of its orders."""
 
     id = Uuid(required=True)
     status = Choice("resolved", required=True)
     resolution = fields.String(required=True)
-    amount_minor = Minor(required=True)
-    orders = fields.List(fields.Nested(HeldOrder), required=True)
+    amount_minor = MinorAmount(required=True)
+    orders = fields.List(fields.Nested(QuarantinedChargeOrder), required=True)

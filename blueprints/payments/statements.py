@@ -4,24 +4,31 @@ from typing import Any
 
 from flask import Response
 
-from blueprints.http.contract import AUTHENTICATED, Shared
-from blueprints.http.csv_export import MAX_CSV_ROWS, csv_file, wants_csv
-from blueprints.http.endpoint import Area, Context
-from blueprints.payments.schemas import EntryQuery, EntryView
+from blueprints.http.contract import AUTHENTICATED, SharedLimit
+from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, wants_csv
+from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.payments.schemas import LedgerEntryQuery, LedgerEntryView
 from marketplace.kernel.paging import Page
 from marketplace.ledger import queries
 from marketplace.ledger.queries import EntryFilter
-from marketplace.vendors.queries import store_of_user
+from marketplace.vendors.queries import find_store_of_user
 
-area = Area("transactions", "/api/transactions", "Statements of the ledger")
+area = ContractBlueprint("transactions", "/api/transactions", "Statements of the ledger")
 
-_COLUMNS = tuple(field.data_key or name for name, field in EntryView().fields.items())
+_CSV_COLUMNS = tuple(field.data_key or name for name, field in LedgerEntryView().fields.items())
 
 
-@area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=EntryQuery, reply=EntryView(many=True), csv=True)
+@area.get(
+    "",
+    auth=AUTHENTICATED,
+    limit=SharedLimit.GLOBAL,
+    query=LedgerEntryQuery,
+    reply=LedgerEntryView(many=True),
+    csv=True,
+)
 def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
     """List the entries of the caller's accounts, the latest first, as JSON or as a CSV file."""
-    store = store_of_user(ctx.session, user_id=ctx.user.id)
+    store = find_store_of_user(ctx.session, user_id=ctx.user.id)
     as_csv = wants_csv(query["format"])
     owners = [ctx.user.id] if store is None else [ctx.user.id, store.id]
     wanted = EntryFilter(
@@ -32,6 +39,6 @@ def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
         order_id=query["order_id"],
     )
     if not as_csv:
-        return queries.statement_of(ctx.session, owners=owners, wanted=wanted, page=ctx.page)
-    rows = queries.entries_of(ctx.session, owners=owners, wanted=wanted, most=MAX_CSV_ROWS + 1)
-    return csv_file("transactions", columns=_COLUMNS, rows=rows, most=MAX_CSV_ROWS)
+        return queries.fetch_statement_page(ctx.session, owners=owners, wanted=wanted, page=ctx.page)
+    rows = queries.iterate_statement_entries(ctx.session, owners=owners, wanted=wanted, most=MAX_CSV_ROWS + 1)
+    return csv_response("transactions", columns=_CSV_COLUMNS, rows=rows, most=MAX_CSV_ROWS)

@@ -3,65 +3,63 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import PUBLIC, STAFF, Group, Shared, staff_with
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import PUBLIC, STAFF, ProcessGroup, SharedLimit, staff_with
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.paging import CursorQuery
 from blueprints.platform.schemas import (
-    Halt,
+    CreateProposal,
+    PayoutHaltView,
+    PlatformStatus,
     Proposal,
     ProposalQuery,
     ProposalRow,
-    Propose,
     RejectProposal,
-    Status,
 )
 from marketplace.health import status as health
 from marketplace.kernel.paging import Page, TablePage
 from marketplace.platform import cache_tags, halts
 from marketplace.proposals import operations, queries, states
-from marketplace.proposals.operations import Wanted
+from marketplace.proposals.operations import ProposalDraft
 
-area = Area("platform", "/api/platform", "Changes of the platform, with four eyes")
-status_area = Area("status", "/api/status", "How the service is")
+area = ContractBlueprint("platform", "/api/platform", "Changes of the platform, with four eyes")
+status_area = ContractBlueprint("status", "/api/status", "How the service is")
 
 _OFFICERS = staff_with(states.PERMISSION)
 _OFFICERS_AAL2 = staff_with(states.PERMISSION, aal2=True)
 
 
-@area.post("/proposals", auth=_OFFICERS, limit="10/minute", body=Propose, reply=Proposal, status=201)
+@area.post("/proposals", auth=_OFFICERS, limit="10/minute", body=CreateProposal, reply=Proposal, status=201)
 def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
-    wanted = Wanted(
+    wanted = ProposalDraft(
         kind=body["kind"],
         payload=body["payload"],
         reason=body["reason"],
         effective_at=body.get("effective_at"),
     )
-    proposal_id = operations.propose(
-        ctx.session, officer=ctx.user, actor=ctx.actor, wanted=wanted, now=ctx.now
-    )
-    return _shown(ctx, proposal_id)
+    proposal_id = operations.propose(ctx.session, act=ctx.act, wanted=wanted)
+    return _proposal_view(ctx, proposal_id)
 
 
 @area.get(
-    "/proposals", auth=_OFFICERS, limit=Shared.GLOBAL, query=ProposalQuery, reply=ProposalRow(many=True)
+    "/proposals", auth=_OFFICERS, limit=SharedLimit.GLOBAL, query=ProposalQuery, reply=ProposalRow(many=True)
 )
 def list_proposals(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List proposals, with what each changes and what that does."""
     return queries.list_proposals(ctx.session, filters=queries.ProposalFilters(**query), page=ctx.table)
 
 
-@area.get("/proposals/<uuid:proposal_id>", auth=_OFFICERS, limit=Shared.GLOBAL, reply=Proposal)
+@area.get("/proposals/<uuid:proposal_id>", auth=_OFFICERS, limit=SharedLimit.GLOBAL, reply=Proposal)
 def show_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
     """Show a proposal; of an open one, what it does as of now."""
-    return _shown(ctx, proposal_id)
+    return _proposal_view(ctx, proposal_id)
 
 
 @area.post("/proposals/<uuid:proposal_id>/approve", auth=_OFFICERS_AAL2, limit="5/minute", reply=Proposal)
 def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
     """Approve another officer's proposal; it takes effect at once, or when it is due."""
-    operations.approve(ctx.session, proposal_id=proposal_id, officer=ctx.user, actor=ctx.actor, now=ctx.now)
-    return _shown(ctx, proposal_id)
+    operations.approve_proposal(ctx.session, proposal_id=proposal_id, act=ctx.act)
+    return _proposal_view(ctx, proposal_id)
 
 
 @area.post(
@@ -70,31 +68,29 @@ def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
 )  # fmt: skip
 def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Reject a proposal that did not take effect yet, or take the caller's own back."""
-    operations.reject(
+    operations.reject_proposal(
         ctx.session,
         proposal_id=proposal_id,
-        officer=ctx.user,
-        actor=ctx.actor,
+        act=ctx.act,
         reason=body["reason"],
-        now=ctx.now,
     )
-    return _shown(ctx, proposal_id)
+    return _proposal_view(ctx, proposal_id)
 
 
-@area.get("/halts", auth=STAFF, limit=Shared.GLOBAL, query=CursorQuery, reply=Halt(many=True))
+@area.get("/halts", auth=STAFF, limit=SharedLimit.GLOBAL, query=CursorQuery, reply=PayoutHaltView(many=True))
 def list_halts(ctx: Context, query: dict[str, Any]) -> Page:
     """List when and why payouts stood still, the latest first."""
     return halts.list_halts(ctx.session, page=ctx.page)
 
 
-def _shown(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
-    return queries.proposal(ctx.session, proposal_id=proposal_id, caller=ctx.user, now=ctx.now)
+def _proposal_view(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
+    return queries.show_proposal(ctx.session, proposal_id=proposal_id, caller=ctx.user, now=ctx.now)
 
 
 @status_area.get(
-    "", auth=PUBLIC, limit=Shared.GLOBAL, reply=Status, cache=30, tags=(cache_tags.STATUS,), phased=True,
-    group=Group.API,
+    "", auth=PUBLIC, limit=SharedLimit.GLOBAL, reply=PlatformStatus, cache=30, tags=(cache_tags.STATUS,), phased=True,
+    group=ProcessGroup.API,
 )  # fmt: skip
 def show_status(ctx: Context) -> dict[str, Any]:
     """Tell whether there is maintenance, and how each part of the service is."""
-    return health.status(ctx.services.database, ctx.services.cache, now=ctx.now)
+    return health.fetch_service_status(ctx.services.database, ctx.services.cache, now=ctx.now)

@@ -4,54 +4,65 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
 
-from blueprints.http.fields import Choice, Flag, Line, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.fields import (
+    Choice,
+    Schema,
+    SingleLineText,
+    StrictBoolean,
+    StrictInteger,
+    Text,
+    Timestamp,
+    Uuid,
+)
 from blueprints.http.paging import OffsetQuery
 from marketplace.health import status
 from marketplace.platform.fees import FEES
 from marketplace.proposals import queries, states
 from marketplace.proposals.kinds import CHANGES
 
-_REASON = {"least": 3, "most": 500}
+_REASON_LENGTH = {"least": 3, "most": 500}
 _STATUSES = sorted(states.PROPOSAL.states)
 # By kind: what its payload must have, and what it may have beside.
-_PAYLOADS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+_PAYLOAD_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "fee": (frozenset({"key", "value"}), frozenset()),
     "category_commission": (frozenset({"category_id", "commission_bps"}), frozenset()),
     "feature_flag": (frozenset({"key", "enabled"}), frozenset()),
     "maintenance": (frozenset({"active"}), frozenset({"message", "until"})),
     "payout_resume": (frozenset({"reason"}), frozenset()),
 }
-_SHOWN_STATE = {"description": "What it changes: as it was when it was proposed, and as it would be."}
+_STATE_METADATA = {"description": "What it changes: as it was when it was proposed, and as it would be."}
 
 
-class Payload(Schema):
+class ProposalPayload(Schema):
     """What is proposed: fields by kind."""
 
-    key = Line(
+    key = SingleLineText(
         most=64,
         metadata={"description": f"fee: one of {', '.join(FEES)}; feature_flag: the name of the feature."},
     )
-    value = Whole(low=0, metadata={"description": "fee: basis points or kobo."})
+    value = StrictInteger(low=0, metadata={"description": "fee: basis points or kobo."})
     category_id = Uuid(metadata={"description": "category_commission."})
-    commission_bps = Whole(
+    commission_bps = StrictInteger(
         low=0,
         allow_none=True,
         metadata={"description": "category_commission: basis points; null for the platform's own rate."},
     )
-    enabled = Flag(metadata={"description": "feature_flag."})
-    active = Flag(metadata={"description": "maintenance."})
-    message = Line(most=300, allow_none=True, metadata={"description": "maintenance: what people are told."})
-    until = Moment(allow_none=True, metadata={"description": "maintenance: when it ends by itself."})
-    reason = Text(**_REASON, metadata={"description": "payout_resume: why it is safe to go on."})
+    enabled = StrictBoolean(metadata={"description": "feature_flag."})
+    active = StrictBoolean(metadata={"description": "maintenance."})
+    message = SingleLineText(
+        most=300, allow_none=True, metadata={"description": "maintenance: what people are told."}
+    )
+    until = Timestamp(allow_none=True, metadata={"description": "maintenance: when it ends by itself."})
+    reason = Text(**_REASON_LENGTH, metadata={"description": "payout_resume: why it is safe to go on."})
 
 
-class Propose(Schema):
+class CreateProposal(Schema):
     """A change of the platform, and why."""
 
     kind = Choice(*CHANGES, required=True)
-    payload = fields.Nested(Payload, required=True)
-    reason = Text(**_REASON, required=True)
-    effective_at = Moment(
+    payload = fields.Nested(ProposalPayload, required=True)
+    reason = Text(**_REASON_LENGTH, required=True)
+    effective_at = Timestamp(
         allow_none=True,
         metadata={"description": "When it takes effect; without it, as soon as it is approved."},
     )
@@ -59,8 +70,8 @@ class Propose(Schema):
     @validates_schema
     def check_payload(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse a payload that is not of its kind."""
-        needed, allowed = _PAYLOADS[data["kind"]]
-        names = {name: field.data_key for name, field in Payload().fields.items()}
+        needed, allowed = _PAYLOAD_FIELDS[data["kind"]]
+        names = {name: field.data_key for name, field in ProposalPayload().fields.items()}
         given = data["payload"].keys()
         faults = {names[name]: ["Missing data for required field."] for name in needed - given}
         faults |= {names[name]: [f"Is not of the kind {data['kind']}."] for name in given - needed - allowed}
@@ -71,7 +82,7 @@ class Propose(Schema):
 class RejectProposal(Schema):
     """Why a proposal is not carried."""
 
-    reason = Text(**_REASON, required=True)
+    reason = Text(**_REASON_LENGTH, required=True)
 
 
 class ProposalQuery(OffsetQuery):
@@ -82,7 +93,7 @@ class ProposalQuery(OffsetQuery):
     kind = Choice(*CHANGES, load_default=None)
 
 
-class Officer(Schema):
+class ProposalOfficer(Schema):
     """An officer who had to do with it."""
 
     id = Uuid(required=True)
@@ -98,22 +109,22 @@ class ProposalRow(Schema):
     target = fields.String(required=True)
     payload = fields.Dict(required=True)
     reason = fields.String(required=True)
-    before = fields.Dict(required=True, metadata=_SHOWN_STATE)
-    after = fields.Dict(required=True, metadata=_SHOWN_STATE)
+    before = fields.Dict(required=True, metadata=_STATE_METADATA)
+    after = fields.Dict(required=True, metadata=_STATE_METADATA)
     effect = fields.Dict(
         required=True, metadata={"description": "Such as a sample order before the change and after it."}
     )
-    effective_at = Moment(required=True, allow_none=True)
-    expires_at = Moment(required=True)
-    proposed_by = fields.Nested(Officer, required=True)
-    approved_by = fields.Nested(Officer, required=True, allow_none=True)
-    approved_at = Moment(required=True, allow_none=True)
-    activated_at = Moment(required=True, allow_none=True)
-    rejected_by = fields.Nested(Officer, required=True, allow_none=True)
-    rejected_at = Moment(required=True, allow_none=True)
+    effective_at = Timestamp(required=True, allow_none=True)
+    expires_at = Timestamp(required=True)
+    proposed_by = fields.Nested(ProposalOfficer, required=True)
+    approved_by = fields.Nested(ProposalOfficer, required=True, allow_none=True)
+    approved_at = Timestamp(required=True, allow_none=True)
+    activated_at = Timestamp(required=True, allow_none=True)
+    rejected_by = fields.Nested(ProposalOfficer, required=True, allow_none=True)
+    rejected_at = Timestamp(required=True, allow_none=True)
     rejection_reason = fields.String(required=True, allow_none=True)
-    expired_at = Moment(required=True, allow_none=True)
-    created_at = Moment(required=True)
+    expired_at = Timestamp(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
 
 
 class Proposal(ProposalRow):
@@ -127,17 +138,17 @@ class Proposal(ProposalRow):
     next_actions = fields.List(Choice(states.APPROVE, states.REJECT), required=True)
 
 
-class Halt(Schema):
+class PayoutHaltView(Schema):
     """A time in which payouts stood still."""
 
     id = Uuid(required=True)
     state = Choice("halted", "resumed", required=True)
     reason = fields.String(required=True)
-    findings = Whole(
+    findings = StrictInteger(
         low=0, required=True, metadata={"description": "How many different things were found meanwhile."}
     )
-    halted_at = Moment(required=True)
-    resumed_at = Moment(required=True, allow_none=True)
+    halted_at = Timestamp(required=True)
+    resumed_at = Timestamp(required=True, allow_none=True)
     proposal_id = Uuid(
         required=True, allow_none=True, metadata={"description": "The proposal that resumed them."}
     )
@@ -148,22 +159,22 @@ class MaintenanceState(Schema):
 
     active = fields.Boolean(required=True)
     message = fields.String(required=True, allow_none=True)
-    until = Moment(required=True, allow_none=True)
+    until = Timestamp(required=True, allow_none=True)
 
 
-class Component(Schema):
+class ServiceComponent(Schema):
     """A part of the service, and how it is."""
 
     name = Choice(*status.COMPONENTS, required=True)
-    status = Choice(*status.STATES, required=True)
+    status = Choice(*status.COMPONENT_STATUSES, required=True)
 
 
-class Status(Schema):
+class PlatformStatus(Schema):
     """How the service is, for everybody."""
 
-    status = Choice(*status.STATES, status.MAINTENANCE, required=True)
+    status = Choice(*status.COMPONENT_STATUSES, status.MAINTENANCE, required=True)
     maintenance = fields.Nested(MaintenanceState, required=True)
-    components = fields.List(fields.Nested(Component), required=True)
+    components = fields.List(fields.Nested(ServiceComponent), required=True)
     features = fields.Dict(
         keys=fields.String(), values=fields.Boolean(), required=True,
         metadata={"description": "Which features are on."},

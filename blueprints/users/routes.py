@@ -3,21 +3,21 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import AUTHENTICATED, OWN_ACCOUNT, Shared
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import AUTHENTICATED, AUTHENTICATED_ANY_STATUS, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
 from blueprints.users.schemas import AddAddress, AddressView, Me, UpdateAddress, UpdateMe
 from marketplace.identity import operations, queries
 from marketplace.kernel.paging import Page
 
-area = Area("users", "/api/users", "One's own account and addresses")
+area = ContractBlueprint("users", "/api/users", "One's own account and addresses")
 
 
-@area.get("/me", auth=OWN_ACCOUNT, limit=Shared.GLOBAL, reply=Me)
+@area.get("/me", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.GLOBAL, reply=Me)
 def get_me(ctx: Context) -> dict[str, Any]:
     """Show the caller's profile, campus, role and badges, whatever the account's status."""
-    return queries.profile_of(ctx.session, user_id=ctx.user.id)
+    return queries.fetch_profile(ctx.session, user_id=ctx.user.id)
 
 
 @area.put("/me", auth=AUTHENTICATED, limit="30/minute", body=UpdateMe, reply=Me)
@@ -29,13 +29,13 @@ def update_me(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.get(
     "/me/addresses",
     auth=AUTHENTICATED,
-    limit=Shared.GLOBAL,
+    limit=SharedLimit.GLOBAL,
     query=CursorQuery,
     reply=AddressView(many=True),
 )
 def list_addresses(ctx: Context, query: dict[str, Any]) -> Page:
     """List the caller's saved addresses, the default one first."""
-    return queries.addresses_page(ctx.session, user_id=ctx.user.id, page=ctx.page)
+    return queries.list_addresses_page(ctx.session, user_id=ctx.user.id, page=ctx.page)
 
 
 @area.post(

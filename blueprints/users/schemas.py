@@ -3,24 +3,16 @@
 from marshmallow import fields
 
 from blueprints.http.delivery_address import AddressFields
-from blueprints.http.fields import (
-    Address,
-    Flag,
-    Line,
-    Moment,
-    Phone,
-    Schema,
-    Uuid,
-)
+from blueprints.http.fields import HttpUrl, Phone, Schema, SingleLineText, StrictBoolean, Timestamp, Uuid
 
 
 class UpdateMe(Schema):
     """Changes to one's own profile; what is left out stays as it is."""
 
-    name = Line(most=100)
+    name = SingleLineText(most=100)
     phone = Phone(allow_none=True)
     campus_id = Uuid(allow_none=True)
-    avatar_url = Address(schemes=("https",), allow_none=True)
+    avatar_url = HttpUrl(schemes=("https",), allow_none=True)
 
 
 class MyCampus(Schema):
@@ -49,21 +41,21 @@ class Me(Schema):
     referral_code = fields.String(required=True)
     campus_id = Uuid(required=True, allow_none=True)
     campus = fields.Nested(MyCampus, required=True, allow_none=True)
-    created_at = Moment(required=True)
-    updated_at = Moment(required=True)
+    created_at = Timestamp(required=True)
+    updated_at = Timestamp(required=True)
 
 
 class AddAddress(AddressFields):
     """A new delivery address."""
 
-    hostel = Line(most=120, required=True)
-    is_default = Flag()
+    hostel = SingleLineText(most=120, required=True)
+    is_default = StrictBoolean()
 
 
 class UpdateAddress(AddressFields):
     """Changes to an address; what is left out stays as it is."""
 
-    is_default = Flag()
+    is_default = StrictBoolean()
 
 
 class AddressView(Schema):
@@ -79,5 +71,5 @@ class AddressView(Schema):
     instructions = fields.String(required=True, allow_none=True)
     phone = fields.String(required=True, allow_none=True)
     is_default = fields.Boolean(required=True)
-    created_at = Moment(required=True)
-    updated_at = Moment(required=True)
+    created_at = Timestamp(required=True)
+    updated_at = Timestamp(required=True)

@@ -3,21 +3,21 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import Idempotency, Shared, staff_with
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import Idempotency, SharedLimit, staff_with
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.webhooks.schemas import (
-    Replayed,
     ReplayWebhook,
     Webhook,
     WebhookQuery,
+    WebhookReplayResult,
     WebhookRow,
     WebhooksMetaSchema,
 )
 from marketplace.kernel.paging import Page
 from marketplace.webhooks import queries, replay
-from marketplace.webhooks.queries import Filters
+from marketplace.webhooks.queries import WebhookEventFilters
 
-area = Area("webhooks", "/api/admin/webhooks", "Webhooks that came in")
+area = ContractBlueprint("webhooks", "/api/admin/webhooks", "Webhooks that came in")
 
 # What events do is move money; a replay has them do it.
 _FINANCE = staff_with("canManageFinances")
@@ -25,40 +25,40 @@ _FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
 
 
 @area.get(
-    "", auth=_FINANCE, limit=Shared.GLOBAL, query=WebhookQuery, reply=WebhookRow(many=True),
+    "", auth=_FINANCE, limit=SharedLimit.GLOBAL, query=WebhookQuery, reply=WebhookRow(many=True),
     meta=WebhooksMetaSchema,
 )  # fmt: skip
 def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
     """List events, the latest first, with how many there are in each state."""
-    filters = Filters(
+    filters = WebhookEventFilters(
         state=query["state"],
         event_type=query["type"],
         provider=query["provider"],
         since=query["since"],
         error=query["error"],
     )
-    return queries.list_for_staff(ctx.session, filters=filters, page=ctx.page, now=ctx.now)
+    return queries.list_events_for_staff(ctx.session, filters=filters, page=ctx.page, now=ctx.now)
 
 
-@area.get("/<uuid:webhook_id>", auth=_FINANCE, limit=Shared.GLOBAL, reply=Webhook)
+@area.get("/<uuid:webhook_id>", auth=_FINANCE, limit=SharedLimit.GLOBAL, reply=Webhook)
 def show_webhook(ctx: Context, webhook_id: UUID) -> dict[str, Any]:
     """Show an event with the part of its payload that tells nothing of a person."""
-    return queries.show_for_staff(ctx.session, inbox_id=webhook_id)
+    return queries.fetch_event_for_staff(ctx.session, inbox_id=webhook_id)
 
 
 @area.post(
-    "/<uuid:webhook_id>/replay", auth=_FINANCE_AAL2, limit="30/minute", body=ReplayWebhook, reply=Replayed,
+    "/<uuid:webhook_id>/replay", auth=_FINANCE_AAL2, limit="30/minute", body=ReplayWebhook, reply=WebhookReplayResult,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def replay_webhook(ctx: Context, webhook_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Try an event once more, or show what that would change. What is over stays as it is."""
     database, bearer = ctx.services.database, ctx.services.settings.gateway_fee_bearer
     if body["dry_run"]:
-        result = replay.rehearse(database, inbox_id=webhook_id, fee_bearer=bearer, now=ctx.now)
+        result = replay.dry_run_event(database, inbox_id=webhook_id, fee_bearer=bearer, now=ctx.now)
     else:
         with database.reading() as outside:
-            result = replay.replay(
-                ctx.session, outside, inbox_id=webhook_id, fee_bearer=bearer, actor=ctx.actor, now=ctx.now
+            result = replay.replay_event(
+                ctx.session, outside, inbox_id=webhook_id, fee_bearer=bearer, act=ctx.act
             )
     return {
         "id": webhook_id,

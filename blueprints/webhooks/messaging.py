@@ -5,42 +5,55 @@ from typing import Any
 
 from flask import Response, request
 
-from blueprints.http.contract import UNCHECKED, Shared
-from blueprints.http.endpoint import Area, Context
-from blueprints.http.request_parsing import read_signed_bytes
-from blueprints.webhooks.inbox import store
-from blueprints.webhooks.schemas import Anything, Handshake, Received
+from blueprints.http.contract import UNCHECKED, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.request_parsing import read_signed_body
+from blueprints.webhooks.inbox import store_delivery
+from blueprints.webhooks.schemas import AnyQuery, WebhookReceipt, WebhookVerificationQuery
 from marketplace.kernel.errors import ForbiddenError, UnauthorizedError
 from marketplace.providers.messaging.webhook_signature import signature_matches
 
-area = Area("messaging-webhook", "/api/whatsapp", "Messages and delivery statuses of the messaging provider")
+area = ContractBlueprint(
+    "messaging-webhook", "/api/whatsapp", "Messages and delivery statuses of the messaging provider"
+)
 
 
-@area.get("/webhook", auth=UNCHECKED, limit=Shared.GLOBAL, query=Handshake, enveloped=False, plain=True)
+@area.get(
+    "/webhook",
+    auth=UNCHECKED,
+    limit=SharedLimit.GLOBAL,
+    query=WebhookVerificationQuery,
+    enveloped=False,
+    plain=True,
+)
 def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
     """Answer the provider's challenge, if it shows the token that was agreed on."""
     agreed = ctx.services.settings.messaging_verify_token
     shown = query["verify_token"]
-    if not agreed or query["mode"] != "subscribe" or not hmac.compare_digest(_raw(shown), _raw(agreed)):
+    if (
+        not agreed
+        or query["mode"] != "subscribe"
+        or not hmac.compare_digest(_encode_token(shown), _encode_token(agreed))
+    ):
         raise ForbiddenError("The mode is not subscribe, or the token is not the one that was agreed on.")
     return Response(query["challenge"], content_type="text/plain; charset=utf-8")
 
 
 @area.post(
-    "/webhook", auth=UNCHECKED, limit=Shared.UNLIMITED, query=Anything, reply=Received, enveloped=False,
+    "/webhook", auth=UNCHECKED, limit=SharedLimit.UNLIMITED, query=AnyQuery, reply=WebhookReceipt, enveloped=False,
     autocommit=True,
 )  # fmt: skip
 def receive_messages(ctx: Context, query: dict[str, Any]) -> Response:
     """Store messages and delivery statuses, signed where a secret was agreed on."""
     secret = ctx.services.settings.messaging_app_secret
-    body = read_signed_bytes()
+    body = read_signed_body()
     # Production does not start without a secret.
     if secret:
         signature = request.headers.get("X-Hub-Signature-256", "")
         if not signature_matches(secret=secret, body=body, signature=signature):
             raise UnauthorizedError("The signature is missing or is not that of this body.")
-    return store(ctx, provider="messaging", body=body)
+    return store_delivery(ctx, provider="messaging", body=body)
 
 
-def _raw(text: str) -> bytes:
+def _encode_token(text: str) -> bytes:
     return text.encode("utf-8", "replace")

@@ -4,25 +4,35 @@ import marshmallow
 from marshmallow import fields
 
 from blueprints.http.envelope import CursorMetaSchema
-from blueprints.http.fields import Choice, Flag, Line, Minor, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.fields import (
+    Choice,
+    MinorAmount,
+    Schema,
+    SingleLineText,
+    StrictBoolean,
+    StrictInteger,
+    Text,
+    Timestamp,
+    Uuid,
+)
 from blueprints.http.paging import CursorQuery
 from marketplace.webhooks import queries, replay
 
 
-class Received(Schema):
+class WebhookReceipt(Schema):
     """A webhook was stored."""
 
     received = fields.Boolean(required=True)
 
 
-class Anything(Schema):
+class AnyQuery(Schema):
     """Whatever stands in the address that a provider was given: what is signed is the body."""
 
     class Meta:
         unknown = marshmallow.EXCLUDE
 
 
-class Handshake(Schema):
+class WebhookVerificationQuery(Schema):
     """What the messaging provider asks with; a parameter more or less is no reason to complain."""
 
     class Meta:
@@ -33,7 +43,9 @@ class Handshake(Schema):
     challenge = fields.String(data_key="hub.challenge", load_default="")
 
 
-_OVER = f"What is over (processed, ignored) is counted for {queries.COUNTED_HOURS} hours."
+_FINAL_COUNT_DESCRIPTION = (
+    f"What is over (processed, ignored) is counted for {queries.COUNT_WINDOW_HOURS} hours."
+)
 
 
 class WebhookQuery(CursorQuery):
@@ -42,28 +54,28 @@ class WebhookQuery(CursorQuery):
     state = Choice(*queries.STATES, load_default=None)
     type = Text(most=255, load_default=None, metadata={"description": "Such as charge.success."})
     provider = Choice(*queries.PROVIDERS, load_default=None)
-    since = Moment(load_default=None, metadata={"description": "Those that came from then on."})
-    error = Line(
+    since = Timestamp(load_default=None, metadata={"description": "Those that came from then on."})
+    error = SingleLineText(
         most=100,
         load_default=None,
         metadata={"description": "What the last error holds, in any case of letters."},
     )
 
 
-class Counts(Schema):
+class WebhookCounts(Schema):
     """How many events there are, by state."""
 
-    waiting = Whole(low=0, required=True)
-    retrying = Whole(low=0, required=True)
-    dead = Whole(low=0, required=True)
-    processed = Whole(low=0, required=True, metadata={"description": _OVER})
-    ignored = Whole(low=0, required=True, metadata={"description": _OVER})
+    waiting = StrictInteger(low=0, required=True)
+    retrying = StrictInteger(low=0, required=True)
+    dead = StrictInteger(low=0, required=True)
+    processed = StrictInteger(low=0, required=True, metadata={"description": _FINAL_COUNT_DESCRIPTION})
+    ignored = StrictInteger(low=0, required=True, metadata={"description": _FINAL_COUNT_DESCRIPTION})
 
 
 class WebhooksMetaSchema(CursorMetaSchema):
     """The ``meta`` of the list of events."""
 
-    counts = fields.Nested(Counts, required=True)
+    counts = fields.Nested(WebhookCounts, required=True)
 
 
 class WebhookRow(Schema):
@@ -77,19 +89,19 @@ class WebhookRow(Schema):
     )
     state = Choice(*queries.STATES, required=True)
     duplicate = fields.Boolean(required=True)
-    attempts = Whole(low=0, required=True)
-    received_at = Moment(required=True)
-    due_at = Moment(required=True, allow_none=True, metadata={"description": "When it is tried next."})
-    finished_at = Moment(required=True, allow_none=True)
+    attempts = StrictInteger(low=0, required=True)
+    received_at = Timestamp(required=True)
+    due_at = Timestamp(required=True, allow_none=True, metadata={"description": "When it is tried next."})
+    finished_at = Timestamp(required=True, allow_none=True)
     error = fields.String(required=True, allow_none=True)
 
 
 class Webhook(WebhookRow):
     """An event with the part of its payload that tells nothing of a person."""
 
-    died_at = Moment(required=True, allow_none=True)
-    replayed_at = Moment(required=True, allow_none=True)
-    body_bytes = Whole(low=0, required=True)
+    died_at = Timestamp(required=True, allow_none=True)
+    replayed_at = Timestamp(required=True, allow_none=True)
+    body_bytes = StrictInteger(low=0, required=True)
     payload = fields.Dict(
         keys=fields.String(),
         required=True,
@@ -101,7 +113,7 @@ class Webhook(WebhookRow):
 class ReplayWebhook(Schema):
     """Whether the replay is made, or only shown."""
 
-    dry_run = Flag(load_default=False)
+    dry_run = StrictBoolean(load_default=False)
 
 
 class OrderChange(Schema):
@@ -118,7 +130,7 @@ class RefundChange(Schema):
     """A refund that is made, or changes its status; ``before`` is null of one that is new."""
 
     id = Uuid(required=True)
-    amount_minor = Minor(low=1, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
     destination = fields.String(required=True)
     order_number = fields.String(required=True, allow_none=True)
     before = fields.String(required=True, allow_none=True)
@@ -130,11 +142,11 @@ class PostedEntry(Schema):
 
     account = fields.String(required=True)
     direction = Choice("debit", "credit", required=True)
-    amount_minor = Minor(low=1, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
     order_number = fields.String(required=True, allow_none=True)
 
 
-class Posted(Schema):
+class PostedTransaction(Schema):
     """A ledger transaction that is posted."""
 
     id = Uuid(required=True)
@@ -144,7 +156,7 @@ class Posted(Schema):
     entries = fields.List(fields.Nested(PostedEntry), required=True)
 
 
-class Told(Schema):
+class CreatedNotification(Schema):
     """A notification."""
 
     id = Uuid(required=True)
@@ -153,26 +165,26 @@ class Told(Schema):
     title = fields.String(required=True)
 
 
-class HeldCharge(Schema):
+class CreatedQuarantinedCharge(Schema):
     """A charge that is held back."""
 
     id = Uuid(required=True)
     reason = fields.String(required=True)
-    amount_minor = Minor(required=True)
+    amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
 
 
-class PayoutException(Schema):
+class CreatedPayoutException(Schema):
     """A transfer that failed, came back, or is none of ours."""
 
     id = Uuid(required=True)
     outcome = fields.String(required=True)
     reference = fields.String(required=True)
-    amount_minor = Minor(required=True)
+    amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
 
 
-class AlertTold(Schema):
+class AlertTransition(Schema):
     """An alert that somebody is told of: that it was raised, or is over."""
 
     id = Uuid(required=True)
@@ -183,7 +195,7 @@ class AlertTold(Schema):
     title = fields.String(required=True)
 
 
-class Work(Schema):
+class EnqueuedWork(Schema):
     """Work that is handed on to a queue."""
 
     id = Uuid(required=True)
@@ -191,36 +203,36 @@ class Work(Schema):
     topic = fields.String(required=True)
 
 
-class Kept(Schema):
+class StoredSupportMessage(Schema):
     """A message that is kept for support."""
 
     id = Uuid(required=True)
     type = fields.String(required=True)
 
 
-class Part(Schema):
+class UnpackedEvent(Schema):
     """A part of an envelope of messages: an event of its own, processed by itself."""
 
     id = Uuid(required=True)
     provider = fields.String(required=True)
 
 
-class Changes(Schema):
+class ReplayChanges(Schema):
     """All that a replay changes."""
 
     orders = fields.List(fields.Nested(OrderChange), required=True)
     refunds = fields.List(fields.Nested(RefundChange), required=True)
-    ledger = fields.List(fields.Nested(Posted), required=True)
-    notifications = fields.List(fields.Nested(Told), required=True)
-    held_charges = fields.List(fields.Nested(HeldCharge), required=True)
-    payout_exceptions = fields.List(fields.Nested(PayoutException), required=True)
-    alerts = fields.List(fields.Nested(AlertTold), required=True)
-    work = fields.List(fields.Nested(Work), required=True)
-    messages = fields.List(fields.Nested(Kept), required=True)
-    parts = fields.List(fields.Nested(Part), required=True)
+    ledger = fields.List(fields.Nested(PostedTransaction), required=True)
+    notifications = fields.List(fields.Nested(CreatedNotification), required=True)
+    held_charges = fields.List(fields.Nested(CreatedQuarantinedCharge), required=True)
+    payout_exceptions = fields.List(fields.Nested(CreatedPayoutException), required=True)
+    alerts = fields.List(fields.Nested(AlertTransition), required=True)
+    work = fields.List(fields.Nested(EnqueuedWork), required=True)
+    messages = fields.List(fields.Nested(StoredSupportMessage), required=True)
+    parts = fields.List(fields.Nested(UnpackedEvent), required=True)
 
 
-class Replayed(Schema):
+class WebhookReplayResult(Schema):
     """What a replay did, or would do. One that failed left the event as it was."""
 
     id = Uuid(required=True)
@@ -230,5 +242,8 @@ class Replayed(Schema):
     after = Choice(*queries.STATES, required=True)
     error = fields.String(required=True, allow_none=True)
     changes = fields.Nested(
-        Changes, required=True, allow_none=True, metadata={"description": "Null where nothing was changed."}
+        ReplayChanges,
+        required=True,
+        allow_none=True,
+        metadata={"description": "Null where nothing was changed."},
     )

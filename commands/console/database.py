@@ -5,33 +5,33 @@ from contextlib import contextmanager
 
 from sqlalchemy.orm import Session
 
-from commands.console.environment import settings
+from commands.console.environment import get_settings
 from marketplace.infra.db import Database
 from marketplace.infra.logs import configure_command_logging
 from marketplace.infra.settings import Settings
 from marketplace.services import Services
 
 
-def services() -> Services:
+def build_services() -> Services:
     """Make what domain operations need; nothing is connected to before it is used."""
-    configure_command_logging(settings())
-    return Services.from_settings(settings(), application_name="marketplace command")
+    configure_command_logging(get_settings())
+    return Services.from_settings(get_settings(), application_name="marketplace command")
 
 
-def database(current: Settings | None = None) -> Database:
+def open_database(current: Settings | None = None) -> Database:
     """Give the database of the settings.
 
     :param current: the settings; none means those in force
     """
-    given = current or settings()
+    given = current or get_settings()
     configure_command_logging(given)
     return Database(given.database_url, pool_size=1, application_name="marketplace command")
 
 
 @contextmanager
-def reading() -> Iterator[Session]:
+def read_session() -> Iterator[Session]:
     """Give a session for reading, each statement for itself."""
-    opened = database()
+    opened = open_database()
     with opened.reading() as session:
         yield session
     opened.close()

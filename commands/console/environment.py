@@ -14,10 +14,10 @@ from marketplace.infra.settings import (
     read_embedded_environment,
 )
 
-_PROJECT = Path(__file__).resolve().parents[1]
+_PROJECT_DIRECTORY = Path(__file__).resolve().parents[1]
 
 
-def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def read_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Give the variables that settings are read from.
 
     :param environ: variables; none means the process's own
@@ -26,7 +26,7 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """
     given = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
     # As the stack itself: its directory does not depend on where the command is called.
-    directory = given.get("DATA_DIR") or str(_PROJECT / ".data")
+    directory = given.get("DATA_DIR") or str(_PROJECT_DIRECTORY / ".data")
     embedded = read_embedded_environment({**given, "DATA_DIR": directory})
     if not embedded and "DATABASE_URL" not in given:
         raise CommandFailedError(
@@ -38,15 +38,15 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 @functools.cache
-def settings() -> Settings:
+def get_settings() -> Settings:
     """Read the settings, once.
 
     :raises CommandFailedError: there are none
     :raises SettingsError: some can't be used
     """
-    return load_settings(environment())
+    return load_settings(read_environment())
 
 
-def program() -> str:
+def program_name() -> str:
     """Name the command as it was called, for messages that tell what to call next."""
     return Path(sys.argv[0]).name or "marketplace"

@@ -22,7 +22,7 @@ class CommandFailedError(click.ClickException):
     """What failed, in words; the process ends with status 1."""
 
 
-def explained(error: Exception) -> str | None:
+def explain_error(error: Exception) -> str | None:
     """Say in words what an expected error means.
 
     :return: the words, or none if the error is not an expected one and its trace is wanted
@@ -33,10 +33,10 @@ def explained(error: Exception) -> str | None:
         return f"{error.detail} Is it running? DATABASE_URL names it; `make run` starts the embedded one."
     if isinstance(error, MarketplaceError):
         return error.detail
-    return _explained_database_error(error)
+    return _explain_database_error(error)
 
 
-def _explained_database_error(error: Exception) -> str | None:
+def _explain_database_error(error: Exception) -> str | None:
     """Explain an error of the driver, or of SQLAlchemy around it, if one of them is in use at all."""
     driver = sys.modules.get("psycopg2")
     original = getattr(error, "orig", error)

@@ -1,13 +1,14 @@
-"""Who runs a command, for the audit."""
+"""The operator who runs a command, for the audit."""
 
 import getpass
+from datetime import datetime
 
-from marketplace.audit.operations import OPERATOR, AuditActor
+from marketplace.audit.operations import Act
 
 
-def operator() -> AuditActor:
-    """Name the operator by the account that runs the command."""
+def build_operator_act(now: datetime) -> Act:
+    """Build the act of the operating system's account that runs the command."""
     try:
-        return AuditActor(f"{OPERATOR.name} {getpass.getuser()}")
+        return Act(f"operator {getpass.getuser()}", now)
     except (OSError, KeyError):
-        return OPERATOR
+        return Act("operator", now)

@@ -13,7 +13,7 @@ from rich.text import Text
 _ABSENT = "-"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: Sequence[str] = ()) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: Sequence[str] = ()) -> None:
     """Print a table; in a pipe one line for each row, after one with the columns' names.
 
     :param columns: the headings
@@ -22,17 +22,17 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: Sequen
     """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
-            click.echo("\t".join(_plain(value) for value in row))
+            click.echo("\t".join(_tab_separated_field(value) for value in row))
         return
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         shown.add_column(column, overflow="fold", no_wrap=column not in wide)
     for row in rows:
-        shown.add_row(*(Text(shown_value(value)) for value in row))
+        shown.add_row(*(Text(display_value(value)) for value in row))
     Console().print(shown)
 
 
-def note_more(most: int) -> None:
+def warn_truncated(most: int) -> None:
     """Say, aside, that a list was cut.
 
     :param most: what ``--limit`` takes at the most
@@ -40,15 +40,17 @@ def note_more(most: int) -> None:
     click.echo(f"There are more; --limit shows up to {most:,} of them.", err=True)
 
 
-def facts(pairs: Iterable[tuple[str, Any]]) -> None:
+def print_facts(pairs: Iterable[tuple[str, Any]]) -> None:
     """Print names and values, one pair a line."""
     for name, value in pairs:
         click.echo(
-            f"{name}\t{_plain(value)}" if not sys.stdout.isatty() else f"{name:<16} {shown_value(value)}"
+            f"{name}\t{_tab_separated_field(value)}"
+            if not sys.stdout.isatty()
+            else f"{name:<16} {display_value(value)}"
         )
 
 
-def shown_value(value: Any) -> str:
+def display_value(value: Any) -> str:
     """Write a value for people: times to the second in UTC, nothing as a dash."""
     if value is None or value == "":
         return _ABSENT
@@ -62,7 +64,7 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
 
 
-def _plain(value: Any) -> str:
+def _tab_separated_field(value: Any) -> str:
     """A field of a line: neither a tab nor a line break may be inside."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -11,20 +11,20 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import driver_cursor
 
 # Is told how many more steps of a stage are done.
-Progress = Callable[[int], None]
+ProgressCallback = Callable[[int], None]
 
 _BATCH_ROWS = 5_000
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _QUOTES = str.maketrans({"\\": "\\\\", '"': '\\"'})
 
 
-def load(
+def copy_rows(
     session: Session,
     table: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[Any]],
     *,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> int:
     """Add rows to a table by COPY, in batches.
 
@@ -42,7 +42,7 @@ def load(
     with driver_cursor(session) as cursor:
         cursor.execute(f"CREATE TEMP TABLE {staging} AS SELECT {listed} FROM {table} WITH NO DATA")  # noqa: S608
         while batch := list(islice(remaining, _BATCH_ROWS)):
-            lines = "".join("\t".join(map(_field, row)) + "\n" for row in batch)
+            lines = "".join("\t".join(map(_format_copy_field, row)) + "\n" for row in batch)
             cursor.copy_expert(f"COPY {staging} ({listed}) FROM STDIN", io.StringIO(lines))
             cursor.execute(
                 f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {staging} ON CONFLICT DO NOTHING"  # noqa: S608
@@ -55,7 +55,7 @@ def load(
     return added
 
 
-def _field(value: Any) -> str:
+def _format_copy_field(value: Any) -> str:
     """Write a value in COPY's text format."""
     if value is None:
         return "\\N"

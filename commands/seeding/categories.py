@@ -7,14 +7,14 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from commands.seeding.bulk_copy import load
-from commands.seeding.ids import Kind, seeded_id
+from commands.seeding.bulk_copy import copy_rows
+from commands.seeding.ids import SeededKind, seeded_id
 from commands.seeding.offers import Branch, Leaf
-from commands.seeding.wares import TREE
+from commands.seeding.wares import CATEGORY_TREE
 
 
 @dataclass(frozen=True)
-class Category:
+class SeededCategory:
     """A row: ``lineage`` holds the ids from the root to itself; ``root`` counts the roots from 0."""
 
     id: UUID
@@ -27,14 +27,16 @@ class Category:
     leaf: Leaf | None
 
 
-def _walk(nodes: Sequence[Branch | Leaf], parents: tuple[UUID, ...], root: int | None) -> Iterator[Category]:
+def _walk(
+    nodes: Sequence[Branch | Leaf], parents: tuple[UUID, ...], root: int | None
+) -> Iterator[SeededCategory]:
     for position, node in enumerate(nodes):
         slug = re.sub(r"[^a-z0-9]+", "-", node.name.lower()).strip("-")
         # Numbered by name: a category that is added later changes no other's id.
-        own = seeded_id(Kind.CATEGORY, int.from_bytes(slug.encode()) % 4_294_967_291)
+        own = seeded_id(SeededKind.CATEGORY, int.from_bytes(slug.encode()) % 4_294_967_291)
         lineage = (*parents, own)
         top = position if root is None else root
-        yield Category(
+        yield SeededCategory(
             own,
             parents[-1] if parents else None,
             node.name,
@@ -48,16 +50,16 @@ def _walk(nodes: Sequence[Branch | Leaf], parents: tuple[UUID, ...], root: int |
             yield from _walk(node.children, lineage, top)
 
 
-CATEGORIES: tuple[Category, ...] = tuple(_walk(TREE, (), None))
+CATEGORIES: tuple[SeededCategory, ...] = tuple(_walk(CATEGORY_TREE, (), None))
 # A leaf category with what is offered in it.
-LEAVES: tuple[tuple[Category, Leaf], ...] = tuple(
+LEAF_CATEGORIES: tuple[tuple[SeededCategory, Leaf], ...] = tuple(
     (category, category.leaf) for category in CATEGORIES if category.leaf is not None
 )
 
 
 def load_categories(session: Session) -> None:
     """Add the category tree."""
-    load(
+    copy_rows(
         session,
         "categories",
         ("id", "parent_id", "name", "slug", "position", "lineage"),

@@ -5,7 +5,7 @@ from enum import IntEnum
 from uuid import UUID
 
 
-class Kind(IntEnum):
+class SeededKind(IntEnum):
     """What a seeded row is. The numbers are part of the ids: never change one."""
 
     CAMPUS = 1
@@ -20,7 +20,7 @@ class Kind(IntEnum):
     PAYOUT_ACCOUNT = 10
 
 
-def seeded_id(kind: Kind, number: int) -> UUID:
+def seeded_id(kind: SeededKind, number: int) -> UUID:
     """Give the id of a seeded row.
 
     The layout is that of version 7, with a time of the first minutes of 1970 that counts kinds and numbers: in

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 NEW_ONLY = ("new",)
-_ANY = ("new", "like_new", "good", "good", "fair")
+_ANY_CONDITION = ("new", "like_new", "good", "good", "fair")
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Leaf:
     things: tuple[tuple[str, int], ...]
     variants: tuple[str, ...]
     tags: tuple[str, ...]
-    conditions: tuple[str, ...] = _ANY
+    conditions: tuple[str, ...] = _ANY_CONDITION
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,21 @@ import requests
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from commands.seeding.bulk_copy import Progress
-from commands.seeding.ids import Kind, seeded_id
+from commands.seeding.bulk_copy import ProgressCallback
+from commands.seeding.ids import SeededKind, seeded_id
 from commands.seeding.people import STORES, student_id
-from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, product
+from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, build_product
 from marketplace.identity.queries import Caller, find_caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders import operations, states
 from marketplace.orders.pin import delivery_pin
-from marketplace.orders.placing.order_validation import Wish
-from marketplace.orders.placing.place_order import PAYABLE_FOR, Delivery, Placement, place_order
+from marketplace.orders.placing.order_validation import RequestedItem
+from marketplace.orders.placing.place_order import PAYABLE_FOR, Delivery, OrderRequest, place_order
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.intents import lifecycle as payments
-from marketplace.payments.intents.hosted_page import open_page
-from marketplace.payments.intents.lifecycle import Target
+from marketplace.payments.intents.hosted_page import open_hosted_page
+from marketplace.payments.intents.lifecycle import PaymentTarget
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payments import PaymentGateway, customer_email
 from marketplace.services import Services
@@ -37,7 +37,7 @@ _GATEWAY_WAIT_SECONDS = 15.0
 _POLL_SECONDS = 0.25
 _CHANNELS = ("card", "bank_transfer", "ussd")
 
-_PLACED = Statement(
+_SELECT_PLACED_ORDER = Statement(
     text(
         """
         SELECT o.id, o.status, o.pin_counter FROM orders o JOIN order_items i ON i.order_id = o.id
@@ -48,7 +48,7 @@ _PLACED = Statement(
 
 
 @dataclass(frozen=True)
-class Scene:
+class OrderScenario:
     """An order that the demo has: who bought which of a store's products how long ago, and how far it came."""
 
     buyer_id: UUID
@@ -63,35 +63,37 @@ class Scene:
     def product(self) -> SeededProduct:
         """Find the product that was bought."""
         vendor_id = STORES[self.store - 1].id
-        found = [item for item in map(product, range(1, DEMO_PRODUCTS + 1)) if item.store.id == vendor_id]
+        found = [
+            item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store.id == vendor_id
+        ]
         return found[self.nth_product]
 
 
-_BUYER = persona_named("buyer").user_id
-_BUYER_2 = persona_named("buyer2").user_id
+_BUYER_ID = persona_named("buyer").user_id
+_SECOND_BUYER_ID = persona_named("buyer2").user_id
 
 # In the order of their times, as ids and numbers are. Personas have no unpaid orders, which they may have
 # only a few of; the last one is unpaid, so that it is there whether or not a gateway took payments.
-SCENES: tuple[Scene, ...] = (
-    Scene(_BUYER, 1, 0, states.DELIVERED, timedelta(days=20)),
-    Scene(student_id(1), 2, 1, states.DELIVERED, timedelta(days=18), quantity=2),
-    Scene(_BUYER_2, 2, 2, states.DELIVERED, timedelta(days=15), picked_up=True),
-    Scene(student_id(2), 1, 3, states.DELIVERED, timedelta(days=12)),
-    Scene(student_id(2), 1, 4, states.EXPIRED, timedelta(days=11)),
-    Scene(student_id(3), 3, 0, states.DELIVERED, timedelta(days=9), quantity=2),
-    Scene(_BUYER, 2, 3, states.CANCELLED, timedelta(days=7)),
-    Scene(student_id(1), 1, 5, states.CANCELLED, timedelta(days=6)),
-    Scene(_BUYER_2, 1, 6, states.EXPIRED, timedelta(days=5)),
-    Scene(student_id(4), 2, 4, states.SHIPPED, timedelta(days=1, hours=4)),
-    Scene(_BUYER, 1, 7, states.SHIPPED, timedelta(hours=26), quantity=2),
-    Scene(student_id(5), 2, 5, states.PROCESSING, timedelta(hours=9), picked_up=True),
-    Scene(_BUYER_2, 1, 8, states.PROCESSING, timedelta(hours=7)),
-    Scene(student_id(5), 1, 9, states.PAID_ESCROW, timedelta(hours=3)),
-    Scene(student_id(6), 2, 6, states.PAID_ESCROW, timedelta(hours=2), quantity=3),
-    Scene(student_id(3), 1, 10, states.PENDING_PAYMENT, timedelta(minutes=2)),
-    Scene(student_id(4), 2, 7, states.PENDING_PAYMENT, timedelta(minutes=1)),
+ORDER_SCENARIOS: tuple[OrderScenario, ...] = (
+    OrderScenario(_BUYER_ID, 1, 0, states.DELIVERED, timedelta(days=20)),
+    OrderScenario(student_id(1), 2, 1, states.DELIVERED, timedelta(days=18), quantity=2),
+    OrderScenario(_SECOND_BUYER_ID, 2, 2, states.DELIVERED, timedelta(days=15), picked_up=True),
+    OrderScenario(student_id(2), 1, 3, states.DELIVERED, timedelta(days=12)),
+    OrderScenario(student_id(2), 1, 4, states.EXPIRED, timedelta(days=11)),
+    OrderScenario(student_id(3), 3, 0, states.DELIVERED, timedelta(days=9), quantity=2),
+    OrderScenario(_BUYER_ID, 2, 3, states.CANCELLED, timedelta(days=7)),
+    OrderScenario(student_id(1), 1, 5, states.CANCELLED, timedelta(days=6)),
+    OrderScenario(_SECOND_BUYER_ID, 1, 6, states.EXPIRED, timedelta(days=5)),
+    OrderScenario(student_id(4), 2, 4, states.SHIPPED, timedelta(days=1, hours=4)),
+    OrderScenario(_BUYER_ID, 1, 7, states.SHIPPED, timedelta(hours=26), quantity=2),
+    OrderScenario(student_id(5), 2, 5, states.PROCESSING, timedelta(hours=9), picked_up=True),
+    OrderScenario(_SECOND_BUYER_ID, 1, 8, states.PROCESSING, timedelta(hours=7)),
+    OrderScenario(student_id(5), 1, 9, states.PAID_ESCROW, timedelta(hours=3)),
+    OrderScenario(student_id(6), 2, 6, states.PAID_ESCROW, timedelta(hours=2), quantity=3),
+    OrderScenario(student_id(3), 1, 10, states.PENDING_PAYMENT, timedelta(minutes=2)),
+    OrderScenario(student_id(4), 2, 7, states.PENDING_PAYMENT, timedelta(minutes=1)),
 )
-_PAID = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED)
+_PAID_STATUSES = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED)
 
 
 class SandboxCheckout:
@@ -127,16 +129,16 @@ class SandboxCheckout:
         services = self._services
         fee_bearer = services.settings.gateway_fee_bearer
         gateway: PaymentGateway = services.gateway
-        intent, page = open_page(
+        intent, page = open_hosted_page(
             services.database,
             gateway,
             buyer_id=buyer.id,
             email=customer_email(buyer.email, buyer.id),
-            target=Target(order_id=order_id),
+            target=PaymentTarget(order_id=order_id),
             callback_url=None,
             clock=lambda: now,
         )
-        services.database.in_transaction(payments.record_page, intent=intent, page=page, now=now)
+        services.database.in_transaction(payments.record_hosted_page, intent=intent, page=page, now=now)
         address = f"{services.settings.gateway_url}/sandbox/pay/{intent.reference}"
         try:
             self._session.post(
@@ -150,16 +152,22 @@ class SandboxCheckout:
         if charge is not None and charge.paid_at is not None:
             charge = replace(charge, paid_at=now)
         services.database.in_transaction(
-            payments.settle, reference=intent.reference, charge=charge, fee_bearer=fee_bearer, now=now
+            payments.apply_reported_charge,
+            reference=intent.reference,
+            charge=charge,
+            fee_bearer=fee_bearer,
+            now=now,
         )
 
 
-def scenes_are_played(session: Session) -> bool:
+def has_all_scenarios(session: Session) -> bool:
     """Tell whether the last of the scenes was played."""
-    return _find(session, SCENES[-1]) is not None
+    return _find_order(session, ORDER_SCENARIOS[-1]) is not None
 
 
-def play(services: Services, *, checkout: SandboxCheckout | None, now: datetime, progress: Progress) -> int:
+def create_orders(
+    services: Services, *, checkout: SandboxCheckout | None, now: datetime, progress: ProgressCallback
+) -> int:
     """Play the scenes, going on where an earlier run was interrupted.
 
     :param checkout: who pays; without one, scenes that take a payment are left out
@@ -168,30 +176,30 @@ def play(services: Services, *, checkout: SandboxCheckout | None, now: datetime,
     :return: how many orders were placed
     """
     placed = 0
-    for number, scene in enumerate(SCENES):
-        if scene.status not in _PAID or checkout is not None:
-            placed += _play(services, scene, number=number, checkout=checkout, now=now)
+    for number, scene in enumerate(ORDER_SCENARIOS):
+        if scene.status not in _PAID_STATUSES or checkout is not None:
+            placed += _create_order(services, scene, number=number, checkout=checkout, now=now)
         progress(1)
     return placed
 
 
-def _play(
-    services: Services, scene: Scene, *, number: int, checkout: SandboxCheckout | None, now: datetime
+def _create_order(
+    services: Services, scene: OrderScenario, *, number: int, checkout: SandboxCheckout | None, now: datetime
 ) -> bool:
     database, at = services.database, now - scene.ago
     with database.reading() as session:
-        buyer = _caller(session, scene.buyer_id)
-        vendor = _caller(session, STORES[scene.store - 1].user_id)
-        found = _find(session, scene)
+        buyer = _get_caller(session, scene.buyer_id)
+        vendor = _get_caller(session, STORES[scene.store - 1].user_id)
+        found = _find_order(session, scene)
     if found is None:
-        database.in_transaction(_place, scene, buyer, at)
+        database.in_transaction(_place_scenario_order, scene, buyer, at)
         with database.reading() as session:
-            order = _find(session, scene) or {}
+            order = _find_order(session, scene) or {}
     else:
         order = found
     order_id: UUID = order["id"]
     status: str = order["status"]
-    if status == states.PENDING_PAYMENT and scene.status in _PAID and checkout is not None:
+    if status == states.PENDING_PAYMENT and scene.status in _PAID_STATUSES and checkout is not None:
         checkout.pay(
             buyer=buyer, order_id=order_id, channel=_CHANNELS[number % 3], now=at + timedelta(minutes=4)
         )
@@ -199,39 +207,41 @@ def _play(
     pin = delivery_pin(
         key=services.settings.delivery_pin_key, order_id=order_id, counter=order["pin_counter"]
     )
-    for step in _STEPS:
+    for step in _SCENARIO_STEPS:
         if status == step.source and scene.status in step.targets:
             database.in_transaction(
-                step.take, _Stage(order_id, buyer, vendor, pin, services, at + step.after)
+                step.take, _ScenarioContext(order_id, buyer, vendor, pin, services, at + step.after)
             )
             status = step.leads_to
     return found is None
 
 
-def _find(session: Session, scene: Scene) -> dict[str, Any] | None:
-    return _PLACED.first(session, buyer_id=scene.buyer_id, product_id=scene.product.id)
+def _find_order(session: Session, scene: OrderScenario) -> dict[str, Any] | None:
+    return _SELECT_PLACED_ORDER.first(session, buyer_id=scene.buyer_id, product_id=scene.product.id)
 
 
-def _caller(session: Session, user_id: UUID) -> Caller:
+def _get_caller(session: Session, user_id: UUID) -> Caller:
     found = find_caller(session, user_id=user_id, aal="aal1")
     if found is None:
         raise LookupError(f"the seeded person {user_id} is not there")
     return found
 
 
-def _place(session: Session, scene: Scene, buyer: Caller, at: datetime) -> UUID:
-    buyers = [_BUYER, _BUYER_2, *(student_id(number) for number in range(1, 7))]
+def _place_scenario_order(session: Session, scene: OrderScenario, buyer: Caller, at: datetime) -> UUID:
+    buyers = [_BUYER_ID, _SECOND_BUYER_ID, *(student_id(number) for number in range(1, 7))]
     delivery = (
-        Delivery(method="pickup", hub_id=seeded_id(Kind.HUB, 1))
+        Delivery(method="pickup", hub_id=seeded_id(SeededKind.HUB, 1))
         if scene.picked_up
-        else Delivery(method="delivery", address_id=seeded_id(Kind.ADDRESS, buyers.index(scene.buyer_id) + 1))
+        else Delivery(
+            method="delivery", address_id=seeded_id(SeededKind.ADDRESS, buyers.index(scene.buyer_id) + 1)
+        )
     )
-    asked = Placement(buyer, [Wish(scene.product.id, scene.quantity)], delivery)
+    asked = OrderRequest(buyer, [RequestedItem(scene.product.id, scene.quantity)], delivery)
     return place_order(session, asked=asked, now=at)
 
 
 @dataclass(frozen=True)
-class _Stage:
+class _ScenarioContext:
     """What a step of a scene is given."""
 
     order_id: UUID
@@ -242,23 +252,23 @@ class _Stage:
     at: datetime
 
 
-def _cancel(session: Session, stage: _Stage) -> None:
-    order_cancellation.cancel(
+def _cancel(session: Session, stage: _ScenarioContext) -> None:
+    order_cancellation.cancel_order(
         session, order_id=stage.order_id, caller=stage.buyer, reason="Found it in my hall", now=stage.at
     )
 
 
-def _expire(session: Session, stage: _Stage) -> None:
+def _expire(session: Session, stage: _ScenarioContext) -> None:
     order = lock_order(session, order_id=stage.order_id)
-    operations.expire(session, order=order, actor=SYSTEM, now=stage.at)
+    operations.expire_order(session, order=order, actor=SYSTEM, now=stage.at)
 
 
-def _accept(session: Session, stage: _Stage) -> None:
-    operations.accept(session, order_id=stage.order_id, caller=stage.vendor, now=stage.at)
+def _accept(session: Session, stage: _ScenarioContext) -> None:
+    operations.accept_order(session, order_id=stage.order_id, caller=stage.vendor, now=stage.at)
 
 
-def _ship(session: Session, stage: _Stage) -> None:
-    operations.ship(
+def _ship(session: Session, stage: _ScenarioContext) -> None:
+    operations.ship_order(
         session,
         order_id=stage.order_id,
         caller=stage.vendor,
@@ -267,7 +277,7 @@ def _ship(session: Session, stage: _Stage) -> None:
     )
 
 
-def _deliver(session: Session, stage: _Stage) -> None:
+def _deliver(session: Session, stage: _ScenarioContext) -> None:
     operations.release_on_pin(
         session,
         order_id=stage.order_id,
@@ -279,26 +289,28 @@ def _deliver(session: Session, stage: _Stage) -> None:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _ScenarioStep:
     """A step from one status to the next, for scenes that go there or further."""
 
     source: str
     leads_to: str
     targets: tuple[str, ...]
     after: timedelta
-    take: Callable[[Session, _Stage], None]
+    take: Callable[[Session, _ScenarioContext], None]
 
 
-_STEPS = (
-    _Step(states.PENDING_PAYMENT, states.CANCELLED, (states.CANCELLED,), timedelta(minutes=10), _cancel),
-    _Step(
+_SCENARIO_STEPS = (
+    _ScenarioStep(
+        states.PENDING_PAYMENT, states.CANCELLED, (states.CANCELLED,), timedelta(minutes=10), _cancel
+    ),
+    _ScenarioStep(
         states.PENDING_PAYMENT,
         states.EXPIRED,
         (states.EXPIRED,),
         PAYABLE_FOR + timedelta(minutes=1),
         _expire,
     ),
-    _Step(states.PAID_ESCROW, states.PROCESSING, _PAID[1:], timedelta(minutes=40), _accept),
-    _Step(states.PROCESSING, states.SHIPPED, _PAID[2:], timedelta(hours=5), _ship),
-    _Step(states.SHIPPED, states.DELIVERED, _PAID[3:], timedelta(hours=24), _deliver),
+    _ScenarioStep(states.PAID_ESCROW, states.PROCESSING, _PAID_STATUSES[1:], timedelta(minutes=40), _accept),
+    _ScenarioStep(states.PROCESSING, states.SHIPPED, _PAID_STATUSES[2:], timedelta(hours=5), _ship),
+    _ScenarioStep(states.SHIPPED, states.DELIVERED, _PAID_STATUSES[3:], timedelta(hours=24), _deliver),
 )

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from commands.seeding.bulk_copy import load
-from commands.seeding.ids import Kind, seeded_id
+from commands.seeding.bulk_copy import copy_rows
+from commands.seeding.ids import SeededKind, seeded_id
 from commands.seeding.places import HOSTELS, campus_id
-from commands.seeding.wares import TREE
+from commands.seeding.wares import CATEGORY_TREE
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
 
 DEMO_VENDORS = 12
@@ -18,7 +18,7 @@ LOAD_VENDORS = 200
 STUDENTS = 6
 # A bank account's change holds payouts for a day: the demo's are long past that.
 _BANK_ACCOUNT_AGE = timedelta(days=90)
-_MEMBER_FOR = timedelta(days=120)
+_MEMBERSHIP_AGE = timedelta(days=120)
 _STATUS_REASONS = {"restricted": "Under review by support", "suspended": "Repeated counterfeit listings"}
 _BADGES = {"buyer": ["verified_student"], "vendor": ["verified_student", "verified_vendor"], "staff": []}
 
@@ -31,7 +31,7 @@ _LAST_NAMES = (
     *("Kalu", "Lawson", "Mohammed", "Nnamdi", "Ogunleye", "Peters", "Salami", "Taiwo", "Umeh", "Yakubu"),
 )
 # Name of the store, campus, and the roots of the category tree that it sells from; the personas' come first.
-_STORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+_DEMO_STORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (STORE_NAMES["vendor"], MAIN_CAMPUS, ("Books & Study", "Electronics")),
     (STORE_NAMES["vendor2"], MAIN_CAMPUS, ("Fashion", "Beauty & Care")),
     ("Room 12 Essentials", MAIN_CAMPUS, ("Room & Hostel",)),
@@ -57,7 +57,7 @@ _BANKS = {
 
 
 @dataclass(frozen=True)
-class Store:
+class SeededStore:
     """A store: ``roots`` are the positions of the roots of the category tree that it sells from."""
 
     number: int
@@ -70,26 +70,26 @@ class Store:
     roots: frozenset[int]
 
 
-def _name(number: int) -> str:
+def _person_name(number: int) -> str:
     # The lists' lengths have no common divisor, so that 460 numbers have 460 names.
     return f"{_FIRST_NAMES[number % len(_FIRST_NAMES)]} {_LAST_NAMES[number % len(_LAST_NAMES)]}"
 
 
-def _store(number: int) -> Store:
+def _build_store(number: int) -> SeededStore:
     """Describe a store; those beyond the demo's are for load tests and sell everything."""
     personas = {1: persona_named("vendor"), 2: persona_named("vendor2")}
-    roots = [root.name for root in TREE]
+    roots = [root.name for root in CATEGORY_TREE]
     if number <= DEMO_VENDORS:
-        name, campus, sells = _STORES[number - 1]
+        name, campus, sells = _DEMO_STORES[number - 1]
     else:
-        name, sells = f"{_name(number)} Store {number}", tuple(roots)
+        name, sells = f"{_person_name(number)} Store {number}", tuple(roots)
         campus = MAIN_CAMPUS if number % 3 else SECOND_CAMPUS
     persona = personas.get(number)
-    return Store(
+    return SeededStore(
         number=number,
-        id=seeded_id(Kind.VENDOR, number),
-        user_id=persona.user_id if persona else seeded_id(Kind.PERSON, 1_000 + number),
-        owner=persona.full_name if persona else _name(number),
+        id=seeded_id(SeededKind.VENDOR, number),
+        user_id=persona.user_id if persona else seeded_id(SeededKind.PERSON, 1_000 + number),
+        owner=persona.full_name if persona else _person_name(number),
         name=name,
         slug="-".join("".join(c if c.isalnum() else " " for c in name.lower()).split()),
         campus=campus,
@@ -97,12 +97,12 @@ def _store(number: int) -> Store:
     )
 
 
-STORES: tuple[Store, ...] = tuple(_store(number) for number in range(1, LOAD_VENDORS + 1))
+STORES: tuple[SeededStore, ...] = tuple(_build_store(number) for number in range(1, LOAD_VENDORS + 1))
 
 
 def student_id(number: int) -> UUID:
     """Give the id of one of the further students, from 1 to STUDENTS."""
-    return seeded_id(Kind.PERSON, number)
+    return seeded_id(SeededKind.PERSON, number)
 
 
 def load_people(session: Session, *, vendors: int, now: datetime) -> None:
@@ -113,12 +113,12 @@ def load_people(session: Session, *, vendors: int, now: datetime) -> None:
     """
     _load_profiles(session, vendors=vendors, now=now)
     _load_stores(session, vendors=vendors, now=now)
-    _load_accounts(session, vendors=vendors, now=now)
+    _load_payout_accounts(session, vendors=vendors, now=now)
     _load_addresses(session, now=now)
 
 
 def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
-    since = now - _MEMBER_FOR
+    since = now - _MEMBERSHIP_AGE
     north = campus_id(MAIN_CAMPUS)
     rows: list[tuple[object, ...]] = [
         (
@@ -130,7 +130,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
         if persona.has_profile
     ]
     students = [
-        (student_id(number), f"student{number}", _name(number), "buyer", north)
+        (student_id(number), f"student{number}", _person_name(number), "buyer", north)
         for number in range(1, STUDENTS + 1)
     ]
     owners = [
@@ -144,7 +144,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
         )
         for index, (user_id, mailbox, name, role, campus) in enumerate([*students, *owners], 1)
     ]
-    load(
+    copy_rows(
         session,
         "profiles",
         (
@@ -156,7 +156,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
 
 
 def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
-    since = now - _MEMBER_FOR
+    since = now - _MEMBERSHIP_AGE
     rows = [
         (
             *(store.id, store.user_id, campus_id(store.campus), store.name, store.slug),
@@ -165,7 +165,7 @@ def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
         )
         for store in STORES[:vendors]
     ]
-    load(
+    copy_rows(
         session,
         "vendor_profiles",
         (
@@ -176,18 +176,23 @@ def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
     )
 
 
-def _load_accounts(session: Session, *, vendors: int, now: datetime) -> None:
+def _load_payout_accounts(session: Session, *, vendors: int, now: datetime) -> None:
     rows = []
     for store in STORES[:vendors]:
         chance = random.Random(f"store:{store.number}")  # noqa: S311 - the same in every run is the point
         bank_code = chance.choice(list(_BANKS))
         rows.append(
             (
-                *(seeded_id(Kind.PAYOUT_ACCOUNT, store.number), store.user_id, bank_code, _BANKS[bank_code]),
+                *(
+                    seeded_id(SeededKind.PAYOUT_ACCOUNT, store.number),
+                    store.user_id,
+                    bank_code,
+                    _BANKS[bank_code],
+                ),
                 *(f"{chance.randrange(10**9, 10**10)}", store.owner.upper(), now - _BANK_ACCOUNT_AGE),
             )
         )
-    load(
+    copy_rows(
         session,
         "payout_accounts",
         ("id", "user_id", "bank_code", "bank_name", "account_number", "account_name", "created_at"),
@@ -196,12 +201,12 @@ def _load_accounts(session: Session, *, vendors: int, now: datetime) -> None:
 
 
 def _load_addresses(session: Session, *, now: datetime) -> None:
-    since = now - _MEMBER_FOR
+    since = now - _MEMBERSHIP_AGE
     halls = HOSTELS[MAIN_CAMPUS]
     people = [persona_named("buyer"), persona_named("buyer2")]
     homes = [(person.user_id, person.phone) for person in people]
     homes += [(student_id(number), f"+234701{number:07d}") for number in range(1, STUDENTS + 1)]
-    load(
+    copy_rows(
         session,
         "addresses",
         (
@@ -210,7 +215,7 @@ def _load_addresses(session: Session, *, now: datetime) -> None:
         ),
         [
             (
-                *(seeded_id(Kind.ADDRESS, number), user_id, "My room", halls[number % len(halls)]),
+                *(seeded_id(SeededKind.ADDRESS, number), user_id, "My room", halls[number % len(halls)]),
                 *("Block " + "ABCD"[number % 4], f"{100 + 7 * number}", "Call at the porter's lodge"),
                 *(phone, True, since, since),
             )

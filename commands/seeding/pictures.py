@@ -10,17 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from commands.seeding.bulk_copy import Progress
-from commands.seeding.products import DEMO_PRODUCTS, PICTURE_SIZE, PICTURE_TYPE, SeededProduct, product
-from commands.seeding.wares import TREE
-from marketplace.providers.storage import IMMUTABLE, ObjectStorage
+from commands.seeding.bulk_copy import ProgressCallback
+from commands.seeding.products import DEMO_PRODUCTS, PICTURE_SIZE, PICTURE_TYPE, SeededProduct, build_product
+from commands.seeding.wares import CATEGORY_TREE
+from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, ObjectStorage
 
 _SIZE = PICTURE_SIZE
-_QUALITY = 72
-_EFFORT = 2  # WebP's slower methods save some kilobytes that a demo need not save
-_UPLOADS_AT_ONCE = 8
+_WEBP_QUALITY = 72
+_WEBP_METHOD = 2  # WebP's slower methods save some kilobytes that a demo need not save
+_CONCURRENT_UPLOADS = 8
 _SHAPE_SIZE = (260, 260)
-_INK = 240
+_MASK_FILL = 240
 _LINE_CHARACTERS = 30
 # A simple shape for each root of the category tree, on a field of 100 by 100: polygons and ellipses, and
 # windows (polygons) and cuts (ellipses) through them.
@@ -45,15 +45,15 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size)
 
 
-def draw(number: int) -> bytes:
+def draw_picture(number: int) -> bytes:
     """Draw a picture.
 
     :param number: of the picture; beyond the demo's products it is a second view of a product
     :return: a WebP file
     """
-    item = product((number - 1) % DEMO_PRODUCTS + 1)
+    item = build_product((number - 1) % DEMO_PRODUCTS + 1)
     chance = random.Random(f"picture:{number}")  # noqa: S311 - the same in every run is the point
-    hue = (item.category.root / len(TREE) + chance.uniform(-0.04, 0.04)) % 1
+    hue = (item.category.root / len(CATEGORY_TREE) + chance.uniform(-0.04, 0.04)) % 1
     picture = _background(hue, chance).convert("RGBA")
     layer = Image.new("RGBA", _SIZE)
     pencil = ImageDraw.Draw(layer)
@@ -65,7 +65,7 @@ def draw(number: int) -> bytes:
     picture.paste((255, 255, 255, 255), (110, 10), shape)
     _caption(picture, item)
     out = io.BytesIO()
-    picture.convert("RGB").save(out, "WEBP", quality=_QUALITY, method=_EFFORT)
+    picture.convert("RGB").save(out, "WEBP", quality=_WEBP_QUALITY, method=_WEBP_METHOD)
     return out.getvalue()
 
 
@@ -87,7 +87,8 @@ def _shape(item: SeededProduct, *, second: bool, tilt: float) -> Image.Image:
     for kind, points in _SHAPES[item.category.root]:
         paint = pencil.polygon if kind in ("polygon", "window") else pencil.ellipse
         paint(
-            [value * scale + margin for value in points], fill=_INK if kind in ("polygon", "ellipse") else 0
+            [value * scale + margin for value in points],
+            fill=_MASK_FILL if kind in ("polygon", "ellipse") else 0,
         )
     return mask.rotate(tilt + (18 if second else 0), Image.Resampling.BICUBIC)
 
@@ -103,7 +104,7 @@ def _caption(picture: Image.Image, item: SeededProduct) -> None:
 
 
 def store_pictures(
-    storage: ObjectStorage, *, bucket: str, numbers: Iterable[int], progress: Progress
+    storage: ObjectStorage, *, bucket: str, numbers: Iterable[int], progress: ProgressCallback
 ) -> dict[int, str]:
     """Draw pictures and put them into object storage.
 
@@ -115,15 +116,19 @@ def store_pictures(
     """
 
     def store(number: int) -> tuple[int, str]:
-        content = draw(number)
+        content = draw_picture(number)
         key = f"products/{hashlib.sha256(content).hexdigest()}.webp"
         storage.put(
-            bucket=bucket, key=key, content=content, content_type=PICTURE_TYPE, cache_control=IMMUTABLE
+            bucket=bucket,
+            key=key,
+            content=content,
+            content_type=PICTURE_TYPE,
+            cache_control=IMMUTABLE_CACHE_CONTROL,
         )
         return number, key
 
     keys: dict[int, str] = {}
-    with ThreadPoolExecutor(_UPLOADS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_CONCURRENT_UPLOADS) as pool:
         try:
             for number, key in pool.map(store, numbers):
                 keys[number] = key

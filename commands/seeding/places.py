@@ -5,12 +5,12 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from commands.seeding.bulk_copy import load
-from commands.seeding.ids import Kind, seeded_id
+from commands.seeding.bulk_copy import copy_rows
+from commands.seeding.ids import SeededKind, seeded_id
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, SECOND_CAMPUS
 
 CAMPUSES = ((MAIN_CAMPUS, "North Campus"), (SECOND_CAMPUS, "South Campus"))
-_DOMAINS = ((EMAIL_DOMAIN, MAIN_CAMPUS), ("south.example.edu", SECOND_CAMPUS))
+_EMAIL_DOMAINS = ((EMAIL_DOMAIN, MAIN_CAMPUS), ("south.example.edu", SECOND_CAMPUS))
 HOSTELS = {
     MAIN_CAMPUS: ("Amina Hall", "Moremi Hall", "Jaja Hall", "Mariere Hall", "Sodeinde Hall"),
     SECOND_CAMPUS: ("Independence Hall", "Queen Hall", "Zik Hall", "Kuti Hall"),
@@ -27,53 +27,53 @@ _HUBS = {
         ("South Market Hub", "South Market, row B", "Mo-Sa 08:00-20:00"),
     ),
 }
-_POSITIONS = {MAIN_CAMPUS: (6.5155, 3.3872), SECOND_CAMPUS: (6.5183, 3.3542)}
+_COORDINATES = {MAIN_CAMPUS: (6.5155, 3.3872), SECOND_CAMPUS: (6.5183, 3.3542)}
 
 
 def campus_id(slug: str) -> UUID:
     """Give the id of a seeded campus."""
-    return seeded_id(Kind.CAMPUS, [name for name, _ in CAMPUSES].index(slug) + 1)
+    return seeded_id(SeededKind.CAMPUS, [name for name, _ in CAMPUSES].index(slug) + 1)
 
 
 def load_places(session: Session, *, now: datetime) -> None:
     """Add campuses, their e-mail domains, hostels and hubs."""
-    load(
+    copy_rows(
         session,
         "campuses",
         ("id", "slug", "name", "created_at"),
         [(campus_id(slug), slug, name, now) for slug, name in CAMPUSES],
     )
-    load(
+    copy_rows(
         session,
         "campus_email_domains",
         ("domain", "campus_id"),
-        [(domain, campus_id(slug)) for domain, slug in _DOMAINS],
+        [(domain, campus_id(slug)) for domain, slug in _EMAIL_DOMAINS],
     )
     hostels = [(slug, name) for slug, names in HOSTELS.items() for name in names]
-    load(
+    copy_rows(
         session,
         "hostels",
         ("id", "campus_id", "name"),
         [
-            (seeded_id(Kind.HOSTEL, number), campus_id(slug), name)
+            (seeded_id(SeededKind.HOSTEL, number), campus_id(slug), name)
             for number, (slug, name) in enumerate(hostels, 1)
         ],
     )
     hubs = [(slug, *hub) for slug, found in _HUBS.items() for hub in found]
-    load(
+    copy_rows(
         session,
         "hubs",
         ("id", "campus_id", "name", "address", "opening_hours", "latitude", "longitude", "updated_at"),
         [
             (
-                seeded_id(Kind.HUB, number),
+                seeded_id(SeededKind.HUB, number),
                 campus_id(slug),
                 name,
                 address,
                 hours,
                 # Some hundred metres from each other around the campus's middle.
-                round(_POSITIONS[slug][0] + 0.0013 * number, 6),
-                round(_POSITIONS[slug][1] + 0.0009 * number, 6),
+                round(_COORDINATES[slug][0] + 0.0013 * number, 6),
+                round(_COORDINATES[slug][1] + 0.0009 * number, 6),
                 now,
             )
             for number, (slug, name, address, hours) in enumerate(hubs, 1)

@@ -9,30 +9,30 @@ from uuid import UUID
 import orjson
 from sqlalchemy.orm import Session
 
-from commands.seeding.bulk_copy import Progress, load
-from commands.seeding.categories import LEAVES, Category
-from commands.seeding.ids import Kind, seeded_id
-from commands.seeding.people import DEMO_VENDORS, LOAD_VENDORS, STORES, Store
+from commands.seeding.bulk_copy import ProgressCallback, copy_rows
+from commands.seeding.categories import LEAF_CATEGORIES, SeededCategory
+from commands.seeding.ids import SeededKind, seeded_id
+from commands.seeding.people import DEMO_VENDORS, LOAD_VENDORS, STORES, SeededStore
 from commands.seeding.places import campus_id
 
 # Products of the demo; each has pictures of its own, which the products of load tests use again.
 DEMO_PRODUCTS = 300
 MAX_PRODUCTS = 200_000
 # From so many on, products are spread over the stores of load tests.
-_FEW_STORES_UP_TO = 3_000
+_MAX_DEMO_STORE_PRODUCTS = 3_000
 PICTURE_SIZE = (480, 360)  # pixels
 PICTURE_TYPE = "image/webp"
 _SECOND_PICTURE_EVERY = 5
 _EXCLUSIVE_EVERY = 12
 _PRICE_STEP_NAIRA = 50
-_PRICE_SHARES = {"new": 1.0, "like_new": 0.85, "good": 0.7, "fair": 0.5}
+_CONDITION_PRICE_FACTORS = {"new": 1.0, "like_new": 0.85, "good": 0.7, "fair": 0.5}
 _CONDITION_TEXTS = {
     "new": "Brand new, never used.",
     "like_new": "Used for a few weeks only; looks like new.",
     "good": "Used with care for a session and works well.",
     "fair": "Shows its age but does its job; the price says so.",
 }
-_REASONS = (
+_SELLING_REASONS = (
     "Selling because I am graduating.",
     "I have two and need only one.",
     "Restocked every week.",
@@ -40,7 +40,7 @@ _REASONS = (
     "Popular in my hall; message me for more than one.",
     "My roommate has the same one.",
 )
-_HANDOVERS = (
+_HANDOVER_TEXTS = (
     "Pick up at the hub or have it delivered to your hall.",
     "Delivery on campus within a day.",
     "Meet me at the library, or choose delivery.",
@@ -54,8 +54,8 @@ class SeededProduct:
 
     number: int
     id: UUID
-    store: Store
-    category: Category
+    store: SeededStore
+    category: SeededCategory
     title: str
     description: str
     price_minor: int
@@ -67,34 +67,34 @@ class SeededProduct:
     pictures: tuple[int, ...]
 
 
-def stores_for(products: int) -> int:
+def count_required_stores(products: int) -> int:
     """Tell how many stores so many products need."""
-    return DEMO_VENDORS if products <= _FEW_STORES_UP_TO else LOAD_VENDORS
+    return DEMO_VENDORS if products <= _MAX_DEMO_STORE_PRODUCTS else LOAD_VENDORS
 
 
-def product(number: int) -> SeededProduct:
+def build_product(number: int) -> SeededProduct:
     """Describe the product of a number, from 1."""
     chance = random.Random(f"product:{number}")  # noqa: S311 - the same in every run is the point
     # The pattern of categories repeats with the demo's pictures, so that a picture always fits.
     base = (number - 1) % DEMO_PRODUCTS
-    category, leaf = LEAVES[base % len(LEAVES)]
-    turn = (number - 1) // len(LEAVES)
+    category, leaf = LEAF_CATEGORIES[base % len(LEAF_CATEGORIES)]
+    turn = (number - 1) // len(LEAF_CATEGORIES)
     thing, usual_naira = leaf.things[turn % len(leaf.things)]
     # Every thing comes in every variant before a title is used again.
     variant = leaf.variants[(turn // len(leaf.things) + turn % len(leaf.things)) % len(leaf.variants)]
     condition = chance.choice(leaf.conditions)
-    naira = usual_naira * _PRICE_SHARES[condition] * chance.uniform(0.9, 1.15)
+    naira = usual_naira * _CONDITION_PRICE_FACTORS[condition] * chance.uniform(0.9, 1.15)
     price = max(round(naira / _PRICE_STEP_NAIRA), 1) * _PRICE_STEP_NAIRA
     store = _store_for(number, category)
     pictures = (base + 1, base + 1 + DEMO_PRODUCTS) if base % _SECOND_PICTURE_EVERY == 0 else (base + 1,)
     return SeededProduct(
         number=number,
-        id=seeded_id(Kind.PRODUCT, number),
+        id=seeded_id(SeededKind.PRODUCT, number),
         store=store,
         category=category,
         title=f"{thing}, {variant}",
-        description=f"{thing} ({variant}). {_CONDITION_TEXTS[condition]} {chance.choice(_REASONS)}"
-        f" {chance.choice(_HANDOVERS)}",
+        description=f"{thing} ({variant}). {_CONDITION_TEXTS[condition]} {chance.choice(_SELLING_REASONS)}"
+        f" {chance.choice(_HANDOVER_TEXTS)}",
         price_minor=price * 100,
         condition=condition,
         quantity=chance.randint(10, 60),
@@ -105,16 +105,18 @@ def product(number: int) -> SeededProduct:
     )
 
 
-def _store_for(number: int, category: Category) -> Store:
-    if number > _FEW_STORES_UP_TO:
+def _store_for(number: int, category: SeededCategory) -> SeededStore:
+    if number > _MAX_DEMO_STORE_PRODUCTS:
         return STORES[number % LOAD_VENDORS]
     sellers = [store for store in STORES[:DEMO_VENDORS] if category.root in store.roots]
-    return sellers[number // len(LEAVES) % len(sellers)]
+    return sellers[number // len(LEAF_CATEGORIES) % len(sellers)]
 
 
 def picture_numbers() -> list[int]:
     """Give the numbers of all pictures."""
-    return sorted({picture for number in range(1, DEMO_PRODUCTS + 1) for picture in product(number).pictures})
+    return sorted(
+        {picture for number in range(1, DEMO_PRODUCTS + 1) for picture in build_product(number).pictures}
+    )
 
 
 def load_products(
@@ -123,7 +125,7 @@ def load_products(
     count: int,
     keys: Mapping[int, str],
     now: datetime,
-    progress: Progress,
+    progress: ProgressCallback,
 ) -> int:
     """Add products and their pictures.
 
@@ -133,21 +135,21 @@ def load_products(
     :param progress: is told how many more products were read
     :return: how many products were new
     """
-    demo = map(product, range(1, min(count, DEMO_PRODUCTS) + 1))
+    demo = map(build_product, range(1, min(count, DEMO_PRODUCTS) + 1))
     owners = {picture: item for item in demo for picture in item.pictures}
-    load(
+    copy_rows(
         session,
         "images",
         ("id", "owner_id", "key", "content_type", "width", "height", "renditions", "created_at"),
         [
             (
-                *(seeded_id(Kind.IMAGE, picture), owner.store.user_id, keys[picture]),
+                *(seeded_id(SeededKind.IMAGE, picture), owner.store.user_id, keys[picture]),
                 *(PICTURE_TYPE, *PICTURE_SIZE, _rendition(keys[picture]), now - owner.age),
             )
             for picture, owner in owners.items()
         ],
     )
-    added = load(
+    added = copy_rows(
         session,
         "products",
         (
@@ -158,7 +160,7 @@ def load_products(
         _product_rows(count, keys=keys, now=now),
         progress=progress,
     )
-    load(session, "product_images", ("product_id", "position", "image_id"), _picture_rows(count))
+    copy_rows(session, "product_images", ("product_id", "position", "image_id"), _picture_rows(count))
     return added
 
 
@@ -171,7 +173,7 @@ def _rendition(key: str) -> str:
 
 def _product_rows(count: int, *, keys: Mapping[int, str], now: datetime) -> Iterator[tuple[object, ...]]:
     for number in range(1, count + 1):
-        item = product(number)
+        item = build_product(number)
         published = now - item.age
         yield (
             *(item.id, item.store.id, campus_id(item.store.campus), item.category.id, item.title),
@@ -184,6 +186,10 @@ def _product_rows(count: int, *, keys: Mapping[int, str], now: datetime) -> Iter
 def _picture_rows(count: int) -> Iterator[tuple[object, ...]]:
     for number in range(1, count + 1):
         base = (number - 1) % DEMO_PRODUCTS
-        yield seeded_id(Kind.PRODUCT, number), 0, seeded_id(Kind.IMAGE, base + 1)
+        yield seeded_id(SeededKind.PRODUCT, number), 0, seeded_id(SeededKind.IMAGE, base + 1)
         if base % _SECOND_PICTURE_EVERY == 0:
-            yield seeded_id(Kind.PRODUCT, number), 1, seeded_id(Kind.IMAGE, base + 1 + DEMO_PRODUCTS)
+            yield (
+                seeded_id(SeededKind.PRODUCT, number),
+                1,
+                seeded_id(SeededKind.IMAGE, base + 1 + DEMO_PRODUCTS),
+            )

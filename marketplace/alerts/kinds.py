@@ -8,15 +8,15 @@ from typing import Literal
 
 Severity = Literal["SEV-1", "SEV-2", "SEV-3"]
 # Within how many minutes somebody looks at it; the worst comes first.
-ANSWERED_WITHIN_MINUTES: dict[Severity, int] = {"SEV-1": 15, "SEV-2": 30, "SEV-3": 240}
-SEVERITIES: tuple[Severity, ...] = tuple(ANSWERED_WITHIN_MINUTES)
+RESPONSE_MINUTES: dict[Severity, int] = {"SEV-1": 15, "SEV-2": 30, "SEV-3": 240}
+SEVERITIES: tuple[Severity, ...] = tuple(RESPONSE_MINUTES)
 
 FINANCE = "canManageFinances"
 PLATFORM = "canManagePlatform"
 
 
 @dataclass(frozen=True)
-class Kind:
+class AlertKind:
     """A kind of alert.
 
     :param severity: unless it is raised with another one
@@ -35,8 +35,8 @@ class Kind:
     permission: str
 
 
-_OFFICER = "by an officer"
-_MOVED_ON = "when the refund moves on, or by an officer"
+_RESOLVED_BY_OFFICER = "by an officer"
+_RESOLVED_WHEN_REFUND_PROCEEDS = "when the refund moves on, or by an officer"
 
 ESCROW_DRIFT = "ESCROW_DRIFT"
 REFUND_SENT_TWICE = "REFUND_SENT_TWICE"
@@ -67,8 +67,8 @@ REFUND_STUCK = "REFUND_STUCK"
 CHARGE_QUARANTINED = "CHARGE_QUARANTINED"
 PAYMENT_STALLED = "PAYMENT_STALLED"
 
-KINDS: dict[str, Kind] = {
-    ESCROW_DRIFT: Kind(
+ALERT_KINDS: dict[str, AlertKind] = {
+    ESCROW_DRIFT: AlertKind(
         "SEV-1",
         "a rule of the books, or the gateway's balance",
         "A rule of the books does not hold, or the gateway does not hold what the books say: money is missing, or"
@@ -79,7 +79,7 @@ KINDS: dict[str, Kind] = {
         "by the next check of the books that finds the rule to hold, or reconciliation that matches",
         FINANCE,
     ),
-    REFUND_SENT_TWICE: Kind(
+    REFUND_SENT_TWICE: AlertKind(
         "SEV-1",
         "a refund",
         "The gateway says that it sent a refund which the buyer has had otherwise: credited to the wallet, or by"
@@ -88,17 +88,17 @@ KINDS: dict[str, Kind] = {
         "when the money comes back to the gateway, or by an officer",
         FINANCE,
     ),
-    REFUND_CAME_BACK: Kind(
+    REFUND_CAME_BACK: AlertKind(
         "SEV-1",
         "a refund",
         "The gateway says that a refund failed which it had said was sent. It is booked so: the money is ours to give"
         " back again.",
         "`GET /api/payments/refunds?status=failed`; ask the gateway why, then try again"
         " (`POST /api/payments/refunds/:id/retry`) or credit the wallet (`.../credit`).",
-        _MOVED_ON,
+        _RESOLVED_WHEN_REFUND_PROCEEDS,
         FINANCE,
     ),
-    GATEWAY_KEY_REFUSED: Kind(
+    GATEWAY_KEY_REFUSED: AlertKind(
         "SEV-1",
         "the payment gateway",
         "The payment gateway refuses our key: nobody can pay, and no refund is sent.",
@@ -107,7 +107,7 @@ KINDS: dict[str, Kind] = {
         "by the next refund that the gateway takes, or by an officer",
         PLATFORM,
     ),
-    GATEWAY_UNREACHABLE: Kind(
+    GATEWAY_UNREACHABLE: AlertKind(
         "SEV-2",
         "the payment gateway",
         "The payment gateway has not answered for minutes: orders whose time is over can't be decided on, and keep"
@@ -116,7 +116,7 @@ KINDS: dict[str, Kind] = {
         "by the next sweep that has something to ask and is answered",
         PLATFORM,
     ),
-    WEBHOOK_DEAD: Kind(
+    WEBHOOK_DEAD: AlertKind(
         "SEV-2",
         "a type of event",
         "An event was given up after six tries, or can never be processed; what it told has had no effect.",
@@ -125,17 +125,17 @@ KINDS: dict[str, Kind] = {
         "when no event of the type is dead any more, or by an officer",
         PLATFORM,
     ),
-    OUTBOX_GIVEN_UP: Kind(
+    OUTBOX_GIVEN_UP: AlertKind(
         "SEV-2",
         "a kind of work",
         "Work that was handed on was given up after its last try, almost a day after the first (22 h 45 min).",
         "The facts name the event and its last error; the worker's log has the trace (`outbox event failed`),"
         " or that a worker died (`worker died at row`). Refunds are handed on again by `requery-refunds`, payouts by"
         " `requery-transfers`.",
-        _OFFICER,
+        _RESOLVED_BY_OFFICER,
         PLATFORM,
     ),
-    PERIODIC_TASK_FAILING: Kind(
+    PERIODIC_TASK_FAILING: AlertKind(
         "SEV-2",
         "a periodic task",
         "A periodic task has failed, or was lost with its worker, three times in a row: what it does is not done.",
@@ -144,7 +144,7 @@ KINDS: dict[str, Kind] = {
         "by its next run that succeeds",
         PLATFORM,
     ),
-    CHARGE_DISPUTED: Kind(
+    CHARGE_DISPUTED: AlertKind(
         "SEV-2",
         "a dispute of the gateway's",
         "A customer disputes a charge at their bank. What escrow still holds of its orders is frozen; of what was"
@@ -155,17 +155,17 @@ KINDS: dict[str, Kind] = {
         "when the gateway tells how it ended, or by an officer",
         FINANCE,
     ),
-    CHARGE_DISPUTE_RESOLVED: Kind(
+    CHARGE_DISPUTE_RESOLVED: AlertKind(
         "SEV-2",
         "a dispute of the gateway's",
         "A customer's bank has decided on a disputed charge: in our favour (SEV-3), or the money was taken from us.",
         "Orders whose money escrow held stay frozen until staff rule on them: where the money was taken, the buyer has"
         " it, so do not refund the order as well. What was taken is booked (`booked` in the facts): of what was out of"
         " escrow, the vendor owes it, or the buyer whom it reached twice; what we were about to send is not sent.",
-        _OFFICER,
+        _RESOLVED_BY_OFFICER,
         FINANCE,
     ),
-    CHARGE_DISPUTE_UNCLEAR: Kind(
+    CHARGE_DISPUTE_UNCLEAR: AlertKind(
         "SEV-2",
         "a dispute of the gateway's",
         "The gateway says that a dispute of a charge is over, in a word that this service does not know (`resolution`"
@@ -175,7 +175,7 @@ KINDS: dict[str, Kind] = {
         "when the gateway tells who won, or by an officer",
         FINANCE,
     ),
-    TRANSFER_DIFFERS: Kind(
+    TRANSFER_DIFFERS: AlertKind(
         "SEV-1",
         "a payout",
         "The gateway tells of another amount than the payout has. Nothing of what it says is booked.",
@@ -184,17 +184,17 @@ KINDS: dict[str, Kind] = {
         "when the payout is settled, or by an officer",
         FINANCE,
     ),
-    TRANSFER_SENT_AFTER_ALL: Kind(
+    TRANSFER_SENT_AFTER_ALL: AlertKind(
         "SEV-1",
         "a payout",
         "The gateway says that it sent a payout which it had said had failed, or had come back. The payee has the"
         " amount in the books too by now. It is booked as sent, and what the payee owes for it is collected.",
         "Ask the gateway why. The facts have the reference; the debt is in the payee's receivable account, and comes"
         " off what they get next.",
-        _OFFICER,
+        _RESOLVED_BY_OFFICER,
         FINANCE,
     ),
-    PAYOUT_EXCEPTION: Kind(
+    PAYOUT_EXCEPTION: AlertKind(
         "SEV-2",
         "a transfer",
         "A transfer to a bank account failed, or came back after it had succeeded. The money is back in the payee's"
@@ -204,7 +204,7 @@ KINDS: dict[str, Kind] = {
         "when the exception is resolved, or by an officer",
         FINANCE,
     ),
-    TRANSFER_UNKNOWN: Kind(
+    TRANSFER_UNKNOWN: AlertKind(
         "SEV-2",
         "a transfer",
         "The gateway sent money to a bank account, and this service did not ask it to.",
@@ -213,7 +213,7 @@ KINDS: dict[str, Kind] = {
         "when the exception is resolved, or by an officer",
         FINANCE,
     ),
-    TRANSFER_UNKNOWN_FAILED: Kind(
+    TRANSFER_UNKNOWN_FAILED: AlertKind(
         "SEV-2",
         "the payment gateway",
         "Transfers that this service did not ask for failed, or came back. None of them is a payout of ours, and"
@@ -223,7 +223,7 @@ KINDS: dict[str, Kind] = {
         "when all of these exceptions are resolved, or by an officer",
         FINANCE,
     ),
-    TRANSFER_UNSETTLED: Kind(
+    TRANSFER_UNSETTLED: AlertKind(
         "SEV-2",
         "a payout",
         "After five days the gateway still does not say what became of a payout, or does not know it.",
@@ -235,7 +235,7 @@ KINDS: dict[str, Kind] = {
         "when the payout is settled, or by an officer",
         FINANCE,
     ),
-    TRANSFER_WANTS_OTP: Kind(
+    TRANSFER_WANTS_OTP: AlertKind(
         "SEV-2",
         "a batch of payouts",
         "Transfers wait at the gateway for a one-time password, which this service does not have.",
@@ -243,7 +243,7 @@ KINDS: dict[str, Kind] = {
         "when the batch is settled, or by an officer",
         FINANCE,
     ),
-    PAYOUT_FUNDS_SHORT: Kind(
+    PAYOUT_FUNDS_SHORT: AlertKind(
         "SEV-2",
         "a batch of payouts",
         "The balance at the gateway does not suffice for the next payouts of a batch. They wait, and are tried again"
@@ -253,7 +253,7 @@ KINDS: dict[str, Kind] = {
         "when the gateway takes payouts of the batch again, or by an officer",
         FINANCE,
     ),
-    PAYOUTS_REFUSED: Kind(
+    PAYOUTS_REFUSED: AlertKind(
         "SEV-2",
         "a batch of payouts",
         "The gateway refuses all payouts that it is told to send, and not for their recipients. They wait, and are"
@@ -263,7 +263,7 @@ KINDS: dict[str, Kind] = {
         "when the gateway takes payouts of the batch again, or by an officer",
         FINANCE,
     ),
-    PAYOUT_STALLED: Kind(
+    PAYOUT_STALLED: AlertKind(
         "SEV-2",
         "a batch of payouts, or those that wait for one",
         "Payouts have waited for more than 48 hours: to be approved, to be sent, or for the gateway's word.",
@@ -272,16 +272,16 @@ KINDS: dict[str, Kind] = {
         "when none of them waits any more",
         FINANCE,
     ),
-    REFUND_REFUSED: Kind(
+    REFUND_REFUSED: AlertKind(
         "SEV-2",
         "a refund",
         "The gateway refused to send a refund. The money is still ours to give back.",
         "`GET /api/payments/refunds?status=failed`; see at the gateway why, then try again"
         " (`POST /api/payments/refunds/:id/retry`) or credit the wallet (`.../credit`).",
-        _MOVED_ON,
+        _RESOLVED_WHEN_REFUND_PROCEEDS,
         FINANCE,
     ),
-    REFUND_UNKNOWN: Kind(
+    REFUND_UNKNOWN: AlertKind(
         "SEV-2",
         "a refund",
         "The gateway does not know a refund that it took an hour or more ago.",
@@ -289,33 +289,33 @@ KINDS: dict[str, Kind] = {
         "when the gateway knows it again, or by an officer",
         FINANCE,
     ),
-    REFUND_AMOUNT_DIFFERS: Kind(
+    REFUND_AMOUNT_DIFFERS: AlertKind(
         "SEV-2",
         "a refund",
         "The gateway tells of another amount than the refund has.",
         "Compare both at the gateway: the facts have the amounts. Once it is sent, credit the refund"
         " (`POST /api/payments/refunds/:id/credit`): what was sent is booked, and the difference goes to the wallet, or"
         " is owed.",
-        _MOVED_ON,
+        _RESOLVED_WHEN_REFUND_PROCEEDS,
         FINANCE,
     ),
-    REFUND_ID_DIFFERS: Kind(
+    REFUND_ID_DIFFERS: AlertKind(
         "SEV-2",
         "a refund",
         "The gateway has a refund with our note under another id than it told us: it may have sent it twice.",
         "Look the charge's refunds up at the gateway. Nothing was changed here.",
-        _OFFICER,
+        _RESOLVED_BY_OFFICER,
         FINANCE,
     ),
-    REFUND_STUCK: Kind(
+    REFUND_STUCK: AlertKind(
         "SEV-3",
         "a refund",
         "A refund failed at the gateway, or needs something of us or of the buyer.",
         "`GET /api/payments/refunds?status=failed` (or `needs_attention`), then retry it, or credit the wallet.",
-        _MOVED_ON,
+        _RESOLVED_WHEN_REFUND_PROCEEDS,
         FINANCE,
     ),
-    CHARGE_QUARANTINED: Kind(
+    CHARGE_QUARANTINED: AlertKind(
         "SEV-3",
         "a charge that is held back",
         "A charge could not be applied as it came, and is held back; its orders are unpaid and do not expire.",
@@ -324,7 +324,7 @@ KINDS: dict[str, Kind] = {
         "when finance has decided on the charge",
         FINANCE,
     ),
-    PAYMENT_STALLED: Kind(
+    PAYMENT_STALLED: AlertKind(
         "SEV-3",
         "a payment",
         "It is unclear for hours whether something was paid: the gateway is still at it, or can't be asked."

@@ -9,17 +9,17 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import operations
-from marketplace.alerts.kinds import ANSWERED_WITHIN_MINUTES, SEVERITIES
+from marketplace.alerts.kinds import RESPONSE_MINUTES, SEVERITIES
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.redaction import redact_text
 from marketplace.providers.messaging.alert_channels import AlertMessage
 
 # Longer than sending may take: a claim that ran out was left by somebody who died.
-_SENDING_FOR = timedelta(minutes=3)
-_MOST_FACTS = 1_500
+_LEASE_DURATION = timedelta(minutes=3)
+_MAX_FACTS_CHARACTERS = 1_500
 
-_CLAIM = Statement(
+_LEASE_DELIVERY = Statement(
     text(
         """
         INSERT INTO alert_messages (alert_id, channel, event, sending_until)
@@ -30,7 +30,7 @@ _CLAIM = Statement(
         """
     )
 )
-_SENT_AT = Statement(
+_SELECT_SENT_AT = Statement(
     text(
         """
         SELECT sent_at FROM alert_messages
@@ -38,7 +38,7 @@ _SENT_AT = Statement(
         """
     )
 )
-_MARK = Statement(
+_MARK_SENT = Statement(
     text(
         """
         UPDATE alert_messages SET sent_at = :now
@@ -46,7 +46,7 @@ _MARK = Statement(
         """
     )
 )
-_RELEASE = Statement(
+_DELETE_DELIVERY_LEASE = Statement(
     text(
         """
         DELETE FROM alert_messages
@@ -56,11 +56,11 @@ _RELEASE = Statement(
 )
 
 
-class BeingSentError(ConflictError):
+class DeliveryInProgressError(ConflictError):
     """Somebody else is sending the message."""
 
 
-def is_for(channel_severity: str, severity: str) -> bool:
+def is_severe_enough(channel_severity: str, severity: str) -> bool:
     """Tell whether a channel is used for alerts of a severity.
 
     :param channel_severity: the least that it is used for
@@ -69,33 +69,33 @@ def is_for(channel_severity: str, severity: str) -> bool:
     return order.index(severity) <= order.index(channel_severity)
 
 
-def claim(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> bool:
+def lease_delivery(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> bool:
     """Claim the sending of a message for a while; the claim must be committed before it is sent.
 
     :param event: ``raised`` or ``resolved``
     :return: whether it is ours to send; it is not if it was sent
-    :raises BeingSentError: somebody else is at it
+    :raises DeliveryInProgressError: somebody else is at it
     """
     message = {"alert_id": alert_id, "channel": channel, "event": event}
-    if _CLAIM.first(session, **message, now=now, until=now + _SENDING_FOR) is not None:
+    if _LEASE_DELIVERY.first(session, **message, now=now, until=now + _LEASE_DURATION) is not None:
         return True
-    found = _SENT_AT.first(session, **message)
+    found = _SELECT_SENT_AT.first(session, **message)
     if found is None or found["sent_at"] is None:
-        raise BeingSentError("The message is being sent.")
+        raise DeliveryInProgressError("The message is being sent.")
     return False
 
 
 def mark_sent(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> None:
     """Note that a message was sent."""
-    _MARK.run(session, alert_id=alert_id, channel=channel, event=event, now=now)
+    _MARK_SENT.run(session, alert_id=alert_id, channel=channel, event=event, now=now)
 
 
-def release(session: Session, *, alert_id: UUID, channel: str, event: str) -> None:
+def release_delivery_lease(session: Session, *, alert_id: UUID, channel: str, event: str) -> None:
     """Give up the claim of a message that could not be sent, so that it can be tried again."""
-    _RELEASE.run(session, alert_id=alert_id, channel=channel, event=event)
+    _DELETE_DELIVERY_LEASE.run(session, alert_id=alert_id, channel=channel, event=event)
 
 
-def compose(alert: dict[str, Any], *, event: str) -> AlertMessage:
+def compose_message(alert: dict[str, Any], *, event: str) -> AlertMessage:
     """Write what people are told.
 
     :param alert: as ``queries.alert`` gives it
@@ -103,38 +103,41 @@ def compose(alert: dict[str, Any], *, event: str) -> AlertMessage:
     """
     what = f"{alert['identifier']}: {alert['title']}"
     over = event == operations.RESOLVED
-    lines = [f"About: {alert['subject']}", f"Facts: {_facts(alert['latestFacts'])}"]
+    lines = [f"About: {alert['subject']}", f"Facts: {_format_facts(alert['latestFacts'])}"]
     if over:
         headline = f"[RESOLVED {alert['severity']}] {what}"
         times = "once" if alert["occurrences"] == 1 else f"{alert['occurrences']} times"
-        lines += [_end(alert), f"It was raised {times}, first at {_time(alert['raisedAt'])}."]
+        lines += [
+            _resolution_line(alert),
+            f"It was raised {times}, first at {_format_time(alert['raisedAt'])}.",
+        ]
     else:
         headline = f"[{alert['severity']}] {what}"
-        minutes = ANSWERED_WITHIN_MINUTES[alert["severity"]]
+        minutes = RESPONSE_MINUTES[alert["severity"]]
         lines += [
-            f"Raised at {_time(alert['raisedAt'])}; to be looked at within {minutes} minutes.",
+            f"Raised at {_format_time(alert['raisedAt'])}; to be looked at within {minutes} minutes.",
             f"What it means: {alert['meaning']}",
             f"What to do first: {alert['firstStep']}",
         ]
         if alert["resolvedAt"] is not None:
-            lines.append(f"It is over already. {_end(alert)}")
+            lines.append(f"It is over already. {_resolution_line(alert)}")
     lines.append(f"More: marketplace alerts show {alert['id']}")
     return AlertMessage(name=f"{alert['id']}.{event}", headline=headline, text="\n".join(lines))
 
 
-def _end(alert: dict[str, Any]) -> str:
+def _resolution_line(alert: dict[str, Any]) -> str:
     by = "by itself" if alert["resolution"] == "rule" else f"by an {alert['resolution']}"
     # What somebody wrote at night is nothing that we have looked through.
-    return f"Resolved {by} at {_time(alert['resolvedAt'])}: {redact_text(alert['note'] or '')}"
+    return f"Resolved {by} at {_format_time(alert['resolvedAt'])}: {redact_text(alert['note'] or '')}"
 
 
-def _time(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _facts(facts: dict[str, Any]) -> str:
+def _format_facts(facts: dict[str, Any]) -> str:
     told = ", ".join(
         f"{name} {value if isinstance(value, str | int) else orjson.dumps(value).decode()}"
         for name, value in facts.items()
     )
-    return told if len(told) <= _MOST_FACTS else f"{told[:_MOST_FACTS]}…"
+    return told if len(told) <= _MAX_FACTS_CHARACTERS else f"{told[:_MAX_FACTS_CHARACTERS]}…"

@@ -44,7 +44,7 @@ class Alert(Base):
     note: Mapped[str | None] = mapped_column(comment="Why it is over")
 
 
-class AlertMessage(Base):
+class AlertDelivery(Base):
     """That an alert was told on a channel, once when it was raised and once when it was resolved.
 
     A channel is the chat, or one receiver of e-mail. Whoever sends it has claimed it before; a claim that ran out was

@@ -14,8 +14,8 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts.kinds import KINDS, Severity
-from marketplace.audit.operations import AuditActor, record
+from marketplace.alerts.kinds import ALERT_KINDS, Severity
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.identity.queries import Caller
 from marketplace.infra import outbox
 from marketplace.infra.db import Json, Statement
@@ -26,7 +26,7 @@ from marketplace.providers.messaging.alert_channels import CHANNELS
 
 _log = structlog.get_logger(__name__)
 
-SEND_TOPIC = "alert.send"
+SEND_ALERT_TOPIC = "alert.send"
 RAISED, RESOLVED = "raised", "resolved"
 
 MAX_NOTE_LENGTH = 500
@@ -35,7 +35,7 @@ _MAX_ITEMS = 25
 _MAX_FACTS_BYTES = 8192
 
 # A repeat waits for whoever raised, or resolves, the same one; then it is counted, or a new one is opened.
-_RAISE = Statement(
+_UPSERT_ALERT = Statement(
     text(
         """
         INSERT INTO alerts (identifier, severity, subject, title, facts, latest_facts, raised_at, last_raised_at)
@@ -48,7 +48,7 @@ _RAISE = Statement(
         """
     )
 )
-_RESOLVE = Statement(
+_RESOLVE_ALERTS = Statement(
     text(
         """
         UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
@@ -57,7 +57,7 @@ _RESOLVE = Statement(
         """
     )
 )
-_RESOLVE_OTHERS = Statement(
+_RESOLVE_ALERTS_EXCEPT = Statement(
     text(
         """
         UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
@@ -66,10 +66,10 @@ _RESOLVE_OTHERS = Statement(
         """
     )
 )
-_LOCK = Statement(
+_LOCK_ALERT = Statement(
     text("SELECT id, identifier, subject, resolved_at FROM alerts WHERE id = :alert_id FOR NO KEY UPDATE")
 )
-_HOLD = Statement(
+_LOCK_OPEN_ALERT = Statement(
     text(
         """
         SELECT id FROM alerts WHERE identifier = :identifier AND subject = :subject AND resolved_at IS NULL
@@ -77,7 +77,7 @@ _HOLD = Statement(
         """
     )
 )
-_RESOLVE_BY_HAND = Statement(
+_RESOLVE_MANUALLY = Statement(
     text(
         """
         UPDATE alerts SET resolved_at = :now, resolution = :resolution, resolved_by = :officer_id, note = :note
@@ -87,7 +87,7 @@ _RESOLVE_BY_HAND = Statement(
 )
 
 
-class AlreadyResolvedError(ConflictError):
+class AlertAlreadyResolvedError(ConflictError):
     """The alert is resolved; should its cause come again, that is a new one."""
 
 
@@ -117,10 +117,10 @@ def raise_alert(
     :return: the alert's id
     :raises KeyError: there is no such kind
     """
-    kind = KINDS[identifier]
-    shown = bounded_facts(facts)
+    kind = ALERT_KINDS[identifier]
+    shown = redact_facts(facts)
     about = redact_text(subject)[:_MAX_TEXT_LENGTH]
-    row = _RAISE.one(
+    row = _UPSERT_ALERT.one(
         session,
         identifier=identifier,
         severity=severity or kind.severity,
@@ -132,7 +132,7 @@ def raise_alert(
     alert_id: UUID = row["id"]
     if row["severity"] != row["severity_before"]:
         # To those who were told when it was less bad, it is not told again: see the claim of a message.
-        _enqueue(session, alert_id, RAISED, now=now)
+        _enqueue_messages(session, alert_id, RAISED, now=now)
     outbox.after_commit(
         session,
         lambda: _log.error(
@@ -148,24 +148,24 @@ def raise_alert(
     return alert_id
 
 
-def bounded_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+def redact_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Give facts as they are stored and sent: redacted, no longer than one reads at night."""
-    shown: dict[str, Any] = _cut(redact(dict(facts)))
+    shown: dict[str, Any] = _truncate(redact(dict(facts)))
     size = len(orjson.dumps(shown, default=str))
     return shown if size <= _MAX_FACTS_BYTES else {"cutBytes": size}
 
 
-def _cut(value: Any) -> Any:
+def _truncate(value: Any) -> Any:
     if isinstance(value, str):
         return value[:_MAX_TEXT_LENGTH]
     if isinstance(value, list):
-        return [_cut(item) for item in value[:_MAX_ITEMS]]
+        return [_truncate(item) for item in value[:_MAX_ITEMS]]
     if isinstance(value, dict):
-        return {name: _cut(item) for name, item in list(value.items())[:_MAX_ITEMS]}
+        return {name: _truncate(item) for name, item in list(value.items())[:_MAX_ITEMS]}
     return value
 
 
-def hold_alert(session: Session, *, identifier: str, subject: str) -> bool:
+def lock_alert(session: Session, *, identifier: str, subject: str) -> bool:
     """Lock what is open about a subject, for a rule that looks whether its condition is gone.
 
     Whoever raises it meanwhile has been waited for, and is seen, or waits for us, and raises a new one.
@@ -175,7 +175,7 @@ def hold_alert(session: Session, *, identifier: str, subject: str) -> bool:
     :return: whether there is something to resolve
     """
     about = redact_text(subject)[:_MAX_TEXT_LENGTH]
-    return _HOLD.first(session, identifier=identifier, subject=about) is not None
+    return _LOCK_OPEN_ALERT.first(session, identifier=identifier, subject=about) is not None
 
 
 def resolve_alert(
@@ -190,18 +190,18 @@ def resolve_alert(
     :return: whether there was something to resolve
     """
     identifiers = [identifier] if isinstance(identifier, str) else list(identifier)
-    ended = _RESOLVE.all(
+    ended = _RESOLVE_ALERTS.all(
         session,
         identifiers=identifiers,
         subject=redact_text(subject)[:_MAX_TEXT_LENGTH],
         note=note,
         now=now,
     )
-    _tell_of_end(session, ended, by="rule", now=now)
+    _announce_resolved(session, ended, by="rule", now=now)
     return bool(ended)
 
 
-def resolve_others(
+def resolve_alerts_except(
     session: Session, *, identifier: str, subjects: Sequence[str], note: str, now: datetime
 ) -> int:
     """Resolve what is open of a kind, but for some subjects: for a rule that looks at all.
@@ -212,78 +212,77 @@ def resolve_others(
     :return: how many there were
     """
     still = [redact_text(subject)[:_MAX_TEXT_LENGTH] for subject in subjects]
-    ended = _RESOLVE_OTHERS.all(session, identifier=identifier, subjects=still, note=note, now=now)
-    _tell_of_end(session, ended, by="rule", now=now)
+    ended = _RESOLVE_ALERTS_EXCEPT.all(session, identifier=identifier, subjects=still, note=note, now=now)
+    _announce_resolved(session, ended, by="rule", now=now)
     return len(ended)
 
 
-def resolve_by_hand(
+def resolve_manually(
     session: Session,
     *,
     alert_id: UUID,
     note: str,
-    actor: AuditActor,
-    now: datetime,
+    act: Act,
     officer: Caller | None = None,
 ) -> None:
     """Resolve an alert for an officer, or for an operator at the command line, and audit it.
 
     :param note: what was done about it
-    :param actor: who, as the audit names one
     :param officer: who; none for the operator
     :raises NotFoundError: there is no such alert
     :raises ForbiddenError: the officer lacks the permission that the alert's kind takes
-    :raises AlreadyResolvedError: it is resolved
+    :raises AlertAlreadyResolvedError: it is resolved
     """
-    row = _LOCK.first(session, alert_id=alert_id)
+    row = _LOCK_ALERT.first(session, alert_id=alert_id)
     if row is None:
         raise NotFoundError("There is no such alert.")
     # One that the table has no more is the platform's to clear away.
-    kind = KINDS.get(row["identifier"])
+    kind = ALERT_KINDS.get(row["identifier"])
     permission = kind.permission if kind else "canManagePlatform"
     if officer is not None and not officer.has_permission(permission):
         raise ForbiddenError(f"To resolve {row['identifier']} takes the permission {permission}.")
     if row["resolved_at"] is not None:
-        raise AlreadyResolvedError("The alert is resolved already.")
-    _RESOLVE_BY_HAND.run(
+        raise AlertAlreadyResolvedError("The alert is resolved already.")
+    _RESOLVE_MANUALLY.run(
         session,
         alert_id=alert_id,
         resolution="operator" if officer is None else "officer",
         officer_id=officer.id if officer else None,
         note=note,
-        now=now,
+        now=act.now,
     )
-    _tell_of_end(session, [row], by=actor.name, now=now)
-    record(
+    _announce_resolved(session, [row], by=act.role, now=act.now)
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="alert.resolve",
         target_type="alert",
         target_id=str(alert_id),
         before={"state": "open"},
         after={"state": "resolved", "identifier": row["identifier"], "subject": row["subject"], "note": note},
-        now=now,
     )
 
 
-def _tell_of_end(session: Session, ended: Sequence[Mapping[str, Any]], *, by: str, now: datetime) -> None:
+def _announce_resolved(
+    session: Session, ended: Sequence[Mapping[str, Any]], *, by: str, now: datetime
+) -> None:
     for row in ended:
-        _enqueue(session, row["id"], RESOLVED, now=now)
-        _log_end(session, row, by)
+        _enqueue_messages(session, row["id"], RESOLVED, now=now)
+        _log_resolved(session, row, by)
 
 
-def _log_end(session: Session, row: Mapping[str, Any], by: str) -> None:
+def _log_resolved(session: Session, row: Mapping[str, Any], by: str) -> None:
     told = {"identifier": row["identifier"], "subject": row["subject"], "alertId": str(row["id"])}
     outbox.after_commit(session, lambda: _log.info("alert resolved", by=by, **told))
 
 
-def _enqueue(session: Session, alert_id: UUID, event: str, *, now: datetime) -> None:
+def _enqueue_messages(session: Session, alert_id: UUID, event: str, *, now: datetime) -> None:
     # Each channel has a message of its own: one that is down does not hold up the other.
     for channel in CHANNELS:
         outbox.enqueue(
             session,
             queue=queues.NOTIFICATIONS,
-            topic=SEND_TOPIC,
+            topic=SEND_ALERT_TOPIC,
             payload={"alertId": str(alert_id), "channel": channel, "event": event},
             due_at=now,
         )

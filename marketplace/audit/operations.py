@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 from marketplace.audit.models import AuditLog
 from marketplace.infra.db import Json, Statement
 
-GENESIS = "0" * 64
+GENESIS_HASH = "0" * 64
 
 # Rows are chained, so they are written one after the other: the lock is held until the transaction ends.
 _LOCK_CHAIN = Statement(text("SELECT pg_advisory_xact_lock(hashtext('audit_logs'))"))
-_LAST_HASH = Statement(text("SELECT hash FROM audit_logs ORDER BY id DESC LIMIT 1"))
-_INSERT = Statement(
+_SELECT_LAST_HASH = Statement(text("SELECT hash FROM audit_logs ORDER BY id DESC LIMIT 1"))
+_INSERT_ENTRY = Statement(
     insert(AuditLog),
     columns=(
         "at",
@@ -38,61 +38,73 @@ _INSERT = Statement(
 )
 
 
-@dataclass(frozen=True)
-class AuditActor:
-    """Who acted: a person, or an operator at the command line; from where, as far as is known."""
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act on the platform: who acts, in which role, from where and when.
 
-    name: str
-    id: UUID | None = None
+    :param role: the staff role, ``vendor`` or ``buyer`` that the person acts as; otherwise ``operator NAME``,
+        ``schedule`` or ``system``
+    :param now: the time of the act, in UTC
+    :param user_id: the person's profile; none for operators, the schedule and the system
+    :param ip_address: the client's address, as far as it is known
+    """
+
+    role: str
+    now: datetime
+    user_id: UUID | None = None
     ip_address: str | None = None
     user_agent: str | None = None
 
+    @property
+    def person_id(self) -> UUID:
+        """The acting person's profile id.
 
-OPERATOR = AuditActor("operator")
+        :raises RuntimeError: no person acts
+        """
+        if self.user_id is None:
+            raise RuntimeError(f"{self.role} is no person")
+        return self.user_id
 
 
-def record(
+def record_audit_entry(
     session: Session,
     *,
-    actor: AuditActor,
+    act: Act,
     action: str,
     target_type: str,
     target_id: str,
-    now: datetime,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
 ) -> None:
     """Record an act in the transaction that does it.
 
-    :param actor: who acts
     :param action: such as ``webhook.replay``
     :param target_type: what kind of thing it is done to
     :param target_id: which one
-    :param now: when
     :param before: what changed, as it was
     :param after: as it is now
     """
     _LOCK_CHAIN.first(session)
-    last = _LAST_HASH.first(session)
+    last = _SELECT_LAST_HASH.first(session)
     row: dict[str, Any] = {
-        "at": now,
-        "actor_id": actor.id,
-        "actor": actor.name,
+        "at": act.now,
+        "actor_id": act.user_id,
+        "actor": act.role,
         "action": action,
         "target_type": target_type,
         "target_id": target_id,
-        "ip_address": actor.ip_address,
-        "user_agent": actor.user_agent,
+        "ip_address": act.ip_address,
+        "user_agent": act.user_agent,
         "before": before,
         "after": after,
-        "previous_hash": last["hash"] if last else GENESIS,
+        "previous_hash": last["hash"] if last else GENESIS_HASH,
     }
-    digest = hash_of(row)
+    digest = compute_hash(row)
     row |= {name: None if row[name] is None else Json(row[name]) for name in ("before", "after")}
-    _INSERT.run(session, **row, hash=digest)
+    _INSERT_ENTRY.run(session, **row, hash=digest)
 
 
-def hash_of(row: dict[str, Any]) -> str:
+def compute_hash(row: dict[str, Any]) -> str:
     """Compute a row's hash: SHA-256 over all its other columns, the previous hash among them."""
     hashed = {name: value for name, value in row.items() if name not in ("id", "hash")}
     return hashlib.sha256(orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)).hexdigest()

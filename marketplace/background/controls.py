@@ -5,90 +5,85 @@ from datetime import datetime
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
-from marketplace.background.schedule import Declared, lock
+from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.background.schedule import DeclaredTask, lock_task
 from marketplace.infra.db import Statement
-from marketplace.kernel.schedules import Timetable
+from marketplace.kernel.schedules import Schedule
 
-_PAUSE = Statement(text("UPDATE periodic_tasks SET paused_at = :now WHERE name = :name"))
-_RESUME = Statement(
+_PAUSE_TASK = Statement(text("UPDATE periodic_tasks SET paused_at = :now WHERE name = :name"))
+_RESUME_TASK = Statement(
     text("UPDATE periodic_tasks SET paused_at = NULL, next_run_at = :next_run_at WHERE name = :name")
 )
-_RESCHEDULE = Statement(
+_UPDATE_SCHEDULE = Statement(
     text("UPDATE periodic_tasks SET timetable = :timetable, next_run_at = :next_run_at WHERE name = :name")
 )
 
 
-def pause(session: Session, *, task: Declared, actor: AuditActor, now: datetime) -> bool:
+def pause_task(session: Session, *, task: DeclaredTask, act: Act) -> bool:
     """Have a task not run until it is resumed; a run that goes on ends in peace.
 
     :return: whether it was not paused before
     """
-    state = lock(session, task=task, now=now)
+    state = lock_task(session, task=task, now=act.now)
     if state.paused_at is not None:
         return False
-    _PAUSE.run(session, name=task.name, now=now)
-    _record_pause(session, actor, task, now, paused=True)
+    _PAUSE_TASK.run(session, name=task.name, now=act.now)
+    _audit_pause(session, act, task, paused=True)
     return True
 
 
-def resume(session: Session, *, task: Declared, actor: AuditActor, now: datetime) -> bool:
+def resume_task(session: Session, *, task: DeclaredTask, act: Act) -> bool:
     """Have a paused task run again, from its next tick on.
 
     :return: whether it was paused
     """
-    state = lock(session, task=task, now=now)
+    state = lock_task(session, task=task, now=act.now)
     if state.paused_at is None:
         return False
-    _RESUME.run(session, name=task.name, next_run_at=state.in_force.after(now))
-    _record_pause(session, actor, task, now, paused=False)
+    _RESUME_TASK.run(session, name=task.name, next_run_at=state.in_force.after(act.now))
+    _audit_pause(session, act, task, paused=False)
     return True
 
 
-def reschedule(
+def reschedule_task(
     session: Session,
     *,
-    task: Declared,
-    timetable: Timetable | None,
-    actor: AuditActor,
-    now: datetime,
+    task: DeclaredTask,
+    timetable: Schedule | None,
+    act: Act,
 ) -> datetime:
     """Give a task another timetable; workers go by it from their next look, within seconds.
 
     :param timetable: the new one; none goes back to the declared one
     :return: when it runs next
     """
-    state = lock(session, task=task, now=now)
-    following = (timetable or task.timetable).after(now)
-    _RESCHEDULE.run(
+    state = lock_task(session, task=task, now=act.now)
+    following = (timetable or task.timetable).after(act.now)
+    _UPDATE_SCHEDULE.run(
         session,
         name=task.name,
         timetable=timetable.text if timetable else None,
         next_run_at=following,
     )
-    record(
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="periodic.schedule",
         target_type="periodic_task",
         target_id=task.name,
         before={"timetable": state.in_force.text},
         after={"timetable": (timetable or task.timetable).text},
-        now=now,
     )
     return following
 
 
-def _record_pause(
-    session: Session, actor: AuditActor, task: Declared, now: datetime, *, paused: bool
-) -> None:
-    record(
+def _audit_pause(session: Session, act: Act, task: DeclaredTask, *, paused: bool) -> None:
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="periodic.pause" if paused else "periodic.resume",
         target_type="periodic_task",
         target_id=task.name,
         before={"paused": not paused},
         after={"paused": paused},
-        now=now,
     )

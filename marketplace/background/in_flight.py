@@ -13,13 +13,13 @@ from marketplace.background import workers
 from marketplace.background.workers import Worker
 from marketplace.infra.cache import Cache, CacheDownError, Script
 
-DIED = "The worker died while it worked on this"
+WORKER_CRASHED = "The worker died while it worked on this"
 
-_PREFIX = "h1:begun:"
+_KEY_PREFIX = "h1:begun:"
 # A row whose worker died is begun again within a minute; no row takes so long.
-_KEPT_SECONDS = 3_600
+_MARKER_TTL_SECONDS = 3_600
 
-_BEGIN = Script(
+_SET_MARKER = Script(
     """
     -- KEYS: the row's. ARGV: the word that is left unless there is one, seconds to be forgotten after.
     return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET', 'EX', ARGV[2])
@@ -27,7 +27,7 @@ _BEGIN = Script(
 )
 
 
-class Beginnings:
+class InFlightMarkers:
     """The words that one process leaves; one that is no worker leaves none, since nobody could tell that it died."""
 
     def __init__(self, cache: Cache, worker: Worker | None) -> None:
@@ -58,7 +58,7 @@ class Beginnings:
         """Take the word of a row away. If the cache is away, its worker's death will count."""
         if self._life is not None:
             with suppress(CacheDownError):
-                self._cache.remove(_PREFIX + row)
+                self._cache.remove(_KEY_PREFIX + row)
 
     def _begin(self, row: str) -> tuple[bool, bool]:
         """Leave word, and tell whether it is there now, and whether that of a dead worker was there before."""
@@ -66,12 +66,12 @@ class Beginnings:
             return False, False
         mine = f"{self._life} {next(self._numbers)}"
         try:
-            found = self._cache.run(_BEGIN, (_PREFIX + row,), mine, _KEPT_SECONDS)
+            found = self._cache.run(_SET_MARKER, (_KEY_PREFIX + row,), mine, _MARKER_TTL_SECONDS)
             # Where the connection broke, it was sent twice.
             if found is None or found.decode() == mine:
                 return True, False
             # One that lives may be at it just now: the row's lock tells the two apart.
             life = found.decode().rpartition(" ")[0]
-            return False, all(one.life != life for one in workers.look(self._cache).workers)
+            return False, all(one.life != life for one in workers.fetch_live_workers(self._cache).workers)
         except CacheDownError:
             return False, False

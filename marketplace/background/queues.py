@@ -17,14 +17,14 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.background import workers
-from marketplace.background.workers import Seen
+from marketplace.background.workers import WorkersSnapshot
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 
 # The inbox is the queue of webhooks. What is open and what failed is counted in indexes that hold nothing else.
-_FIGURES = Statement(
+_COUNT_QUEUES = Statement(
     text(
         """
         SELECT queue, sum(waiting)::bigint AS waiting, sum(later)::bigint AS later, min(oldest) AS oldest_due_at,
@@ -48,7 +48,7 @@ _FIGURES = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class QueueStats:
     """What is known of a queue; ``later`` are the rows that are put off on purpose."""
 
     waiting: int = 0
@@ -60,36 +60,38 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class QueueReport:
     """The figures of all queues, and what the cache knows; none of it while the cache is away."""
 
-    queues: dict[str, Figures]
-    seen: Seen | None
+    queues: dict[str, QueueStats]
+    seen: WorkersSnapshot | None
 
 
-def statistics(session: Session, cache: Cache, *, now: datetime) -> Statistics:
+def fetch_queue_report(session: Session, cache: Cache, *, now: datetime) -> QueueReport:
     """Count, by one statement and one round trip to the cache.
 
     :param session: one that reads
     :param now: what is due by then is waiting
     """
     try:
-        seen = workers.look(cache)
+        seen = workers.fetch_live_workers(cache)
     except CacheDownError:
         seen = None
     # A row may be held by two workers for a moment, of whom one will find it done.
     held = {(one.queue, one.row_id) for worker in seen.workers for one in worker.doing} if seen else set()
     active = Counter(queue for queue, row_id in held if row_id is not None)
-    rows = {row.pop("queue"): row for row in _FIGURES.all(session, now=now, webhooks=queues.WEBHOOKS)}
-    return Statistics({name: _figures(rows.get(name, {}), active[name]) for name in queues.NAMES}, seen)
+    rows = {row.pop("queue"): row for row in _COUNT_QUEUES.all(session, now=now, webhooks=queues.WEBHOOKS)}
+    return QueueReport({name: _queue_stats(rows.get(name, {}), active[name]) for name in queues.NAMES}, seen)
 
 
-def complete_statistics(session: Session, cache: Cache, *, now: datetime) -> tuple[dict[str, Figures], Seen]:
+def fetch_complete_queue_report(
+    session: Session, cache: Cache, *, now: datetime
+) -> tuple[dict[str, QueueStats], WorkersSnapshot]:
     """Give the figures as ``statistics`` does, where all of them must be known.
 
     :raises ServiceUnavailableError: the cache is away, and with it what the workers do
     """
-    found = statistics(session, cache, now=now)
+    found = fetch_queue_report(session, cache, now=now)
     if found.seen is None:
         raise ServiceUnavailableError(
             "The queues' server can't be reached, so nobody knows what the workers do.", retry_after_seconds=5
@@ -97,8 +99,8 @@ def complete_statistics(session: Session, cache: Cache, *, now: datetime) -> tup
     return found.queues, found.seen
 
 
-def _figures(row: dict[str, Any], held: int) -> Figures:
+def _queue_stats(row: dict[str, Any], held: int) -> QueueStats:
     # A row that is worked on is open until its transaction commits. What a heartbeat told of may be done by now.
     waiting = row.pop("waiting", 0)
     active = min(held, waiting)
-    return Figures(waiting=waiting - active, active=active, **row)
+    return QueueStats(waiting=waiting - active, active=active, **row)

@@ -18,17 +18,17 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.kinds import PERIODIC_TASK_FAILING
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Statement
-from marketplace.kernel.schedules import Interval, Timetable, TimetableError, parse
+from marketplace.kernel.schedules import Interval, InvalidScheduleError, Schedule, parse_schedule
 
 _log = structlog.get_logger(__name__)
 
 SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
 
-_MOST_TOLD = 200  # characters of a result
-_FORGOTTEN_AFTER = timedelta(days=1)
-FAILURES_TOLD = 3  # in a row; a single one is mended by the next run, as a rule
+_MAX_RESULT_CHARACTERS = 200  # characters of a result
+_UNKNOWN_TASK_RETENTION = timedelta(days=1)
+FAILURES_BEFORE_ALERT = 3  # in a row; a single one is mended by the next run, as a rule
 
-_STATES = Statement(
+_SELECT_TASKS = Statement(
     text(
         """
         SELECT name, timetable, next_run_at, paused_at, run_id, run_by, started_at, beats, finished_at,
@@ -37,7 +37,7 @@ _STATES = Statement(
         """
     )
 )
-_ALL = Statement(
+_SELECT_ALL_TASKS = Statement(
     text(
         """
         SELECT name, queue, purpose, declared, timetable, next_run_at, paused_at, run_id, run_by, started_at, beats,
@@ -46,7 +46,7 @@ _ALL = Statement(
         """
     )
 )
-_LOCK = Statement(
+_LOCK_TASK = Statement(
     text(
         """
         SELECT name, timetable, next_run_at, paused_at, run_id, run_by, started_at, beats, finished_at,
@@ -55,7 +55,7 @@ _LOCK = Statement(
         """
     )
 )
-_ADD = Statement(
+_UPSERT_TASK = Statement(
     text(
         """
         INSERT INTO periodic_tasks AS t (name, queue, purpose, declared, next_run_at)
@@ -66,7 +66,7 @@ _ADD = Statement(
     )
 )
 # Tasks that no worker knows any more; one that an operator paused keeps that, should it come back.
-_FORGET = Statement(
+_DELETE_UNKNOWN_TASKS = Statement(
     text(
         """
         DELETE FROM periodic_tasks
@@ -74,7 +74,7 @@ _FORGET = Statement(
         """
     )
 )
-_CLAIM = Statement(
+_START_DUE_RUN = Statement(
     text(
         """
         UPDATE periodic_tasks SET next_run_at = :following, run_id = :run_id, run_by = :run_by, started_at = :now,
@@ -84,7 +84,7 @@ _CLAIM = Statement(
         """
     )
 )
-_BEGIN = Statement(
+_START_MANUAL_RUN = Statement(
     text(
         """
         UPDATE periodic_tasks SET run_id = :run_id, run_by = :run_by, started_at = :now, beats = beats + 1
@@ -92,12 +92,12 @@ _BEGIN = Statement(
         """
     )
 )
-_BEAT = Statement(
+_RECORD_HEARTBEATS = Statement(
     text(
         "UPDATE periodic_tasks SET beats = beats + 1 WHERE run_id = ANY(CAST(:run_ids AS uuid[])) RETURNING run_id"
     )
 )
-_LOSE = Statement(
+_MARK_RUN_LOST = Statement(
     text(
         """
         UPDATE periodic_tasks SET run_id = NULL, run_by = NULL, started_at = NULL, finished_at = :now,
@@ -107,7 +107,7 @@ _LOSE = Statement(
         """
     )
 )
-_FINISH = Statement(
+_FINISH_RUN = Statement(
     text(
         """
         UPDATE periodic_tasks SET run_id = NULL, run_by = NULL, started_at = NULL, finished_at = :now,
@@ -118,7 +118,7 @@ _FINISH = Statement(
         """
     )
 )
-_MOVE = Statement(
+_UPDATE_NEXT_RUN = Statement(
     text(
         """
         UPDATE periodic_tasks SET next_run_at = :moment
@@ -129,7 +129,7 @@ _MOVE = Statement(
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredTask:
     """A periodic task as the code declares it; ``when`` is its timetable unless an operator says otherwise."""
 
     name: str
@@ -138,17 +138,17 @@ class Declared:
     when: str
 
     @cached_property
-    def timetable(self) -> Timetable:
+    def timetable(self) -> Schedule:
         """Give the declared timetable."""
-        return parse(self.when)
+        return parse_schedule(self.when)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PeriodicTaskSnapshot:
     """A task's row as it was seen, and the timetable that is in force."""
 
     name: str
-    in_force: Timetable
+    in_force: Schedule
     timetable: str | None
     next_run_at: datetime
     paused_at: datetime | None
@@ -181,54 +181,54 @@ class State:
         return again if self.next_run_at - now > 2 * period and again < self.next_run_at else None
 
 
-_COLUMNS = tuple(item.name for item in fields(State) if item.name != "in_force")
+_SNAPSHOT_COLUMNS = tuple(item.name for item in fields(PeriodicTaskSnapshot) if item.name != "in_force")
 
 
-def states(session: Session, tasks: Iterable[Declared]) -> list[State]:
+def fetch_snapshots(session: Session, tasks: Iterable[DeclaredTask]) -> list[PeriodicTaskSnapshot]:
     """Give the states of tasks, in the order in which they are given.
 
     :return: of those that have a row
     """
     declared = {task.name: task for task in tasks}
-    rows = {row["name"]: row for row in _STATES.all(session, names=list(declared))}
-    return [_state(rows[name], task.when) for name, task in declared.items() if name in rows]
+    rows = {row["name"]: row for row in _SELECT_TASKS.all(session, names=list(declared))}
+    return [_snapshot_from_row(rows[name], task.when) for name, task in declared.items() if name in rows]
 
 
-def all_states(session: Session) -> list[dict[str, Any]]:
+def list_all_tasks(session: Session) -> list[dict[str, Any]]:
     """Give all tasks that workers have told of, with what they are for, by name."""
     return [
         {
             "name": row["name"],
             "queue": row["queue"],
             "purpose": row["purpose"],
-            "state": _state({name: row[name] for name in _COLUMNS}, row["declared"]),
+            "state": _snapshot_from_row({name: row[name] for name in _SNAPSHOT_COLUMNS}, row["declared"]),
         }
-        for row in _ALL.all(session)
+        for row in _SELECT_ALL_TASKS.all(session)
     ]
 
 
-def _state(row: dict[str, Any], declared: str) -> State:
+def _snapshot_from_row(row: dict[str, Any], declared: str) -> PeriodicTaskSnapshot:
     for text_of_it in (row["timetable"], declared):
         if text_of_it is not None:
             try:
-                return State(in_force=parse(text_of_it), **row)
-            except TimetableError:
+                return PeriodicTaskSnapshot(in_force=parse_schedule(text_of_it), **row)
+            except InvalidScheduleError:
                 # Written by a version that knew more: the declared one is better than none.
                 _log.error("timetable not understood", task=row["name"], timetable=text_of_it)
-    raise TimetableError(f"no timetable of {row['name']} is understood")
+    raise InvalidScheduleError(f"no timetable of {row['name']} is understood")
 
 
-def lock(session: Session, *, task: Declared, now: datetime) -> State:
+def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> PeriodicTaskSnapshot:
     """Lock a task's row, made if there is none, and give its state."""
-    ensure(session, tasks=(task,), now=now)
-    return _state(_LOCK.one(session, name=task.name), task.when)
+    register_tasks(session, tasks=(task,), now=now)
+    return _snapshot_from_row(_LOCK_TASK.one(session, name=task.name), task.when)
 
 
-def ensure(session: Session, *, tasks: Iterable[Declared], now: datetime) -> None:
+def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
     """Give tasks their rows that have none: an interval begins now, a crontab with its tick."""
     for task in tasks:
         first = now if isinstance(task.timetable, Interval) else task.timetable.after(now)
-        _ADD.run(
+        _UPSERT_TASK.run(
             session,
             name=task.name,
             queue=task.queue,
@@ -238,12 +238,14 @@ def ensure(session: Session, *, tasks: Iterable[Declared], now: datetime) -> Non
         )
 
 
-def forget_others(session: Session, *, tasks: Iterable[Declared], now: datetime) -> None:
+def delete_unknown_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
     """Delete the rows of tasks that are none of these, and that nobody has run for a day."""
-    _FORGET.run(session, names=[task.name for task in tasks], before=now - _FORGOTTEN_AFTER)
+    _DELETE_UNKNOWN_TASKS.run(
+        session, names=[task.name for task in tasks], before=now - _UNKNOWN_TASK_RETENTION
+    )
 
 
-def claim(session: Session, *, state: State, by: str, now: datetime) -> UUID | None:
+def start_due_run(session: Session, *, state: PeriodicTaskSnapshot, by: str, now: datetime) -> UUID | None:
     """Claim a task's tick that is due; of all who try, one gets it.
 
     However many ticks were missed, they are one: the next one is the first after now.
@@ -253,7 +255,7 @@ def claim(session: Session, *, state: State, by: str, now: datetime) -> UUID | N
     :return: the run's id; none if somebody else has it, or an operator changed the task meanwhile
     """
     run_id = uuid4()
-    claimed = _CLAIM.run(
+    claimed = _START_DUE_RUN.run(
         session,
         name=state.name,
         timetable=state.timetable,
@@ -266,40 +268,44 @@ def claim(session: Session, *, state: State, by: str, now: datetime) -> UUID | N
     return run_id if claimed else None
 
 
-def begin(session: Session, *, task: Declared, by: str, now: datetime) -> UUID | None:
+def start_manual_run(session: Session, *, task: DeclaredTask, by: str, now: datetime) -> UUID | None:
     """Begin a run by hand, whatever the schedule says; its next tick stays where it is.
 
     :return: the run's id; none if the task is running
     """
-    ensure(session, tasks=(task,), now=now)
+    register_tasks(session, tasks=(task,), now=now)
     run_id = uuid4()
-    return run_id if _BEGIN.run(session, name=task.name, run_id=run_id, run_by=by, now=now) else None
+    return (
+        run_id if _START_MANUAL_RUN.run(session, name=task.name, run_id=run_id, run_by=by, now=now) else None
+    )
 
 
-def beat(session: Session, *, run_ids: Collection[UUID]) -> set[UUID]:
+def record_heartbeats(session: Session, *, run_ids: Collection[UUID]) -> set[UUID]:
     """Tell that runs go on.
 
     :return: those of them that are still known; the others were taken for lost
     """
-    return {row["run_id"] for row in _BEAT.all(session, run_ids=list(run_ids))}
+    return {row["run_id"] for row in _RECORD_HEARTBEATS.all(session, run_ids=list(run_ids))}
 
 
-def lose(session: Session, *, state: State, now: datetime) -> bool:
+def mark_run_lost(session: Session, *, state: PeriodicTaskSnapshot, now: datetime) -> bool:
     """Give up a run whose worker is gone, so that the task runs at its next tick.
 
     :param state: as the task was seen: if it has beaten since, it is not lost
     :return: whether it was given up
     """
-    lost = _LOSE.run(session, name=state.name, run_id=state.run_id, beats=state.beats, now=now)
+    lost = _MARK_RUN_LOST.run(session, name=state.name, run_id=state.run_id, beats=state.beats, now=now)
     if lost:
         _log.error("periodic task lost with its worker", task=state.name, worker=state.run_by)
-        _tell_of_failures(session, state.name, state.failures + 1, "worker lost", now)
+        _raise_failing_alert(session, state.name, state.failures + 1, "worker lost", now)
     return bool(lost)
 
 
-def _tell_of_failures(session: Session, name: str, failures: int, error: str | None, now: datetime) -> None:
+def _raise_failing_alert(
+    session: Session, name: str, failures: int, error: str | None, now: datetime
+) -> None:
     """Raise an alert of a task that fails again and again."""
-    if failures >= FAILURES_TOLD:
+    if failures >= FAILURES_BEFORE_ALERT:
         raise_alert(
             session,
             identifier=PERIODIC_TASK_FAILING,
@@ -310,10 +316,10 @@ def _tell_of_failures(session: Session, name: str, failures: int, error: str | N
         )
 
 
-def move(session: Session, *, state: State, moment: datetime) -> bool:
+def correct_next_run(session: Session, *, state: PeriodicTaskSnapshot, moment: datetime) -> bool:
     """Set right the next run of a task that a clock that went back left too far away."""
     return bool(
-        _MOVE.run(
+        _UPDATE_NEXT_RUN.run(
             session,
             name=state.name,
             timetable=state.timetable,
@@ -323,10 +329,10 @@ def move(session: Session, *, state: State, moment: datetime) -> bool:
     )
 
 
-def finish(
+def finish_run(
     session: Session,
     *,
-    task: Declared,
+    task: DeclaredTask,
     run_id: UUID,
     outcome: str,
     error: str | None,
@@ -341,23 +347,23 @@ def finish(
     :param result: what was done, in a few words without personal data
     :return: whether the run was still known; if not, it was taken for lost meanwhile
     """
-    state = lock(session, task=task, now=now)
+    state = lock_task(session, task=task, now=now)
     if state.run_id != run_id:
         return False
     passed = state.next_run_at <= now
-    _FINISH.run(
+    _FINISH_RUN.run(
         session,
         name=task.name,
         outcome=outcome,
         error=error,
-        result=result[:_MOST_TOLD] if result is not None else None,
+        result=result[:_MAX_RESULT_CHARACTERS] if result is not None else None,
         milliseconds=milliseconds,
         next_run_at=state.in_force.after(now) if passed else state.next_run_at,
         now=now,
     )
     if outcome != SUCCEEDED:
-        _tell_of_failures(session, task.name, state.failures + 1, error, now)
-    elif state.failures >= FAILURES_TOLD:
+        _raise_failing_alert(session, task.name, state.failures + 1, error, now)
+    elif state.failures >= FAILURES_BEFORE_ALERT:
         resolve_alert(
             session,
             identifier=PERIODIC_TASK_FAILING,

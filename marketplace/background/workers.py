@@ -12,13 +12,13 @@ import orjson
 
 from marketplace.infra.cache import Cache, Script
 
-BEAT_SECONDS = 1.0
+HEARTBEAT_SECONDS = 1.0
 STALE_SECONDS = 6
 
 # In braces: where the cache is a cluster, both are on one of its servers.
-_SEEN, _TOLD = "h1:{workers}:seen", "h1:{workers}:told"
+_LAST_SEEN_KEY, _DETAILS_KEY = "h1:{workers}:seen", "h1:{workers}:told"
 
-_ANNOUNCE = Script(
+_RECORD_HEARTBEAT = Script(
     """
     -- KEYS: when each was seen, what each told. ARGV: name, what it tells, seconds to be forgotten after.
     local time = redis.call('TIME')
@@ -29,13 +29,13 @@ _ANNOUNCE = Script(
     return 1
     """
 )
-_WITHDRAW = Script(
+_REMOVE_WORKER = Script(
     """
     redis.call('ZREM', KEYS[1], ARGV[1])
     return redis.call('HDEL', KEYS[2], ARGV[1])
     """
 )
-_LOOK = Script(
+_LIST_WORKERS = Script(
     """
     -- KEYS: as above. ARGV: milliseconds after which one is stale; so is one that was seen in the future.
     local time = redis.call('TIME')
@@ -53,7 +53,7 @@ _LOOK = Script(
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class WorkerActivity:
     """What a worker's thread is at: a row of a queue, or a periodic task."""
 
     what: str
@@ -72,7 +72,7 @@ class Worker:
     process_id: int
     started_at: datetime
     told_at: datetime
-    doing: tuple[Doing, ...] = ()
+    doing: tuple[WorkerActivity, ...] = ()
 
     @property
     def life(self) -> str:
@@ -81,43 +81,45 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WorkersSnapshot:
     """The workers that live, and the memory that the cache's server uses."""
 
     workers: tuple[Worker, ...]
     memory_used_bytes: int
 
 
-def announce(cache: Cache, worker: Worker) -> None:
+def record_heartbeat(cache: Cache, worker: Worker) -> None:
     """Tell that a worker lives, and what it does.
 
     :raises CacheDownError: the cache is not to be had
     """
     told = orjson.dumps(asdict(worker)).decode()
-    cache.run(_ANNOUNCE, (_SEEN, _TOLD), worker.name, told, STALE_SECONDS)
+    cache.run(_RECORD_HEARTBEAT, (_LAST_SEEN_KEY, _DETAILS_KEY), worker.name, told, STALE_SECONDS)
 
 
-def withdraw(cache: Cache, name: str) -> None:
+def remove_worker(cache: Cache, name: str) -> None:
     """Tell that a worker has ended in good order.
 
     :raises CacheDownError: the cache is not to be had
     """
-    cache.run(_WITHDRAW, (_SEEN, _TOLD), name)
+    cache.run(_REMOVE_WORKER, (_LAST_SEEN_KEY, _DETAILS_KEY), name)
 
 
-def look(cache: Cache) -> Seen:
+def fetch_live_workers(cache: Cache) -> WorkersSnapshot:
     """Give the workers that live, sorted by queue and name, in one round trip.
 
     :raises CacheDownError: the cache is not to be had
     """
-    memory, told = cache.run(_LOOK, (_SEEN, _TOLD), STALE_SECONDS * 1000)
-    workers = sorted((_worker(orjson.loads(one)) for one in told), key=lambda one: (one.queue, one.name))
-    return Seen(tuple(workers), memory)
+    memory, told = cache.run(_LIST_WORKERS, (_LAST_SEEN_KEY, _DETAILS_KEY), STALE_SECONDS * 1000)
+    workers = sorted(
+        (_parse_worker(orjson.loads(one)) for one in told), key=lambda one: (one.queue, one.name)
+    )
+    return WorkersSnapshot(tuple(workers), memory)
 
 
-def _worker(told: dict[str, Any]) -> Worker:
+def _parse_worker(told: dict[str, Any]) -> Worker:
     doing = tuple(
-        Doing(**(one | {"since": datetime.fromisoformat(one["since"])})) for one in told.pop("doing")
+        WorkerActivity(**(one | {"since": datetime.fromisoformat(one["since"])})) for one in told.pop("doing")
     )
     times = {name: datetime.fromisoformat(told[name]) for name in ("started_at", "told_at")}
     return Worker(**(told | times), doing=doing)

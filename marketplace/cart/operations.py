@@ -9,30 +9,30 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.sale_price import COLUMNS_SQL, unit_price_of
+from marketplace.catalog.sale_price import SALE_COLUMNS_SQL, effective_unit_price
 from marketplace.identity import operations as identity_operations
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import InvalidParam, ValidationError
-from marketplace.vendors.queries import OPEN_SQL
+from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
 MAX_LINES = 50
 MAX_QUANTITY = 1_000
 
-_WANTED = Statement(
+_SELECT_PRODUCTS = Statement(
     text(
         f"""
-        SELECT p.id, p.campus_id, p.price_minor, v.user_id, {COLUMNS_SQL},
-            p.status = 'published' AND {OPEN_SQL} AS offered
+        SELECT p.id, p.campus_id, p.price_minor, v.user_id, {SALE_COLUMNS_SQL},
+            p.status = 'published' AND {STORE_IS_OPEN_SQL} AS offered
         FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
         WHERE p.id = ANY(:ids)
         """  # noqa: S608 - our own text
     )
 )
-_REMOVE_OTHERS = Statement(
+_DELETE_OTHER_LINES = Statement(
     text("DELETE FROM cart_items WHERE user_id = :user_id AND product_id <> ALL(CAST(:ids AS uuid[]))")
 )
-_WRITE = Statement(
+_UPSERT_LINES = Statement(
     text(
         """
         INSERT INTO cart_items (user_id, product_id, quantity, price_minor_seen, position, updated_at)
@@ -45,8 +45,8 @@ _WRITE = Statement(
         """
     )
 )
-_CLEAR = Statement(text("DELETE FROM cart_items WHERE user_id = :user_id"))
-_TAKE_OUT = Statement(
+_DELETE_ALL_LINES = Statement(text("DELETE FROM cart_items WHERE user_id = :user_id"))
+_SUBTRACT_QUANTITIES = Statement(
     text(
         """
         WITH taken AS (
@@ -70,11 +70,11 @@ class CartLine:
     quantity: int
 
 
-class CartRefusedError(ValidationError):
+class InvalidCartError(ValidationError):
     """Not everything may be in this cart together; each line at fault is named."""
 
 
-def synchronise(session: Session, *, caller: Caller, lines: Sequence[CartLine], now: datetime) -> None:
+def synchronise_cart(session: Session, *, caller: Caller, lines: Sequence[CartLine], now: datetime) -> None:
     """Make a cart hold these lines and nothing else.
 
     Stock is not a reason to refuse: a cart keeps what is sold out, and says so.
@@ -82,41 +82,48 @@ def synchronise(session: Session, *, caller: Caller, lines: Sequence[CartLine], 
     :param caller: whose cart it is
     :param lines: at most ``MAX_LINES``, no product twice
     :param now: the time of the request
-    :raises CartRefusedError: a product is not offered, is of the caller's own store, or of another campus
+    :raises InvalidCartError: a product is not offered, is of the caller's own store, or of another campus
         than the caller's or, where that is not known, than the first line's
     """
     identity_operations.lock_profile(session, user_id=caller.id)
     ids = [line.product_id for line in lines]
-    found = {row["id"]: row for row in _WANTED.all(session, ids=ids, now=now)} if ids else {}
-    _check(lines, found, caller=caller)
-    _REMOVE_OTHERS.run(session, user_id=caller.id, ids=ids)
+    found = {row["id"]: row for row in _SELECT_PRODUCTS.all(session, ids=ids, now=now)} if ids else {}
+    _ensure_lines_allowed(lines, found, caller=caller)
+    _DELETE_OTHER_LINES.run(session, user_id=caller.id, ids=ids)
     if ids:
-        _WRITE.run(
+        _UPSERT_LINES.run(
             session,
             user_id=caller.id,
             ids=ids,
             quantities=[line.quantity for line in lines],
-            prices=[unit_price_of(found[line.product_id], quantity=line.quantity, now=now) for line in lines],
+            prices=[
+                effective_unit_price(found[line.product_id], quantity=line.quantity, now=now)
+                for line in lines
+            ],
             now=now,
         )
 
 
-def clear(session: Session, *, user_id: UUID) -> None:
+def clear_cart(session: Session, *, user_id: UUID) -> None:
     """Empty somebody's cart."""
-    _CLEAR.run(session, user_id=user_id)
+    _DELETE_ALL_LINES.run(session, user_id=user_id)
 
 
-def take_out(session: Session, *, user_id: UUID, quantities: Mapping[UUID, int], now: datetime) -> None:
+def remove_from_cart(
+    session: Session, *, user_id: UUID, quantities: Mapping[UUID, int], now: datetime
+) -> None:
     """Take pieces out of somebody's cart, as far as they are in it.
 
     :param quantities: pieces by product
     """
-    _TAKE_OUT.run(
+    _SUBTRACT_QUANTITIES.run(
         session, user_id=user_id, ids=list(quantities), quantities=list(quantities.values()), now=now
     )
 
 
-def _check(lines: Sequence[CartLine], found: dict[UUID, dict[str, Any]], *, caller: Caller) -> None:
+def _ensure_lines_allowed(
+    lines: Sequence[CartLine], found: dict[UUID, dict[str, Any]], *, caller: Caller
+) -> None:
     faults = []
     campus_id = caller.campus_id
     seen: set[UUID] = set()
@@ -137,4 +144,4 @@ def _check(lines: Sequence[CartLine], found: dict[UUID, dict[str, Any]], *, call
         if reason:
             faults.append(InvalidParam(f"items[{index}].productId", reason))
     if faults:
-        raise CartRefusedError("Not everything can be in the cart.", invalid_params=faults)
+        raise InvalidCartError("Not everything can be in the cart.", invalid_params=faults)

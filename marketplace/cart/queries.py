@@ -7,11 +7,11 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.sale_price import COLUMNS_SQL, unit_price_of
+from marketplace.catalog.sale_price import SALE_COLUMNS_SQL, effective_unit_price
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
-from marketplace.vendors.queries import OPEN_SQL
+from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
 OUT_OF_STOCK = "out_of_stock"
 INSUFFICIENT_STOCK = "insufficient_stock"
@@ -19,13 +19,13 @@ NOT_AVAILABLE = "not_available"
 PRICE_CHANGED = "price_changed"
 PROBLEMS = (NOT_AVAILABLE, OUT_OF_STOCK, INSUFFICIENT_STOCK, PRICE_CHANGED)
 
-_LINES = Statement(
+_SELECT_CART_LINES = Statement(
     text(
         f"""
         SELECT c.product_id, c.quantity, c.price_minor_seen, p.title, p.price_minor, p.condition, p.cover_key,
-            p.campus_id, p.available, {COLUMNS_SQL}, v.id AS vendor_id, v.display_name, v.slug, v.verified,
+            p.campus_id, p.available, {SALE_COLUMNS_SQL}, v.id AS vendor_id, v.display_name, v.slug, v.verified,
             v.rating_sum, v.rating_count,
-            p.status = 'published' AND {OPEN_SQL} AS offered
+            p.status = 'published' AND {STORE_IS_OPEN_SQL} AS offered
         FROM cart_items c
             JOIN products p ON p.id = c.product_id
             JOIN vendor_profiles v ON v.id = p.vendor_id
@@ -34,12 +34,12 @@ _LINES = Statement(
         """  # noqa: S608 - our own text
     )
 )
-_FOR_ORDER = Statement(
+_SELECT_CART_QUANTITIES = Statement(
     text("SELECT product_id, quantity FROM cart_items WHERE user_id = :user_id ORDER BY position, product_id")
 )
 
 
-def cart_of(session: Session, *, user_id: UUID, now: datetime, media_base_url: str) -> dict[str, Any]:
+def fetch_cart(session: Session, *, user_id: UUID, now: datetime, media_base_url: str) -> dict[str, Any]:
     """Give somebody's cart with each line held against what is offered now, in one query.
 
     :param user_id: whose
@@ -48,8 +48,8 @@ def cart_of(session: Session, *, user_id: UUID, now: datetime, media_base_url: s
     :return: ``items`` in their order, ``vendors`` that they are of with a subtotal each, ``subtotalMinor`` of
         the lines that can be ordered as they stand, and whether that is all of them (``valid``)
     """
-    rows = _LINES.all(session, user_id=user_id, now=now)
-    items = [_line(row, media_base_url, now) for row in rows]
+    rows = _SELECT_CART_LINES.all(session, user_id=user_id, now=now)
+    items = [_line_view(row, media_base_url, now) for row in rows]
     vendors: dict[UUID, dict[str, Any]] = {}
     for item in items:
         vendor = vendors.setdefault(
@@ -68,14 +68,17 @@ def cart_of(session: Session, *, user_id: UUID, now: datetime, media_base_url: s
     }
 
 
-def lines_for_order(session: Session, *, user_id: UUID) -> list[tuple[UUID, int]]:
+def list_cart_quantities(session: Session, *, user_id: UUID) -> list[tuple[UUID, int]]:
     """Give what somebody's cart asks for, as products and quantities in their order."""
-    return [(product_id, quantity) for product_id, quantity in _FOR_ORDER.tuples(session, user_id=user_id)]
+    return [
+        (product_id, quantity)
+        for product_id, quantity in _SELECT_CART_QUANTITIES.tuples(session, user_id=user_id)
+    ]
 
 
-def _line(row: dict[str, Any], media_base_url: str, now: datetime) -> dict[str, Any]:
-    price_minor = unit_price_of(row, quantity=row["quantity"], now=now)
-    problem = _problem(row, price_minor)
+def _line_view(row: dict[str, Any], media_base_url: str, now: datetime) -> dict[str, Any]:
+    price_minor = effective_unit_price(row, quantity=row["quantity"], now=now)
+    problem = _line_problem(row, price_minor)
     return {
         "productId": row["product_id"],
         "title": row["title"],
@@ -101,7 +104,7 @@ def _line(row: dict[str, Any], media_base_url: str, now: datetime) -> dict[str, 
     }
 
 
-def _problem(row: dict[str, Any], price_minor: int) -> str | None:
+def _line_problem(row: dict[str, Any], price_minor: int) -> str | None:
     """Name what stands most in the way of a line; a changed price is only worth knowing."""
     if not row["offered"]:
         return NOT_AVAILABLE

@@ -7,8 +7,8 @@ from sqlalchemy import ColumnElement, bindparam, select
 from marketplace.kernel.ids import parse_uuid
 from marketplace.platform.models import Campus
 
-BY_ID = "campus_id"
-BY_SLUG = "campus_slug"
+BY_CAMPUS_ID = "campus_id"
+BY_CAMPUS_SLUG = "campus_slug"
 
 
 def campus_parameters(campus: str | None) -> dict[str, Any]:
@@ -20,17 +20,17 @@ def campus_parameters(campus: str | None) -> dict[str, Any]:
     if campus is None:
         return {}
     campus_id = parse_uuid(campus)
-    return {BY_SLUG: campus} if campus_id is None else {BY_ID: campus_id}
+    return {BY_CAMPUS_SLUG: campus} if campus_id is None else {BY_CAMPUS_ID: campus_id}
 
 
 def campus_condition(column: Any, by: str) -> ColumnElement[bool]:
     """Make the condition that a column is the named campus.
 
     :param column: holds a campus's id
-    :param by: ``BY_ID`` or ``BY_SLUG``
+    :param by: ``BY_CAMPUS_ID`` or ``BY_CAMPUS_SLUG``
     """
-    if by == BY_ID:
-        found: ColumnElement[bool] = column == bindparam(BY_ID)
+    if by == BY_CAMPUS_ID:
+        found: ColumnElement[bool] = column == bindparam(BY_CAMPUS_ID)
     else:
-        found = column == select(Campus.id).where(Campus.slug == bindparam(BY_SLUG)).scalar_subquery()
+        found = column == select(Campus.id).where(Campus.slug == bindparam(BY_CAMPUS_SLUG)).scalar_subquery()
     return found

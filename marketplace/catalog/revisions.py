@@ -13,19 +13,19 @@ from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, InvalidParam
 
-_PICTURES_OF = Statement(
+_SELECT_IMAGE_IDS = Statement(
     select(ProductImage.image_id)
     .where(ProductImage.product_id == bindparam("product_id"))
     .order_by(ProductImage.position)
 )
 
 
-class StaleRevisionError(ConflictError):
+class StaleListingError(ConflictError):
     """Somebody changed the listing since the client read it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ListingSnapshot:
     """What of a listing the public content depends on, as it was before a change."""
 
     status: str
@@ -37,21 +37,21 @@ class Shown:
         return cls(product.status, product.category_id)
 
 
-def check_revision(product: Product, revision: int | None) -> None:
+def ensure_revision_current(product: Product, revision: int | None) -> None:
     """Hold the revision that a client read against the current one.
 
     :param product: its row is locked
     :param revision: what the client read, or none not to compare
-    :raises StaleRevisionError: it is not the current one
+    :raises StaleListingError: it is not the current one
     """
     if revision is not None and revision != product.revision:
-        raise StaleRevisionError(
+        raise StaleListingError(
             f"The listing is at revision {product.revision} by now, not {revision}: read it again.",
             invalid_params=[InvalidParam("revision", f"The current one is {product.revision}.")],
         )
 
 
-def drop_stale(session: Session, before: Shown, product: Product) -> None:
+def drop_stale_listing_caches(session: Session, before: ListingSnapshot, product: Product) -> None:
     """Drop the cached content that a change made stale, once it is committed.
 
     :param before: as the listing was
@@ -64,6 +64,6 @@ def drop_stale(session: Session, before: Shown, product: Product) -> None:
         drop_cached(session, cache_tags.CATEGORIES)
 
 
-def pictures_of(session: Session, product_id: UUID) -> list[UUID]:
+def list_image_ids(session: Session, product_id: UUID) -> list[UUID]:
     """Give the ids of a listing's pictures in their order."""
-    return [row[0] for row in _PICTURES_OF.tuples(session, product_id=product_id)]
+    return [row[0] for row in _SELECT_IMAGE_IDS.tuples(session, product_id=product_id)]

@@ -14,17 +14,17 @@ from sqlalchemy import and_, bindparam, case, func, literal_column, or_
 from marketplace.catalog.models import Product
 from marketplace.kernel.money import BASIS_POINTS
 
-_RUNS_SQL = (
+_SALE_IS_RUNNING_SQL = (
     "p.sale_ends_at > :now AND p.sale_starts_at <= :now AND p.sale_price_minor < p.price_minor"
     " AND (p.sale_left IS NULL OR p.sale_left > 0)"
 )
 # What counts of a product's sale at :now, or null: in both spellings, as text for statements that name the table
 # ``p``, and as a clause. One column, null for almost all products, costs a listing nothing.
-SALE_SQL = (
-    f"CASE WHEN {_RUNS_SQL} THEN"
+CURRENT_SALE_SQL = (
+    f"CASE WHEN {_SALE_IS_RUNNING_SQL} THEN"
     " json_build_object('price', p.sale_price_minor, 'ends', p.sale_ends_at, 'left', p.sale_left) END"
 )
-SALE = case(
+CURRENT_SALE = case(
     (
         and_(
             Product.sale_ends_at > bindparam("now"),
@@ -44,9 +44,9 @@ SALE = case(
 )
 
 # What ``SaleTerms`` are read off, of statements that name the table ``p``.
-COLUMNS_SQL = "p.sale_id, p.sale_price_minor, p.sale_starts_at, p.sale_ends_at, p.sale_left"
+SALE_COLUMNS_SQL = "p.sale_id, p.sale_price_minor, p.sale_starts_at, p.sale_ends_at, p.sale_left"
 
-_LEAST_PERCENT, _MOST_PERCENT = 1, 99
+_MIN_PERCENT_OFF, _MAX_PERCENT_OFF = 1, 99
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SaleTerms:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "SaleTerms | None":
-        """Read the terms off a row that holds the columns ``COLUMNS_SQL``."""
+        """Read the terms off a row that holds the columns ``SALE_COLUMNS_SQL``."""
         if row["sale_id"] is None:
             return None
         return cls(
@@ -86,10 +86,10 @@ class SaleTerms:
         return runs and enough and self.price_minor < regular_minor
 
 
-def unit_price_of(row: Mapping[str, Any], *, quantity: int, now: datetime) -> int:
+def effective_unit_price(row: Mapping[str, Any], *, quantity: int, now: datetime) -> int:
     """Tell what a piece costs of so many: the sale's price, or else the regular one.
 
-    :param row: holds ``price_minor`` and the columns ``COLUMNS_SQL``
+    :param row: holds ``price_minor`` and the columns ``SALE_COLUMNS_SQL``
     :param quantity: pieces that are bought together
     :param now: the time of the request
     :return: kobo
@@ -109,7 +109,7 @@ def percent_off(price_minor: int, *, sale_price_minor: int) -> int:
     :return: 1 to 99: neither nothing nor everything
     """
     percent = ((price_minor - sale_price_minor) * 200 + price_minor) // (2 * price_minor)
-    return min(max(percent, _LEAST_PERCENT), _MOST_PERCENT)
+    return min(max(percent, _MIN_PERCENT_OFF), _MAX_PERCENT_OFF)
 
 
 def price_at_percent_off(price_minor: int, *, percent: int) -> int:
@@ -126,7 +126,7 @@ def price_at_percent_off(price_minor: int, *, percent: int) -> int:
 def sale_view(sale: dict[str, Any] | None, *, price_minor: int) -> dict[str, Any] | None:
     """Write a running sale as cards show it.
 
-    :param sale: what ``SALE`` or ``SALE_SQL`` gave
+    :param sale: what ``CURRENT_SALE`` or ``CURRENT_SALE_SQL`` gave
     :param price_minor: the product's regular price, in kobo
     :return: none while no sale runs; ``left`` is none where the sale has no limit
     """

@@ -11,16 +11,16 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.commission_rates import RATE_SQL
-from marketplace.catalog.sale_price import COLUMNS_SQL, SaleTerms
+from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL
+from marketplace.catalog.sale_price import SALE_COLUMNS_SQL, SaleTerms
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 
-_LOCK = Prepared(
+_LOCK_PRODUCTS = Prepared(
     text(
         f"""
         SELECT p.id, p.vendor_id, p.campus_id, p.title, p.price_minor, p.cover_key, p.available,
-            p.status = 'published' AS published, {RATE_SQL} AS commission_bps, {COLUMNS_SQL}
+            p.status = 'published' AS published, {COMMISSION_RATE_SQL} AS commission_bps, {SALE_COLUMNS_SQL}
         FROM products p JOIN categories c ON c.id = p.category_id
         WHERE p.id = ANY(:ids)
         ORDER BY p.id
@@ -28,19 +28,25 @@ _LOCK = Prepared(
         """  # noqa: S608 - our own text
     )
 )
-_MOVE = "UPDATE products p SET {change} FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS m (id, n)"
-_RESERVE = Prepared(
-    text(_MOVE.format(change="reserved = p.reserved + m.n") + " WHERE p.id = m.id RETURNING p.available")
+_UPDATE_STOCK_SQL = (
+    "UPDATE products p SET {change}"
+    " FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS m (id, n)"
 )
-_FREE = Statement(
+_RESERVE_STOCK = Prepared(
     text(
-        _MOVE.format(change="reserved = p.reserved - m.n")
+        _UPDATE_STOCK_SQL.format(change="reserved = p.reserved + m.n")
+        + " WHERE p.id = m.id RETURNING p.available"
+    )
+)
+_RELEASE_RESERVATION = Statement(
+    text(
+        _UPDATE_STOCK_SQL.format(change="reserved = p.reserved - m.n")
         + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
     )
 )
-_CONSUME = Prepared(
+_CONSUME_STOCK = Prepared(
     text(
-        _MOVE.format(
+        _UPDATE_STOCK_SQL.format(
             change="quantity = p.quantity - m.n, reserved = p.reserved - m.n, popularity = p.popularity + m.n"
         )
         + " WHERE p.id = m.id"
@@ -48,9 +54,9 @@ _CONSUME = Prepared(
 )
 
 
-_PUT_BACK = Statement(
+_RESTOCK = Statement(
     text(
-        _MOVE.format(
+        _UPDATE_STOCK_SQL.format(
             change="quantity = least(p.quantity + m.n, 100000), popularity = greatest(p.popularity - m.n, 0)"
         )
         + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
@@ -99,47 +105,51 @@ def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, Lo
     :param product_ids: any order, any number
     :return: those that exist, by id
     """
-    return {row["id"]: LockedProduct.of(row) for row in _LOCK.all(session, ids=sorted(product_ids))}
+    return {row["id"]: LockedProduct.of(row) for row in _LOCK_PRODUCTS.all(session, ids=sorted(product_ids))}
 
 
-def reserve(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
+def reserve_stock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     """Reserve stock of locked products.
 
     :param quantities: pieces by product; the rows are locked and suffice
     :return: whether anything sold out by it, so that what the public was shown is stale
     """
-    return any(row["available"] == 0 for row in _RESERVE.all(session, **_columns(quantities)))
+    return any(
+        row["available"] == 0 for row in _RESERVE_STOCK.all(session, **_quantity_parameters(quantities))
+    )
 
 
-def free(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
+def release_reservation(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     """Free reserved stock, the order having come to nothing.
 
     :param quantities: pieces by product
     :return: whether anything is to be had again by it
     """
     lock_products(session, product_ids=list(quantities))
-    return any(row["available"] == 0 for row in _FREE.all(session, **_columns(quantities)))
+    return any(
+        row["available"] == 0 for row in _RELEASE_RESERVATION.all(session, **_quantity_parameters(quantities))
+    )
 
 
-def consume(session: Session, *, quantities: Mapping[UUID, int]) -> None:
+def consume_stock(session: Session, *, quantities: Mapping[UUID, int]) -> None:
     """Take reserved stock out for good, the order having been paid.
 
     :param quantities: pieces by product
     """
     lock_products(session, product_ids=list(quantities))
-    _CONSUME.run(session, **_columns(quantities))
+    _CONSUME_STOCK.run(session, **_quantity_parameters(quantities))
 
 
-def put_back(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
+def restock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     """Put consumed stock back, the paid order having been called off.
 
     :param quantities: pieces by product
     :return: whether anything is to be had again by it
     """
     lock_products(session, product_ids=list(quantities))
-    return any(row["available"] <= 0 for row in _PUT_BACK.all(session, **_columns(quantities)))
+    return any(row["available"] <= 0 for row in _RESTOCK.all(session, **_quantity_parameters(quantities)))
 
 
-def _columns(quantities: Mapping[UUID, int]) -> dict[str, list[UUID] | list[int]]:
+def _quantity_parameters(quantities: Mapping[UUID, int]) -> dict[str, list[UUID] | list[int]]:
     ids = sorted(quantities)
     return {"ids": ids, "quantities": [quantities[product_id] for product_id in ids]}

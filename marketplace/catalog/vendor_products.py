@@ -11,7 +11,12 @@ from sqlalchemy.orm import Session
 from marketplace.catalog import states
 from marketplace.catalog.models import Category, Image, Product, ProductImage
 from marketplace.catalog.moderation import automated_review
-from marketplace.catalog.revisions import Shown, check_revision, drop_stale, pictures_of
+from marketplace.catalog.revisions import (
+    ListingSnapshot,
+    drop_stale_listing_caches,
+    ensure_revision_current,
+    list_image_ids,
+)
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import (
@@ -24,16 +29,16 @@ from marketplace.kernel.errors import (
 from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.queries import Store
 
-_NOT_SCREENED = frozenset({"quantity", "exclusive"})
+_UNSCREENED_FIELDS = frozenset({"quantity", "exclusive"})
 
 # Locked, so that none is swept away while it is taken into the listing.
-_IMAGES = Statement(
+_LOCK_READY_IMAGES = Statement(
     select(Image.id, Image.key, Image.owner_id)
     .where(Image.id == any_(bindparam("image_ids", type_=ARRAY(Uuid))), Image.status == "ready")
     .order_by(Image.id)
     .with_for_update(key_share=True)
 )
-_MARK_USED = Statement(
+_UPDATE_UNUSED_SINCE = Statement(
     text(
         """
         UPDATE images SET unused_since = CASE WHEN id <> ALL(:taken) THEN CAST(:now AS timestamptz) END
@@ -43,11 +48,11 @@ _MARK_USED = Statement(
 )
 
 
-class ReservedStockError(ConflictError):
+class QuantityBelowReservedError(ConflictError):
     """Orders have reserved more than the inventory would be."""
 
 
-class RemovedListingError(ConflictError):
+class ListingTakenDownError(ConflictError):
     """Staff took the listing down."""
 
 
@@ -75,10 +80,10 @@ def create_product(
     :raises ValidationError: the category, a picture or the store does not exist, or a store that is not
         verified calls a listing exclusive
     """
-    store = _store_to_list_in(session, caller=caller, vendor_id=vendor_id)
-    _check_exclusive(caller, store, exclusive=fields.get("exclusive", False))
-    _check_category(session, fields["category_id"])
-    keys = _keys_of(session, image_ids, owners={caller.id, store.user_id})
+    store = _resolve_store(session, caller=caller, vendor_id=vendor_id)
+    _ensure_may_be_exclusive(caller, store, exclusive=fields.get("exclusive", False))
+    _ensure_category_exists(session, fields["category_id"])
+    keys = _resolve_image_keys(session, image_ids, owners={caller.id, store.user_id})
     product = Product(
         **fields,
         vendor_id=store.id,
@@ -90,8 +95,8 @@ def create_product(
     )
     session.add(product)
     session.flush()
-    _write_images(session, product.id, image_ids, now=now)
-    _move(session, product, wanted=status, material=True, now=now)
+    _replace_images(session, product.id, image_ids, now=now)
+    _change_status(session, product, wanted=status, material=True, now=now)
     return product.id
 
 
@@ -119,34 +124,34 @@ def update_product(
     :param now: the time of the request
     :raises NotFoundError: there is none, or it is another store's
     :raises ForbiddenError: the store is not active
-    :raises StaleRevisionError: the revision is not the current one
-    :raises ReservedStockError: the quantity would be less than what orders have reserved
+    :raises StaleListingError: the revision is not the current one
+    :raises QuantityBelowReservedError: the quantity would be less than what orders have reserved
     :raises ValidationError: the category or a picture does not exist, or a store that is not verified calls
         a listing exclusive
     :raises ConflictError: the status can't be reached from the current one
     """
-    product, store = _lock_own(session, caller=caller, product_id=product_id)
-    _check_changeable(product, store, revision=revision)
+    product, store = _lock_own_product(session, caller=caller, product_id=product_id)
+    _ensure_changeable(product, store, revision=revision)
     if not product.exclusive:
-        _check_exclusive(caller, store, exclusive=changes.get("exclusive", False))
-    before = Shown.of(product)
-    changed = _apply(session, product, changes)
-    if image_ids is not None and list(image_ids) != pictures_of(session, product.id):
-        keys = _keys_of(session, image_ids, owners={caller.id, store.user_id}, kept_by=product.id)
-        _write_images(session, product.id, image_ids, now=now)
+        _ensure_may_be_exclusive(caller, store, exclusive=changes.get("exclusive", False))
+    before = ListingSnapshot.of(product)
+    changed = _apply_changes(session, product, changes)
+    if image_ids is not None and list(image_ids) != list_image_ids(session, product.id):
+        keys = _resolve_image_keys(session, image_ids, owners={caller.id, store.user_id}, kept_by=product.id)
+        _replace_images(session, product.id, image_ids, now=now)
         product.cover_key = keys[0] if keys else None
         changed.add("images")
-    material = bool(changed - _NOT_SCREENED)
+    material = bool(changed - _UNSCREENED_FIELDS)
     if material:
         product.screened_at = None
-    _move(session, product, wanted=status, material=material, now=now)
+    _change_status(session, product, wanted=status, material=material, now=now)
     if changed or product.status != before.status:
         product.revision += 1
         product.updated_at = now
-        drop_stale(session, before, product)
+        drop_stale_listing_caches(session, before, product)
 
 
-def _store_to_list_in(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
+def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
     if caller.is_staff:
         if not caller.has_permission("canManageProducts"):
             raise ForbiddenError("This takes the permission canManageProducts.")
@@ -156,28 +161,28 @@ def _store_to_list_in(session: Session, *, caller: Caller, vendor_id: UUID | Non
         if store is None:
             raise ValidationError.of("vendorId", "There is no such vendor.")
     else:
-        store = vendor_queries.store_of_user(session, user_id=caller.id)
+        store = vendor_queries.find_store_of_user(session, user_id=caller.id)
         if store is None:
             raise ForbiddenError("The account has no store yet: its application must be approved first.")
         if vendor_id not in (None, store.id):
             raise ForbiddenError("A vendor lists in the own store alone.")
-    _check_active(store)
+    _ensure_store_active(store)
     return store
 
 
-def _check_active(store: Store) -> None:
+def _ensure_store_active(store: Store) -> None:
     if store.status != "active":
         raise ForbiddenError(f"The store is {store.status}.")
 
 
-def _check_exclusive(caller: Caller, store: Store, *, exclusive: bool) -> None:
+def _ensure_may_be_exclusive(caller: Caller, store: Store, *, exclusive: bool) -> None:
     """What a store alone has is its own word, which a verified store's is good for; or staff's."""
     if exclusive and not (store.verified or caller.is_staff):
         raise ValidationError.of("exclusive", "Only a verified store has exclusives.")
 
 
-def _lock_own(session: Session, *, caller: Caller, product_id: UUID) -> tuple[Product, Store]:
-    store = vendor_queries.store_of_user(session, user_id=caller.id)
+def _lock_own_product(session: Session, *, caller: Caller, product_id: UUID) -> tuple[Product, Store]:
+    store = vendor_queries.find_store_of_user(session, user_id=caller.id)
     product = None
     if store is not None:
         # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
@@ -191,30 +196,32 @@ def _lock_own(session: Session, *, caller: Caller, product_id: UUID) -> tuple[Pr
     return product, store
 
 
-def _check_changeable(product: Product, store: Store, *, revision: int | None) -> None:
-    _check_active(store)
+def _ensure_changeable(product: Product, store: Store, *, revision: int | None) -> None:
+    _ensure_store_active(store)
     if product.status == "removed":
-        raise RemovedListingError("The listing was taken down by staff and can't be changed.")
-    check_revision(product, revision)
+        raise ListingTakenDownError("The listing was taken down by staff and can't be changed.")
+    ensure_revision_current(product, revision)
 
 
-def _apply(session: Session, product: Product, changes: dict[str, Any]) -> set[str]:
+def _apply_changes(session: Session, product: Product, changes: dict[str, Any]) -> set[str]:
     """Set what differs, and give its names."""
     differing = {name: value for name, value in changes.items() if getattr(product, name) != value}
     quantity = differing.get("quantity")
     if quantity is not None and quantity < product.reserved:
-        raise ReservedStockError(
+        raise QuantityBelowReservedError(
             f"Orders that wait for payment have reserved {product.reserved}; the quantity can't be less.",
             invalid_params=[InvalidParam("quantity", f"Must be at least {product.reserved}.")],
         )
     if "category_id" in differing:
-        _check_category(session, differing["category_id"])
+        _ensure_category_exists(session, differing["category_id"])
     for name, value in differing.items():
         setattr(product, name, value)
     return set(differing)
 
 
-def _move(session: Session, product: Product, *, wanted: str | None, material: bool, now: datetime) -> None:
+def _change_status(
+    session: Session, product: Product, *, wanted: str | None, material: bool, now: datetime
+) -> None:
     """Bring the listing to the status that its vendor wants, by way of the review where that is due."""
     trigger = states.trigger_for(
         product.status, wanted=wanted, material=material, screened=product.screened_at is not None
@@ -222,15 +229,15 @@ def _move(session: Session, product: Product, *, wanted: str | None, material: b
     if trigger is not None:
         product.status = states.PRODUCT.target(product.status, trigger)
     if product.status == "in_review" and (trigger is not None or material):
-        automated_review.submit(session, product, now=now)
+        automated_review.submit_for_screening(session, product, now=now)
 
 
-def _check_category(session: Session, category_id: UUID) -> None:
+def _ensure_category_exists(session: Session, category_id: UUID) -> None:
     if session.get(Category, category_id) is None:
         raise ValidationError.of("categoryId", "There is no such category.")
 
 
-def _keys_of(
+def _resolve_image_keys(
     session: Session,
     image_ids: Sequence[UUID],
     *,
@@ -240,8 +247,8 @@ def _keys_of(
     """Give the pictures' keys in their order; a picture must be one's own, or the product's already."""
     if not image_ids:
         return []
-    found = {row["id"]: row for row in _IMAGES.all(session, image_ids=list(image_ids))}
-    kept = set(pictures_of(session, kept_by)) if kept_by else set()
+    found = {row["id"]: row for row in _LOCK_READY_IMAGES.all(session, image_ids=list(image_ids))}
+    kept = set(list_image_ids(session, kept_by)) if kept_by else set()
     faults = [
         InvalidParam(f"imageIds[{index}]", "There is no such picture of yours.")
         for index, image_id in enumerate(image_ids)
@@ -252,13 +259,13 @@ def _keys_of(
     return [found[image_id]["key"] for image_id in image_ids]
 
 
-def _write_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:
+def _replace_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:
     """Put the pictures in, and note which ones are shown from now on, and which are no longer."""
-    touched = {*pictures_of(session, product_id), *image_ids}
+    touched = {*list_image_ids(session, product_id), *image_ids}
     session.execute(delete(ProductImage).where(ProductImage.product_id == product_id))
     session.add_all(
         ProductImage(product_id=product_id, position=position, image_id=image_id)
         for position, image_id in enumerate(image_ids)
     )
     if touched:
-        _MARK_USED.run(session, taken=list(image_ids), touched=sorted(touched), now=now)
+        _UPDATE_UNUSED_SINCE.run(session, taken=list(image_ids), touched=sorted(touched), now=now)

@@ -9,7 +9,7 @@ from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.platform.models import PlatformSetting
 
-_ONE_SETTING = Statement(select(PlatformSetting.key).limit(1))
+_SELECT_ONE_SETTING = Statement(select(PlatformSetting.key).limit(1))
 
 
 @dataclass(frozen=True)
@@ -25,20 +25,20 @@ class Readiness:
         return self.database and self.cache
 
 
-def readiness(database: Database, cache: Cache) -> Readiness:
+def check_readiness(database: Database, cache: Cache) -> Readiness:
     """Read one row of the platform's settings and ping the cache."""
-    return Readiness(database=_database_answers(database), cache=cache_answers(cache))
+    return Readiness(database=_is_database_available(database), cache=is_cache_available(cache))
 
 
-def _database_answers(database: Database) -> bool:
+def _is_database_available(database: Database) -> bool:
     try:
         with database.reading() as session:
-            return _ONE_SETTING.first(session) is not None
+            return _SELECT_ONE_SETTING.first(session) is not None
     except ServiceUnavailableError:
         return False
 
 
-def cache_answers(cache: Cache) -> bool:
+def is_cache_available(cache: Cache) -> bool:
     """Tell whether the cache can be reached."""
     try:
         cache.ping()

@@ -6,47 +6,47 @@ from typing import Any, Literal
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.queries import open_subjects
-from marketplace.health.queries import cache_answers
+from marketplace.alerts.queries import list_open_subjects
+from marketplace.health.queries import is_cache_available
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ServiceUnavailableError
-from marketplace.platform.features import Maintenance, features_of, maintenance_of
-from marketplace.platform.halts import payouts_halted
-from marketplace.platform.queries import platform_settings
+from marketplace.platform.features import Maintenance, read_features, read_maintenance
+from marketplace.platform.halts import are_payouts_halted
+from marketplace.platform.queries import fetch_platform_settings
 
-State = Literal["operational", "degraded", "down"]
-OPERATIONAL: State = "operational"
-DEGRADED: State = "degraded"
-DOWN: State = "down"
+ComponentStatus = Literal["operational", "degraded", "down"]
+OPERATIONAL: ComponentStatus = "operational"
+DEGRADED: ComponentStatus = "degraded"
+DOWN: ComponentStatus = "down"
 # The worst comes last.
-STATES: tuple[State, ...] = (OPERATIONAL, DEGRADED, DOWN)
+COMPONENT_STATUSES: tuple[ComponentStatus, ...] = (OPERATIONAL, DEGRADED, DOWN)
 MAINTENANCE = "maintenance"
 COMPONENTS = ("database", "cache", "payments", "payouts")
 
-_PAYMENTS_DOWN = (kinds.GATEWAY_KEY_REFUSED, kinds.GATEWAY_UNREACHABLE)
+_PAYMENT_ALERTS = (kinds.GATEWAY_KEY_REFUSED, kinds.GATEWAY_UNREACHABLE)
 
 
-def status(database: Database, cache: Cache, *, now: datetime) -> dict[str, Any]:
+def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> dict[str, Any]:
     """Tell whether there is maintenance, which features are on, and how each component is.
 
     It answers also where the database does not.
 
     :param now: when
     """
-    components: dict[str, State] = dict.fromkeys(COMPONENTS, OPERATIONAL)
-    if not cache_answers(cache):
+    components: dict[str, ComponentStatus] = dict.fromkeys(COMPONENTS, OPERATIONAL)
+    if not is_cache_available(cache):
         # It costs speed, and nothing else.
         components["cache"] = DEGRADED
-    maintenance, features = Maintenance(active=False), features_of({})
+    maintenance, features = Maintenance(active=False), read_features({})
     try:
         with database.reading() as session:
-            settings = platform_settings(session)
-            maintenance, features = maintenance_of(settings, now=now), features_of(settings)
-            components |= {"payments": _payments(session), "payouts": _payouts(session)}
+            settings = fetch_platform_settings(session)
+            maintenance, features = read_maintenance(settings, now=now), read_features(settings)
+            components |= {"payments": _payments_status(session), "payouts": _payouts_status(session)}
     except ServiceUnavailableError:
         components |= dict.fromkeys(("database", "payments", "payouts"), DOWN)
-    worst = max(components.values(), key=STATES.index)
+    worst = max(components.values(), key=COMPONENT_STATUSES.index)
     return {
         "status": MAINTENANCE if maintenance.active and worst != DOWN else worst,
         "maintenance": {
@@ -59,11 +59,11 @@ def status(database: Database, cache: Cache, *, now: datetime) -> dict[str, Any]
     }
 
 
-def _payments(session: Session) -> State:
+def _payments_status(session: Session) -> ComponentStatus:
     """Tell how payments are by what is known of the gateway: nobody is asked while a client waits."""
-    troubled = any(open_subjects(session, identifier=identifier) for identifier in _PAYMENTS_DOWN)
+    troubled = any(list_open_subjects(session, identifier=identifier) for identifier in _PAYMENT_ALERTS)
     return DEGRADED if troubled else OPERATIONAL
 
 
-def _payouts(session: Session) -> State:
-    return DEGRADED if payouts_halted(session) else OPERATIONAL
+def _payouts_status(session: Session) -> ComponentStatus:
+    return DEGRADED if are_payouts_halted(session) else OPERATIONAL

@@ -17,9 +17,9 @@ from marketplace.idempotency.models import IdempotencyKey
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ValidationError
 
-IN_PROGRESS_SECONDS = 120
-_ASK_AGAIN_SECONDS = 5  # nearly all operations end long before their claim does
-KEPT = timedelta(hours=24)
+LEASE_SECONDS = 120
+_MAX_RETRY_AFTER_SECONDS = 5  # nearly all operations end long before their claim does
+RETENTION = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class KeyScope:
 
 
 @dataclass(frozen=True)
-class Claim:
+class KeyLease:
     """A key that is ours for 120 seconds from ``claimed_at``; the pair fences off who takes it over."""
 
     id: UUID
@@ -42,7 +42,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class StoredAnswer:
+class StoredResponse:
     """What a completed key answers, to the letter."""
 
     status: int
@@ -50,13 +50,13 @@ class StoredAnswer:
     body: bytes
 
 
-class InProgressError(ConflictError):
+class RequestInProgressError(ConflictError):
     """A request with this key is being worked on."""
 
 
-_claimed_long_ago = IdempotencyKey.claimed_at <= bindparam("stale_before")
+_has_expired_lease = IdempotencyKey.claimed_at <= bindparam("stale_before")
 _upsert = insert(IdempotencyKey)
-_CLAIM = Statement(
+_ACQUIRE_KEY = Statement(
     _upsert.on_conflict_do_update(
         index_elements=["caller", "method", "path", "key"],
         set_={
@@ -70,12 +70,12 @@ _CLAIM = Statement(
         },
         where=or_(
             IdempotencyKey.expires_at <= _upsert.excluded.claimed_at,
-            IdempotencyKey.completed_at.is_(None) & _claimed_long_ago,
+            IdempotencyKey.completed_at.is_(None) & _has_expired_lease,
         ),
     ).returning(IdempotencyKey.id),
     columns=("caller", "method", "path", "key", "request_hash", "claimed_at", "expires_at"),
 )
-_FIND = Statement(
+_SELECT_KEY = Statement(
     select(
         IdempotencyKey.request_hash,
         IdempotencyKey.claimed_at,
@@ -90,14 +90,14 @@ _FIND = Statement(
         IdempotencyKey.key == bindparam("key"),
     )
 )
-_ours = (
+_is_held_lease = (
     IdempotencyKey.id == bindparam("claim_id"),
     IdempotencyKey.claimed_at == bindparam("claim_time"),
     IdempotencyKey.completed_at.is_(None),
 )
-_COMPLETE = Statement(
+_COMPLETE_KEY = Statement(
     update(IdempotencyKey)
-    .where(*_ours)
+    .where(*_is_held_lease)
     .values(
         completed_at=bindparam("now"),
         response_status=bindparam("status"),
@@ -105,8 +105,8 @@ _COMPLETE = Statement(
         response_body=bindparam("body"),
     )
 )
-_FREE = Statement(delete(IdempotencyKey).where(*_ours))
-_PURGE = Statement(
+_RELEASE_KEY = Statement(delete(IdempotencyKey).where(*_is_held_lease))
+_DELETE_EXPIRED_KEYS = Statement(
     delete(IdempotencyKey).where(
         IdempotencyKey.id.in_(
             select(IdempotencyKey.id)
@@ -119,17 +119,17 @@ _PURGE = Statement(
 )
 
 
-def claim(session: Session, *, scope: KeyScope, now: datetime) -> Claim | StoredAnswer:
+def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease | StoredResponse:
     """Claim a key, or tell what it answered before.
 
     :param scope: whose key it is, and of what
     :param now: the time of the request
     :return: a claim, or the stored answer of a completed key
     :raises ValidationError: the key was used with another body
-    :raises InProgressError: a request with it is being worked on, since less than 120 s
+    :raises RequestInProgressError: a request with it is being worked on, since less than 120 s
     """
-    stale_before = now - timedelta(seconds=IN_PROGRESS_SECONDS)
-    claimed = _CLAIM.first(
+    stale_before = now - timedelta(seconds=LEASE_SECONDS)
+    claimed = _ACQUIRE_KEY.first(
         session,
         caller=scope.caller,
         method=scope.method,
@@ -137,33 +137,35 @@ def claim(session: Session, *, scope: KeyScope, now: datetime) -> Claim | Stored
         key=scope.key,
         request_hash=scope.request_hash,
         claimed_at=now,
-        expires_at=now + KEPT,
+        expires_at=now + RETENTION,
         stale_before=stale_before,
     )
     if claimed:
-        return Claim(id=claimed["id"], claimed_at=now)
-    found = _FIND.first(session, caller=scope.caller, method=scope.method, path=scope.path, key=scope.key)
+        return KeyLease(id=claimed["id"], claimed_at=now)
+    found = _SELECT_KEY.first(
+        session, caller=scope.caller, method=scope.method, path=scope.path, key=scope.key
+    )
     if found is None:
-        raise InProgressError(
+        raise RequestInProgressError(
             "A request with this Idempotency-Key just ended. Try again.", retry_after_seconds=1
         )
     if found["request_hash"] != scope.request_hash:
         raise ValidationError.of("Idempotency-Key", "The key was used with another body.")
     if found["completed_at"] is None:
         age = (now - found["claimed_at"]).total_seconds()
-        raise InProgressError(
+        raise RequestInProgressError(
             "The operation with this Idempotency-Key is already in progress.",
-            retry_after_seconds=max(1, min(_ASK_AGAIN_SECONDS, int(IN_PROGRESS_SECONDS - age))),
+            retry_after_seconds=max(1, min(_MAX_RETRY_AFTER_SECONDS, int(LEASE_SECONDS - age))),
         )
-    return StoredAnswer(found["response_status"], found["response_type"], bytes(found["response_body"]))
+    return StoredResponse(found["response_status"], found["response_type"], bytes(found["response_body"]))
 
 
-def complete(session: Session, *, claim: Claim, answer: StoredAnswer, now: datetime) -> None:
+def complete_key(session: Session, *, claim: KeyLease, answer: StoredResponse, now: datetime) -> None:
     """Store the answer of a claimed key; it belongs in the transaction of the effect.
 
     :raises ConflictError: somebody took the claim over meanwhile: the effect must not be committed
     """
-    stored = _COMPLETE.run(
+    stored = _COMPLETE_KEY.run(
         session,
         claim_id=claim.id,
         claim_time=claim.claimed_at,
@@ -176,15 +178,15 @@ def complete(session: Session, *, claim: Claim, answer: StoredAnswer, now: datet
         raise ConflictError("The operation took too long and another request took it over.")
 
 
-def free(session: Session, *, claim: Claim) -> None:
+def release_key(session: Session, *, claim: KeyLease) -> None:
     """Free a claimed key, so that a retry, also with another body, can succeed."""
-    _FREE.run(session, claim_id=claim.id, claim_time=claim.claimed_at)
+    _RELEASE_KEY.run(session, claim_id=claim.id, claim_time=claim.claimed_at)
 
 
-def purge(session: Session, *, now: datetime, most: int) -> int:
+def purge_keys(session: Session, *, now: datetime, most: int) -> int:
     """Delete keys whose time is up.
 
     :param most: at most so many
     :return: how many they were
     """
-    return _PURGE.run(session, now=now, most=most)
+    return _DELETE_EXPIRED_KEYS.run(session, now=now, most=most)

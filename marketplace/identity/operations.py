@@ -16,15 +16,15 @@ from marketplace.platform.models import Campus, CampusEmailDomain
 
 MAX_ADDRESSES = 20  # an address book is shown whole, so it has a bound
 
-_CREATE = Statement(
+_INSERT_PROFILE = Statement(
     insert(Profile).on_conflict_do_nothing(index_elements=["id"]),
     columns=("id", "email", "name", "campus_id", "created_at", "updated_at"),
 )
-_CAMPUS_OF_DOMAIN = Statement(
+_SELECT_CAMPUS_OF_DOMAIN = Statement(
     select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == bindparam("domain"))
 )
 # The row is locked, so that of two changes at once both numbers that were replaced are kept.
-_KEEP_PHONE = Statement(
+_INSERT_FORMER_PHONE = Statement(
     text(
         """
         WITH changed AS MATERIALIZED (SELECT id, phone FROM profiles WHERE id = :user_id FOR NO KEY UPDATE)
@@ -53,8 +53,8 @@ def create_profile(
     """
     campus = None
     if email and "@" in email:
-        campus = _CAMPUS_OF_DOMAIN.first(session, domain=email.rpartition("@")[2].lower())
-    _CREATE.run(
+        campus = _SELECT_CAMPUS_OF_DOMAIN.first(session, domain=email.rpartition("@")[2].lower())
+    _INSERT_PROFILE.run(
         session,
         id=user_id,
         email=email,
@@ -84,9 +84,9 @@ def update_profile(
     if campus_id is not None and session.get(Campus, campus_id) is None:
         raise ValidationError.of("campusId", "There is no such campus.")
     if "phone" in changes:
-        _KEEP_PHONE.run(session, user_id=user_id, phone=changes["phone"], now=now)
+        _INSERT_FORMER_PHONE.run(session, user_id=user_id, phone=changes["phone"], now=now)
     session.execute(update(Profile).where(Profile.id == user_id).values(**changes, updated_at=now))
-    return queries.profile_of(session, user_id=user_id)
+    return queries.fetch_profile(session, user_id=user_id)
 
 
 def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now: datetime) -> dict[str, Any]:
@@ -103,13 +103,13 @@ def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now:
         raise ConflictError(f"An account has at most {MAX_ADDRESSES} addresses; remove one first.")
     is_default = bool(fields.get("is_default")) or count == 0
     if is_default:
-        _unset_default(session, user_id=user_id)
+        _clear_default_address(session, user_id=user_id)
     # The fields are copied, not changed: a transaction that is tried again is given the same ones.
     columns = fields | {"is_default": is_default}
     address = Address(**columns, user_id=user_id, created_at=now, updated_at=now)
     session.add(address)
     session.flush()
-    return queries.address_of(session, user_id=user_id, address_id=address.id)
+    return queries.fetch_address(session, user_id=user_id, address_id=address.id)
 
 
 def update_address(
@@ -119,14 +119,14 @@ def update_address(
 
     :raises NotFoundError: there is none of that id, or it is somebody else's
     """
-    address = _own_address(session, user_id=user_id, address_id=address_id)
+    address = _lock_own_address(session, user_id=user_id, address_id=address_id)
     if fields.get("is_default") and not address.is_default:
-        _unset_default(session, user_id=user_id)
+        _clear_default_address(session, user_id=user_id)
     for name, value in fields.items():
         setattr(address, name, value)
     address.updated_at = now
     session.flush()
-    return queries.address_of(session, user_id=user_id, address_id=address_id)
+    return queries.fetch_address(session, user_id=user_id, address_id=address_id)
 
 
 def remove_address(session: Session, *, user_id: UUID, address_id: UUID, now: datetime) -> None:
@@ -136,14 +136,14 @@ def remove_address(session: Session, *, user_id: UUID, address_id: UUID, now: da
 
     :raises NotFoundError: there is none of that id, or it is somebody else's
     """
-    address = _own_address(session, user_id=user_id, address_id=address_id)
+    address = _lock_own_address(session, user_id=user_id, address_id=address_id)
     was_default, address.is_default, address.deleted_at = address.is_default, False, now
     session.flush()
-    if was_default and (rest := queries.addresses_of(session, user_id=user_id)):
+    if was_default and (rest := queries.list_addresses(session, user_id=user_id)):
         session.execute(update(Address).where(Address.id == rest[0]["id"]).values(is_default=True))
 
 
-def _own_address(session: Session, *, user_id: UUID, address_id: UUID) -> Address:
+def _lock_own_address(session: Session, *, user_id: UUID, address_id: UUID) -> Address:
     lock_profile(session, user_id=user_id)
     address = session.scalar(
         select(Address).where(
@@ -155,7 +155,7 @@ def _own_address(session: Session, *, user_id: UUID, address_id: UUID) -> Addres
     return address
 
 
-def _unset_default(session: Session, *, user_id: UUID) -> None:
+def _clear_default_address(session: Session, *, user_id: UUID) -> None:
     session.execute(
         update(Address).where(Address.user_id == user_id, Address.is_default).values(is_default=False),
         execution_options={"synchronize_session": "fetch"},

@@ -39,7 +39,7 @@ class Caller:
         return permission in self.permissions
 
 
-_CALLER = Prepared(
+_SELECT_CALLER = Prepared(
     select(
         Profile.id,
         Profile.email,
@@ -53,7 +53,7 @@ _CALLER = Prepared(
     .where(Profile.id == bindparam("user_id"))
 )
 
-_PROFILE = Statement(
+_SELECT_PROFILE = Statement(
     select(
         Profile.id,
         Profile.email,
@@ -81,7 +81,7 @@ _PROFILE = Statement(
 
 # Each once, and none that they can be reached at again. The earliest first: whoever takes an account over may change it
 # as often as they like, and does not get the first one out of the list by that.
-_FORMER_CONTACTS = Statement(
+_SELECT_FORMER_CONTACTS = Statement(
     text(
         """
         SELECT id FROM (
@@ -110,12 +110,12 @@ _ADDRESS_COLUMNS = (
     Address.created_at.label("createdAt"),
     Address.updated_at.label("updatedAt"),
 )
-_ADDRESSES = Statement(
+_SELECT_ADDRESSES = Statement(
     select(*_ADDRESS_COLUMNS)
     .where(Address.user_id == bindparam("user_id"), Address.deleted_at.is_(None))
     .order_by(Address.is_default.desc(), Address.id.desc())
 )
-_ADDRESS = Statement(
+_SELECT_ADDRESS = Statement(
     select(*_ADDRESS_COLUMNS).where(
         Address.id == bindparam("address_id"),
         Address.user_id == bindparam("user_id"),
@@ -129,7 +129,7 @@ _COUNT_ADDRESSES = Statement(
 )
 
 # Two are enough to know that there is not one.
-_WITH_PHONE = Statement(
+_SELECT_PROFILES_WITH_PHONE = Statement(
     select(Profile.id).where(Profile.phone == bindparam("phone")).limit(literal_column("2"))
 )
 
@@ -141,14 +141,14 @@ def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
     :param aal: the token's assurance level, ``aal1`` or ``aal2``
     :return: the caller, or none if there is no profile yet
     """
-    row = _CALLER.first(session, user_id=user_id)
+    row = _SELECT_CALLER.first(session, user_id=user_id)
     if row is None:
         return None
     permissions = frozenset(row.pop("permissions") or ())
     return Caller(**row, permissions=permissions, aal=aal)
 
 
-def sole_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
+def find_only_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
     """Find the one profile that has a phone number.
 
     Numbers are what people say of themselves: of several with the same one, nobody knows whose it is.
@@ -156,16 +156,16 @@ def sole_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
     :param phone: in the international form
     :return: its id; none if there is none, or several
     """
-    rows = _WITH_PHONE.all(session, phone=phone)
+    rows = _SELECT_PROFILES_WITH_PHONE.all(session, phone=phone)
     return rows[0]["id"] if len(rows) == 1 else None
 
 
-def profile_of(session: Session, *, user_id: UUID) -> dict[str, Any]:
+def fetch_profile(session: Session, *, user_id: UUID) -> dict[str, Any]:
     """Give a person's own view of their profile.
 
     :raises NotFoundError: there is no such profile
     """
-    row = _PROFILE.first(session, user_id=user_id)
+    row = _SELECT_PROFILE.first(session, user_id=user_id)
     if row is None:
         raise NotFoundError
     name, slug = row.pop("campus_name"), row.pop("campus_slug")
@@ -174,17 +174,17 @@ def profile_of(session: Session, *, user_id: UUID) -> dict[str, Any]:
     return row
 
 
-def addresses_of(session: Session, *, user_id: UUID) -> list[dict[str, Any]]:
+def list_addresses(session: Session, *, user_id: UUID) -> list[dict[str, Any]]:
     """List a person's saved addresses, the default one first; they are few by rule."""
-    return [_readable(row) for row in _ADDRESSES.all(session, user_id=user_id)]
+    return [_with_float_coordinates(row) for row in _SELECT_ADDRESSES.all(session, user_id=user_id)]
 
 
-def addresses_page(session: Session, *, user_id: UUID, page: PageRequest) -> Page:
+def list_addresses_page(session: Session, *, user_id: UUID, page: PageRequest) -> Page:
     """List a person's saved addresses by page, the default one first.
 
     :param page: which; its position is whether the last address shown is the default one, and its id
     """
-    rows = addresses_of(session, user_id=user_id)
+    rows = list_addresses(session, user_id=user_id)
     last = page.after("flag", "id")
     if page.position is not None:
         rows = [row for row in rows if _address_position(row) < last]
@@ -195,15 +195,15 @@ def _address_position(row: dict[str, Any]) -> list[Any]:
     return [row["isDefault"], str(row["id"])]
 
 
-def address_of(session: Session, *, user_id: UUID, address_id: UUID) -> dict[str, Any]:
+def fetch_address(session: Session, *, user_id: UUID, address_id: UUID) -> dict[str, Any]:
     """Give one of a person's saved addresses.
 
     :raises NotFoundError: there is none of that id, or it is somebody else's
     """
-    row = _ADDRESS.first(session, user_id=user_id, address_id=address_id)
+    row = _SELECT_ADDRESS.first(session, user_id=user_id, address_id=address_id)
     if row is None:
         raise NotFoundError("There is no such address.")
-    return _readable(row)
+    return _with_float_coordinates(row)
 
 
 def count_addresses(session: Session, *, user_id: UUID) -> int:
@@ -212,23 +212,25 @@ def count_addresses(session: Session, *, user_id: UUID) -> int:
     return count
 
 
-def _readable(row: dict[str, Any]) -> dict[str, Any]:
+def _with_float_coordinates(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("latitude", "longitude"):
         row[name] = None if row[name] is None else float(row[name])
     return row
 
 
-def former_contacts_of(session: Session, *, user_id: UUID, since: datetime, most: int) -> list[UUID]:
+def list_former_contacts(session: Session, *, user_id: UUID, since: datetime, most: int) -> list[UUID]:
     """List where somebody could be reached before and can't be now, the earliest first, by id.
 
     :param since: those that were replaced since then; what was given up long ago may be somebody else's by now
     :param most: at most so many
     """
-    return [row["id"] for row in _FORMER_CONTACTS.all(session, user_id=user_id, since=since, most=most)]
+    return [
+        row["id"] for row in _SELECT_FORMER_CONTACTS.all(session, user_id=user_id, since=since, most=most)
+    ]
 
 
-_MOST_OFFICERS = 100
-_OFFICERS = Statement(
+_MAX_OFFICERS = 100
+_SELECT_OFFICERS_WITH_PERMISSION = Statement(
     text(
         """
         SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
@@ -240,10 +242,14 @@ _OFFICERS = Statement(
 )
 
 
-def officers_with(session: Session, *, permission: str, besides: UUID | None = None) -> list[UUID]:
+def list_officers_with_permission(
+    session: Session, *, permission: str, besides: UUID | None = None
+) -> list[UUID]:
     """Tell which officers hold a permission and may act, at most the 100 latest of them.
 
     :param besides: an officer who is left out; none for nobody
     """
-    rows = _OFFICERS.all(session, permission=permission, besides=besides, most=_MOST_OFFICERS)
+    rows = _SELECT_OFFICERS_WITH_PERMISSION.all(
+        session, permission=permission, besides=besides, most=_MAX_OFFICERS
+    )
     return [row["id"] for row in rows]

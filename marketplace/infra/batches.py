@@ -14,17 +14,17 @@ _log = structlog.get_logger(__name__)
 _Row = TypeVar("_Row")
 _Result = TypeVar("_Result")
 
-BATCH = 1_000
-MOST_BATCHES = 100
+BATCH_SIZE = 1_000
+MAX_BATCHES = 100
 
 
-class Batch(Protocol):
+class BatchWork(Protocol):
     """Works on at most so many rows, and tells on how many it did."""
 
     def __call__(self, session: Session, *, now: datetime, most: int) -> int: ...
 
 
-def in_batches(database: Database, work: Batch, *, now: datetime) -> int:
+def run_in_batches(database: Database, work: BatchWork, *, now: datetime) -> int:
     """Do work batch by batch, each committed, until nothing is left: at most 100,000 rows.
 
     :param work: does a batch
@@ -32,15 +32,15 @@ def in_batches(database: Database, work: Batch, *, now: datetime) -> int:
     :return: how many rows there were
     """
     done = 0
-    for _ in range(MOST_BATCHES):
-        count = database.in_transaction(work, now=now, most=BATCH)
+    for _ in range(MAX_BATCHES):
+        count = database.in_transaction(work, now=now, most=BATCH_SIZE)
         done += count
-        if count < BATCH:
+        if count < BATCH_SIZE:
             break
     return done
 
 
-def each(rows: Iterable[_Row], work: Callable[[_Row], _Result], *, failure: str) -> list[_Result]:
+def process_each(rows: Iterable[_Row], work: Callable[[_Row], _Result], *, failure: str) -> list[_Result]:
     """Do work on each of several rows; one at which it raises keeps no other waiting.
 
     :param rows: ids, or what is logged in their place; bounded

@@ -12,18 +12,18 @@ import structlog
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import STALE_CONTENT
+from marketplace.infra.db import DROP_STALE_CONTENT_KEY
 from marketplace.infra.outbox import after_commit
-from marketplace.infra.wire import Wire
+from marketplace.infra.wire import LeanRedisClient
 
 _log = structlog.get_logger(__name__)
 
 # Changing what a window or a content entry looks like must change this, or old entries are misread.
 _PREFIX = "m2:"
-_DOWN_SECONDS = 1.0  # after a failure, requests go without the cache for so long instead of each waiting
-_CLAIM_MILLISECONDS = 5_000  # a process that died over computing holds the others up for no longer
+_COOL_DOWN_SECONDS = 1.0  # after a failure, requests go without the cache for so long instead of each waiting
+_COMPUTE_LEASE_MILLISECONDS = 5_000  # a process that died over computing holds the others up for no longer
 _CONNECT_TIMEOUT_SECONDS = 0.25
-_ANSWER_TIMEOUT_SECONDS = 0.5
+_RESPONSE_TIMEOUT_SECONDS = 0.5
 
 
 class CacheDownError(Exception):
@@ -42,11 +42,11 @@ class Script:
         self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-_EDGE = Script((Path(__file__).parent / "edge.lua").read_text(encoding="utf-8"))
+_LOOK_UP = Script((Path(__file__).parent / "edge.lua").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RateLimitWindow:
     """A sliding window of a rate limit: so many requests per period under a key."""
 
     key: str
@@ -55,7 +55,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class CacheLookup:
     """What one round trip told; ``claimed`` says that the caller is the one to compute what is missing."""
 
     allowed: bool
@@ -73,16 +73,21 @@ class Cache:
         self._client = redis.Redis.from_url(
             url,
             socket_connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-            socket_timeout=_ANSWER_TIMEOUT_SECONDS,
+            socket_timeout=_RESPONSE_TIMEOUT_SECONDS,
             health_check_interval=0,
         )
-        self._wire = Wire(self._client)
+        self._wire = LeanRedisClient(self._client)
         self._down_until = 0.0
         self._undropped: set[str] = set()
 
     def look_up(
-        self, *, window: Window | None, counts: bool = True, content_key: str = "", tags: Sequence[str] = ()
-    ) -> Lookup:
+        self,
+        *,
+        window: RateLimitWindow | None,
+        counts: bool = True,
+        content_key: str = "",
+        tags: Sequence[str] = (),
+    ) -> CacheLookup:
         """Count a request and fetch cached content in one round trip.
 
         Content that is missing is claimed on the way, so that one process alone computes it. A claim that
@@ -103,10 +108,10 @@ class Cache:
         limit, period = (window.limit, window.period_seconds * 1000) if window else (0, 0)
         with self._guard():
             allowed, used, frees_in, version, content, claimed = self._run_script(
-                _EDGE, keys, limit, period, 1 if counts else 0, _CLAIM_MILLISECONDS
+                _LOOK_UP, keys, limit, period, 1 if counts else 0, _COMPUTE_LEASE_MILLISECONDS
             )
         seconds = max(frees_in, 0) / 1000
-        return Lookup(bool(allowed), used, seconds, version.decode(), content, bool(claimed))
+        return CacheLookup(bool(allowed), used, seconds, version.decode(), content, bool(claimed))
 
     def store(self, *, content_key: str, version: str, content: bytes, ttl_seconds: int) -> None:
         """Keep content under the version of its tags that its look-up told.
@@ -218,7 +223,7 @@ class Cache:
 
     def failed(self, error: BaseException) -> None:
         """Note a failure: for a moment nobody waits for the cache."""
-        self._down_until = time.monotonic() + _DOWN_SECONDS
+        self._down_until = time.monotonic() + _COOL_DOWN_SECONDS
         _log.warning("cache down", error=type(error).__name__)
 
 
@@ -248,23 +253,23 @@ def drop_cached(session: Session, *tags: str) -> None:
     :param session: of the transaction that makes the content stale
     :param tags: what the content depends on, as the routes that are cached name it
     """
-    pending: set[str] | None = session.info.get(_PENDING_TAGS)
+    pending: set[str] | None = session.info.get(_PENDING_TAGS_KEY)
     if pending is None:
-        pending = session.info[_PENDING_TAGS] = set()
-        after_commit(session, lambda: _drop_pending(session))
+        pending = session.info[_PENDING_TAGS_KEY] = set()
+        after_commit(session, lambda: _drop_pending_tags(session))
     pending.update(tags)
 
 
-_PENDING_TAGS = "stale_tags"
+_PENDING_TAGS_KEY = "stale_tags"
 
 
-def _drop_pending(session: Session) -> None:
-    tags = sorted(session.info.pop(_PENDING_TAGS, ()))
-    drop = session.info.get(STALE_CONTENT)
+def _drop_pending_tags(session: Session) -> None:
+    tags = sorted(session.info.pop(_PENDING_TAGS_KEY, ()))
+    drop = session.info.get(DROP_STALE_CONTENT_KEY)
     if drop is not None and tags:
         drop(tags)
 
 
 @event.listens_for(Session, "after_rollback")
-def _forget_pending(session: Session) -> None:
-    session.info.pop(_PENDING_TAGS, None)
+def _discard_pending_tags(session: Session) -> None:
+    session.info.pop(_PENDING_TAGS_KEY, None)

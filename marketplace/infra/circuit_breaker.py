@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from marketplace.infra.outbox import PutOffError
+from marketplace.infra.outbox import RetryLaterError
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ProviderUnavailableError
 
 # So long nobody asks after a failure; then one does, to see.
-DOWN_FOR = timedelta(seconds=10)
+OPEN_DURATION = timedelta(seconds=10)
 # And so long one waits for who is before him, who is done in a fraction of it where all is well.
-_PATIENCE_SECONDS = 1.0
+_TURN_TIMEOUT_SECONDS = 1.0
 
 
-class ChannelDownError(PutOffError):
+class CircuitOpenError(RetryLaterError):
     """The provider failed just now, or somebody waits for it already."""
 
 
@@ -40,13 +40,13 @@ class CircuitBreaker:
         """Let the caller through, unless that might take long.
 
         :param clock: tells when a call failed, and whether that is long ago
-        :raises ChannelDownError: at once, or after a second: this is to be put off
+        :raises CircuitOpenError: at once, or after a second: this is to be put off
         :raises ProviderUnavailableError: as the caller raised it, which opens the circuit for a while
         """
         self._refuse_while_down(clock)
-        if not self._turn.acquire(timeout=0 if self._is_doubted else _PATIENCE_SECONDS):
+        if not self._turn.acquire(timeout=0 if self._is_doubted else _TURN_TIMEOUT_SECONDS):
             self._is_doubted = True
-            raise ChannelDownError(DOWN_FOR)
+            raise CircuitOpenError(OPEN_DURATION)
         try:
             # Who was before may have failed meanwhile.
             self._refuse_while_down(clock)
@@ -69,7 +69,7 @@ class CircuitBreaker:
         failed_at = self._failed_at
         if failed_at is None:
             return
-        rest = failed_at + DOWN_FOR - clock()
+        rest = failed_at + OPEN_DURATION - clock()
         # More than that is left only if the clock went back meanwhile.
-        if timedelta(0) < rest <= DOWN_FOR:
-            raise ChannelDownError(rest)
+        if timedelta(0) < rest <= OPEN_DURATION:
+            raise CircuitOpenError(rest)

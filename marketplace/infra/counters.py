@@ -24,7 +24,7 @@ _INCREMENT = Script(
     return 1
     """
 )
-_TAKE = Script(
+_CLOSE_BATCH = Script(
     """
     -- KEYS: as above. ARGV: the batch's id, how many batches are told at most.
     if redis.call('EXISTS', KEYS[1]) == 1 then
@@ -34,8 +34,8 @@ _TAKE = Script(
     return redis.call('LRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)
     """
 )
-_READ = Script("return redis.call('HGETALL', KEYS[1])")
-_DISCARD = Script(
+_READ_BATCH = Script("return redis.call('HGETALL', KEYS[1])")
+_DISCARD_BATCH = Script(
     """
     -- KEYS: the batch, the list of batches. ARGV: the batch's id.
     redis.call('DEL', KEYS[1])
@@ -76,7 +76,7 @@ class Counters:
         """
         batch_id = uuid4().hex
         keys = (self._buffer, self._batches, self._batch(batch_id))
-        found: Sequence[bytes] = self._cache.run(_TAKE, keys, batch_id, most)
+        found: Sequence[bytes] = self._cache.run(_CLOSE_BATCH, keys, batch_id, most)
         return [UUID(name.decode()) for name in found]
 
     def read(self, batch_id: UUID) -> Mapping[str, int]:
@@ -84,7 +84,7 @@ class Counters:
 
         :raises CacheDownError: the cache is not to be had
         """
-        found: Sequence[bytes] = self._cache.run(_READ, (self._batch(batch_id.hex),))
+        found: Sequence[bytes] = self._cache.run(_READ_BATCH, (self._batch(batch_id.hex),))
         return {field.decode(): int(count) for field, count in zip(found[::2], found[1::2], strict=True)}
 
     def discard(self, batch_id: UUID) -> None:
@@ -92,7 +92,7 @@ class Counters:
 
         :raises CacheDownError: the cache is not to be had; it may be forgotten nevertheless
         """
-        self._cache.run(_DISCARD, (self._batch(batch_id.hex), self._batches), batch_id.hex)
+        self._cache.run(_DISCARD_BATCH, (self._batch(batch_id.hex), self._batches), batch_id.hex)
 
     def _batch(self, batch_id: str) -> str:
         return f"{self._buffer}:{batch_id}"

@@ -33,15 +33,17 @@ from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.kernel.errors import ConflictError, ServiceUnavailableError
 
-TRANSACTION_TRIES = 3
-_RETRYABLE = frozenset({"40001", "40P01"})  # serialization failure, deadlock detected
+MAX_TRANSACTION_ATTEMPTS = 3
+_RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock detected
 # Connection exceptions, shutdowns and start-up: the server is away, not the statement wrong.
-_UNAVAILABLE_CLASSES = ("08", "57P", "53")
+_UNAVAILABLE_SQLSTATE_CLASSES = ("08", "57P", "53")
 # A lock or an answer was waited for longer than a request may wait.
-_OVERLOADED = frozenset({"55P03", "57014"})
+_OVERLOADED_SQLSTATES = frozenset({"55P03", "57014"})
 
-_DRIVER = "driver_connection"  # in a session's info: the one that it holds
-STALE_CONTENT = "drop_stale_content"  # in a session's info: what drops cached content after its commit
+_DRIVER_CONNECTION_KEY = "driver_connection"  # in a session's info: the one that it holds
+DROP_STALE_CONTENT_KEY = (
+    "drop_stale_content"  # in a session's info: what drops cached content after its commit
+)
 
 _log = structlog.get_logger(__name__)
 _Arguments = ParamSpec("_Arguments")
@@ -98,7 +100,7 @@ class Database:
         :param drop_stale_content: takes the tags of content that a committed transaction made stale; it
             must not raise
         """
-        self._session_info = {STALE_CONTENT: drop_stale_content}
+        self._session_info = {DROP_STALE_CONTENT_KEY: drop_stale_content}
         self.engine = create_engine(
             url.replace("postgresql://", "postgresql+psycopg2://", 1),
             pool_size=pool_size,
@@ -149,7 +151,7 @@ class Database:
         :return: what work returns
         :raises ConflictError: every try met a serialization failure or a deadlock
         """
-        return retrying(lambda: self._once(work, *args, **kwargs))
+        return run_with_retries(lambda: self._once(work, *args, **kwargs))
 
     def _once(
         self,
@@ -167,7 +169,7 @@ class Database:
         except PoolTimeoutError as error:
             raise ServiceUnavailableError("The database is too busy.", retry_after_seconds=5) from error
         except (DBAPIError, psycopg2.Error) as error:
-            if sqlstate(error) in _OVERLOADED:
+            if sqlstate(error) in _OVERLOADED_SQLSTATES:
                 raise ServiceUnavailableError("The database is too busy.", retry_after_seconds=5) from error
             if not is_unavailable(error):
                 raise
@@ -184,18 +186,18 @@ class Database:
         self.engine.dispose(close=False)
 
 
-def retrying(attempt: Callable[[], _Result]) -> _Result:
+def run_with_retries(attempt: Callable[[], _Result]) -> _Result:
     """Run an attempt up to three times while the server answers 40001 or 40P01.
 
     :param attempt: opens a transaction of its own each time
     :return: what the attempt returns
     :raises ConflictError: the last try failed likewise
     """
-    for number in range(1, TRANSACTION_TRIES + 1):
+    for number in range(1, MAX_TRANSACTION_ATTEMPTS + 1):
         try:
             return attempt()
         except (DBAPIError, psycopg2.Error) as error:
-            if sqlstate(error) not in _RETRYABLE:
+            if sqlstate(error) not in _RETRYABLE_SQLSTATES:
                 raise
             _log.warning("transaction retried", sqlstate=sqlstate(error), attempt=number)
     raise ConflictError("Others changed the same rows at the same time. Try again.")
@@ -220,12 +222,12 @@ def is_unavailable(error: BaseException) -> bool:
     if not isinstance(original, psycopg2.OperationalError | psycopg2.InterfaceError):
         return False
     state = sqlstate(error)
-    return state is None or state.startswith(_UNAVAILABLE_CLASSES)
+    return state is None or state.startswith(_UNAVAILABLE_SQLSTATE_CLASSES)
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Tell whether a database error is nobody's fault, so that the same may succeed in a moment."""
-    return sqlstate(error) in _RETRYABLE | _OVERLOADED or is_unavailable(error)
+    return sqlstate(error) in _RETRYABLE_SQLSTATES | _OVERLOADED_SQLSTATES or is_unavailable(error)
 
 
 class Statement:
@@ -384,10 +386,10 @@ def driver_connection(session: Session) -> PoolProxiedConnection:
     session.flush()
     if isinstance(session, _PooledSession):
         return session.driver()
-    held: PoolProxiedConnection | None = session.info.get(_DRIVER)
+    held: PoolProxiedConnection | None = session.info.get(_DRIVER_CONNECTION_KEY)
     # One that went back to its pool, after a rollback for instance, is nobody's or somebody else's by now.
     if held is None or held.dbapi_connection is None:
-        held = session.info[_DRIVER] = session.connection().connection
+        held = session.info[_DRIVER_CONNECTION_KEY] = session.connection().connection
     return held
 
 

@@ -14,25 +14,25 @@ from sentry_sdk.types import Event, Hint
 from marketplace.infra.settings import Settings
 from marketplace.kernel.redaction import MARKER, redact
 
-SERVICE = "campus-marketplace"
+SERVICE_NAME = "campus-marketplace"
 
 EventDict = MutableMapping[str, Any]
 
 # Fields that are made here, by us alone, and cannot hold what somebody typed.
-_OWN_FIELDS = frozenset(
+_UNREDACTED_FIELDS = frozenset(
     {"timestamp", "level", "service", "version", "method", "status", "durationMs", "requestId"}
 )
 
 # Huey says each task at INFO, with its arguments; our tasks log what they did themselves. What draws PDF files tells
 # of each table of a font.
-_TALKATIVE = ("huey", "fontTools", "fpdf")
-_REQUEST_PARTS = ("query_string", "data", "cookies", "env")
+_VERBOSE_LOGGERS = ("huey", "fontTools", "fpdf")
+_REDACTED_REQUEST_FIELDS = ("query_string", "data", "cookies", "env")
 # As the tracker's integrations name them, in requests, breadcrumbs and spans.
 _QUERY_KEYS = frozenset({"query_string", "http.query", "http.fragment", "url.query", "url.fragment"})
-_QUERY = re.compile(r"""(?<=[\w/])\?[^\s"'<>=]+=[^\s"'<>]*""")
+_QUERY_STRING = re.compile(r"""(?<=[\w/])\?[^\s"'<>=]+=[^\s"'<>]*""")
 
 
-class _Handler(logging.StreamHandler[TextIO]):
+class _RedactingStreamHandler(logging.StreamHandler[TextIO]):
     """Writes lines; what can't be formatted is told without its arguments."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
@@ -86,7 +86,7 @@ def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, 
     version = settings.build_revision
 
     def add_service(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
-        event_dict["service"] = SERVICE
+        event_dict["service"] = SERVICE_NAME
         event_dict["version"] = version
         return event_dict
 
@@ -105,7 +105,7 @@ def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, 
         logger_factory=factory,
         cache_logger_on_first_use=settings.environment != "test",
     )
-    handler = _Handler(output)
+    handler = _RedactingStreamHandler(output)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -115,14 +115,14 @@ def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for name in _TALKATIVE:
+    for name in _VERBOSE_LOGGERS:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 
 def redact_event(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
     """Redact all fields of a log event but those that only the service itself writes."""
     for key, value in event_dict.items():
-        if key not in _OWN_FIELDS and not key.startswith("_"):
+        if key not in _UNREDACTED_FIELDS and not key.startswith("_"):
             (event_dict[key],) = redact({key: value}).values()
     return event_dict
 
@@ -133,19 +133,19 @@ def render_line(_logger: Any, _name: str, event_dict: EventDict) -> bytes:
         return _dump(event_dict)
     except TypeError:
         # A line that can't be written would turn what it tells of into an error of its own.
-        return _dump(_writable(event_dict))
+        return _dump(_to_serializable(event_dict))
 
 
 def _dump(value: Any) -> bytes:
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
-def _writable(value: Any) -> Any:
+def _to_serializable(value: Any) -> Any:
     """Replace what JSON as we write it has no room for: integers beyond 64 bits, half characters, odd keys."""
     if isinstance(value, dict):
-        return {str(_writable(key)): _writable(item) for key, item in value.items()}
+        return {str(_to_serializable(key)): _to_serializable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_writable(item) for item in value]
+        return [_to_serializable(item) for item in value]
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     return str(value) if isinstance(value, int) and value.bit_length() > 63 else value
@@ -176,7 +176,7 @@ def scrub_error_event(event: Event, _hint: Hint) -> Event:
     scrubbed: dict[str, Any] = scrub(dict(event))
     request = scrubbed.get("request")
     if isinstance(request, dict):
-        for part in _REQUEST_PARTS:
+        for part in _REDACTED_REQUEST_FIELDS:
             if part in request:
                 request[part] = MARKER
     return scrubbed  # type: ignore[return-value]
@@ -184,16 +184,16 @@ def scrub_error_event(event: Event, _hint: Hint) -> Event:
 
 def scrub(value: Any) -> Any:
     """Redact what is told to the error tracker, and take the query out of every address."""
-    return _without_queries(redact(value))
+    return _redact_query_strings(redact(value))
 
 
-def _without_queries(value: Any) -> Any:
+def _redact_query_strings(value: Any) -> Any:
     # What redact gives back is as deep as it allows, and no deeper.
     if isinstance(value, dict):
         return {
-            key: MARKER if key in _QUERY_KEYS and item else _without_queries(item)
+            key: MARKER if key in _QUERY_KEYS and item else _redact_query_strings(item)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_without_queries(item) for item in value]
-    return _QUERY.sub(f"?{MARKER}", value) if isinstance(value, str) and "?" in value else value
+        return [_redact_query_strings(item) for item in value]
+    return _QUERY_STRING.sub(f"?{MARKER}", value) if isinstance(value, str) and "?" in value else value

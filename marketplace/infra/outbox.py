@@ -49,18 +49,18 @@ class OutboxEvent(Base):
 
 # A handler that fails is tried again after 10 s, 20 s, 40 s and so on, at last after 11 h 23 min: 22 h 45 min in all.
 MAX_TRIES = 14
-_FIRST_DELAY = timedelta(seconds=10)
+_FIRST_RETRY_DELAY = timedelta(seconds=10)
 
 # What was done is of no more use then; what was given up may be asked about for longer.
-KEPT = timedelta(days=30)
-FAILED_KEPT = timedelta(days=365)
+RETENTION = timedelta(days=30)
+FAILED_RETENTION = timedelta(days=365)
 
 _log = structlog.get_logger(__name__)
 
 Handler = Callable[[Session, dict[str, Any], datetime], None]
 
 
-class PutOffError(Exception):
+class RetryLaterError(Exception):
     """Work can't be tried just now, through no fault of its own: it is put off, which counts as no try."""
 
     def __init__(self, delay: timedelta) -> None:
@@ -69,10 +69,10 @@ class PutOffError(Exception):
         :param delay: how long it is put off for; longer than before the first retry it never is
         """
         super().__init__()
-        self.delay = min(delay, _FIRST_DELAY)
+        self.delay = min(delay, _FIRST_RETRY_DELAY)
 
 
-_ENQUEUE = Statement(
+_INSERT_EVENT = Statement(
     insert(OutboxEvent).returning(OutboxEvent.id), columns=("queue", "topic", "payload", "due_at")
 )
 
@@ -86,13 +86,13 @@ def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any]
     :param due_at: not before this time, and within a second or two of it
     :return: the event's id
     """
-    row = _ENQUEUE.one(session, queue=queue, topic=topic, payload=Json(payload), due_at=due_at)
+    row = _INSERT_EVENT.one(session, queue=queue, topic=topic, payload=Json(payload), due_at=due_at)
     event_id: UUID = row["id"]
-    after_commit(session, lambda: wakeups.nudge(queue, wakeups.OUTBOX, event_id, due_at))
+    after_commit(session, lambda: wakeups.send_wakeup(queue, wakeups.OUTBOX, event_id, due_at))
     return event_id
 
 
-_DUE_EVENT = Statement(
+_SELECT_DUE_EVENT = Statement(
     text(
         """
         SELECT id, topic, payload FROM outbox_events
@@ -100,7 +100,7 @@ _DUE_EVENT = Statement(
         """
     )
 )
-_TAKE = Statement(
+_LOCK_DUE_EVENT = Statement(
     text(
         """
         SELECT id, topic, payload FROM outbox_events
@@ -109,12 +109,12 @@ _TAKE = Statement(
         """
     )
 )
-_DONE = Statement(
+_MARK_DONE = Statement(
     text(
         "UPDATE outbox_events SET done_at = :now, attempts = attempts + 1, last_error = NULL WHERE id = :event_id"
     )
 )
-_FAILED = Statement(
+_UPDATE_FAILED_EVENT = Statement(
     text(
         """
         UPDATE outbox_events SET attempts = attempts + 1, last_error = :error,
@@ -125,7 +125,7 @@ _FAILED = Statement(
         """
     )
 )
-_DUE = Statement(
+_SELECT_DUE_EVENT_IDS = Statement(
     text(
         """
         SELECT id FROM outbox_events
@@ -135,7 +135,7 @@ _DUE = Statement(
     )
 )
 # It was not tried, so it has as many tries left as before.
-_PUT_OFF = Statement(
+_POSTPONE_EVENT = Statement(
     text(
         """
         UPDATE outbox_events SET due_at = :due_at, last_error = coalesce(last_error, :reason)
@@ -145,7 +145,7 @@ _PUT_OFF = Statement(
     )
 )
 # No retry is further ahead than its delay, unless the clock went back meanwhile; what was only put off is like one.
-_PULL_IN = Statement(
+_CAP_RETRY_DELAYS = Statement(
     text(
         """
         UPDATE outbox_events SET due_at = :now + :first * power(2, greatest(attempts - 1, 0))
@@ -156,18 +156,18 @@ _PULL_IN = Statement(
 )
 
 
-def pull_in(session: Session, *, now: datetime) -> int:
+def cap_retry_delays(session: Session, *, now: datetime) -> int:
     """Put retries that a clock has set too far ahead to their delay from now.
 
     :param now: the time; if the clock went back, what was set before would wait as much longer
     :return: how many there were
     """
-    return _PULL_IN.run(session, now=now, first=_FIRST_DELAY)
+    return _CAP_RETRY_DELAYS.run(session, now=now, first=_FIRST_RETRY_DELAY)
 
 
-def due_events(session: Session, *, queue: str, now: datetime, most: int) -> list[UUID]:
+def list_due_events(session: Session, *, queue: str, now: datetime, most: int) -> list[UUID]:
     """List a queue's events that are due, the longest waiting first."""
-    return [row["id"] for row in _DUE.all(session, queue=queue, now=now, most=most)]
+    return [row["id"] for row in _SELECT_DUE_EVENT_IDS.all(session, queue=queue, now=now, most=most)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +179,12 @@ class DueEvent:
     payload: dict[str, Any]
 
 
-def due_event(session: Session, *, event_id: UUID, now: datetime) -> DueEvent | None:
+def fetch_due_event(session: Session, *, event_id: UUID, now: datetime) -> DueEvent | None:
     """Look at an event without taking it.
 
     :return: the event, or none if it is done, given up or not due
     """
-    row = _DUE_EVENT.first(session, event_id=event_id, now=now)
+    row = _SELECT_DUE_EVENT.first(session, event_id=event_id, now=now)
     return DueEvent(**row) if row else None
 
 
@@ -195,16 +195,16 @@ def run_event(session: Session, *, event_id: UUID, handlers: Mapping[str, Handle
     :return: whether there was something to do; somebody else may have it, or it is done or not due
     :raises KeyError: no handler knows its topic
     """
-    row = _TAKE.first(session, event_id=event_id, now=now)
+    row = _LOCK_DUE_EVENT.first(session, event_id=event_id, now=now)
     if row is None:
         return False
     handlers[row["topic"]](session, row["payload"], now)
-    _DONE.run(session, event_id=event_id, now=now)
+    _MARK_DONE.run(session, event_id=event_id, now=now)
     return True
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedAttempt:
     """A try that failed, and when it is due again; none for one that was given up."""
 
     topic: str
@@ -212,43 +212,43 @@ class Failure:
     due_at: datetime | None
 
 
-def note_failure(
+def record_failure(
     session: Session, *, event_id: UUID, error: str, now: datetime, share: float = 1
-) -> Failure | None:
+) -> FailedAttempt | None:
     """Note that an event's work failed; a try that two workers failed at counts once.
 
     :param error: what is known of it, without personal data
     :param share: of the delay, at most all of it: what failed together need not be tried together
     :return: what is left of it; none if it is done, or the failure was noted by somebody else
     """
-    row = _FAILED.first(
+    row = _UPDATE_FAILED_EVENT.first(
         session,
         event_id=event_id,
         error=error,
         now=now,
-        first=_FIRST_DELAY,
+        first=_FIRST_RETRY_DELAY,
         most=MAX_TRIES,
         share=share,
     )
     if row is None:
         return None
-    return Failure(row["topic"], row["attempts"], row["due_at"] if row["failed_at"] is None else None)
+    return FailedAttempt(row["topic"], row["attempts"], row["due_at"] if row["failed_at"] is None else None)
 
 
-def put_off(
+def postpone_event(
     session: Session, *, event_id: UUID, reason: str, delay: timedelta, now: datetime
 ) -> datetime | None:
     """Put an event off that could not be tried.
 
     :param reason: what is shown until a try fails, or it is done
-    :param delay: as a ``PutOffError`` has it
+    :param delay: as a ``RetryLaterError`` has it
     :return: when it is due again; none if it is done, or was put off by somebody else
     """
-    row = _PUT_OFF.first(session, event_id=event_id, reason=reason, due_at=now + delay, now=now)
+    row = _POSTPONE_EVENT.first(session, event_id=event_id, reason=reason, due_at=now + delay, now=now)
     return row["due_at"] if row else None
 
 
-_PURGE = Statement(
+_DELETE_OLD_EVENTS = Statement(
     text(
         """
         WITH done AS MATERIALIZED (
@@ -264,13 +264,15 @@ _PURGE = Statement(
 )
 
 
-def purge(session: Session, *, now: datetime, most: int) -> int:
+def purge_events(session: Session, *, now: datetime, most: int) -> int:
     """Delete events whose time is up.
 
     :param most: at most so many
     :return: how many they were
     """
-    return _PURGE.run(session, before=now - KEPT, failed_before=now - FAILED_KEPT, most=most)
+    return _DELETE_OLD_EVENTS.run(
+        session, before=now - RETENTION, failed_before=now - FAILED_RETENTION, most=most
+    )
 
 
 def after_commit(session: Session, action: Callable[[], Any]) -> None:
@@ -293,5 +295,5 @@ def _run_after_commit(session: Session) -> None:
 
 
 @event.listens_for(Session, "after_rollback")
-def _forget_after_commit(session: Session) -> None:
+def _discard_after_commit(session: Session) -> None:
     session.info.pop("after_commit", None)

@@ -10,7 +10,7 @@ from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.infra.db import Statement, driver_connection
 
-_PREPARED = "prepared_statements"  # in a driver connection's info: the names that it knows
+_PREPARED_NAMES_KEY = "prepared_statements"  # in a driver connection's info: the names that it knows
 
 
 class Prepared(Statement):
@@ -28,7 +28,9 @@ class Prepared(Statement):
         :param columns: of an INSERT: the columns that each execution gives
         """
         super().__init__(clause, columns=columns)
-        markers = _Markers({name: _literal(value) for name, value in self._constants.items()})
+        markers = _NumberedPlaceholders(
+            {name: _quote_literal(value) for name, value in self._constants.items()}
+        )
         body = self.sql % markers
         # Of what it says, so that a name means the same on every connection of every process.
         self._name = f"s_{hashlib.blake2b(body.encode(), digest_size=12).hexdigest()}"
@@ -39,7 +41,7 @@ class Prepared(Statement):
     def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
         connection = driver_connection(session)
         cursor = connection.cursor()
-        known: set[str] = connection.info.setdefault(_PREPARED, set())
+        known: set[str] = connection.info.setdefault(_PREPARED_NAMES_KEY, set())
         if self._name not in known:
             cursor.execute(self._prepare, ())
             known.add(self._name)
@@ -47,7 +49,7 @@ class Prepared(Statement):
         return cursor
 
 
-class _Markers(dict[str, str]):
+class _NumberedPlaceholders(dict[str, str]):
     """Gives each name that is asked for its number, in the order of asking; constants stand for themselves."""
 
     def __init__(self, constants: Mapping[str, str]) -> None:
@@ -60,6 +62,6 @@ class _Markers(dict[str, str]):
         return self[name]
 
 
-def _literal(value: Any) -> str:
+def _quote_literal(value: Any) -> str:
     quoted: bytes = adapt(value).getquoted()
     return quoted.decode()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from marketplace.kernel.env_file import read_variables
+from marketplace.kernel.env_file import parse_variables
 
 EMBEDDED_ENVIRONMENT_FILE = "stack.env"
 _SEVERITIES = ("SEV-1", "SEV-2", "SEV-3")
@@ -24,29 +24,29 @@ def _text(value: str) -> str:
     return value
 
 
-def _words(value: str) -> tuple[str, ...]:
+def _parse_list(value: str) -> tuple[str, ...]:
     words = tuple(word for word in re.split(r"[,\s]+", value) if word)
     if not words:
         raise ValueError("must name at least one")
     return words
 
 
-def _origins(value: str) -> tuple[str, ...]:
-    origins = _words(value)
+def _parse_origins(value: str) -> tuple[str, ...]:
+    origins = _parse_list(value)
     # Browsers send an origin without a path, not even '/', and in lower case: any other would never match.
     if not all(re.fullmatch(r"https?://[^\s/?#A-Z*]+", origin) for origin in origins):
         raise ValueError("must be origins such as https://shop.example: no path, no wildcard, lower case")
     return origins
 
 
-def _networks(value: str) -> tuple[str, ...]:
+def _parse_networks(value: str) -> tuple[str, ...]:
     try:
-        return tuple(str(ipaddress.ip_network(word)) for word in _words(value))
+        return tuple(str(ipaddress.ip_network(word)) for word in _parse_list(value))
     except ValueError as error:
         raise ValueError(f"must be addresses or networks such as 203.0.113.0/24: {error}") from error
 
 
-def _server(*schemes: str) -> Callable[[str], str]:
+def _url_of_scheme(*schemes: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         scheme, separator, rest = value.partition("://")
         if scheme not in schemes or not separator or not rest or re.search(r"\s", rest):
@@ -56,13 +56,13 @@ def _server(*schemes: str) -> Callable[[str], str]:
     return parse
 
 
-def _address(value: str) -> str:
+def _parse_http_url(value: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+(/[^\s]*)?", value):
         raise ValueError("must be an address that starts with http:// or https://")
     return value.rstrip("/")
 
 
-def _smtp(value: str) -> str:
+def _parse_smtp_url(value: str) -> str:
     parts = urlsplit(value)
     try:
         usable = parts.scheme in ("smtp", "smtps") and bool(parts.hostname) and parts.port != 0
@@ -73,8 +73,8 @@ def _smtp(value: str) -> str:
     return value
 
 
-def _mailboxes(value: str) -> tuple[str, ...]:
-    mailboxes = _words(value)
+def _parse_email_addresses(value: str) -> tuple[str, ...]:
+    mailboxes = _parse_list(value)
     if not all(re.fullmatch(r"[^\s@<>,;]+@[^\s@<>,;]+", mailbox) for mailbox in mailboxes):
         raise ValueError("must be addresses of e-mail, with commas between them")
     # Others take a mail server that speaks SMTPUTF8, of which many don't.
@@ -83,8 +83,8 @@ def _mailboxes(value: str) -> tuple[str, ...]:
     return mailboxes
 
 
-def _mailbox(value: str) -> str:
-    return _mailboxes(value)[0]
+def _parse_email_address(value: str) -> str:
+    return _parse_email_addresses(value)[0]
 
 
 def _one_of(*choices: str) -> Callable[[str], str]:
@@ -96,7 +96,7 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
-def _whole(low: int, high: int) -> Callable[[str], int]:
+def _integer_between(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         if not re.fullmatch(r"\d{1,9}", value) or not low <= int(value) <= high:
             raise ValueError(f"must be a whole number from {low} to {high}")
@@ -105,7 +105,7 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def _gateway_name(value: str) -> str:
+def _parse_gateway_name(value: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9]{1,31}", value):
         raise ValueError("must be 2 to 32 lowercase letters and digits: it becomes part of a header's name")
     return value
@@ -135,28 +135,30 @@ class Settings:
     public_base_url: str = _setting(
         "http://127.0.0.1:8000",
         "The address under which clients reach the API.",
-        parse=_address,
+        parse=_parse_http_url,
         required=True,
     )
     database_url: str = _setting(
         "",
         "PostgreSQL 18 or later, as postgresql://…",
-        parse=_server("postgresql", "postgresql+psycopg2"),
+        parse=_url_of_scheme("postgresql", "postgresql+psycopg2"),
         secret=True,
         required=True,
     )
     database_pool_size: int = _setting(
-        2, "Connections that one web process keeps; under load it opens as many again.", parse=_whole(1, 100)
+        2,
+        "Connections that one web process keeps; under load it opens as many again.",
+        parse=_integer_between(1, 100),
     )
     redis_url: str = _setting(
         "",
         "A Redis-compatible server for cache, limits and queues, as redis://…",
-        parse=_server("redis", "rediss", "unix"),
+        parse=_url_of_scheme("redis", "rediss", "unix"),
         secret=True,
         required=True,
     )
     s3_endpoint_url: str = _setting(
-        "", "S3-compatible storage; empty means AWS's own endpoint.", parse=_address
+        "", "S3-compatible storage; empty means AWS's own endpoint.", parse=_parse_http_url
     )
     s3_region: str = _setting("us-east-1", "The region that S3 requests are signed for.")
     s3_access_key_id: str = _setting("", "The access key's id for S3.", required=True)
@@ -168,14 +170,14 @@ class Settings:
     s3_public_url: str = _setting(
         "",
         "The address under which browsers read the public bucket; empty means PUBLIC_BASE_URL/media.",
-        parse=_address,
+        parse=_parse_http_url,
     )
     gateway_name: str = _setting(
         "gateway",
         "The payment gateway's name, as in its signature header x-<name>-signature.",
-        parse=_gateway_name,
+        parse=_parse_gateway_name,
     )
-    gateway_url: str = _setting("", "The payment gateway's API.", parse=_address, required=True)
+    gateway_url: str = _setting("", "The payment gateway's API.", parse=_parse_http_url, required=True)
     gateway_secret_key: str = _setting(
         "",
         "The gateway's secret key: authenticates our calls and signs its webhooks.",
@@ -186,12 +188,12 @@ class Settings:
         "platform", "Who bears the gateway's fees.", parse=_one_of("platform", "customer")
     )
     gateway_timeout_seconds: int = _setting(
-        10, "How long a call to the gateway may take.", parse=_whole(1, 30)
+        10, "How long a call to the gateway may take.", parse=_integer_between(1, 30)
     )
     gateway_webhook_addresses: tuple[str, ...] = _setting(
         (),
         "Networks that the gateway's webhooks come from; others are refused. Empty means from anywhere.",
-        parse=_networks,
+        parse=_parse_networks,
     )
     messaging_verify_token: str = _setting(
         "", "What the messaging provider shows when it verifies our webhook's address.", secret=True
@@ -204,40 +206,46 @@ class Settings:
         "campus-marketplace", "The audience (aud) that access tokens must name."
     )
     identity_algorithms: tuple[str, ...] = _setting(
-        ("ES256",), "The signature algorithms accepted, of RS256, ES256, HS256.", parse=_words
+        ("ES256",), "The signature algorithms accepted, of RS256, ES256, HS256.", parse=_parse_list
     )
     identity_jwks_url: str = _setting(
-        "", "Where the identity provider publishes its keys (RS256, ES256).", parse=_address
+        "", "Where the identity provider publishes its keys (RS256, ES256).", parse=_parse_http_url
     )
     identity_shared_secret: str = _setting("", "The secret of HS256 tokens, at least 32 bytes.", secret=True)
     ai_url: str = _setting(
-        "", "An OpenAI-compatible API that screens listings; empty means the rules alone.", parse=_address
+        "",
+        "An OpenAI-compatible API that screens listings; empty means the rules alone.",
+        parse=_parse_http_url,
     )
     ai_key: str = _setting("", "The key of that API.", secret=True)
     ai_moderation_model: str = _setting("omni-moderation-latest", "The model that moderation asks for.")
-    ai_timeout_seconds: int = _setting(10, "How long a call to that API may take.", parse=_whole(1, 30))
+    ai_timeout_seconds: int = _setting(
+        10, "How long a call to that API may take.", parse=_integer_between(1, 30)
+    )
     alert_chat_url: str = _setting(
         "",
         "The incoming webhook of the chat that alerts are posted to, as Slack's; empty means none.",
-        parse=_address,
+        parse=_parse_http_url,
         secret=True,
     )
     alert_chat_severity: str = _setting(
         "SEV-2", "The least severity that is posted to the chat.", parse=_one_of(*_SEVERITIES)
     )
     alert_email_to: tuple[str, ...] = _setting(
-        (), "Who gets alerts by e-mail; empty means nobody.", parse=_mailboxes
+        (), "Who gets alerts by e-mail; empty means nobody.", parse=_parse_email_addresses
     )
     alert_email_severity: str = _setting(
         "SEV-3", "The least severity that is sent by e-mail.", parse=_one_of(*_SEVERITIES)
     )
     alert_email_from: str = _setting(
-        "", "The sender of these e-mails; empty means alerts@ the host of PUBLIC_BASE_URL.", parse=_mailbox
+        "",
+        "The sender of these e-mails; empty means alerts@ the host of PUBLIC_BASE_URL.",
+        parse=_parse_email_address,
     )
     smtp_url: str = _setting(
         "",
         "The mail server, as smtp://user:password@host:587 (STARTTLS) or smtps://user:password@host:465.",
-        parse=_smtp,
+        parse=_parse_smtp_url,
         secret=True,
     )
     functions_key: str = _setting("", "The bearer key of /functions/v1/….", secret=True)
@@ -248,11 +256,17 @@ class Settings:
         "", "The key that signs paging cursors, at least 32 characters.", secret=True, required=True
     )
     trusted_proxy_hops: int = _setting(
-        0, "How many proxies of ours stand before the web process (X-Forwarded-For).", parse=_whole(0, 10)
+        0,
+        "How many proxies of ours stand before the web process (X-Forwarded-For).",
+        parse=_integer_between(0, 10),
     )
-    cors_origins: tuple[str, ...] = _setting((), "Origins of browsers that may call the API.", parse=_origins)
+    cors_origins: tuple[str, ...] = _setting(
+        (), "Origins of browsers that may call the API.", parse=_parse_origins
+    )
     rate_limit_scale: int = _setting(
-        1, "Multiplies all rate limits, for load tests; production takes 1 alone.", parse=_whole(1, 1_000_000)
+        1,
+        "Multiplies all rate limits, for load tests; production takes 1 alone.",
+        parse=_integer_between(1, 1_000_000),
     )
     log_level: str = _setting(
         "INFO", "The least level that is logged.", parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR")
@@ -298,12 +312,12 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     if faults:
         raise SettingsError("\n".join(faults))
     settings = Settings(**values)
-    if faults := _faults(settings):
+    if faults := _list_faults(settings):
         raise SettingsError("\n".join(faults))
     return settings
 
 
-def _faults(settings: Settings) -> list[str]:
+def _list_faults(settings: Settings) -> list[str]:
     faults = []
     if settings.environment == "production":
         faults += [
@@ -342,4 +356,4 @@ def read_embedded_environment(environ: Mapping[str, str]) -> dict[str, str]:
     path = Path(environ.get("DATA_DIR") or ".data") / EMBEDDED_ENVIRONMENT_FILE
     if environ.get("DATABASE_URL") or not path.is_file():
         return {}
-    return read_variables(path.read_text(encoding="utf-8"))
+    return parse_variables(path.read_text(encoding="utf-8"))

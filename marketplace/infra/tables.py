@@ -9,12 +9,12 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Statement
 
-Ways = dict[tuple[str, bool], Statement]
+SortedStatements = dict[tuple[str, bool], Statement]
 
 
-def sorted_pages(
+def build_sorted_statements(
     columns: str, source: str, orders: Mapping[str, str], *, last: str, nullable: Collection[str] = ()
-) -> Ways:
+) -> SortedStatements:
     """Make one statement for each way to sort a table.
 
     :param columns: ``SELECT ...``

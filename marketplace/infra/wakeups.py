@@ -11,23 +11,23 @@ from uuid import UUID
 OUTBOX = "outbox"
 INBOX = "inbox"
 
-Nudge = Callable[[str, str, UUID, datetime | None], None]
-_nudge: list[Nudge] = []
+WakeupSender = Callable[[str, str, UUID, datetime | None], None]
+_wakeup_senders: list[WakeupSender] = []
 
 
-def set_nudge(nudge: Nudge) -> None:
+def set_wakeup_sender(nudge: WakeupSender) -> None:
     """Set who tells the queues.
 
     :param nudge: takes the queue's name, ``outbox`` or ``inbox``, the row's id and when the row is due, none for
         now; it must not raise
     """
-    _nudge[:] = [nudge]
+    _wakeup_senders[:] = [nudge]
 
 
-def nudge(queue: str, table: str, row_id: UUID, due_at: datetime | None = None) -> None:
+def send_wakeup(queue: str, table: str, row_id: UUID, due_at: datetime | None = None) -> None:
     """Tell a queue that a committed row waits for it, if anybody was set to tell it.
 
     :param due_at: the queue is to take the row up at this time, if it is yet to come
     """
-    for tell in _nudge:
+    for tell in _wakeup_senders:
         tell(queue, table, row_id, due_at)

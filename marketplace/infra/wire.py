@@ -5,11 +5,11 @@ from typing import Any
 import redis
 from redis.connection import AbstractConnection
 
-_MAX_IDLE = 16
-_NO_ANSWER = ("CLIENT", "REPLY", "SKIP")
+_MAX_IDLE_CONNECTIONS = 16
+_SKIP_REPLY = ("CLIENT", "REPLY", "SKIP")
 
 
-class Wire:
+class LeanRedisClient:
     """Connections of a client's making, each lent for one command and its answer.
 
     The client takes as long to send a command as the server to answer it: it counts, measures and checks its
@@ -42,7 +42,7 @@ class Wire:
             reused = bool(self._idle)
             connection = self._idle.pop() if reused else self._connection()
             try:
-                connection.send_packed_command(connection.pack_commands([_NO_ANSWER, command]))  # type: ignore[no-untyped-call]
+                connection.send_packed_command(connection.pack_commands([_SKIP_REPLY, command]))  # type: ignore[no-untyped-call]
             except redis.ConnectionError:
                 if not reused:
                     raise
@@ -83,7 +83,7 @@ class Wire:
         return made
 
     def _give_back(self, connection: AbstractConnection) -> None:
-        if len(self._idle) < _MAX_IDLE:
+        if len(self._idle) < _MAX_IDLE_CONNECTIONS:
             self._idle.append(connection)
         else:
             connection.disconnect()  # type: ignore[no-untyped-call]

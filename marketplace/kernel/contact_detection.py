@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from enum import Enum
 from itertools import pairwise
 
-from marketplace.kernel.text_normalization import fold
+from marketplace.kernel.text_normalization import normalize_text
 
 
-class Contact(Enum):
+class ContactKind(Enum):
     """A kind of contact details, as a sentence names it."""
 
     PHONE = "a phone number"
@@ -40,30 +40,32 @@ _MOBILE = re.compile(
 _MOBILE_BARE = re.compile(rf"(?<![a-z]){_BEFORE}[789][01]\d{{8}}{_AFTER}(?![a-z])")
 _MOBILE_GROUPED = re.compile(rf"{_BEFORE}([789][01]\d)[\s.-](\d{{3}})[\s.-](\d{{4}}){_AFTER}")
 # Told in pieces, with words between that only lead on from one to the next.
-_LEADING_ON = (
+_CONNECTING_WORDS = (
     r"and|then|next|after\s(?:that|this|which)|followed|by|plus|add|also|finally|lastly|last|the|rest|is|its|it|comes"
     r"|number|digits?|ends?|ending|in|with|continue[sd]?|n|&|\.{2,4}|dash|hyphen|space|dot"
 )
-_BETWEEN_PIECES = re.compile(rf"(?<=\d)[\s,;:.()]{{1,3}}(?:(?:{_LEADING_ON})[\s,;:.()]{{1,3}}){{1,5}}(?=\d)")
-_MOBILE_IN_PIECES = re.compile(
+_WORDS_BETWEEN_DIGITS = re.compile(
+    rf"(?<=\d)[\s,;:.()]{{1,3}}(?:(?:{_CONNECTING_WORDS})[\s,;:.()]{{1,3}}){{1,5}}(?=\d)"
+)
+_MOBILE_WITHOUT_WORDS = re.compile(
     r"(?<!\w)(?<!\d[\s/.,:-])(?:\+?2\s?3\s?4\s?(?:\(?0\)?\s?)?|0\s?)[789]\s?[01](?:[\s,.-]{0,2}\d){8}(?!\d)"
 )
-_ABROAD = re.compile(r"(?<![\w+])\+[1-9](?:[\s().-]{0,2}\d){9,14}(?!\d)")
+_FOREIGN_PHONE = re.compile(r"(?<![\w+])\+[1-9](?:[\s().-]{0,2}\d){9,14}(?!\d)")
 
 # Ten digits: at a stretch, in groups where the text speaks of an account or a bank, or one by one.
-_TEN = re.compile(rf"(?<![a-z]){_BEFORE}\d{{10}}{_AFTER}(?![a-z])")
-_TEN_GROUPED = re.compile(rf"{_BEFORE}\d(?:[\s.-]{{0,2}}\d){{9}}{_AFTER}")
-_TEN_SINGLE = re.compile(r"(?<!\d)(?<!\d\W)\d(?:[\s.,_*-]{1,3}\d){9}(?!\d)(?!\W\d)")
-_OF_A_BANK = re.compile(
+_TEN_DIGITS = re.compile(rf"(?<![a-z]){_BEFORE}\d{{10}}{_AFTER}(?![a-z])")
+_TEN_DIGITS_GROUPED = re.compile(rf"{_BEFORE}\d(?:[\s.-]{{0,2}}\d){{9}}{_AFTER}")
+_TEN_DIGITS_SPACED = re.compile(r"(?<!\d)(?<!\d\W)\d(?:[\s.,_*-]{1,3}\d){9}(?!\d)(?!\W\d)")
+_BANK_WORD = re.compile(
     r"(?<![a-z])(?:acct|acc(?:oun)?t|a/c|bank|nuban|transfer|pay\s?to|gt\s?b(?:ank)?|gtco|uba|zenith|access|fidelity|fcmb"
     r"|wema|alat|opay|palm\s?pay|kuda|monie\s?point|sterling|polaris|ecobank|stanbic|firstbank)(?![a-z])"
 )
-_WITHIN = 60
-_NUMBER_OF_A_THING = re.compile(
+_CONTEXT_CHARACTERS = 60
+_PRODUCT_NUMBER_PREFIX = re.compile(
     r"\b(?:isbn(?:-?1[03])?|issn|ean|upc|barcode|serial|s/n|imei|model|part|sku)(?:\s?(?:no|number|code))?[\s:#.]{0,3}$"
 )
 # Round numbers are prices, and seconds since 1970 a machine's: no account, if nothing speaks of one.
-_NO_ACCOUNT = re.compile(r"\d{1,5}0{5,}|1[6-9]\d{8}")
+_ROUND_NUMBER_OR_TIMESTAMP = re.compile(r"\d{1,5}0{5,}|1[6-9]\d{8}")
 _UUID = re.compile(
     r"(?<![\w-])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![\w-])|(?<!\w)(?=\d*[a-f])[0-9a-f]{32}(?!\w)"
 )
@@ -77,28 +79,32 @@ _DIGIT_NAMES = {
     **dict(zip("zero one two three four five six seven eight nine".split(), "0123456789", strict=True)),  # noqa: SIM905
     **dict.fromkeys(("o", "oh", "nil", "nought"), "0"),
 }
-_SPELLED = "|".join(sorted(_DIGIT_NAMES, key=len, reverse=True))
+_DIGIT_WORDS = "|".join(sorted(_DIGIT_NAMES, key=len, reverse=True))
 _DIGIT_WORD_INSIDE = re.compile("zero|one|two|three|four|five|six|seven|eight|nine")
 # The same words with digits for some letters (zer0, thr33): each holds a letter that no digit stands for.
-_LIKE_DIGIT_NAMES = (
+_LOOKALIKE_DIGIT_NAMES = (
     *("z[e3]r[o0]", "[o0]n[e3]", "[t7]w[o0]", "[t7]hr[e3][e3]", "f[o0]ur", "f[i1l]v[e3]", "s[i1l]x|5[il]x"),
     *("s[e3]v[e3]n|5[e3]v[e3]n", "[e3][i1l][g9]h[t7]", "n[i1l]n[e3]"),
 )
-_LIKE_DIGIT_WORD = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(_LIKE_DIGIT_NAMES)}){{1,20}}(?![a-z0-9])")
-_LIKE_DIGIT_INSIDE = re.compile("|".join(f"({name})" for name in _LIKE_DIGIT_NAMES))
-_TIMES = {"double": 2, "triple": 3}
-_REPEATED = re.compile(r"\b(double|triple)[\s-]{0,3}(\d)(?![a-z0-9])")
-_DIGIT_WORD = re.compile(rf"(?<![a-z])(?:{_SPELLED})(?![a-z])")
-_WRITTEN_TOGETHER = re.compile(
+_LOOKALIKE_DIGIT_WORD = re.compile(
+    rf"(?<![a-z0-9])(?:{'|'.join(_LOOKALIKE_DIGIT_NAMES)}){{1,20}}(?![a-z0-9])"
+)
+_LOOKALIKE_DIGIT_INSIDE = re.compile("|".join(f"({name})" for name in _LOOKALIKE_DIGIT_NAMES))
+_REPEAT_COUNTS = {"double": 2, "triple": 3}
+_REPEATED_DIGIT = re.compile(r"\b(double|triple)[\s-]{0,3}(\d)(?![a-z0-9])")
+_DIGIT_WORD = re.compile(rf"(?<![a-z])(?:{_DIGIT_WORDS})(?![a-z])")
+_JOINED_DIGIT_WORDS = re.compile(
     r"(?<![a-z])(?:zero|one|two|three|four|five|six|seven|eight|nine){4,20}(?![a-z])"
 )
 _LETTERS_FOR_DIGITS = re.compile(r"(?<![a-z0-9])[0-9oilsbz]{2,20}(?![a-z0-9])")
-_FEWEST_DIGITS = 10
-_AS_DIGITS = str.maketrans("oilsbz", "011582")
+_MIN_DIGITS = 10
+_LETTER_TO_DIGIT = str.maketrans("oilsbz", "011582")
 
 _HOST = r"[a-z0-9](?:[a-z0-9-]{0,62})"
-_ENDINGS = "com|ng|org|net|xyz|biz|info|online"  # endings that no sentence begins with
-_MORE_ENDINGS = "me|ly|gg|io|co|shop|store|link|app|site|africa|to|uk|cc|bio|page"  # these only with a path
+_TOP_LEVEL_DOMAINS = "com|ng|org|net|xyz|biz|info|online"  # endings that no sentence begins with
+_TOP_LEVEL_DOMAINS_WITH_PATH = (
+    "me|ly|gg|io|co|shop|store|link|app|site|africa|to|uk|cc|bio|page"  # these only with a path
+)
 _MAILERS = "gmail|googlemail|yahoo|ymail|hotmail|outlook|icloud|proton(?:mail)?|live|aol|zoho"
 _DOT = r"(?:\s{0,2}\.\s{0,2}|\s{0,2}[(\[{]?\s?\bdot\b\s?[)\]}]?\s{0,2})"
 _AT = r"(?:\s{0,2}@\s{0,2}|\s{0,2}[(\[{]\s?at\s?[)\]}]\s{0,2})"
@@ -111,106 +117,108 @@ _EMAIL = re.compile(
 )
 _LINK = re.compile(
     rf"\bhttps?\s?:\s?/\s?/|\bwww\s?\.\s?[a-z0-9]"
-    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:{_ENDINGS})(?![a-z0-9-])"
-    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:{_MORE_ENDINGS}){_SLASH}[a-z0-9@+]"
+    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:{_TOP_LEVEL_DOMAINS})(?![a-z0-9-])"
+    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:{_TOP_LEVEL_DOMAINS_WITH_PATH}){_SLASH}[a-z0-9@+]"
     rf"|(?<![a-z0-9'\u2019])(?:t|wa|fb|m|ig|bit|linktr|discord){_DOT}(?:me|ly|ee|gg){_SLASH}[a-z0-9@+]"
     rf"|(?<![a-z0-9]){_HOST}\s{{0,2}}[(\[{{]?\s?\bdot\s?[)\]}}]?\s{{0,2}}(?:com|ng|org|net)\b"
 )
 # Characters written one by one, and what they spell if it is an address whose dots and signs were spelled too.
-_ONE_BY_ONE = re.compile(r"(?<![a-z0-9])(?:[a-z0-9@.][\s*_~|/,-]{1,3}){2,200}[a-z0-9](?![a-z0-9])")
-_BETWEEN_ONES = re.compile(r"[\s*_~|/,-]+")
-_EMAIL_SPELLED = re.compile(rf"(?:{_MAILERS})(?:dot|\.){{0,1}}(?:com|co|ng)")
+_SPACED_CHARACTERS = re.compile(r"(?<![a-z0-9])(?:[a-z0-9@.][\s*_~|/,-]{1,3}){2,200}[a-z0-9](?![a-z0-9])")
+_CHARACTER_SEPARATORS = re.compile(r"[\s*_~|/,-]+")
+_SPELLED_EMAIL = re.compile(rf"(?:{_MAILERS})(?:dot|\.){{0,1}}(?:com|co|ng)")
 # Names that end like a host and are none.
-_NO_LINK = re.compile(r"\b(?:asp|vb|ado|ml|paint)\.net\b")
+_PRODUCT_NAME_LIKE_HOST = re.compile(r"\b(?:asp|vb|ado|ml|paint)\.net\b")
 
 _NETWORKS = (
     r"ig|insta(?:gram)?|snapchat|twitter|telegram|tik\s?tok|facebook|fb|whats\s?app|discord|linkedin|wechat"
     r"|opay|palm\s?pay|kuda|monie\s?point|paypal|cash\s?app|chipper"
 )
-_NAME = r"@?(?=[a-z0-9_.]{0,30}[a-z])[a-z0-9_.]{3,30}"
+_ACCOUNT_NAME = r"@?(?=[a-z0-9_.]{0,30}[a-z])[a-z0-9_.]{3,30}"
 _HANDLE = re.compile(
     r"(?<![a-z0-9@])@(?!(?:n|ngn)\s?\d)[a-z_][a-z0-9_.]{2,30}"
-    rf"|\b(?:{_NETWORKS})\s?(?:handle|page|name|user(?:name)?|id|tag|acc(?:oun)?t)?\s{{0,2}}[:=@]\s{{0,2}}{_NAME}"
-    rf"|\b(?:{_NETWORKS})\s(?:handle|username|tag)\s(?:is\s)?{_NAME}"
+    rf"|\b(?:{_NETWORKS})\s?(?:handle|page|name|user(?:name)?|id|tag|acc(?:oun)?t)?\s{{0,2}}[:=@]\s{{0,2}}{_ACCOUNT_NAME}"
+    rf"|\b(?:{_NETWORKS})\s(?:handle|username|tag)\s(?:is\s)?{_ACCOUNT_NAME}"
     r"|(?<![\w$])\$[a-z][a-z0-9_]{2,20}\b"
 )
 
 
-def contacts_in(text: str) -> frozenset[Contact]:
+def detect_contacts(text: str) -> frozenset[ContactKind]:
     """Tell which kinds of contact details a text holds.
 
     :param text: as its writer wrote it, of any length that a request may have
     :return: the kinds; none if it holds no contact details
     """
-    folded = fold(text)
-    return frozenset(_in_numbers(folded)) | frozenset(_in_words(folded))
+    folded = normalize_text(text)
+    return frozenset(_detect_in_digits(folded)) | frozenset(_detect_in_letters(folded))
 
 
-def _in_words(folded: str) -> Iterator[Contact]:
+def _detect_in_letters(folded: str) -> Iterator[ContactKind]:
     """Find what is written in letters."""
-    together = _ONE_BY_ONE.sub(_together, folded)
+    together = _SPACED_CHARACTERS.sub(_join_characters, folded)
     if together != folded:
-        yield from _in_words_as_written(together)
-        if any(_EMAIL_SPELLED.search(_together(run)) for run in _ONE_BY_ONE.finditer(folded)):
-            yield Contact.EMAIL
-    yield from _in_words_as_written(folded)
+        yield from _detect_in_text(together)
+        if any(_SPELLED_EMAIL.search(_join_characters(run)) for run in _SPACED_CHARACTERS.finditer(folded)):
+            yield ContactKind.EMAIL
+    yield from _detect_in_text(folded)
 
 
-def _together(run: re.Match[str]) -> str:
-    return _BETWEEN_ONES.sub("", run[0])
+def _join_characters(run: re.Match[str]) -> str:
+    return _CHARACTER_SEPARATORS.sub("", run[0])
 
 
-def _in_words_as_written(folded: str) -> Iterator[Contact]:
+def _detect_in_text(folded: str) -> Iterator[ContactKind]:
     rest = _EMAIL.sub(" ", folded)
     if rest != folded:
-        yield Contact.EMAIL
-    if _LINK.search(_NO_LINK.sub(" ", rest)):
-        yield Contact.LINK
+        yield ContactKind.EMAIL
+    if _LINK.search(_PRODUCT_NAME_LIKE_HOST.sub(" ", rest)):
+        yield ContactKind.LINK
     if _HANDLE.search(rest):
-        yield Contact.HANDLE
+        yield ContactKind.HANDLE
 
 
-def _in_numbers(folded: str) -> Iterator[Contact]:
+def _detect_in_digits(folded: str) -> Iterator[ContactKind]:
     """Find what is made of digits, in whatever way they are written."""
     without_ids = _UUID.sub(" id ", folded)
-    numbers = _ISBN_13.sub(" isbn ", _DATE.sub(" date ", _digits_of(without_ids)))
-    if sum(character.isdigit() for character in numbers) < _FEWEST_DIGITS:
+    numbers = _ISBN_13.sub(" isbn ", _DATE.sub(" date ", _replace_spelled_digits(without_ids)))
+    if sum(character.isdigit() for character in numbers) < _MIN_DIGITS:
         return
-    if _holds_phone(numbers):
-        yield Contact.PHONE
-    if _holds_account(numbers):
-        yield Contact.ACCOUNT
+    if _has_phone(numbers):
+        yield ContactKind.PHONE
+    if _has_account_number(numbers):
+        yield ContactKind.ACCOUNT
 
 
-def _digits_of(folded: str) -> str:
+def _replace_spelled_digits(folded: str) -> str:
     """Write digits that are spelled in words, or as letters that look like them, as digits."""
-    text = _WRITTEN_TOGETHER.sub(lambda found: _DIGIT_WORD_INSIDE.sub(_digit, found[0]), folded)
-    text = _DIGIT_WORD.sub(_digit, text)
-    text = _LIKE_DIGIT_WORD.sub(lambda found: _LIKE_DIGIT_INSIDE.sub(_like_digit, found[0]), text)
-    text = _REPEATED.sub(lambda found: found[2] * _TIMES[found[1]], text)
-    return _LETTERS_FOR_DIGITS.sub(_as_digits, text)
+    text = _JOINED_DIGIT_WORDS.sub(lambda found: _DIGIT_WORD_INSIDE.sub(_digit_of_word, found[0]), folded)
+    text = _DIGIT_WORD.sub(_digit_of_word, text)
+    text = _LOOKALIKE_DIGIT_WORD.sub(
+        lambda found: _LOOKALIKE_DIGIT_INSIDE.sub(_digit_of_lookalike_word, found[0]), text
+    )
+    text = _REPEATED_DIGIT.sub(lambda found: found[2] * _REPEAT_COUNTS[found[1]], text)
+    return _LETTERS_FOR_DIGITS.sub(_digits_of_lookalike_letters, text)
 
 
-def _digit(found: re.Match[str]) -> str:
+def _digit_of_word(found: re.Match[str]) -> str:
     return _DIGIT_NAMES[found[0]]
 
 
-def _like_digit(found: re.Match[str]) -> str:
+def _digit_of_lookalike_word(found: re.Match[str]) -> str:
     return str((found.lastindex or 0) - 1)
 
 
-def _as_digits(found: re.Match[str]) -> str:
+def _digits_of_lookalike_letters(found: re.Match[str]) -> str:
     token = found[0]
     mostly = sum(character.isdigit() for character in token) * 2 > len(token)
-    return token.translate(_AS_DIGITS) if mostly else token
+    return token.translate(_LETTER_TO_DIGIT) if mostly else token
 
 
-def _holds_phone(text: str) -> bool:
-    if _MOBILE.search(text) or _ABROAD.search(text):
+def _has_phone(text: str) -> bool:
+    if _MOBILE.search(text) or _FOREIGN_PHONE.search(text):
         return True
-    if _MOBILE_IN_PIECES.search(_BETWEEN_PIECES.sub(" ", text)):
+    if _MOBILE_WITHOUT_WORDS.search(_WORDS_BETWEEN_DIGITS.sub(" ", text)):
         return True
-    if any(not _is_of_a_thing(text, found) for found in _MOBILE_BARE.finditer(text)):
+    if any(not _is_product_number(text, found) for found in _MOBILE_BARE.finditer(text)):
         return True
     # Three round numbers in a row are prices.
     return any(
@@ -218,26 +226,30 @@ def _holds_phone(text: str) -> bool:
     )
 
 
-def _holds_account(text: str) -> bool:
+def _has_account_number(text: str) -> bool:
     if any(
-        not (_NO_ACCOUNT.fullmatch(found[0]) or _is_of_a_thing(text, found)) for found in _TEN.finditer(text)
+        not (_ROUND_NUMBER_OR_TIMESTAMP.fullmatch(found[0]) or _is_product_number(text, found))
+        for found in _TEN_DIGITS.finditer(text)
     ):
         return True
-    if any(_OF_A_BANK.search(_around(text, found)) for found in _TEN_GROUPED.finditer(text)):
+    if any(_BANK_WORD.search(_surrounding_text(text, found)) for found in _TEN_DIGITS_GROUPED.finditer(text)):
         return True
-    return any(not _counts(found[0]) for found in _TEN_SINGLE.finditer(text))
+    return any(not _is_consecutive(found[0]) for found in _TEN_DIGITS_SPACED.finditer(text))
 
 
-def _is_of_a_thing(text: str, found: re.Match[str]) -> bool:
+def _is_product_number(text: str, found: re.Match[str]) -> bool:
     """Tell whether what stands before a number says that it is an article's own."""
-    return _NUMBER_OF_A_THING.search(text[max(found.start() - _WITHIN, 0) : found.start()]) is not None
+    return (
+        _PRODUCT_NUMBER_PREFIX.search(text[max(found.start() - _CONTEXT_CHARACTERS, 0) : found.start()])
+        is not None
+    )
 
 
-def _around(text: str, found: re.Match[str]) -> str:
-    return text[max(found.start() - _WITHIN, 0) : found.end() + _WITHIN]
+def _surrounding_text(text: str, found: re.Match[str]) -> str:
+    return text[max(found.start() - _CONTEXT_CHARACTERS, 0) : found.end() + _CONTEXT_CHARACTERS]
 
 
-def _counts(text: str) -> bool:
+def _is_consecutive(text: str) -> bool:
     """Tell whether digits go up or down one by one: the keys of a calculator, not an account."""
     digits = [int(character) for character in text if character.isdigit()]
     return len({after - one for one, after in pairwise(digits)}) == 1

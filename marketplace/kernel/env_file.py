@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 
 
-def write_variables(variables: Mapping[str, str]) -> str:
+def format_variables(variables: Mapping[str, str]) -> str:
     """Write variables, their values quoted for a shell where they need it.
 
     :param variables: by name; values of one line
@@ -12,7 +12,7 @@ def write_variables(variables: Mapping[str, str]) -> str:
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
-def read_variables(text: str) -> dict[str, str]:
+def parse_variables(text: str) -> dict[str, str]:
     """Read variables as a shell does that expands nothing.
 
     Empty lines, comments and lines without a variable count for nothing. A value that is no one word of a shell's
@@ -20,10 +20,10 @@ def read_variables(text: str) -> dict[str, str]:
     """
     lines = (line.strip() for line in text.split("\n"))
     found = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    return {name: _unquoted(value) for name, value in found}
+    return {name: _unquote(value) for name, value in found}
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     try:
         words = shlex.split(value)
     except ValueError:

@@ -3,7 +3,7 @@
 import re
 from uuid import UUID
 
-_CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_CANONICAL_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def parse_uuid(text: str, *, version: int | None = None) -> UUID | None:
@@ -13,7 +13,7 @@ def parse_uuid(text: str, *, version: int | None = None) -> UUID | None:
     :param version: the version that it must have, or none for any
     :return: the UUID, or none if the text is not one
     """
-    if not _CANONICAL.fullmatch(text):
+    if not _CANONICAL_UUID.fullmatch(text):
         return None
     found = UUID(text)
     return found if version is None or found.version == version else None

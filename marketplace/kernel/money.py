@@ -7,7 +7,7 @@ MINOR_PER_MAJOR = 100
 BASIS_POINTS = 10_000
 
 
-def decimal_text(amount_minor: int) -> str:
+def format_decimal(amount_minor: int) -> str:
     """Write an amount as a decimal number of naira.
 
     :param amount_minor: kobo, of either sign
@@ -19,15 +19,15 @@ def decimal_text(amount_minor: int) -> str:
     return f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
 
 
-def naira_text(amount_minor: int) -> str:
+def format_naira(amount_minor: int) -> str:
     """Write an amount for people: ``1050`` gives ``NGN 10.50``.
 
     :param amount_minor: kobo, of either sign
     """
-    return amount_text(amount_minor, CURRENCY)
+    return format_amount(amount_minor, CURRENCY)
 
 
-def amount_text(amount_minor: int, currency: str) -> str:
+def format_amount(amount_minor: int, currency: str) -> str:
     """Write an amount of a currency for people: ``1050`` of USD gives ``USD 10.50``.
 
     :param amount_minor: hundredths, of either sign
@@ -51,7 +51,7 @@ def share_in_basis_points(amount_minor: int, basis_points: int) -> int:
     return amount_minor * basis_points // BASIS_POINTS
 
 
-def split(amount_minor: int, weights: Sequence[int]) -> list[int]:
+def split_by_weights(amount_minor: int, weights: Sequence[int]) -> list[int]:
     """Split an amount in proportion to weights so that the parts add up to it.
 
     It is the largest remainder method (Hamilton's): each part is rounded down, then what is left goes,

@@ -14,7 +14,7 @@ MAX_LIMIT = 100
 MAX_PAGE_NUMBER = 100_000
 
 
-Part = Literal["id", "time", "number", "text", "flag"]
+CursorValueType = Literal["id", "time", "number", "text", "flag"]
 
 
 class UnknownCursorError(ValidationError):
@@ -32,7 +32,7 @@ def _is_time(value: Any) -> bool:
         return False
 
 
-_IS: dict[Part, Callable[[Any], bool]] = {
+_TYPE_CHECKS: dict[CursorValueType, Callable[[Any], bool]] = {
     "id": lambda value: isinstance(value, str) and parse_uuid(value) is not None,
     "time": _is_time,
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
@@ -41,7 +41,7 @@ _IS: dict[Part, Callable[[Any], bool]] = {
 }
 
 
-def read_position(position: list[Any] | None, parts: Sequence[Part]) -> list[Any]:
+def read_position(position: list[Any] | None, parts: Sequence[CursorValueType]) -> list[Any]:
     """Give the values of a position, each of which is what its listing is sorted by now.
 
     A cursor's signature tells that we gave it out, not when: a listing may have been sorted otherwise before a
@@ -55,7 +55,7 @@ def read_position(position: list[Any] | None, parts: Sequence[Part]) -> list[Any
     if position is None:
         return [None] * len(parts)
     if len(position) != len(parts) or not all(
-        _IS[part](value) for part, value in zip(parts, position, strict=True)
+        _TYPE_CHECKS[part](value) for part, value in zip(parts, position, strict=True)
     ):
         raise UnknownCursorError
     return position
@@ -68,7 +68,7 @@ class PageRequest:
     limit: int
     position: list[Any] | None = None
 
-    def after(self, *parts: Part) -> list[Any]:
+    def after(self, *parts: CursorValueType) -> list[Any]:
         """Give the position's values; see ``read_position``."""
         return read_position(self.position, parts)
 
@@ -100,7 +100,7 @@ class TableRequest:
     descending: bool
     position: list[Any] | None = None
 
-    def after(self, *parts: Part) -> list[Any]:
+    def after(self, *parts: CursorValueType) -> list[Any]:
         """Give the position's values; see ``read_position``."""
         return read_position(self.position, parts)
 
@@ -122,7 +122,7 @@ class TablePage:
 
 
 @dataclass(frozen=True)
-class Annotated:
+class DataWithMeta:
     """Data that is not paged, with what ``meta`` tells of it."""
 
     data: Any

@@ -1,7 +1,7 @@
 """Words of sentences that are put together."""
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Write how many there are of something: ``1 payment``, ``2 payments``.
 
     :param number: how many

@@ -113,9 +113,9 @@ _ID = re.compile(
     re.IGNORECASE,
 )
 # Short texts that hold nothing to be redacted; messages, names of fields and paths come again and again.
-_clean: set[str] = set()
-_MAX_REMEMBERED = 2048
-_MAX_REMEMBERED_LENGTH = 80
+_texts_without_secrets: set[str] = set()
+_MAX_CACHED_TEXTS = 2048
+_MAX_CACHED_TEXT_LENGTH = 80
 
 
 @lru_cache(maxsize=4096)
@@ -135,21 +135,21 @@ def is_secret_key(key: str) -> bool:
 
 def redact_text(text: str) -> str:
     """Replace what gives itself away by its shape in a text."""
-    if text in _clean:
+    if text in _texts_without_secrets:
         return text
-    redacted = _without_named(text) if _NAME_HINT.search(text) else text
+    redacted = _redact_named_values(text) if _NAME_HINT.search(text) else text
     if _SHAPE_HINT.search(_ID.sub(" ", redacted)):
         redacted = _SHAPES.sub(MARKER, redacted)
     if redacted != text:
         return redacted
-    if len(text) <= _MAX_REMEMBERED_LENGTH:
-        if len(_clean) >= _MAX_REMEMBERED:
-            _clean.clear()
-        _clean.add(text)
+    if len(text) <= _MAX_CACHED_TEXT_LENGTH:
+        if len(_texts_without_secrets) >= _MAX_CACHED_TEXTS:
+            _texts_without_secrets.clear()
+        _texts_without_secrets.add(text)
     return text
 
 
-def _without_named(text: str) -> str:
+def _redact_named_values(text: str) -> str:
     """Replace what stands behind a secret's name, and keep the name."""
     pieces: list[str] = []
     copied = position = 0

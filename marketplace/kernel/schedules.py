@@ -14,22 +14,22 @@ EXAMPLES: Final = (
     "`every 15s`, `every 2h`, or a crontab expression in UTC such as `*/5 * * * *` or `30 2 * * mon-fri`"
 )
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_WORDS = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
-_SHORTEST = timedelta(seconds=5)  # what runs tasks looks once a second
-_LONGEST = timedelta(days=31)
-_MOST_CHARACTERS = 200
+_UNIT_NAMES = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
+_MIN_PERIOD = timedelta(seconds=5)  # what runs tasks looks once a second
+_MAX_PERIOD = timedelta(days=31)
+_MAX_CHARACTERS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAYS_LOOKED_THROUGH = 366 * 8 + 2  # 29 February may be eight years away
+_MAX_DAYS_AHEAD = 366 * 8 + 2  # 29 February may be eight years away
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
-class TimetableError(ValueError):
+class InvalidScheduleError(ValueError):
     """The text is no timetable; the message says what is wrong with it, with an example."""
 
 
 @dataclass(frozen=True)
-class Timetable(ABC):
+class Schedule(ABC):
     """Ticks at certain times; ``text`` is how it is written."""
 
     text: str
@@ -48,7 +48,7 @@ class Timetable(ABC):
 
 
 @dataclass(frozen=True)
-class Interval(Timetable):
+class Interval(Schedule):
     """Ticks evenly."""
 
     period: timedelta
@@ -56,7 +56,7 @@ class Interval(Timetable):
     @property
     def words(self) -> str:
         """Say when it ticks, for people."""
-        number, unit = self.text.removeprefix("every ")[:-1], _WORDS[self.text[-1]]
+        number, unit = self.text.removeprefix("every ")[:-1], _UNIT_NAMES[self.text[-1]]
         return f"every {unit}" if number == "1" else f"every {number} {unit}s"
 
     def after(self, moment: datetime) -> datetime:
@@ -65,7 +65,7 @@ class Interval(Timetable):
 
 
 @dataclass(frozen=True)
-class Crontab(Timetable):
+class Crontab(Schedule):
     """Ticks at full minutes that its five fields name.
 
     As cron has it: where both days of the month and days of the week are restricted, either will do.
@@ -98,10 +98,10 @@ class Crontab(Timetable):
     def after(self, moment: datetime) -> datetime:
         """Give the first tick after a time.
 
-        :raises TimetableError: there is none within eight years
+        :raises InvalidScheduleError: there is none within eight years
         """
         earliest = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
-        for number in range(_DAYS_LOOKED_THROUGH):
+        for number in range(_MAX_DAYS_AHEAD):
             day = earliest.date() + timedelta(days=number)
             if self._matches(day):
                 first = (earliest.hour, earliest.minute) if number == 0 else (0, 0)
@@ -109,7 +109,7 @@ class Crontab(Timetable):
                     for minute in self.minutes:
                         if (hour, minute) >= first:
                             return datetime(day.year, day.month, day.day, hour, minute, tzinfo=UTC)
-        raise TimetableError(f"{self.text!r} never comes: there is no such day. Write {EXAMPLES}.")
+        raise InvalidScheduleError(f"{self.text!r} never comes: there is no such day. Write {EXAMPLES}.")
 
     def _matches(self, day: date) -> bool:
         in_month, in_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
@@ -118,26 +118,26 @@ class Crontab(Timetable):
         )
 
 
-def parse(text: str) -> Timetable:
+def parse_schedule(text: str) -> Schedule:
     """Read a timetable.
 
     :param text: such as ``every 15s`` (s, m, h, d), or the five fields of a crontab: minute, hour, day of the
         month, month, day of the week (0 or 7 is Sunday), in UTC
-    :raises TimetableError: it is none, or never comes
+    :raises InvalidScheduleError: it is none, or never comes
     """
     plain = " ".join(text.lower().split())
     if plain.startswith("every"):
-        return _interval(plain)
+        return _parse_interval(plain)
     parts = plain.split()
-    if len(parts) != 5 or len(plain) > _MOST_CHARACTERS:
-        raise TimetableError(
-            f"{plain[:_MOST_CHARACTERS]!r} has {len(parts)} fields where a crontab has 5. Write {EXAMPLES}."
+    if len(parts) != 5 or len(plain) > _MAX_CHARACTERS:
+        raise InvalidScheduleError(
+            f"{plain[:_MAX_CHARACTERS]!r} has {len(parts)} fields where a crontab has 5. Write {EXAMPLES}."
         )
-    minutes = _field(parts[0], "minute", 0, 59)
-    hours = _field(parts[1], "hour", 0, 23)
-    days = _field(parts[2], "day of the month", 1, 31)
-    months = _field(parts[3], "month", 1, 12, names=_MONTHS, first=1)
-    weekdays = {number % 7 for number in _field(parts[4], "day of the week", 0, 7, names=_WEEKDAYS)}
+    minutes = _parse_field(parts[0], "minute", 0, 59)
+    hours = _parse_field(parts[1], "hour", 0, 23)
+    days = _parse_field(parts[2], "day of the month", 1, 31)
+    months = _parse_field(parts[3], "month", 1, 12, names=_MONTHS, first=1)
+    weekdays = {number % 7 for number in _parse_field(parts[4], "day of the week", 0, 7, names=_WEEKDAYS)}
     made = Crontab(
         text=plain,
         minutes=tuple(sorted(minutes)),
@@ -151,17 +151,17 @@ def parse(text: str) -> Timetable:
     return made
 
 
-def _interval(text: str) -> Interval:
+def _parse_interval(text: str) -> Interval:
     found = re.fullmatch(r"every ([0-9]{1,6}) ?([smhd])", text)
     if not found:
-        raise TimetableError(f"{text!r} is no interval: a number and s, m, h or d. Write {EXAMPLES}.")
+        raise InvalidScheduleError(f"{text!r} is no interval: a number and s, m, h or d. Write {EXAMPLES}.")
     period = timedelta(seconds=int(found[1]) * _UNITS[found[2]])
-    if not _SHORTEST <= period <= _LONGEST:
-        raise TimetableError(f"{text!r} is not from 5 seconds to 31 days. Write {EXAMPLES}.")
+    if not _MIN_PERIOD <= period <= _MAX_PERIOD:
+        raise InvalidScheduleError(f"{text!r} is not from 5 seconds to 31 days. Write {EXAMPLES}.")
     return Interval(f"every {int(found[1])}{found[2]}", period)
 
 
-def _field(
+def _parse_field(
     text: str, name: str, least: int, most: int, *, names: tuple[str, ...] = (), first: int = 0
 ) -> set[int]:
     """Read a field: ``*``, a number, a name, a range, a step, or several of them with commas."""
@@ -171,13 +171,13 @@ def _field(
         plain = re.sub(r"[a-z]+", lambda word: known.get(word[0], word[0]), part)
         found = re.fullmatch(r"(?:\*|([0-9]{1,4})(?:-([0-9]{1,4}))?)(?:/([0-9]{1,4}))?", plain)
         if not found:
-            raise TimetableError(f"{part!r} is no {name}. Write {EXAMPLES}.")
+            raise InvalidScheduleError(f"{part!r} is no {name}. Write {EXAMPLES}.")
         start = int(found[1]) if found[1] else least
         # As cron has it, 10/15 goes on to the end, and 10 alone is itself.
         open_end = found[1] is None or found[3] is not None
         end = int(found[2]) if found[2] else (most if open_end else start)
         step = int(found[3]) if found[3] else 1
         if not least <= start <= end <= most or step < 1:
-            raise TimetableError(f"{part!r} is no {name} from {least} to {most}. Write {EXAMPLES}.")
+            raise InvalidScheduleError(f"{part!r} is no {name} from {least} to {most}. Write {EXAMPLES}.")
         numbers.update(range(start, end + 1, step))
     return numbers

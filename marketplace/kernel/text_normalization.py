@@ -13,10 +13,10 @@ _LOOKALIKES = str.maketrans(
     }
 )
 # What is between characters without being seen, beside the category of format characters.
-_UNSEEN = frozenset({"Mn", "Me", "Cf"})
+_INVISIBLE_CATEGORIES = frozenset({"Mn", "Me", "Cf"})
 
 
-def fold(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Write a text in lower case, without accents, in Latin letters and ASCII digits.
 
     Characters of other scripts that look like a letter become that letter; full-width, circled and other
@@ -32,7 +32,7 @@ def fold(text: str) -> str:
     for character in decomposed:
         if character.isascii():
             kept.append(character)
-        elif unicodedata.category(character) not in _UNSEEN:
+        elif unicodedata.category(character) not in _INVISIBLE_CATEGORIES:
             digit = unicodedata.digit(character, None)
             kept.append(character if digit is None else str(digit))
     return "".join(kept).translate(_LOOKALIKES)

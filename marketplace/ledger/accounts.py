@@ -42,7 +42,7 @@ class Account:
     @property
     def id(self) -> UUID:
         """Derive the account's id."""
-        return _id_of(self.name)
+        return _derive_account_id(self.name)
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class Account:
 
 # Each posting asks for it several times, and the platform's own accounts are in most postings.
 @lru_cache(maxsize=4096)
-def _id_of(name: str) -> UUID:
+def _derive_account_id(name: str) -> UUID:
     return uuid5(_NAMESPACE, name)
 
 

@@ -16,14 +16,14 @@ from marketplace.ledger.accounts import OWNED_KINDS, Account, Side
 from marketplace.ledger.models import LedgerAccount
 
 # Balances are the last of the rows that money locks, and are locked by id: no two postings can deadlock.
-_LOCK_OWNED = Prepared(
+_LOCK_OWNED_ACCOUNTS = Prepared(
     text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
 )
-_OPEN = Statement(
+_INSERT_ACCOUNT = Statement(
     insert(LedgerAccount).on_conflict_do_nothing(),
     columns=("id", "kind", "owner_id", "normal_side", "balance_minor", "created_at"),
 )
-_POST = Prepared(
+_INSERT_TRANSACTION = Prepared(
     text(
         """
         WITH posted AS (
@@ -52,7 +52,7 @@ _POST = Prepared(
 )
 
 # The same for many at once. Nothing is moved where one of them has its transaction already.
-_POST_ALL = Statement(
+_INSERT_TRANSACTIONS = Statement(
     text(
         """
         WITH posted AS (
@@ -99,7 +99,7 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
+class NewTransaction:
     """A transaction that is to be posted among others; as ``post`` takes it."""
 
     kind: str
@@ -129,13 +129,13 @@ def lock_balances(session: Session, *, wanted: Sequence[Account]) -> dict[Accoun
 
     All that are posted to afterwards are locked at once, so that they are locked in the order that all keep to.
     """
-    rows = _LOCK_OWNED.all(session, ids=sorted(account.id for account in wanted))
+    rows = _LOCK_OWNED_ACCOUNTS.all(session, ids=sorted(account.id for account in wanted))
     held = {row["id"]: row["balance_minor"] for row in rows}
     # An account that was never opened holds nothing that could be taken.
     return {account: held.get(account.id, 0) for account in wanted}
 
 
-def post(
+def post_transaction(
     session: Session,
     *,
     kind: str,
@@ -156,10 +156,10 @@ def post(
     :raises InsufficientFundsError: somebody's balance would become negative
     :raises AlreadyPostedError: the cause has its transaction already
     """
-    _check_balance(postings)
-    balances = _lock_balances(session, postings, now=now)
-    balances_after = _run_balances(balances, postings)
-    row = _POST.first(
+    _ensure_balanced(postings)
+    balances = _lock_or_open_accounts(session, postings, now=now)
+    balances_after = _apply_postings(balances, postings)
+    row = _INSERT_TRANSACTION.first(
         session,
         kind=kind,
         source=source,
@@ -179,7 +179,7 @@ def post(
     return transaction_id
 
 
-def post_all(session: Session, *, movements: Sequence[Movement], now: datetime) -> None:
+def post_transactions(session: Session, *, movements: Sequence[NewTransaction], now: datetime) -> None:
     """Post many balanced transactions at once, in their order, like ``post``.
 
     :param movements: what is posted; none of them has the kind and source of another
@@ -191,12 +191,12 @@ def post_all(session: Session, *, movements: Sequence[Movement], now: datetime) 
     if not movements:
         return
     for movement in movements:
-        _check_balance(movement.postings)
+        _ensure_balanced(movement.postings)
     flat = [(movement, posting) for movement in movements for posting in movement.postings]
     postings = [posting for _, posting in flat]
-    balances = _lock_balances(session, postings, now=now)
-    balances_after = _run_balances(balances, postings)
-    row = _POST_ALL.one(
+    balances = _lock_or_open_accounts(session, postings, now=now)
+    balances_after = _apply_postings(balances, postings)
+    row = _INSERT_TRANSACTIONS.one(
         session,
         kinds=[movement.kind for movement in movements],
         sources=[movement.source for movement in movements],
@@ -216,7 +216,7 @@ def post_all(session: Session, *, movements: Sequence[Movement], now: datetime) 
         raise AlreadyPostedError("One of the transactions is posted already.")
 
 
-def _check_balance(postings: Sequence[Posting]) -> None:
+def _ensure_balanced(postings: Sequence[Posting]) -> None:
     sums = {"debit": 0, "credit": 0}
     for posting in postings:
         if posting.amount_minor <= 0:
@@ -226,7 +226,9 @@ def _check_balance(postings: Sequence[Posting]) -> None:
         raise ValueError(f"the postings do not balance: {sums['debit']} debit, {sums['credit']} credit")
 
 
-def _lock_balances(session: Session, postings: Sequence[Posting], *, now: datetime) -> dict[UUID, int]:
+def _lock_or_open_accounts(
+    session: Session, postings: Sequence[Posting], *, now: datetime
+) -> dict[UUID, int]:
     """Lock the accounts with owners, opening those that are new, and give their balances in kobo by id."""
     owned = {
         posting.account.id: posting.account for posting in postings if posting.account.kind in OWNED_KINDS
@@ -234,12 +236,12 @@ def _lock_balances(session: Session, postings: Sequence[Posting], *, now: dateti
     if not owned:
         return {}
     ids = sorted(owned)
-    rows = _LOCK_OWNED.all(session, ids=ids)
+    rows = _LOCK_OWNED_ACCOUNTS.all(session, ids=ids)
     missing = set(owned) - {row["id"] for row in rows}
     if missing:
         for account_id in sorted(missing):
             account = owned[account_id]
-            _OPEN.run(
+            _INSERT_ACCOUNT.run(
                 session,
                 id=account_id,
                 kind=account.kind,
@@ -248,11 +250,11 @@ def _lock_balances(session: Session, postings: Sequence[Posting], *, now: dateti
                 balance_minor=0,
                 created_at=now,
             )
-        rows = _LOCK_OWNED.all(session, ids=ids)
+        rows = _LOCK_OWNED_ACCOUNTS.all(session, ids=ids)
     return {row["id"]: row["balance_minor"] for row in rows}
 
 
-def _run_balances(balances: dict[UUID, int], postings: Sequence[Posting]) -> list[int | None]:
+def _apply_postings(balances: dict[UUID, int], postings: Sequence[Posting]) -> list[int | None]:
     """Run the balances over the postings, in place, and give the balance after each (none without owner)."""
     after: list[int | None] = []
     for posting in postings:

@@ -14,12 +14,12 @@ from marketplace.kernel.clock import iso
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.ledger.accounts import Account
 
-EXPORTED_AT_ONCE = 500
+EXPORT_BATCH_SIZE = 500
 
 # By account, so that each comes out of an index in order: sorting what several have together would read them all.
 # Every filter may be none; the driver writes values into the text, so that the plan knows which are. A period has
 # an order of its own, by time: it is found by the index then, wherever it lies in a long statement.
-_BY_ID, _BY_TIME = (
+_SELECT_ENTRIES_BY_ID, _SELECT_ENTRIES_BY_TIME = (
     Statement(
         text(
             f"""
@@ -53,8 +53,8 @@ _BY_ID, _BY_TIME = (
         ),
     )
 )
-_BALANCE = Statement(text("SELECT balance_minor FROM ledger_accounts WHERE id = :account_id"))
-_SYSTEM_BALANCES = Statement(
+_SELECT_BALANCE = Statement(text("SELECT balance_minor FROM ledger_accounts WHERE id = :account_id"))
+_SELECT_BALANCES_BY_KIND = Statement(
     text(
         """
         SELECT a.kind, coalesce(sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor
@@ -85,7 +85,9 @@ class Violation:
     rows: list[Row]
 
 
-def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, page: PageRequest) -> Page:
+def fetch_statement_page(
+    session: Session, *, owners: list[UUID], wanted: EntryFilter, page: PageRequest
+) -> Page:
     """List the entries of somebody's accounts, the latest first.
 
     :param owners: the user's id, and their store's where they have one
@@ -94,7 +96,7 @@ def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, p
     """
     by_time = wanted.starts is not None or wanted.ends is not None
     after, at = page.after("id", "time")
-    rows = (_BY_TIME if by_time else _BY_ID).all(
+    rows = (_SELECT_ENTRIES_BY_TIME if by_time else _SELECT_ENTRIES_BY_ID).all(
         session,
         owners=owners,
         after=UUID(after) if after else None,
@@ -109,7 +111,7 @@ def statement_of(session: Session, *, owners: list[UUID], wanted: EntryFilter, p
     return page_of(rows, request=page, position_of=lambda row: [str(row["id"]), iso(row["createdAt"])])
 
 
-def entries_of(
+def iterate_statement_entries(
     session: Session, *, owners: list[UUID], wanted: EntryFilter, most: int
 ) -> Iterator[dict[str, Any]]:
     """Give a statement's entries in batches, so that a long file of them needs little memory.
@@ -119,27 +121,27 @@ def entries_of(
     :param most: so many at most, the latest
     """
     position: list[Any] | None = None
-    for start in range(0, most, EXPORTED_AT_ONCE):
-        request = PageRequest(min(EXPORTED_AT_ONCE, most - start), position)
-        page = statement_of(session, owners=owners, wanted=wanted, page=request)
+    for start in range(0, most, EXPORT_BATCH_SIZE):
+        request = PageRequest(min(EXPORT_BATCH_SIZE, most - start), position)
+        page = fetch_statement_page(session, owners=owners, wanted=wanted, page=request)
         yield from page.items
         position = page.next_position
         if position is None:
             return
 
 
-def balance_of(session: Session, *, account: Account) -> int:
+def fetch_balance(session: Session, *, account: Account) -> int:
     """Give the balance of an account with an owner, in kobo; 0 if it was never opened."""
-    row = _BALANCE.first(session, account_id=account.id)
+    row = _SELECT_BALANCE.first(session, account_id=account.id)
     return row["balance_minor"] if row else 0
 
 
-def balances_by_kind(session: Session) -> dict[str, int]:
+def fetch_balances_by_kind(session: Session) -> dict[str, int]:
     """Sum the books: kobo by kind of account, on each kind's normal side."""
-    return {row["kind"]: row["balance_minor"] for row in _SYSTEM_BALANCES.all(session)}
+    return {row["kind"]: row["balance_minor"] for row in _SELECT_BALANCES_BY_KIND.all(session)}
 
 
-def rules(texts: Mapping[str, str]) -> dict[str, Statement]:
+def build_invariants(texts: Mapping[str, str]) -> dict[str, Statement]:
     """Make rules of the books out of SQL.
 
     :param texts: a query by rule that gives the rows that break it, at most 100
@@ -147,7 +149,7 @@ def rules(texts: Mapping[str, str]) -> dict[str, Statement]:
     return {rule: Statement(text(sql)) for rule, sql in texts.items()}
 
 
-def violations_of(session: Session, checks: Mapping[str, Statement]) -> list[Violation]:
+def find_violations(session: Session, checks: Mapping[str, Statement]) -> list[Violation]:
     """Run rules, and give a violation for each that does not hold.
 
     :param checks: as ``rules`` makes them; each is one statement, so that it sees one moment of the books
@@ -157,7 +159,7 @@ def violations_of(session: Session, checks: Mapping[str, Statement]) -> list[Vio
 
 
 # The gateway keeps the fee of a charge that goes back, so it may be owed a little, as long as it holds nothing else.
-_CHECKS = rules(
+_INVARIANTS = build_invariants(
     {
         "all debits equal all credits": """
             SELECT sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END)::bigint AS off_by_minor
@@ -198,9 +200,9 @@ _CHECKS = rules(
 )
 
 
-def verify(session: Session) -> list[Violation]:
+def verify_ledger(session: Session) -> list[Violation]:
     """Check that the ledger is whole in itself; ``reconciliation.ledger_check`` checks every area.
 
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """
-    return violations_of(session, _CHECKS)
+    return find_violations(session, _INVARIANTS)

@@ -8,11 +8,11 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 
 # In this order, whatever order they come in. That somebody has it outweighs that a try failed.
-ORDER = ("queued", "sent", "failed", "delivered", "read")
+STATUS_ORDER = ("queued", "sent", "failed", "delivered", "read")
 # What a provider tells; the first is our own.
-TOLD = frozenset(ORDER[1:])
+PROVIDER_STATUSES = frozenset(STATUS_ORDER[1:])
 
-_NOTE = Statement(
+_UPDATE_STATUS = Statement(
     text(
         """
         WITH found AS (
@@ -33,7 +33,7 @@ _NOTE = Statement(
 )
 
 
-def note_status(
+def record_status(
     session: Session,
     *,
     provider_message_id: str,
@@ -51,13 +51,13 @@ def note_status(
     :param now: the time
     :return: whether that is news; none if no message of ours has this id
     """
-    row = _NOTE.first(
+    row = _UPDATE_STATUS.first(
         session,
         provider_message_id=provider_message_id,
         status=status,
         error_code=error_code,
         at=at,
         now=now,
-        order=list(ORDER),
+        order=list(STATUS_ORDER),
     )
     return None if row is None else bool(row["noted"])

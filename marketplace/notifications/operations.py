@@ -12,14 +12,14 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.notifications.models import Notification
 
-_INSERT = Statement(
+_INSERT_NOTIFICATION = Statement(
     insert(Notification)
     .on_conflict_do_nothing(index_elements=("user_id", "cause"))
     .returning(Notification.id),
     columns=("user_id", "type", "title", "body", "link", "cause", "former_contact_id", "created_at"),
 )
 # In the order of their ids, so that two who tell the same people can't wait for each other.
-_INSERT_ALL = Statement(
+_INSERT_NOTIFICATIONS = Statement(
     text(
         """
         INSERT INTO notifications (user_id, type, title, body, link, cause, created_at)
@@ -35,7 +35,7 @@ _INSERT_ALL = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewNotification:
     """Something that somebody is told, as ``notify`` takes it."""
 
     user_id: UUID
@@ -46,13 +46,13 @@ class News:
     cause: str
 
 
-def notify_all(session: Session, *, news: Sequence[News], now: datetime) -> None:
+def notify_all(session: Session, *, news: Sequence[NewNotification], now: datetime) -> None:
     """Write rows of several people's feeds at once, like ``notify``.
 
     :param news: who is told what; none of them is told a cause twice
     :param now: when
     """
-    _INSERT_ALL.run(
+    _INSERT_NOTIFICATIONS.run(
         session,
         users=[one.user_id for one in news],
         types=[one.type for one in news],
@@ -89,7 +89,7 @@ def notify(
     :param former_contact_id: for what goes to where this person could be reached before, and to no feed
     :return: the notification's id, or none if this person was told of this cause before
     """
-    row = _INSERT.first(
+    row = _INSERT_NOTIFICATION.first(
         session,
         user_id=user_id,
         type=type,

@@ -24,9 +24,9 @@ from marketplace.orders import states
 # What an officer should look at: paid and not accepted, shipped and not delivered, for so long.
 ACCEPTED_WITHIN = timedelta(hours=24)
 DELIVERED_WITHIN = timedelta(days=14)
-REASONS = ("not_accepted", "not_delivered", "payment_held_back", "refund_failed")
+STUCK_REASONS = ("not_accepted", "not_delivered", "payment_held_back", "refund_failed")
 CAMPUS_REP = "campus_rep"
-EXPORTED_AT_ONCE = 500
+EXPORT_BATCH_SIZE = 500
 
 # Each is the order of an index, forwards and backwards; ends of a page's order are made sure by the id. Orders that
 # nobody paid sort before those that were.
@@ -36,11 +36,11 @@ _SORTS: dict[str, tuple[str, ...]] = {
     "status": ("status", "created_at", "id"),
     "paidAt": ("paid_at", "id"),
 }
-_NULLABLE = frozenset({"paid_at"})
+_NULLABLE_COLUMNS = frozenset({"paid_at"})
 SORTS = tuple(_SORTS)
 
 # Each part has an index of its own, so that what is stuck is found without reading what is not.
-_STUCK = """
+_STUCK_ORDERS_SQL = """
     SELECT id, 'not_accepted' AS reason FROM orders
     WHERE status = 'paid_escrow' AND paid_at <= :accepted_since
     UNION ALL
@@ -52,15 +52,15 @@ _STUCK = """
     SELECT order_id, 'refund_failed' FROM refunds
     WHERE status IN ('failed', 'needs_attention') AND order_id IS NOT NULL
 """
-_REASONS = Statement(
+_SELECT_STUCK_REASONS = Statement(
     text(
         f"""
-        SELECT id, array_agg(DISTINCT reason ORDER BY reason) AS reasons FROM ({_STUCK}) stuck
+        SELECT id, array_agg(DISTINCT reason ORDER BY reason) AS reasons FROM ({_STUCK_ORDERS_SQL}) stuck
         WHERE id = ANY(:order_ids) GROUP BY id
         """  # noqa: S608 - our own text
     )
 )
-_HELD = Statement(
+_SUM_ESCROW_BALANCES = Statement(
     text(
         """
         SELECT order_id, sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END)::bigint AS minor
@@ -68,18 +68,18 @@ _HELD = Statement(
         """
     )
 )
-_SINCE = """CASE o.status WHEN 'pending_payment' THEN o.created_at WHEN 'paid_escrow' THEN o.paid_at
+_STATUS_SINCE_SQL = """CASE o.status WHEN 'pending_payment' THEN o.created_at WHEN 'paid_escrow' THEN o.paid_at
     WHEN 'processing' THEN o.accepted_at WHEN 'shipped' THEN o.shipped_at WHEN 'delivered' THEN o.delivered_at
     WHEN 'cancelled' THEN o.cancelled_at WHEN 'expired' THEN o.expired_at WHEN 'disputed' THEN o.disputed_at
     WHEN 'refunded' THEN o.refunded_at END"""
-_COLUMNS = f"""
+_COLUMNS_SQL = f"""
     o.id, o.number, o.status, s.status AS "escrowStatus", o.total_minor AS total_amount, o.currency,
     o.payment_status AS "paymentStatus", o.created_at AS "createdAt", o.paid_at AS "paidAt",
     o.buyer_id, b.name AS buyer_name, o.vendor_id, v.display_name, v.slug, o.campus_id, c.name AS campus_name,
     c.slug AS campus_slug, floor(extract(epoch FROM :now - o.created_at) / 3600)::bigint AS "ageHours",
-    floor(extract(epoch FROM :now - coalesce({_SINCE}, o.updated_at)) / 3600)::bigint AS "statusAgeHours"
+    floor(extract(epoch FROM :now - coalesce({_STATUS_SINCE_SQL}, o.updated_at)) / 3600)::bigint AS "statusAgeHours"
 """
-_PEOPLE = """
+_JOIN_PARTIES_SQL = """
     JOIN profiles b ON b.id = o.buyer_id
     JOIN vendor_profiles v ON v.id = o.vendor_id
     JOIN campuses c ON c.id = o.campus_id
@@ -97,13 +97,13 @@ _CONDITIONS = {
     "max_total": "o.total_minor <= :max_total",
     "starts": "o.created_at >= :starts",
     "ends": "o.created_at < :ends",
-    "stuck": f"o.id IN (SELECT id FROM ({_STUCK}) stuck)",  # noqa: S608 - our own text
-    "not_stuck": f"o.id NOT IN (SELECT id FROM ({_STUCK}) stuck)",  # noqa: S608 - our own text
+    "stuck": f"o.id IN (SELECT id FROM ({_STUCK_ORDERS_SQL}) stuck)",  # noqa: S608 - our own text
+    "not_stuck": f"o.id NOT IN (SELECT id FROM ({_STUCK_ORDERS_SQL}) stuck)",  # noqa: S608 - our own text
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filters:
+class OrderFilters:
     """What the table is narrowed to; none means that a filter is not applied.
 
     :param campus: its id or slug
@@ -124,30 +124,31 @@ class Filters:
     stuck: bool | None = None
 
 
-def _filtered(conditions: tuple[str, ...]) -> str:
+def _filtered_orders_sql(conditions: tuple[str, ...]) -> str:
     escrows = "JOIN escrows s ON s.order_id = o.id" if "escrow_status" in conditions else ""
     where = " AND ".join(_CONDITIONS[name] for name in conditions) or "true"
     return f"FROM orders o {escrows} WHERE {where}"
 
 
-_CAMPUS = Statement(text("SELECT id FROM campuses WHERE id::text = :campus OR slug = :campus"))
+_SELECT_CAMPUS_ID = Statement(text("SELECT id FROM campuses WHERE id::text = :campus OR slug = :campus"))
 
 
 @lru_cache(maxsize=1024)
-def _count(conditions: tuple[str, ...]) -> Statement:
-    return Statement(text(f"SELECT count(*) AS total {_filtered(conditions)}"))
+def _count_statement(conditions: tuple[str, ...]) -> Statement:
+    return Statement(text(f"SELECT count(*) AS total {_filtered_orders_sql(conditions)}"))
 
 
 @lru_cache(maxsize=4096)
-def _page(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement:
+def _page_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement:
     """Build a page once: read in its index's order before anything is joined to it."""
-    order = _order(sort, descending=descending)
+    order = _order_by_sql(sort, descending=descending)
     return Statement(
         text(
             f"""
-            SELECT {_COLUMNS}
-            FROM (SELECT o.* {_filtered(conditions)} ORDER BY {order} LIMIT :limit OFFSET :offset) o
-                JOIN escrows s ON s.order_id = o.id {_PEOPLE}
+            SELECT {_COLUMNS_SQL}
+            FROM (SELECT o.* {_filtered_orders_sql(conditions)}
+                ORDER BY {order} LIMIT :limit OFFSET :offset) o
+                JOIN escrows s ON s.order_id = o.id {_JOIN_PARTIES_SQL}
             ORDER BY {order}
             """  # noqa: S608 - our own text
         )
@@ -155,38 +156,35 @@ def _page(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statem
 
 
 @lru_cache(maxsize=4096)
-def _ids(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement:
-    return Statement(
-        text(
-            f"SELECT o.id {_filtered(conditions)} ORDER BY {_order(sort, descending=descending)} LIMIT :most"
-        )
-    )
+def _ids_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement:
+    source, order = _filtered_orders_sql(conditions), _order_by_sql(sort, descending=descending)
+    return Statement(text(f"SELECT o.id {source} ORDER BY {order} LIMIT :most"))
 
 
-_OF_IDS = Statement(
+_SELECT_ORDERS_BY_IDS = Statement(
     text(
         f"""
-        SELECT {_COLUMNS}
+        SELECT {_COLUMNS_SQL}
         FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted (id, place) JOIN orders o ON o.id = wanted.id
-            JOIN escrows s ON s.order_id = o.id {_PEOPLE}
+            JOIN escrows s ON s.order_id = o.id {_JOIN_PARTIES_SQL}
         ORDER BY wanted.place
         """  # noqa: S608 - our own text
     )
 )
 
 
-def _order(sort: str, *, descending: bool) -> str:
-    return ", ".join(f"o.{column} {_direction(column, descending=descending)}" for column in _SORTS[sort])
+def _order_by_sql(sort: str, *, descending: bool) -> str:
+    return ", ".join(f"o.{column} {_direction_sql(column, descending=descending)}" for column in _SORTS[sort])
 
 
-def _direction(column: str, *, descending: bool) -> str:
-    if column not in _NULLABLE:
+def _direction_sql(column: str, *, descending: bool) -> str:
+    if column not in _NULLABLE_COLUMNS:
         return "DESC" if descending else "ASC"
     return "DESC NULLS LAST" if descending else "ASC NULLS FIRST"
 
 
-def audit(
-    session: Session, *, caller: Caller, filters: Filters, table: TableRequest, now: datetime
+def list_orders_for_staff(
+    session: Session, *, caller: Caller, filters: OrderFilters, table: TableRequest, now: datetime
 ) -> TablePage:
     """Give a page of the table of all orders.
 
@@ -195,19 +193,19 @@ def audit(
     :param table: the page, sorted by one of ``SORTS``
     :param now: the time of the request, from which ages count
     """
-    given = _given(session, caller, filters, now)
+    given = _filter_parameters(session, caller, filters, now)
     if given is None:
         return TablePage(items=[], request=table, total=0)
-    conditions = _names(given)
-    total: int = _count(conditions).one(session, **given)["total"]
-    rows = _page(table.sort, conditions, descending=table.descending).all(
+    conditions = _condition_names(given)
+    total: int = _count_statement(conditions).one(session, **given)["total"]
+    rows = _page_statement(table.sort, conditions, descending=table.descending).all(
         session, **given, now=now, limit=table.limit, offset=table.offset
     )
-    return TablePage(items=_shown(session, rows, now), request=table, total=total)
+    return TablePage(items=_order_views(session, rows, now), request=table, total=total)
 
 
-def export(
-    session: Session, *, caller: Caller, filters: Filters, table: TableRequest, now: datetime
+def export_orders(
+    session: Session, *, caller: Caller, filters: OrderFilters, table: TableRequest, now: datetime
 ) -> Iterator[dict[str, Any]]:
     """Give the first rows of the table, read in batches, so that a long file needs little memory.
 
@@ -215,54 +213,59 @@ def export(
 
     :param table: how many rows at most, and their order; from the first on
     """
-    given = _given(session, caller, filters, now)
+    given = _filter_parameters(session, caller, filters, now)
     if given is None:
         return
-    statement = _ids(table.sort, _names(given), descending=table.descending)
+    statement = _ids_statement(table.sort, _condition_names(given), descending=table.descending)
     ids = [order_id for (order_id,) in statement.tuples(session, **given, most=table.limit)]
-    for start in range(0, len(ids), EXPORTED_AT_ONCE):
-        batch = ids[start : start + EXPORTED_AT_ONCE]
-        yield from _shown(session, _OF_IDS.all(session, ids=batch, now=now), now)
+    for start in range(0, len(ids), EXPORT_BATCH_SIZE):
+        batch = ids[start : start + EXPORT_BATCH_SIZE]
+        yield from _order_views(session, _SELECT_ORDERS_BY_IDS.all(session, ids=batch, now=now), now)
 
 
-def _given(session: Session, caller: Caller, filters: Filters, now: datetime) -> dict[str, Any] | None:
+def _filter_parameters(
+    session: Session, caller: Caller, filters: OrderFilters, now: datetime
+) -> dict[str, Any] | None:
     """Give the conditions that apply, with their values; none if nothing can meet them."""
-    given = vars(filters) | {"own_campus": _own_campus(caller)}
+    given = vars(filters) | {"own_campus": _restricted_campus_id(caller)}
     if filters.campus is not None:
         # Looked up first: by a value that the planner knows, a small campus is found by its index.
-        named = _CAMPUS.first(session, campus=filters.campus)
+        named = _SELECT_CAMPUS_ID.first(session, campus=filters.campus)
         if named is None:
             return None
         given["campus"] = named["id"]
     stuck = given.pop("stuck")
     if stuck is not None:
         given["stuck" if stuck else "not_stuck"] = True
-    return {name: value for name, value in given.items() if value is not None} | _since(now)
+    return {name: value for name, value in given.items() if value is not None} | _stuck_cutoffs(now)
 
 
-def _names(given: dict[str, Any]) -> tuple[str, ...]:
+def _condition_names(given: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in given if name in _CONDITIONS)
 
 
-def _since(now: datetime) -> dict[str, datetime]:
+def _stuck_cutoffs(now: datetime) -> dict[str, datetime]:
     return {"accepted_since": now - ACCEPTED_WITHIN, "delivered_since": now - DELIVERED_WITHIN}
 
 
-def _shown(session: Session, rows: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
+def _order_views(session: Session, rows: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
     """Shape rows, with what the books hold for each, and why it is stuck."""
     ids = [row["id"] for row in rows]
     held = {
         row["order_id"]: row["minor"]
-        for row in _HELD.all(session, escrow_id=accounts.ESCROW.id, order_ids=ids)
+        for row in _SUM_ESCROW_BALANCES.all(session, escrow_id=accounts.ESCROW.id, order_ids=ids)
     }
-    reasons = {row["id"]: row["reasons"] for row in _REASONS.all(session, order_ids=ids, **_since(now))}
+    reasons = {
+        row["id"]: row["reasons"]
+        for row in _SELECT_STUCK_REASONS.all(session, order_ids=ids, **_stuck_cutoffs(now))
+    }
     return [
-        _people(row) | {"escrowMinor": held.get(row["id"], 0), "stuck": list(reasons.get(row["id"], ()))}
+        _order_view(row) | {"escrowMinor": held.get(row["id"], 0), "stuck": list(reasons.get(row["id"], ()))}
         for row in rows
     ]
 
 
-def _people(row: dict[str, Any]) -> dict[str, Any]:
+def _order_view(row: dict[str, Any]) -> dict[str, Any]:
     """Shape a row: who buys, who sells, and where."""
     shown = dict(row)
     buyer_name, vendor_name, slug = shown.pop("buyer_name"), shown.pop("display_name"), shown.pop("slug")
@@ -277,19 +280,19 @@ def _people(row: dict[str, Any]) -> dict[str, Any]:
 _NO_CAMPUS = UUID(int=0)
 
 
-def _own_campus(caller: Caller) -> UUID | None:
+def _restricted_campus_id(caller: Caller) -> UUID | None:
     """Give the campus that a caller is bound to, or none where all are theirs to see."""
     return (caller.campus_id or _NO_CAMPUS) if caller.staff_role == CAMPUS_REP else None
 
 
-_ON_CAMPUS = Statement(
+_SELECT_ORDERS_ON_CAMPUS = Statement(
     text(
         f"""
         SELECT o.id, o.number, o.status, o.delivery_method AS "deliveryMethod", o.shipping_address AS address,
             o.buyer_id, b.name AS buyer_name, o.vendor_id, v.display_name, v.slug, o.campus_id,
             c.name AS campus_name, c.slug AS campus_slug, o.paid_at AS "paidAt", o.accepted_at AS "acceptedAt",
             o.shipped_at AS "shippedAt", o.delivered_at AS "deliveredAt"
-        FROM orders o {_PEOPLE}
+        FROM orders o {_JOIN_PARTIES_SQL}
         WHERE o.paid_at IS NOT NULL
             AND (CAST(:campus_id AS uuid) IS NULL OR o.campus_id = :campus_id)
             AND (CAST(:status AS text) IS NULL OR o.status = :status)
@@ -301,7 +304,7 @@ _ON_CAMPUS = Statement(
 )
 
 
-def on_campus(
+def list_orders_on_campus(
     session: Session,
     *,
     caller: Caller,
@@ -319,14 +322,14 @@ def on_campus(
     :param page: how many, and after which
     :raises NotFoundError: there is no such campus, or it is not the representative's
     """
-    campus_id = _own_campus(caller)
+    campus_id = _restricted_campus_id(caller)
     if campus is not None:
-        named = _CAMPUS.first(session, campus=campus)
+        named = _SELECT_CAMPUS_ID.first(session, campus=campus)
         if named is None or campus_id not in (None, named["id"]):
             raise NotFoundError("There is no such campus.")
         campus_id = named["id"]
     [after] = page.after("id")
-    rows = _ON_CAMPUS.all(
+    rows = _SELECT_ORDERS_ON_CAMPUS.all(
         session,
         campus_id=campus_id,
         status=status,
@@ -339,7 +342,7 @@ def on_campus(
 
 
 def _on_campus_view(row: dict[str, Any]) -> dict[str, Any]:
-    shown = _people(row)
+    shown = _order_view(row)
     address = shown.pop("address")
     shown["hub"] = {"id": address["hubId"], "name": address["hub"]} if "hubId" in address else None
     shown["deliveryStatus"] = states.delivery_status(row["status"], shipped=row["shippedAt"] is not None)

@@ -2,21 +2,21 @@
 
 from sqlalchemy.orm import Session
 
-from marketplace.ledger.queries import Violation, rules, violations_of
+from marketplace.ledger.queries import Violation, build_invariants, find_violations
 
-_ESCROW_BOOKED = """
+_ESCROW_BALANCES_SQL = """
     SELECT e.order_id, sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS minor
     FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
     GROUP BY e.order_id
 """
 # By the state of an order: the states that its escrow may be in.
-_PAIRS = """
+_ALLOWED_ESCROW_STATES_SQL = """
     (VALUES ('pending_payment', '{pending}'::text[]), ('expired', '{pending}'), ('cancelled', '{pending,refunded}'),
         ('paid_escrow', '{held}'), ('processing', '{held}'), ('shipped', '{held}'), ('disputed', '{frozen}'),
         ('delivered', '{released,partially_refunded}'), ('refunded', '{refunded}')) AS pair (status, escrows)
 """
 
-_CHECKS = rules(
+_INVARIANTS = build_invariants(
     {
         "each order's escrow in the books is what its escrow record holds": f"""
             SELECT o.number, s.status AS escrow, expected.minor AS expected_minor, coalesce(b.minor, 0) AS booked_minor
@@ -24,16 +24,17 @@ _CHECKS = rules(
             CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment' THEN o.wallet_minor + o.accepted_minor
                 WHEN s.status = 'pending' THEN 0
                 ELSE s.amount_minor - s.released_minor - s.refunded_minor END AS minor) expected
-            LEFT JOIN ({_ESCROW_BOOKED}) b ON b.order_id = s.order_id
+            LEFT JOIN ({_ESCROW_BALANCES_SQL}) b ON b.order_id = s.order_id
             WHERE expected.minor <> coalesce(b.minor, 0) LIMIT 100
             """,  # noqa: S608 - our own text
         "all money in escrow is of an order": f"""
-            SELECT b.order_id::text AS order, b.minor AS booked_minor FROM ({_ESCROW_BOOKED}) b
+            SELECT b.order_id::text AS order, b.minor AS booked_minor FROM ({_ESCROW_BALANCES_SQL}) b
             WHERE b.minor <> 0 AND NOT EXISTS (SELECT FROM escrows s WHERE s.order_id = b.order_id) LIMIT 100
             """,  # noqa: S608 - our own text
         "each escrow is in a state that its order's state allows": f"""
             SELECT o.number, o.status, s.status AS escrow
-            FROM orders o LEFT JOIN escrows s ON s.order_id = o.id LEFT JOIN {_PAIRS} ON pair.status = o.status
+            FROM orders o LEFT JOIN escrows s ON s.order_id = o.id
+                LEFT JOIN {_ALLOWED_ESCROW_STATES_SQL} ON pair.status = o.status
             WHERE (s.status = ANY(pair.escrows)) IS NOT TRUE
                 OR (o.status = 'cancelled' AND (o.paid_at IS NULL) <> (s.status = 'pending')) LIMIT 100
             """,  # noqa: S608 - our own text
@@ -94,4 +95,4 @@ def verify(session: Session) -> list[Violation]:
 
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """
-    return violations_of(session, _CHECKS)
+    return find_violations(session, _INVARIANTS)

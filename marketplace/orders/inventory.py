@@ -11,9 +11,9 @@ from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.promotions import flash_sales
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
-from marketplace.orders.transitions import Actor, LockedOrder, note_refund, pieces_of
+from marketplace.orders.transitions import Actor, LockedOrder, fetch_remaining_units, record_escrow_refund
 
-_REFUND_PIECES = Statement(
+_ADD_REFUNDED_QUANTITY = Statement(
     text(
         """
         UPDATE order_items SET refunded_quantity = refunded_quantity + :quantity
@@ -21,7 +21,7 @@ _REFUND_PIECES = Statement(
         """
     )
 )
-_REFUND_ALL_PIECES = Statement(
+_MARK_ALL_UNITS_REFUNDED = Statement(
     text(
         """
         UPDATE order_items SET refunded_quantity = quantity
@@ -31,15 +31,15 @@ _REFUND_ALL_PIECES = Statement(
 )
 
 
-def free(session: Session, *, order: LockedOrder) -> None:
+def release_reservation(session: Session, *, order: LockedOrder) -> None:
     """Free what is reserved for a locked order that ends unpaid."""
-    pieces = pieces_of(session, order_id=order.id)
-    if stock.free(session, quantities=pieces.by_product):
+    pieces = fetch_remaining_units(session, order_id=order.id)
+    if stock.release_reservation(session, quantities=pieces.by_product):
         drop_cached(session, cache_tags.PRODUCTS)
-    flash_sales.give_back(session, pieces=pieces.by_sale)
+    flash_sales.release_units(session, pieces=pieces.by_sale)
 
 
-def give_back(session: Session, *, order: LockedOrder, to_stock: bool) -> None:
+def mark_all_units_refunded(session: Session, *, order: LockedOrder, to_stock: bool) -> None:
     """Note that all pieces of a locked, paid order are refunded, those that were not before.
 
     Those of a flash sale stay sold at its price.
@@ -47,11 +47,11 @@ def give_back(session: Session, *, order: LockedOrder, to_stock: bool) -> None:
     :param to_stock: whether they can be had again
     """
     if to_stock:
-        _put_back(session, pieces_of(session, order_id=order.id).by_product)
-    _REFUND_ALL_PIECES.run(session, order_id=order.id)
+        _restock(session, fetch_remaining_units(session, order_id=order.id).by_product)
+    _MARK_ALL_UNITS_REFUNDED.run(session, order_id=order.id)
 
 
-def refund(
+def refund_partially(
     session: Session,
     *,
     order: LockedOrder,
@@ -71,21 +71,21 @@ def refund(
     :param actor: who refunds
     :param reason: for the trail
     """
-    note_refund(session, order=order, amount_minor=amount_minor, actor=actor, note=reason, now=now)
-    note_refunded(session, order=order, quantities=quantities)
+    record_escrow_refund(session, order=order, amount_minor=amount_minor, actor=actor, note=reason, now=now)
+    record_refunded_units(session, order=order, quantities=quantities)
     if quantities and order.shipped_at is None:
-        _put_back(session, quantities)
+        _restock(session, quantities)
 
 
-def note_refunded(session: Session, *, order: LockedOrder, quantities: Mapping[UUID, int]) -> None:
+def record_refunded_units(session: Session, *, order: LockedOrder, quantities: Mapping[UUID, int]) -> None:
     """Note that pieces of a locked order are refunded.
 
     :param quantities: by product; at most what is left of each, which the caller has seen to
     """
     for product_id, quantity in quantities.items():
-        _REFUND_PIECES.run(session, order_id=order.id, product_id=product_id, quantity=quantity)
+        _ADD_REFUNDED_QUANTITY.run(session, order_id=order.id, product_id=product_id, quantity=quantity)
 
 
-def _put_back(session: Session, quantities: Mapping[UUID, int]) -> None:
-    if stock.put_back(session, quantities=quantities):
+def _restock(session: Session, quantities: Mapping[UUID, int]) -> None:
+    if stock.restock(session, quantities=quantities):
         drop_cached(session, cache_tags.PRODUCTS)

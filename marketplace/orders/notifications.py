@@ -7,20 +7,20 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.money import naira_text
-from marketplace.notifications.operations import News, notify, notify_all
+from marketplace.kernel.money import format_naira
+from marketplace.notifications.operations import NewNotification, notify, notify_all
 from marketplace.orders.transitions import LockedOrder
 
-_VENDOR = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = :vendor_id"))
+_SELECT_VENDOR_USER = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = :vendor_id"))
 
 
-def vendor_user_of(session: Session, *, order: LockedOrder) -> UUID:
+def fetch_vendor_user_id(session: Session, *, order: LockedOrder) -> UUID:
     """Give the user who runs the store of an order."""
-    user_id: UUID = _VENDOR.one(session, vendor_id=order.vendor_id)["user_id"]
+    user_id: UUID = _SELECT_VENDOR_USER.one(session, vendor_id=order.vendor_id)["user_id"]
     return user_id
 
 
-def paid(session: Session, *, order: LockedOrder, now: datetime) -> None:
+def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) -> None:
     """Tell the vendor to prepare an order that was just paid, and its buyer that it is.
 
     It belongs to the transaction that pays it, whichever way the money came.
@@ -29,8 +29,8 @@ def paid(session: Session, *, order: LockedOrder, now: datetime) -> None:
     notify_all(
         session,
         news=[
-            News(
-                vendor_user_of(session, order=order),
+            NewNotification(
+                fetch_vendor_user_id(session, order=order),
                 "order_received",
                 "You have a new order",
                 f"Order {order.number} is paid: accept it, and prepare it. Its money is kept until its buyer has the"
@@ -38,7 +38,7 @@ def paid(session: Session, *, order: LockedOrder, now: datetime) -> None:
                 link,
                 cause,
             ),
-            News(
+            NewNotification(
                 order.buyer_id,
                 "order_paid",
                 "Your order is paid",
@@ -52,15 +52,17 @@ def paid(session: Session, *, order: LockedOrder, now: datetime) -> None:
     )
 
 
-def expired(session: Session, *, order: LockedOrder, now: datetime) -> None:
+def notify_order_expired(session: Session, *, order: LockedOrder, now: datetime) -> None:
     """Tell a buyer that an order was not paid in time; its vendor never heard of it."""
     back = (
-        f" The {naira_text(order.wallet_minor)} that your wallet had paid are back in it."
+        f" The {format_naira(order.wallet_minor)} that your wallet had paid are back in it."
         if order.wallet_minor
         else ""
     )
     if order.accepted_minor:
-        back += f" The {naira_text(order.accepted_minor)} that were accepted go back to where you paid from."
+        back += (
+            f" The {format_naira(order.accepted_minor)} that were accepted go back to where you paid from."
+        )
     notify(
         session,
         user_id=order.buyer_id,

@@ -14,26 +14,26 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders import inventory, notifications, states
 from marketplace.orders.pin import pin_matches
-from marketplace.orders.pricing import release_of
+from marketplace.orders.pricing import split_escrow
 from marketplace.orders.transitions import (
     Actor,
-    EscrowMove,
+    EscrowTransition,
     LockedOrder,
+    apply_transition,
+    fetch_remaining_units,
     lock_order,
     lock_order_of_vendor,
-    move,
-    pieces_of,
 )
 
 PIN_TRIES = 5
 PIN_LOCKED_FOR = timedelta(minutes=15)
 # What the payments area writes while it waits for money.
-_WAITS = frozenset({"initialized", "pending"})
+_AWAITING_PAYMENT_STATUSES = frozenset({"initialized", "pending"})
 
-_IS_BUYER = Statement(text("SELECT id FROM orders WHERE id = :order_id AND buyer_id = :user_id"))
+_SELECT_ORDER_OF_BUYER = Statement(text("SELECT id FROM orders WHERE id = :order_id AND buyer_id = :user_id"))
 _IS_VENDOR = Statement(
     text(
         """
@@ -42,7 +42,7 @@ _IS_VENDOR = Statement(
         """
     )
 )
-_IS_OF_STORE = Statement(
+_SELECT_ORDER_OF_VENDOR = Statement(
     text(
         """
         SELECT o.id FROM orders o JOIN vendor_profiles v ON v.id = o.vendor_id
@@ -50,10 +50,10 @@ _IS_OF_STORE = Statement(
         """
     )
 )
-_NOTE_WRONG_PIN = Statement(
+_RECORD_WRONG_PIN = Statement(
     text("UPDATE orders SET pin_failures = :failures, pin_locked_until = :locked_until WHERE id = :order_id")
 )
-_NOTE_RESPONSE = Statement(
+_RECORD_RESPONSE_TIME = Statement(
     text(
         """
         UPDATE vendor_profiles v SET response_count = v.response_count + 1,
@@ -76,7 +76,9 @@ class PinLockedError(RateLimitError):
     """Too many wrong PINs: verification of this order rests for a while."""
 
 
-def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | None, now: datetime) -> None:
+def cancel_order(
+    session: Session, *, order: LockedOrder, actor: Actor, reason: str | None, now: datetime
+) -> None:
     """Cancel a locked order that is not shipped, and give its pieces back.
 
     What its buyer's wallet paid of an unpaid one goes back at once; what was accepted of held charges for it is the
@@ -88,25 +90,25 @@ def cancel(session: Session, *, order: LockedOrder, actor: Actor, reason: str | 
     :raises IllegalTransitionError: it is shipped, or over
     """
     paid = order.status != states.PENDING_PAYMENT
-    move(
+    apply_transition(
         session,
         order=order,
         trigger=states.CANCEL,
         actor=actor,
         now=now,
         note=reason,
-        escrow=EscrowMove("refund", refunded_minor=order.held_minor) if paid else None,
+        escrow=EscrowTransition("refund", refunded_minor=order.held_minor) if paid else None,
         columns={"cancelled_at": now, "cancelled_by": actor.role, "cancellation_reason": reason}
-        | ({} if paid else _unpaid_for_good(order)),
+        | ({} if paid else _abandoned_payment_columns(order)),
     )
     if paid:
-        inventory.give_back(session, order=order, to_stock=True)
+        inventory.mark_all_units_refunded(session, order=order, to_stock=True)
     else:
-        inventory.free(session, order=order)
+        inventory.release_reservation(session, order=order)
         _return_wallet_part(session, order, now=now)
 
 
-def freeze(
+def freeze_order(
     session: Session, *, order: LockedOrder, trigger: str, actor: Actor, note: str, now: datetime
 ) -> None:
     """Freeze a locked order and its escrow until it is ruled on.
@@ -116,19 +118,19 @@ def freeze(
     :param note: why, for the trail
     :raises IllegalTransitionError: it is not paid, or its escrow is released or refunded
     """
-    move(
+    apply_transition(
         session,
         order=order,
         trigger=trigger,
         actor=actor,
         now=now,
         note=note,
-        escrow=EscrowMove("freeze"),
+        escrow=EscrowTransition("freeze"),
         columns={"disputed_at": now},
     )
 
 
-def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, now: datetime) -> None:
+def refund_fully(session: Session, *, order: LockedOrder, actor: Actor, reason: str, now: datetime) -> None:
     """End a locked order whose escrow goes back to its buyer whole.
 
     The money itself is the payments area's to send, which calls this in the same transaction. Pieces that were not
@@ -139,20 +141,20 @@ def refund(session: Session, *, order: LockedOrder, actor: Actor, reason: str, n
     :param reason: for the trail
     :raises IllegalTransitionError: it is not paid, or over
     """
-    move(
+    apply_transition(
         session,
         order=order,
         trigger=states.REFUND,
         actor=actor,
         now=now,
         note=reason,
-        escrow=EscrowMove("refund", refunded_minor=order.held_minor),
+        escrow=EscrowTransition("refund", refunded_minor=order.held_minor),
         columns={"refunded_at": now},
     )
-    inventory.give_back(session, order=order, to_stock=order.shipped_at is None)
+    inventory.mark_all_units_refunded(session, order=order, to_stock=order.shipped_at is None)
 
 
-def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
+def expire_order(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
     """Expire a locked order that nobody paid, free its stock, and tell its buyer.
 
     What was accepted of held charges for it is the payments area's to send back, which calls this in the same
@@ -160,21 +162,21 @@ def expire(session: Session, *, order: LockedOrder, actor: Actor, now: datetime)
 
     :raises IllegalTransitionError: it is not waiting for payment
     """
-    columns = {"expired_at": now} | _unpaid_for_good(order)
-    move(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns=columns)
-    inventory.free(session, order=order)
+    columns = {"expired_at": now} | _abandoned_payment_columns(order)
+    apply_transition(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns=columns)
+    inventory.release_reservation(session, order=order)
     _return_wallet_part(session, order, now=now)
-    notifications.expired(session, order=order, now=now)
+    notifications.notify_order_expired(session, order=order, now=now)
 
 
-def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
+def accept_order(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
     """Have the vendor accept a paid order.
 
     :raises NotFoundError: it is no paid order of the caller's store
     :raises IllegalTransitionError: it was accepted already, or is over
     """
     order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
-    move(
+    apply_transition(
         session,
         order=order,
         trigger=states.ACCEPT,
@@ -182,10 +184,10 @@ def accept(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -
         now=now,
         columns={"accepted_at": now},
     )
-    _NOTE_RESPONSE.run(session, order_id=order_id, now=now)
+    _RECORD_RESPONSE_TIME.run(session, order_id=order_id, now=now)
 
 
-def ship(
+def ship_order(
     session: Session, *, order_id: UUID, caller: Caller, tracking_note: str | None, now: datetime
 ) -> None:
     """Have the vendor hand an accepted order over for delivery.
@@ -195,7 +197,7 @@ def ship(
     :raises IllegalTransitionError: it is not in processing
     """
     order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
-    move(
+    apply_transition(
         session,
         order=order,
         trigger=states.SHIP,
@@ -226,13 +228,13 @@ def mark_paid(
     :param paid_at: when, as the gateway says
     :raises IllegalTransitionError: it is not waiting for payment
     """
-    move(
+    apply_transition(
         session,
         order=order,
         trigger=states.PAY,
         actor=actor,
         now=now,
-        escrow=EscrowMove("hold"),
+        escrow=EscrowTransition("hold"),
         columns={
             "paid_at": paid_at,
             "payment_reference": reference,
@@ -240,7 +242,7 @@ def mark_paid(
             "payment_channel": channel,
         },
     )
-    notifications.paid(session, order=order, now=now)
+    notifications.notify_order_paid(session, order=order, now=now)
 
 
 def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:
@@ -250,8 +252,8 @@ def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:
     """
     quantities: Counter[UUID] = Counter()
     for order in paid:
-        quantities.update(pieces_of(session, order_id=order.id).by_product)
-    stock.consume(session, quantities=quantities)
+        quantities.update(fetch_remaining_units(session, order_id=order.id).by_product)
+    stock.consume_stock(session, quantities=quantities)
 
 
 def release_on_pin(
@@ -269,11 +271,11 @@ def release_on_pin(
     """
     order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
     states.ORDER.target(order.status, states.VERIFY_CODE)
-    _check_pin(session, order, pin=pin, pin_key=pin_key, now=now)
-    _release(session, order, trigger=states.VERIFY_CODE, actor=Actor("vendor", caller.id), now=now)
+    _verify_pin(session, order, pin=pin, pin_key=pin_key, now=now)
+    _release_escrow(session, order, trigger=states.VERIFY_CODE, actor=Actor("vendor", caller.id), now=now)
 
 
-def _check_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, now: datetime) -> None:
+def _verify_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, now: datetime) -> None:
     if order.pin_locked_until is not None and order.pin_locked_until > now:
         seconds = int((order.pin_locked_until - now).total_seconds()) + 1
         raise PinLockedError(
@@ -284,7 +286,7 @@ def _check_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, 
         return
     failures = order.pin_failures + 1
     locks = failures >= PIN_TRIES
-    _NOTE_WRONG_PIN.run(
+    _RECORD_WRONG_PIN.run(
         session,
         order_id=order.id,
         failures=0 if locks else failures,
@@ -293,41 +295,43 @@ def _check_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, 
     raise WrongPinError("The PIN is not this order's.", extensions={"attemptsLeft": PIN_TRIES - failures})
 
 
-def confirm(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
+def confirm_receipt(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
     """Release an order's escrow to its vendor, the buyer having confirmed the receipt.
 
     :param caller: the buyer
     :raises NotFoundError: it is no order of the caller's
     :raises IllegalTransitionError: it is not shipped
     """
-    if _IS_BUYER.first(session, order_id=order_id, user_id=caller.id) is None:
+    if _SELECT_ORDER_OF_BUYER.first(session, order_id=order_id, user_id=caller.id) is None:
         raise NotFoundError("There is no such order.")
     order = lock_order(session, order_id=order_id)
-    _release(session, order, trigger=states.CONFIRM, actor=Actor("buyer", caller.id), now=now)
+    _release_escrow(session, order, trigger=states.CONFIRM, actor=Actor("buyer", caller.id), now=now)
 
 
-def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor, now: datetime) -> None:
+def _release_escrow(
+    session: Session, order: LockedOrder, *, trigger: str, actor: Actor, now: datetime
+) -> None:
     """Release what escrow holds of a locked order: to the vendor less commission, the rest is ours.
 
     Of an order that was refunded in part, each side bears its share of that.
     """
     held = order.held_minor
     whole = held == order.total_minor
-    move(
+    apply_transition(
         session,
         order=order,
         trigger=trigger,
         actor=actor,
         now=now,
-        escrow=EscrowMove("release" if whole else "release-rest", released_minor=held),
+        escrow=EscrowTransition("release" if whole else "release-rest", released_minor=held),
         columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
     )
-    share = release_of(order.price, commission_minor=order.commission_minor).of_held(held)
+    share = split_escrow(order.price, commission_minor=order.commission_minor).of_held(held)
     shares = (
         (accounts.vendor_payable(order.vendor_id), share.vendor_minor),
         (accounts.PLATFORM_REVENUE, share.platform_minor),
     )
-    post(
+    post_transaction(
         session,
         kind="release",
         source=f"order:{order.id}",
@@ -340,30 +344,30 @@ def _release(session: Session, order: LockedOrder, *, trigger: str, actor: Actor
     )
 
 
-def party_of(session: Session, *, order_id: UUID, caller: Caller) -> str:
+def fetch_party_role(session: Session, *, order_id: UUID, caller: Caller) -> str:
     """Tell whether somebody is the buyer of an order or its vendor.
 
     :raises NotFoundError: neither
     """
-    if _IS_BUYER.first(session, order_id=order_id, user_id=caller.id) is not None:
+    if _SELECT_ORDER_OF_BUYER.first(session, order_id=order_id, user_id=caller.id) is not None:
         return "buyer"
     # A vendor may call off an order before it is paid too, although it is not listed to them.
-    if _IS_OF_STORE.first(session, order_id=order_id, user_id=caller.id) is not None:
+    if _SELECT_ORDER_OF_VENDOR.first(session, order_id=order_id, user_id=caller.id) is not None:
         return "vendor"
     raise NotFoundError("There is no such order.")
 
 
-def _unpaid_for_good(order: LockedOrder) -> dict[str, str]:
+def _abandoned_payment_columns(order: LockedOrder) -> dict[str, str]:
     """Give what to show of the payment of an order that ends unpaid: it waits for nothing any more.
 
     Money that came and is held back stays so until finance has decided on it.
     """
-    return {"payment_status": "abandoned"} if order.payment_status in _WAITS else {}
+    return {"payment_status": "abandoned"} if order.payment_status in _AWAITING_PAYMENT_STATUSES else {}
 
 
 def _return_wallet_part(session: Session, order: LockedOrder, *, now: datetime) -> None:
     if order.wallet_minor:
-        post(
+        post_transaction(
             session,
             kind="wallet_return",
             source=f"order:{order.id}",

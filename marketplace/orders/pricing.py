@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from marketplace.kernel.money import share_in_basis_points, split
+from marketplace.kernel.money import share_in_basis_points, split_by_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Fees:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OrderLine:
     """A priced line; ``commission_bps`` is frozen with it, as is the flash sale that its price is of, if any."""
 
     unit_price_minor: int
@@ -52,13 +52,13 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class EscrowSplit:
     """Who gets what when escrow is released, in kobo; together it is the order's total."""
 
     vendor_minor: int
     platform_minor: int
 
-    def of_held(self, held_minor: int) -> "Release":
+    def of_held(self, held_minor: int) -> "EscrowSplit":
         """Split what is left in escrow in the same proportion, to the kobo.
 
         Where a part was refunded, each side bears its share of that (largest remainder).
@@ -67,10 +67,10 @@ class Release:
         """
         if held_minor == self.vendor_minor + self.platform_minor:
             return self
-        return Release(*split(held_minor, (self.vendor_minor, self.platform_minor)))
+        return EscrowSplit(*split_by_weights(held_minor, (self.vendor_minor, self.platform_minor)))
 
 
-def price_of(lines: Sequence[Line], *, fees: Fees, delivered: bool) -> Price:
+def price_order(lines: Sequence[OrderLine], *, fees: Fees, delivered: bool) -> Price:
     """Price an order.
 
     :param lines: at least one
@@ -85,17 +85,17 @@ def price_of(lines: Sequence[Line], *, fees: Fees, delivered: bool) -> Price:
     )
 
 
-def release_of(price: Price, *, commission_minor: int) -> Release:
+def split_escrow(price: Price, *, commission_minor: int) -> EscrowSplit:
     """Split what escrow holds: items less commission and the delivery fee are the vendor's.
 
     :param price: the order's
     :param commission_minor: the sum of its lines' commissions, in kobo
     """
     vendor = price.subtotal_minor - commission_minor + price.delivery_fee_minor
-    return Release(vendor_minor=vendor, platform_minor=price.total_minor - vendor)
+    return EscrowSplit(vendor_minor=vendor, platform_minor=price.total_minor - vendor)
 
 
-def fill(amount_minor: int, capacities_minor: Sequence[int]) -> list[int]:
+def allocate_in_order(amount_minor: int, capacities_minor: Sequence[int]) -> list[int]:
     """Pour an amount into orders, the earlier one being filled before the next gets anything.
 
     :param amount_minor: kobo, not negative, at most what all of them take
@@ -113,7 +113,7 @@ def fill(amount_minor: int, capacities_minor: Sequence[int]) -> list[int]:
     return parts
 
 
-def fill_on(amount_minor: int, capacities_minor: Sequence[int], *, before_minor: int) -> list[int]:
+def allocate_after(amount_minor: int, capacities_minor: Sequence[int], *, before_minor: int) -> list[int]:
     """Pour an amount into what holds some already, filled as ``fill`` does.
 
     :param amount_minor: kobo, not negative
@@ -122,6 +122,6 @@ def fill_on(amount_minor: int, capacities_minor: Sequence[int], *, before_minor:
     :return: kobo that each gets of the amount
     :raises ValueError: there is no room for it
     """
-    before = fill(before_minor, capacities_minor)
-    after = fill(before_minor + amount_minor, capacities_minor)
+    before = allocate_in_order(before_minor, capacities_minor)
+    after = allocate_in_order(before_minor + amount_minor, capacities_minor)
     return [last - first for first, last in zip(before, after, strict=True)]

@@ -13,12 +13,12 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
-from marketplace.kernel.money import decimal_text
+from marketplace.kernel.money import format_decimal
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.orders import states
 from marketplace.orders.pin import delivery_pin
 
-_ORDER = """
+_SELECT_ORDER_SQL = """
     SELECT o.id, o.number, o.status, s.status AS "escrowStatus", o.buyer_id, b.name AS buyer_name, o.vendor_id,
         v.display_name, v.slug, v.user_id AS vendor_user_id, o.campus_id AS "campusId",
         o.checkout_id AS "checkoutId", o.subtotal_minor AS "subtotalMinor",
@@ -38,26 +38,28 @@ _ORDER = """
     JOIN profiles b ON b.id = o.buyer_id
     JOIN vendor_profiles v ON v.id = o.vendor_id
 """
-_BY_ID = Prepared(text(f"{_ORDER} WHERE o.id = :order_id"))
-_OF_BUYER = Statement(
+_SELECT_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id"))
+_SELECT_ORDERS_OF_BUYER = Statement(
     text(
-        f"""{_ORDER} WHERE o.buyer_id = :user_id AND (CAST(:status AS text) IS NULL OR o.status = :status)
+        f"""{_SELECT_ORDER_SQL} WHERE o.buyer_id = :user_id AND (CAST(:status AS text) IS NULL OR o.status = :status)
         AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :most"""
     )
 )
 # Unpaid orders are none of the vendor's business yet.
-_OF_VENDOR = Statement(
+_SELECT_ORDERS_OF_VENDOR = Statement(
     text(
-        f"""{_ORDER} WHERE o.vendor_id = :vendor_id AND o.paid_at IS NOT NULL
+        f"""{_SELECT_ORDER_SQL} WHERE o.vendor_id = :vendor_id AND o.paid_at IS NOT NULL
         AND (CAST(:status AS text) IS NULL OR o.status = :status)
         AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :most"""
     )
 )
-_OF_CHECKOUT = Statement(
-    text(f"{_ORDER} WHERE o.checkout_id = :checkout_id AND o.buyer_id = :user_id ORDER BY o.id LIMIT 100")
+_SELECT_ORDERS_OF_CHECKOUT = Statement(
+    text(
+        f"{_SELECT_ORDER_SQL} WHERE o.checkout_id = :checkout_id AND o.buyer_id = :user_id ORDER BY o.id LIMIT 100"
+    )
 )
 # Unpaid orders are none of the vendor's business yet: pending are those that wait to be accepted.
-_COUNTS = Statement(
+_COUNT_ORDERS_BY_STATUS = Statement(
     text(
         """
         SELECT count(*) FILTER (WHERE status = 'paid_escrow') AS pending,
@@ -68,7 +70,7 @@ _COUNTS = Statement(
         """
     )
 )
-_ITEMS = Prepared(
+_SELECT_ITEMS = Prepared(
     text(
         """
         SELECT order_id, product_id AS "productId", title, image_key, unit_price_minor AS "unitPriceMinor",
@@ -78,8 +80,8 @@ _ITEMS = Prepared(
         """
     )
 )
-_PICTURED = Statement(text("SELECT 1 FROM order_items WHERE image_key = :key LIMIT 1"))
-_EVENTS = Statement(
+_SELECT_ITEM_WITH_IMAGE = Statement(text("SELECT 1 FROM order_items WHERE image_key = :key LIMIT 1"))
+_SELECT_EVENTS = Statement(
     text(
         """
         SELECT order_id AS "orderId", from_status AS "from", to_status AS "to", trigger, actor, at, note
@@ -90,7 +92,7 @@ _EVENTS = Statement(
 
 
 @dataclass(frozen=True)
-class View:
+class OrderViewContext:
     """What an order's view is made with: the address of pictures, the key of delivery PINs, and the time.
 
     Without a key no PIN is shown: an answer that is kept for replays must not hold one.
@@ -101,7 +103,9 @@ class View:
     now: datetime
 
 
-def order_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -> dict[str, Any]:
+def fetch_order_view(
+    session: Session, *, order_id: UUID, caller: Caller, view: OrderViewContext
+) -> dict[str, Any]:
     """Give an order as its caller sees it.
 
     :param order_id: the order's
@@ -109,12 +113,12 @@ def order_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -
     :param view: what views are made with
     :raises NotFoundError: there is no such order, or the caller is none of these
     """
-    row, roles = seen_by(session, order_id=order_id, caller=caller)
-    return _views(session, [row], roles_of=lambda _row: roles, view=view)[0]
+    row, roles = fetch_order_with_roles(session, order_id=order_id, caller=caller)
+    return _order_views(session, [row], roles_of=lambda _row: roles, view=view)[0]
 
 
-def orders_of_buyer(
-    session: Session, *, caller: Caller, status: str | None, page: PageRequest, view: View
+def list_orders_of_buyer(
+    session: Session, *, caller: Caller, status: str | None, page: PageRequest, view: OrderViewContext
 ) -> Page:
     """List what somebody has ordered, the latest first.
 
@@ -123,12 +127,14 @@ def orders_of_buyer(
     :param page: how many, and after which
     :param view: what views are made with
     """
-    rows = _OF_BUYER.all(session, user_id=caller.id, status=status, after=_after(page), most=page.limit + 1)
-    return _page(session, rows, page=page, role="buyer", view=view)
+    rows = _SELECT_ORDERS_OF_BUYER.all(
+        session, user_id=caller.id, status=status, after=_cursor_id(page), most=page.limit + 1
+    )
+    return _build_page(session, rows, page=page, role="buyer", view=view)
 
 
-def orders_of_vendor(
-    session: Session, *, vendor_id: UUID, status: str | None, page: PageRequest, view: View
+def list_orders_of_vendor(
+    session: Session, *, vendor_id: UUID, status: str | None, page: PageRequest, view: OrderViewContext
 ) -> Page:
     """List the paid orders of a store, the latest first.
 
@@ -137,65 +143,71 @@ def orders_of_vendor(
     :param page: how many, and after which
     :param view: what views are made with
     """
-    rows = _OF_VENDOR.all(
-        session, vendor_id=vendor_id, status=status, after=_after(page), most=page.limit + 1
+    rows = _SELECT_ORDERS_OF_VENDOR.all(
+        session, vendor_id=vendor_id, status=status, after=_cursor_id(page), most=page.limit + 1
     )
-    return _page(session, rows, page=page, role="vendor", view=view)
+    return _build_page(session, rows, page=page, role="vendor", view=view)
 
 
-def orders_of_checkout(
-    session: Session, *, checkout_id: UUID, caller: Caller, view: View
+def list_orders_of_checkout(
+    session: Session, *, checkout_id: UUID, caller: Caller, view: OrderViewContext
 ) -> list[dict[str, Any]]:
     """List the orders of a checkout, as their buyer sees them.
 
     :param caller: the buyer
     :param view: what views are made with
     """
-    rows = _OF_CHECKOUT.all(session, checkout_id=checkout_id, user_id=caller.id)
-    return _views(session, rows, roles_of=lambda _row: ["buyer"], view=view)
+    rows = _SELECT_ORDERS_OF_CHECKOUT.all(session, checkout_id=checkout_id, user_id=caller.id)
+    return _order_views(session, rows, roles_of=lambda _row: ["buyer"], view=view)
 
 
-def counts_of_vendor(session: Session, *, vendor_id: UUID) -> dict[str, Any]:
+def count_orders_of_vendor(session: Session, *, vendor_id: UUID) -> dict[str, Any]:
     """Count a store's paid orders by how far they are.
 
     :param vendor_id: the store's
     :return: ``pending`` (wait to be accepted), ``processing``, ``shipped`` and ``delivered``
     """
-    return _COUNTS.one(session, vendor_id=vendor_id)
+    return _COUNT_ORDERS_BY_STATUS.one(session, vendor_id=vendor_id)
 
 
-def items_for(session: Session, *, order_id: UUID, caller: Caller, view: View) -> list[dict[str, Any]]:
+def list_order_items(
+    session: Session, *, order_id: UUID, caller: Caller, view: OrderViewContext
+) -> list[dict[str, Any]]:
     """List an order's items.
 
     :raises NotFoundError: there is no such order in the caller's scope
     """
-    items: list[dict[str, Any]] = order_for(session, order_id=order_id, caller=caller, view=view)["items"]
+    items: list[dict[str, Any]] = fetch_order_view(session, order_id=order_id, caller=caller, view=view)[
+        "items"
+    ]
     return items
 
 
-def events_for(session: Session, *, order_id: UUID, caller: Caller) -> list[dict[str, Any]]:
+def list_order_events(session: Session, *, order_id: UUID, caller: Caller) -> list[dict[str, Any]]:
     """List an order's trail, the earliest first.
 
     :raises NotFoundError: there is no such order in the caller's scope
     """
-    seen_by(session, order_id=order_id, caller=caller)
-    return _EVENTS.all(session, order_id=order_id)
+    fetch_order_with_roles(session, order_id=order_id, caller=caller)
+    return _SELECT_EVENTS.all(session, order_id=order_id)
 
 
-def seen_by(session: Session, *, order_id: UUID, caller: Caller) -> tuple[dict[str, Any], list[str]]:
+def fetch_order_with_roles(
+    session: Session, *, order_id: UUID, caller: Caller
+) -> tuple[dict[str, Any], list[str]]:
     """Give what is known of an order, and what the caller is to it.
 
     :return: the row, not shaped for anybody, and one or more of buyer, vendor and staff
     :raises NotFoundError: there is no such order in the caller's scope
     """
-    row = _BY_ID.first(session, order_id=order_id)
-    roles = _roles(row, caller) if row else []
+    row = _SELECT_ORDER.first(session, order_id=order_id)
+    roles = _caller_roles(row, caller) if row else []
     if row is None or not roles:
         raise NotFoundError("There is no such order.")
     return row, roles
 
 
-def _roles(row: dict[str, Any], caller: Caller) -> list[str]:
+def _caller_roles(row: dict[str, Any], caller: Caller) -> list[str]:
     """Tell what the caller is to an order: several at once, one, or nothing."""
     roles = []
     if row["buyer_id"] == caller.id:
@@ -208,31 +220,33 @@ def _roles(row: dict[str, Any], caller: Caller) -> list[str]:
     return roles
 
 
-def _after(page: PageRequest) -> UUID | None:
+def _cursor_id(page: PageRequest) -> UUID | None:
     [after] = page.after("id")
     return UUID(after) if after else None
 
 
-def _page(session: Session, rows: list[dict[str, Any]], *, page: PageRequest, role: str, view: View) -> Page:
+def _build_page(
+    session: Session, rows: list[dict[str, Any]], *, page: PageRequest, role: str, view: OrderViewContext
+) -> Page:
     found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
-    views = _views(session, found.items, roles_of=lambda _row: [role], view=view)
+    views = _order_views(session, found.items, roles_of=lambda _row: [role], view=view)
     return Page(views, found.limit, found.next_position)
 
 
-def _views(
-    session: Session, rows: list[dict[str, Any]], *, roles_of: Any, view: View
+def _order_views(
+    session: Session, rows: list[dict[str, Any]], *, roles_of: Any, view: OrderViewContext
 ) -> list[dict[str, Any]]:
     items: dict[UUID, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
     if rows:
-        for item in _ITEMS.all(session, order_ids=list(items)):
+        for item in _SELECT_ITEMS.all(session, order_ids=list(items)):
             key = item.pop("image_key")
             item["imageUrl"] = f"{view.media_base_url}/{key}" if key else None
             items[item.pop("order_id")].append(item)
-    return [_view(row, items=items[row["id"]], roles=roles_of(row), view=view) for row in rows]
+    return [_order_view(row, items=items[row["id"]], roles=roles_of(row), view=view) for row in rows]
 
 
-def _view(
-    row: dict[str, Any], *, items: list[dict[str, Any]], roles: list[str], view: View
+def _order_view(
+    row: dict[str, Any], *, items: list[dict[str, Any]], roles: list[str], view: OrderViewContext
 ) -> dict[str, Any]:
     """Shape a row; the total in naira is written as digits, since floats never touch money."""
     shown = dict(row)
@@ -254,7 +268,7 @@ def _view(
     by, reason = shown.pop("cancelled_by"), shown.pop("cancellation_reason")
     shown["cancellation"] = {"by": by, "reason": reason, "at": row["cancelledAt"]} if by else None
     counter = shown.pop("pin_counter")
-    shows_pin = "buyer" in roles and row["status"] in states.PIN_VISIBLE
+    shows_pin = "buyer" in roles and row["status"] in states.PIN_VISIBLE_STATES
     shown["deliveryPin"] = (
         delivery_pin(key=view.pin_key, order_id=row["id"], counter=counter)
         if shows_pin and view.pin_key
@@ -263,7 +277,7 @@ def _view(
     waits = row["status"] == states.PENDING_PAYMENT
     shown["dueMinor"] = due_minor(row) if waits else 0
     shown["deliveryStatus"] = states.delivery_status(row["status"], shipped=row["shippedAt"] is not None)
-    shown["total"] = orjson.Fragment(decimal_text(row["total_amount"]))
+    shown["total"] = orjson.Fragment(format_decimal(row["total_amount"]))
     shown["items"] = items
     # Money that is held back is for our officers to decide on; until then there is nothing more to pay. Nor is
     # there for an order whose time is over, which is about to expire.
@@ -281,15 +295,15 @@ def _view(
 def due_minor(row: dict[str, Any]) -> int:
     """Give what is to be paid of an unpaid order, in kobo.
 
-    :param row: the order's, as ``seen_by`` gives it
+    :param row: the order's, as ``fetch_order_with_roles`` gives it
     """
     due: int = row["total_amount"] - row["walletMinor"] - row["acceptedMinor"]
     return due
 
 
-def shows_picture(session: Session, key: str) -> bool:
+def is_image_used_by_orders(session: Session, key: str) -> bool:
     """Tell whether an order shows a picture, as its listing had it when it was placed.
 
     :param key: of the object
     """
-    return _PICTURED.first(session, key=key) is not None
+    return _SELECT_ITEM_WITH_IMAGE.first(session, key=key) is not None

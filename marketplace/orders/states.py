@@ -65,9 +65,9 @@ ESCROW = StateMachine(
 )
 
 # While money of an order is in escrow.
-ESCROW_HOLDS = frozenset({"held", "frozen"})
+ESCROW_FUNDED_STATES = frozenset({"held", "frozen"})
 # The buyer sees the PIN from payment on, as long as it can be used.
-PIN_VISIBLE = frozenset({PAID_ESCROW, PROCESSING, SHIPPED})
+PIN_VISIBLE_STATES = frozenset({PAID_ESCROW, PROCESSING, SHIPPED})
 
 _DELIVERY_STATUS = {
     PENDING_PAYMENT: "not_started",

@@ -15,7 +15,7 @@ from marketplace.orders import states
 from marketplace.orders.pricing import Price
 
 # The commission as pricing.Line.commission_minor: rounded down for each line.
-_LOCK = """
+_SELECT_ORDER_SQL = """
     SELECT o.id, o.number, o.status, o.buyer_id, o.vendor_id, o.subtotal_minor, o.delivery_fee_minor,
         o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.accepted_minor, o.checkout_id,
         o.payment_status, o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at,
@@ -26,17 +26,19 @@ _LOCK = """
     FROM orders o JOIN escrows s ON s.order_id = o.id
 """
 # Rows are locked as the scan meets them: orders by id first, each with its escrow.
-_LOCK_ONE = Prepared(text(f"{_LOCK} WHERE o.id = :order_id FOR NO KEY UPDATE"))
+_LOCK_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id FOR NO KEY UPDATE"))
 # Unpaid orders are none of the vendor's business yet.
-_LOCK_OF_VENDOR = Prepared(
+_LOCK_ORDER_OF_VENDOR = Prepared(
     text(
-        f"""{_LOCK} JOIN vendor_profiles v ON v.id = o.vendor_id
+        f"""{_SELECT_ORDER_SQL} JOIN vendor_profiles v ON v.id = o.vendor_id
         WHERE o.id = :order_id AND v.user_id = :user_id AND o.paid_at IS NOT NULL
         FOR NO KEY UPDATE OF o, s"""
     )
 )
-_LOCK_MANY = Prepared(text(f"{_LOCK} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE"))
-_PIECES = Prepared(
+_LOCK_ORDERS = Prepared(
+    text(f"{_SELECT_ORDER_SQL} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE")
+)
+_SELECT_REMAINING_UNITS = Prepared(
     text(
         """
         SELECT product_id, quantity - refunded_quantity AS quantity, flash_sale_id
@@ -84,7 +86,7 @@ class LockedOrder:
     @property
     def held_minor(self) -> int:
         """Give what escrow still holds of a paid order."""
-        if self.escrow_status not in states.ESCROW_HOLDS:
+        if self.escrow_status not in states.ESCROW_FUNDED_STATES:
             return 0
         return self.escrow_minor - self.released_minor - self.refunded_minor
 
@@ -110,7 +112,7 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class EscrowMove:
+class EscrowTransition:
     """What happens to an order's escrow: a trigger of its table, or none to leave its state; amounts in kobo."""
 
     trigger: str | None
@@ -128,7 +130,7 @@ def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
 
     :raises NotFoundError: there is no such order
     """
-    row = _LOCK_ONE.first(session, order_id=order_id)
+    row = _LOCK_ORDER.first(session, order_id=order_id)
     if row is None:
         raise NotFoundError("There is no such order.")
     return LockedOrder(**row)
@@ -140,7 +142,7 @@ def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> 
     :param user_id: who runs the store
     :raises NotFoundError: there is no such order in that scope
     """
-    row = _LOCK_OF_VENDOR.first(session, order_id=order_id, user_id=user_id)
+    row = _LOCK_ORDER_OF_VENDOR.first(session, order_id=order_id, user_id=user_id)
     if row is None:
         raise NotFoundError("There is no such order.")
     return LockedOrder(**row)
@@ -148,27 +150,27 @@ def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> 
 
 def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]:
     """Lock several orders and their escrows, in the order of their ids."""
-    return [LockedOrder(**row) for row in _LOCK_MANY.all(session, order_ids=order_ids)]
+    return [LockedOrder(**row) for row in _LOCK_ORDERS.all(session, order_ids=order_ids)]
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class RemainingUnits:
     """The pieces of an order that were not refunded: by product, and those claimed of flash sales, by sale."""
 
     by_product: dict[UUID, int]
     by_sale: dict[UUID, int]
 
 
-def pieces_of(session: Session, *, order_id: UUID) -> Pieces:
+def fetch_remaining_units(session: Session, *, order_id: UUID) -> RemainingUnits:
     """Give the pieces of an order, but for those that were refunded."""
-    rows = _PIECES.all(session, order_id=order_id)
-    return Pieces(
+    rows = _SELECT_REMAINING_UNITS.all(session, order_id=order_id)
+    return RemainingUnits(
         {row["product_id"]: row["quantity"] for row in rows},
         {row["flash_sale_id"]: row["quantity"] for row in rows if row["flash_sale_id"] is not None},
     )
 
 
-def move(
+def apply_transition(
     session: Session,
     *,
     order: LockedOrder,
@@ -176,7 +178,7 @@ def move(
     actor: Actor,
     now: datetime,
     note: str | None = None,
-    escrow: EscrowMove | None = None,
+    escrow: EscrowTransition | None = None,
     columns: dict[str, Any] | None = None,
 ) -> str:
     """Fire a trigger on a locked order.
@@ -192,7 +194,7 @@ def move(
     :raises IllegalTransitionError: the order's or the escrow's state does not allow it
     """
     target = states.ORDER.target(order.status, trigger)
-    _write(
+    _write_transition(
         session,
         order,
         target=target,
@@ -206,7 +208,7 @@ def move(
     return target
 
 
-def note_refund(
+def record_escrow_refund(
     session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
 ) -> None:
     """Take a part of a locked order's escrow out, for its buyer; the order stays where it is.
@@ -215,7 +217,7 @@ def note_refund(
     :param actor: who refunds
     :param note: why, for the trail
     """
-    _write(
+    _write_transition(
         session,
         order,
         target=order.status,
@@ -223,12 +225,12 @@ def note_refund(
         actor=actor,
         now=now,
         note=note,
-        escrow=EscrowMove(None, refunded_minor=amount_minor),
+        escrow=EscrowTransition(None, refunded_minor=amount_minor),
         columns={},
     )
 
 
-def note_clawback(
+def record_clawback(
     session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
 ) -> None:
     """Note that released money of a locked order goes back; the order stays where it is.
@@ -237,7 +239,7 @@ def note_clawback(
     :param actor: whose doing it is
     :param note: why, for the trail
     """
-    _write(
+    _write_transition(
         session,
         order,
         target=order.status,
@@ -245,12 +247,12 @@ def note_clawback(
         actor=actor,
         now=now,
         note=note,
-        escrow=EscrowMove(None, clawed_back_minor=amount_minor),
+        escrow=EscrowTransition(None, clawed_back_minor=amount_minor),
         columns={},
     )
 
 
-def _write(
+def _write_transition(
     session: Session,
     order: LockedOrder,
     *,
@@ -259,7 +261,7 @@ def _write(
     actor: Actor,
     now: datetime,
     note: str | None,
-    escrow: EscrowMove | None,
+    escrow: EscrowTransition | None,
     columns: dict[str, Any],
 ) -> None:
     values = dict(columns)
@@ -275,7 +277,7 @@ def _write(
     completes = target == states.DELIVERED != order.status
     if completes:
         values["vendor_id"] = order.vendor_id
-    _statement(tuple(sorted(columns)), escrow is not None, completes).run(
+    _transition_statement(tuple(sorted(columns)), escrow is not None, completes).run(
         session,
         order_id=order.id,
         source=order.status,
@@ -290,7 +292,7 @@ def _write(
 
 
 @lru_cache(maxsize=64)
-def _statement(columns: tuple[str, ...], with_escrow: bool, completes: bool) -> Prepared:
+def _transition_statement(columns: tuple[str, ...], with_escrow: bool, completes: bool) -> Prepared:
     assignments = "".join(f", {name} = :{name}" for name in columns)
     escrow = (
         """, held AS (UPDATE escrows SET status = :escrow_status, released_minor = released_minor + :released,

@@ -7,11 +7,11 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.orders.pricing import Release
+from marketplace.orders.pricing import EscrowSplit
 
 # Orders of which nothing was refunded are summed up; of the others each is split by itself, as its release would be.
 # The commission is rounded down for each line, as in pricing.Line.commission_minor.
-_SHARES = Statement(
+_SUM_VENDOR_SHARES = Statement(
     text(
         """
         SELECT s.status, sum(s.amount_minor - s.released_minor - s.refunded_minor)::bigint AS held_minor,
@@ -29,7 +29,7 @@ _SHARES = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class InEscrow:
+class VendorEscrowBalance:
     """A vendor's share of what escrow holds for their orders, in kobo: of running orders, and of disputed ones."""
 
     held_minor: int = 0
@@ -43,18 +43,18 @@ class InEscrow:
         return self.held_minor + self.frozen_minor
 
 
-def in_escrow_of(session: Session, *, vendor_id: UUID) -> InEscrow:
+def fetch_vendor_escrow_balance(session: Session, *, vendor_id: UUID) -> VendorEscrowBalance:
     """Tell what a vendor would get of what escrow holds for their orders.
 
     :param vendor_id: the store's
     """
     shares, orders = {"held": 0, "frozen": 0}, {"held": 0, "frozen": 0}
-    for row in _SHARES.all(session, vendor_id=vendor_id):
+    for row in _SUM_VENDOR_SHARES.all(session, vendor_id=vendor_id):
         vendor = row["vendor_minor"]
-        release = Release(vendor_minor=vendor, platform_minor=row["total_minor"] - vendor)
+        release = EscrowSplit(vendor_minor=vendor, platform_minor=row["total_minor"] - vendor)
         shares[row["status"]] += release.of_held(row["held_minor"]).vendor_minor
         orders[row["status"]] += row["orders"]
-    return InEscrow(
+    return VendorEscrowBalance(
         held_minor=shares["held"],
         frozen_minor=shares["frozen"],
         held_orders=orders["held"],

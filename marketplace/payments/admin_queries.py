@@ -8,10 +8,10 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.infra.tables import sorted_pages
+from marketplace.infra.tables import build_sorted_statements
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payments import states
-from marketplace.payments.chargeback_guard import STANDING_OF_CHARGE
+from marketplace.payments.chargeback_guard import SELECT_CHARGEBACK_STATE
 
 REFUND_SORTS = {"createdAt": "r.created_at", "settledAt": "r.settled_at", "amountMinor": "r.amount_minor"}
 QUARANTINE_SORTS = {
@@ -20,17 +20,17 @@ QUARANTINE_SORTS = {
     "amountMinor": "q.amount_minor",
 }
 # By what finance calls it: what the causes of refunds begin with.
-CAUSES = {
+CAUSE_PREFIXES = {
     "order": ("order", "accepted"),
     "unneeded_charge": ("charge",),
     "held_charge": ("quarantine",),
     "clawback": ("clawback",),
 }
-OPEN = "open"
-PAID_TWICE = "paid_twice"
-OPEN_REFUNDS = (states.PENDING, states.SUBMITTED, states.FAILED, states.NEEDS_ATTENTION)
+OPEN_FILTER = "open"
+PAID_TWICE_FILTER = "paid_twice"
+OPEN_REFUND_STATUSES = (states.PENDING, states.SUBMITTED, states.FAILED, states.NEEDS_ATTENTION)
 
-_REFUNDS_FROM = """
+_FROM_FILTERED_REFUNDS = """
     FROM refunds r
         JOIN profiles b ON b.id = r.buyer_id
         LEFT JOIN orders o ON o.id = r.order_id
@@ -44,18 +44,18 @@ _REFUNDS_FROM = """
         AND (CAST(:created_by AS timestamptz) IS NULL OR r.created_at <= :created_by)
 """
 # That a bank disputes the charge, or took it back, is why it is not sent, or can't be sent again.
-_REFUNDS = f"""
+_SELECT_REFUNDS = f"""
     SELECT r.id, r.status, r.destination, r.amount_minor AS "amountMinor", r.reason, r.attempt,
         r.order_id AS "orderId", o.number AS "orderNumber", r.buyer_id, b.name AS buyer_name,
         i.reference AS "paymentReference", r.gateway_refund_id AS "gatewayRefundId",
         r.times_returned AS "timesReturned",
-        CASE WHEN r.status IN ('pending', 'submitted', 'failed', 'needs_attention') THEN ({STANDING_OF_CHARGE}) END
+        CASE WHEN r.status IN ('pending', 'submitted', 'failed', 'needs_attention') THEN ({SELECT_CHARGEBACK_STATE}) END
             AS dispute,
         r.paid_twice_minor AS "paidTwiceMinor", coalesce(d.balance_minor, 0) AS "buyerOwesMinor",
         r.requested_by AS "requestedBy", r.created_at AS "createdAt", r.settled_at AS "settledAt",
         greatest(extract(epoch FROM coalesce(r.settled_at, :now) - r.created_at), 0)::bigint AS "ageSeconds"
 """  # noqa: S608 - our own text
-_QUARANTINE_FROM = """
+_FROM_FILTERED_QUARANTINE = """
     FROM quarantined_charges q
         JOIN payment_intents i ON i.id = q.intent_id
         JOIN profiles b ON b.id = i.buyer_id
@@ -73,7 +73,7 @@ _QUARANTINE_FROM = """
     WHERE (CAST(:status AS text) IS NULL OR q.status = :status)
         AND (CAST(:reason AS text) IS NULL OR q.reason = :reason)
 """
-_QUARANTINE = """
+_SELECT_QUARANTINE = """
     SELECT q.id, q.status, q.reason, q.amount_minor AS "amountMinor", q.fees_minor AS "feesMinor", q.currency,
         CASE WHEN q.ledger_transaction_id IS NULL THEN 0 ELSE c.principal_minor END AS "heldMinor",
         d.due_minor AS "dueMinor", d.orders, i.buyer_id, b.name AS buyer_name, i.reference AS "paymentReference",
@@ -82,12 +82,14 @@ _QUARANTINE = """
 """
 
 
-_REFUND_PAGES = sorted_pages(_REFUNDS, _REFUNDS_FROM, REFUND_SORTS, last="r.id", nullable=["settledAt"])
-_REFUND_COUNT = Statement(text(f"SELECT count(*) AS total {_REFUNDS_FROM}"))
-_QUARANTINE_PAGES = sorted_pages(
-    _QUARANTINE, _QUARANTINE_FROM, QUARANTINE_SORTS, last="q.id", nullable=["resolvedAt"]
+_SELECT_REFUND_PAGES = build_sorted_statements(
+    _SELECT_REFUNDS, _FROM_FILTERED_REFUNDS, REFUND_SORTS, last="r.id", nullable=["settledAt"]
 )
-_QUARANTINE_COUNT = Statement(text(f"SELECT count(*) AS total {_QUARANTINE_FROM}"))
+_COUNT_REFUNDS = Statement(text(f"SELECT count(*) AS total {_FROM_FILTERED_REFUNDS}"))
+_SELECT_QUARANTINE_PAGES = build_sorted_statements(
+    _SELECT_QUARANTINE, _FROM_FILTERED_QUARANTINE, QUARANTINE_SORTS, last="q.id", nullable=["resolvedAt"]
+)
+_COUNT_QUARANTINE = Statement(text(f"SELECT count(*) AS total {_FROM_FILTERED_QUARANTINE}"))
 
 
 @dataclass(frozen=True)
@@ -112,21 +114,21 @@ def list_refunds(session: Session, *, filters: RefundFilters, page: TableRequest
     :param now: the time of the request
     """
     statuses = None
-    paid_twice = filters.status == PAID_TWICE
+    paid_twice = filters.status == PAID_TWICE_FILTER
     if filters.status is not None and not paid_twice:
-        statuses = list(OPEN_REFUNDS) if filters.status == OPEN else [filters.status]
+        statuses = list(OPEN_REFUND_STATUSES) if filters.status == OPEN_FILTER else [filters.status]
     age = filters.older_than_hours
     wanted = {
         "statuses": statuses,
         "paid_twice": paid_twice,
         "destination": filters.destination,
-        "causes": None if filters.cause is None else list(CAUSES[filters.cause]),
+        "causes": None if filters.cause is None else list(CAUSE_PREFIXES[filters.cause]),
         "created_by": None if age is None else now - timedelta(hours=age),
     }
-    rows = _REFUND_PAGES[page.sort, page.descending].all(
+    rows = _SELECT_REFUND_PAGES[page.sort, page.descending].all(
         session, **wanted, now=now, most=page.limit, offset=page.offset
     )
-    total = _REFUND_COUNT.one(session, **wanted)["total"]
+    total = _COUNT_REFUNDS.one(session, **wanted)["total"]
     return TablePage([_with_buyer(row) for row in rows], page, total)
 
 
@@ -140,10 +142,10 @@ def list_quarantine(
     :param page: which page, sorted by one of ``QUARANTINE_SORTS``
     """
     wanted = {"status": status, "reason": reason}
-    rows = _QUARANTINE_PAGES[page.sort, page.descending].all(
+    rows = _SELECT_QUARANTINE_PAGES[page.sort, page.descending].all(
         session, **wanted, most=page.limit, offset=page.offset
     )
-    total = _QUARANTINE_COUNT.one(session, **wanted)["total"]
+    total = _COUNT_QUARANTINE.one(session, **wanted)["total"]
     return TablePage([_with_buyer(row) for row in rows], page, total)
 
 

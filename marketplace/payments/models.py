@@ -46,7 +46,7 @@ class PaymentIntent(Base):
     updated_at: Mapped[CreatedAt]
 
 
-class TransferAccount(Base):
+class PaymentTransferAccount(Base):
     """A bank account that the gateway made for one payment: what is transferred to it is its charge."""
 
     __tablename__ = "transfer_accounts"
@@ -206,7 +206,7 @@ class Refund(Base):
     updated_at: Mapped[CreatedAt]
 
 
-class ChargeDispute(Base):
+class Chargeback(Base):
     """A dispute that a customer's bank opened over a charge, as the gateway tells of it."""
 
     __tablename__ = "charge_disputes"

@@ -2,29 +2,30 @@
 
 from sqlalchemy.orm import Session
 
-from marketplace.ledger.queries import Violation, rules, violations_of
+from marketplace.ledger.queries import Violation, build_invariants, find_violations
 
 # A payout's transactions name it as their cause; those of a second time name that besides.
-_KINDS = """('payout_staged', 'payout_cancelled', 'payout', 'payout_returned', 'payout_reversed',
+_PAYOUT_TRANSACTION_KINDS = """('payout_staged', 'payout_cancelled', 'payout', 'payout_returned', 'payout_reversed',
     'payout_sent_after_all')"""
-_CAUSE = "'payout:' || split_part(t.source, ':', 2)"
+_PAYOUT_SOURCE = "'payout:' || split_part(t.source, ':', 2)"
 # What is taken out of payees' balances and has not arrived, and what is taken out of them for good or until then.
-_UNDER_WAY = "('pending', 'submitted', 'unknown')"
-_TAKEN = "('pending', 'submitted', 'unknown', 'success')"
+_IN_TRANSIT_STATUSES = "('pending', 'submitted', 'unknown')"
+_DEBITED_STATUSES = "('pending', 'submitted', 'unknown', 'success')"
 
-_CHECKS = rules(
+_PAYOUT_INVARIANTS = build_invariants(
     {
         "of each payout is in transit what is neither paid nor given back": f"""
             SELECT i.id::text AS payout, booked.source, i.status, expected.minor AS expected_minor,
                 coalesce(booked.minor, 0) AS booked_minor
             FROM payout_transfer_intents i FULL JOIN (
-                SELECT {_CAUSE} AS source, coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor
+                SELECT {_PAYOUT_SOURCE} AS source, coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor
                     ELSE -e.amount_minor END) FILTER (WHERE a.kind = 'payouts_in_transit'), 0)::bigint AS minor
                 FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
                     JOIN ledger_accounts a ON a.id = e.account_id
-                WHERE t.kind IN {_KINDS} GROUP BY 1
+                WHERE t.kind IN {_PAYOUT_TRANSACTION_KINDS} GROUP BY 1
             ) booked ON booked.source = 'payout:' || i.id
-            CROSS JOIN LATERAL (SELECT CASE WHEN i.status IN {_UNDER_WAY} THEN i.amount_minor ELSE 0 END AS minor
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN i.status IN {_IN_TRANSIT_STATUSES} THEN i.amount_minor ELSE 0 END AS minor
             ) expected
             WHERE i.id IS NULL OR booked.source IS NULL OR expected.minor <> booked.minor LIMIT 100
             """,  # noqa: S608 - our own text
@@ -35,7 +36,7 @@ _CHECKS = rules(
                 FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
                 WHERE a.kind = 'payouts_in_transit') AS booked_minor, (
                 SELECT coalesce(sum(amount_minor), 0)::bigint FROM payout_transfer_intents
-                WHERE status IN {_UNDER_WAY}) AS expected_minor) both_sides
+                WHERE status IN {_IN_TRANSIT_STATUSES}) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
             """,  # noqa: S608 - our own text
         # What was sent although its money was back comes out of what the payee has by then, and is owed beyond that.
@@ -43,15 +44,16 @@ _CHECKS = rules(
             SELECT i.id::text AS payout, i.status, expected.minor AS expected_minor,
                 coalesce(booked.minor, 0) AS booked_minor
             FROM payout_transfer_intents i LEFT JOIN (
-                SELECT {_CAUSE} AS source, a.kind IN ('wallet', 'buyer_receivable') AS out_of_wallet, a.owner_id,
+                SELECT {_PAYOUT_SOURCE} AS source, a.kind IN ('wallet', 'buyer_receivable') AS out_of_wallet,
+                    a.owner_id,
                     sum(CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS minor
                 FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
                     JOIN ledger_accounts a ON a.id = e.account_id
-                WHERE t.kind IN {_KINDS} AND a.owner_id IS NOT NULL GROUP BY 1, 2, 3
+                WHERE t.kind IN {_PAYOUT_TRANSACTION_KINDS} AND a.owner_id IS NOT NULL GROUP BY 1, 2, 3
             ) booked ON booked.source = 'payout:' || i.id
                 AND booked.out_of_wallet = (i.vendor_id IS NULL)
                 AND booked.owner_id = coalesce(i.vendor_id, i.user_id)
-            CROSS JOIN LATERAL (SELECT CASE WHEN i.status IN {_TAKEN} THEN i.amount_minor ELSE 0 END AS minor
+            CROSS JOIN LATERAL (SELECT CASE WHEN i.status IN {_DEBITED_STATUSES} THEN i.amount_minor ELSE 0 END AS minor
             ) expected
             WHERE expected.minor <> coalesce(booked.minor, 0) LIMIT 100
             """,  # noqa: S608 - our own text
@@ -59,11 +61,11 @@ _CHECKS = rules(
             SELECT i.id::text AS payout, i.status, expected.minor AS expected_minor,
                 coalesce(booked.minor, 0) AS booked_minor
             FROM payout_transfer_intents i LEFT JOIN payout_transfers x ON x.intent_id = i.id LEFT JOIN (
-                SELECT {_CAUSE} AS source,
+                SELECT {_PAYOUT_SOURCE} AS source,
                     sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS minor
                 FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
                     JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'gateway_clearing'
-                WHERE t.kind IN {_KINDS} GROUP BY 1
+                WHERE t.kind IN {_PAYOUT_TRANSACTION_KINDS} GROUP BY 1
             ) booked ON booked.source = 'payout:' || i.id
             CROSS JOIN LATERAL (SELECT coalesce(x.fee_minor, 0)
                 + CASE i.status WHEN 'success' THEN i.amount_minor ELSE 0 END AS minor) expected
@@ -99,4 +101,4 @@ def verify(session: Session) -> list[Violation]:
     :param session: one that reads
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """
-    return violations_of(session, _CHECKS)
+    return find_violations(session, _PAYOUT_INVARIANTS)

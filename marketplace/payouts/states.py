@@ -37,7 +37,7 @@ REVERSED = "reversed"
 UNKNOWN = "unknown"
 CANCELLED = "cancelled"
 
-INTENT = StateMachine(
+PAYOUT = StateMachine(
     name="payout",
     initial=PENDING,
     transitions=(

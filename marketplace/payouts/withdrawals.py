@@ -20,24 +20,30 @@ from marketplace.kernel.errors import (
     NotFoundError,
     ValidationError,
 )
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
-from marketplace.orders.vendor_escrow_balance import InEscrow, in_escrow_of
+from marketplace.orders.vendor_escrow_balance import VendorEscrowBalance, fetch_vendor_escrow_balance
 from marketplace.payments.refunds import buyer_debt
 from marketplace.payouts import states
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import Payee, Wish
+from marketplace.payouts.accounting.reservations import Payee, PayoutRequest
 from marketplace.payouts.payees import payout_history
-from marketplace.payouts.payees.balances import minimum_payout, waiting_minor
-from marketplace.payouts.payees.bank_accounts import account_of
-from marketplace.payouts.payees.holds import Hold, holds_of, holds_of_people, shown, with_halt
-from marketplace.payouts.payees.withdrawable import rewards_in
+from marketplace.payouts.payees.balances import minimum_payout, sum_pending_payouts
+from marketplace.payouts.payees.bank_accounts import find_current_account
+from marketplace.payouts.payees.holds import (
+    Hold,
+    find_vendor_holds,
+    find_wallet_holds,
+    include_platform_halt,
+    serialize_holds,
+)
+from marketplace.payouts.payees.withdrawable import fetch_remaining_rewards
 from marketplace.platform import features
-from marketplace.platform.queries import platform_settings
-from marketplace.vendors.queries import store_of_user
+from marketplace.platform.queries import fetch_platform_settings
+from marketplace.vendors.queries import find_store_of_user
 
-_LOCK = Statement(
+_LOCK_OWN_PAYOUT = Statement(
     text(
         """
         SELECT id, user_id, vendor_id, amount_minor, status, batch_id FROM payout_transfer_intents
@@ -53,23 +59,23 @@ class EscrowLockedError(MarketplaceError):
     code = "ESCROW_LOCKED"
 
 
-class PayoutsHeldError(ConflictError):
+class PayoutsOnHoldError(ConflictError):
     """Something holds the payee's payouts back."""
 
 
-class TooLittleError(ConflictError):
+class InsufficientBalanceError(ConflictError):
     """There is less than what is asked for."""
 
 
-class PayoutWaitsError(ConflictError):
+class PendingPayoutExistsError(ConflictError):
     """A payout of the payee's waits to be sent already."""
 
 
-class PayoutInBatchError(ConflictError):
+class PayoutNotCancellableError(ConflictError):
     """The payout is in a batch already, or over."""
 
 
-def ask_for_payout(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
+def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
     """Claim what a vendor asks to be paid before the next staging does.
 
     What they owe us is taken first.
@@ -79,30 +85,32 @@ def ask_for_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     :param now: the time of the request
     :return: the payout, as it is listed
     :raises NotFoundError: the caller has no store
-    :raises SwitchedOffError: early withdrawals are switched off, or there is maintenance
+    :raises FeatureUnavailableError: early withdrawals are switched off, or there is maintenance
     :raises EscrowLockedError: it takes money that is in escrow or frozen
-    :raises PayoutsHeldError: something holds the vendor's payouts back, or everybody's
-    :raises TooLittleError: there is less, and nothing in escrow either
+    :raises PayoutsOnHoldError: something holds the vendor's payouts back, or everybody's
+    :raises InsufficientBalanceError: there is less, and nothing in escrow either
     :raises ValidationError: it is less than the least payout
-    :raises PayoutWaitsError: one waits already
+    :raises PendingPayoutExistsError: one waits already
     """
-    store = store_of_user(session, user_id=caller.id)
+    store = find_store_of_user(session, user_id=caller.id)
     if store is None:
         raise NotFoundError("You have no store.")
-    features.require_on(platform_settings(session), features.EARLY_WITHDRAWALS, now=now)
+    features.ensure_feature_on(fetch_platform_settings(session), features.EARLY_WITHDRAWALS, now=now)
     payee = Payee(caller.id, store.id)
     payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
     held = lock_balances(session, wanted=[payable, debt])
     available = max(held[payable] - held[debt], 0)
     if amount_minor > available:
-        escrow = in_escrow_of(session, vendor_id=store.id)
+        escrow = fetch_vendor_escrow_balance(session, vendor_id=store.id)
         if escrow.total_minor:
-            raise _escrow_locked(escrow, available, _elsewhere(session, payee, held[debt]))
-    _refuse_held(session, holds_of(session, vendor_ids=[store.id], now=now)[store.id])
-    return _claim(session, payee, amount_minor, available, owed_minor=held[debt], now=now)
+            raise _escrow_locked_error(
+                escrow, available, _describe_unavailable_amounts(session, payee, held[debt])
+            )
+    _ensure_not_on_hold(session, find_vendor_holds(session, vendor_ids=[store.id], now=now)[store.id])
+    return _reserve_request(session, payee, amount_minor, available, owed_minor=held[debt], now=now)
 
 
-def ask_for_cash_out(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
+def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
     """Claim what somebody asks to be paid out of their wallet; rewards are not paid out.
 
     What they owe us is taken first.
@@ -111,23 +119,25 @@ def ask_for_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     :param amount_minor: kobo
     :param now: the time of the request
     :return: the payout, as it is listed
-    :raises SwitchedOffError: cash-outs are switched off, or there is maintenance
-    :raises PayoutsHeldError: something holds the person's payouts back, or everybody's
-    :raises TooLittleError: less can be paid out
+    :raises FeatureUnavailableError: cash-outs are switched off, or there is maintenance
+    :raises PayoutsOnHoldError: something holds the person's payouts back, or everybody's
+    :raises InsufficientBalanceError: less can be paid out
     :raises ValidationError: it is less than the least payout
-    :raises PayoutWaitsError: one waits already
+    :raises PendingPayoutExistsError: one waits already
     """
-    features.require_on(platform_settings(session), features.WALLET_CASH_OUTS, now=now)
-    buyer_debt.collect(session, buyer_id=caller.id, now=now)
+    features.ensure_feature_on(fetch_platform_settings(session), features.WALLET_CASH_OUTS, now=now)
+    buyer_debt.offset_against_wallet(session, buyer_id=caller.id, now=now)
     wallet, debt = accounts.wallet(caller.id), accounts.buyer_receivable(caller.id)
     held = lock_balances(session, wanted=[wallet, debt])
-    rewards = rewards_in(session, user_id=caller.id, balance_minor=held[wallet])
-    _refuse_held(session, holds_of_people(session, user_ids=[caller.id], now=now)[caller.id])
+    rewards = fetch_remaining_rewards(session, user_id=caller.id, balance_minor=held[wallet])
+    _ensure_not_on_hold(session, find_wallet_holds(session, user_ids=[caller.id], now=now)[caller.id])
     cashable = held[wallet] - rewards
-    return _claim(session, Payee(caller.id, None), amount_minor, cashable, owed_minor=held[debt], now=now)
+    return _reserve_request(
+        session, Payee(caller.id, None), amount_minor, cashable, owed_minor=held[debt], now=now
+    )
 
 
-def take_back(session: Session, *, payout_id: UUID, caller: Caller, now: datetime) -> dict[str, Any]:
+def cancel_request(session: Session, *, payout_id: UUID, caller: Caller, now: datetime) -> dict[str, Any]:
     """Call off what somebody had asked for, as long as it is in no batch: the money goes back.
 
     :param payout_id: the payout's
@@ -135,55 +145,57 @@ def take_back(session: Session, *, payout_id: UUID, caller: Caller, now: datetim
     :param now: the time of the request
     :return: the payout, as it is listed
     :raises NotFoundError: there is no such payout, or it is somebody else's
-    :raises PayoutInBatchError: it is in a batch, or over
+    :raises PayoutNotCancellableError: it is in a batch, or over
     """
-    row = _LOCK.first(session, payout_id=payout_id, user_id=caller.id)
+    row = _LOCK_OWN_PAYOUT.first(session, payout_id=payout_id, user_id=caller.id)
     if row is None:
         raise NotFoundError("There is no such payout.")
     if row["status"] != states.PENDING or row["batch_id"] is not None:
         where = "in a batch" if row["status"] == states.PENDING else row["status"]
-        raise PayoutInBatchError(f"The payout is {where}: only one that waits for a batch can be called off.")
-    reservations.cancel(session, intents=[row], now=now)
-    return payout_history.payout_of(session, payout_id=payout_id)
+        raise PayoutNotCancellableError(
+            f"The payout is {where}: only one that waits for a batch can be called off."
+        )
+    reservations.cancel_reservations(session, intents=[row], now=now)
+    return payout_history.show_payout(session, payout_id=payout_id)
 
 
-def _claim(
+def _reserve_request(
     session: Session, payee: Payee, amount_minor: int, available_minor: int, *, owed_minor: int, now: datetime
 ) -> dict[str, Any]:
     """Claim what is asked for, of balances that are locked."""
     if amount_minor > available_minor:
-        elsewhere = _elsewhere(session, payee, owed_minor)
-        raise TooLittleError(
-            f"{'; '.join((f'{naira_text(available_minor)} can be paid out', *elsewhere))}.",
-            invalid_params=[_too_much(available_minor)],
+        elsewhere = _describe_unavailable_amounts(session, payee, owed_minor)
+        raise InsufficientBalanceError(
+            f"{'; '.join((f'{format_naira(available_minor)} can be paid out', *elsewhere))}.",
+            invalid_params=[_amount_too_large(available_minor)],
         )
     minimum = minimum_payout(session)
     if amount_minor < minimum:
-        raise ValidationError.of("amountMinor", f"Is less than the least payout, {naira_text(minimum)}.")
-    account = account_of(session, user_id=payee.user_id)
+        raise ValidationError.of("amountMinor", f"Is less than the least payout, {format_naira(minimum)}.")
+    account = find_current_account(session, user_id=payee.user_id)
     if account is None:
         raise LookupError("nobody without a bank account gets here")
-    done = reservations.claim(
+    done = reservations.reserve_payouts(
         session,
-        wishes=[Wish(payee, account["id"], amount_minor)],
+        wishes=[PayoutRequest(payee, account["id"], amount_minor)],
         batch_id=None,
         minimum_minor=minimum,
         asked_for=True,
         now=now,
     )
     if not done.made:
-        raise PayoutWaitsError(
+        raise PendingPayoutExistsError(
             "A payout of yours waits to be sent already. Wait for it, or call it off first."
         )
-    return payout_history.payout_of(session, payout_id=done.made[0].intent_id)
+    return payout_history.show_payout(session, payout_id=done.made[0].intent_id)
 
 
-def _refuse_held(session: Session, holds: tuple[Hold, ...]) -> None:
-    holds = with_halt(session, holds)
+def _ensure_not_on_hold(session: Session, holds: tuple[Hold, ...]) -> None:
+    holds = include_platform_halt(session, holds)
     if not holds:
         return
-    found = shown(holds)
-    raise PayoutsHeldError(
+    found = serialize_holds(holds)
+    raise PayoutsOnHoldError(
         " ".join(hold["detail"] for hold in found),
         extensions={
             "holds": [
@@ -193,28 +205,32 @@ def _refuse_held(session: Session, holds: tuple[Hold, ...]) -> None:
     )
 
 
-def _elsewhere(session: Session, payee: Payee, owed_minor: int) -> list[str]:
+def _describe_unavailable_amounts(session: Session, payee: Payee, owed_minor: int) -> list[str]:
     """Tell where else money of a payee's is than in what can be paid out, apart from escrow."""
-    waiting = waiting_minor(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
-    return _told((waiting, "are in a payout that waits to be sent"), (owed_minor, "are owed to us"))
+    waiting = sum_pending_payouts(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
+    return _describe_amounts(
+        (waiting, "are in a payout that waits to be sent"), (owed_minor, "are owed to us")
+    )
 
 
-def _told(*parts: tuple[int, str]) -> list[str]:
-    return [f"{naira_text(minor)} {what}" for minor, what in parts if minor]
+def _describe_amounts(*parts: tuple[int, str]) -> list[str]:
+    return [f"{format_naira(minor)} {what}" for minor, what in parts if minor]
 
 
-def _too_much(available_minor: int) -> InvalidParam:
-    return InvalidParam("amountMinor", f"Is more than {naira_text(available_minor)}.")
+def _amount_too_large(available_minor: int) -> InvalidParam:
+    return InvalidParam("amountMinor", f"Is more than {format_naira(available_minor)}.")
 
 
-def _escrow_locked(escrow: InEscrow, available_minor: int, elsewhere: list[str]) -> EscrowLockedError:
-    parts = _told(
+def _escrow_locked_error(
+    escrow: VendorEscrowBalance, available_minor: int, elsewhere: list[str]
+) -> EscrowLockedError:
+    parts = _describe_amounts(
         (escrow.held_minor, "are in escrow until the buyers have their orders"),
         (escrow.frozen_minor, "are frozen by disputes"),
     )
     return EscrowLockedError(
-        f"{naira_text(available_minor)} can be withdrawn; {'; '.join((*parts, *elsewhere))}.",
-        invalid_params=[_too_much(available_minor)],
+        f"{format_naira(available_minor)} can be withdrawn; {'; '.join((*parts, *elsewhere))}.",
+        invalid_params=[_amount_too_large(available_minor)],
         extensions={
             "availableMinor": available_minor,
             "inEscrowMinor": escrow.held_minor,

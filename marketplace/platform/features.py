@@ -11,10 +11,10 @@ from typing import Any
 from marketplace.kernel.errors import ServiceUnavailableError
 
 MAINTENANCE = "maintenance"
-_FLAG = "feature:"
+_FEATURE_PREFIX = "feature:"
 # How long clients wait before they look again, where nobody said when it ends.
-_LOOK_AGAIN_SECONDS = 300
-_LONGEST_WAIT_SECONDS = 3600
+_RETRY_AFTER_SECONDS = 300
+_MAX_RETRY_AFTER_SECONDS = 3600
 
 CHECKOUT = "checkout"
 EARLY_WITHDRAWALS = "early_withdrawals"
@@ -49,27 +49,29 @@ class Maintenance:
     until: datetime | None = None
 
 
-class SwitchedOffError(ServiceUnavailableError):
+class FeatureUnavailableError(ServiceUnavailableError):
     """The feature is switched off, or the platform is being worked on."""
 
 
-def flag_setting(key: str) -> str:
+def feature_setting_key(key: str) -> str:
     """Name the platform setting that a flag is kept in."""
-    return f"{_FLAG}{key}"
+    return f"{_FEATURE_PREFIX}{key}"
 
 
-def features_of(settings: Mapping[str, Any]) -> dict[str, bool]:
+def read_features(settings: Mapping[str, Any]) -> dict[str, bool]:
     """Tell which features are on: those of the service, and what was set beside them.
 
     :param settings: the platform's
     """
     given = {
-        name.removeprefix(_FLAG): bool(value) for name, value in settings.items() if name.startswith(_FLAG)
+        name.removeprefix(_FEATURE_PREFIX): bool(value)
+        for name, value in settings.items()
+        if name.startswith(_FEATURE_PREFIX)
     }
     return dict.fromkeys(FEATURES, True) | given
 
 
-def maintenance_of(settings: Mapping[str, Any], *, now: datetime) -> Maintenance:
+def read_maintenance(settings: Mapping[str, Any], *, now: datetime) -> Maintenance:
     """Tell whether the platform is being worked on.
 
     :param settings: the platform's
@@ -82,39 +84,39 @@ def maintenance_of(settings: Mapping[str, Any], *, now: datetime) -> Maintenance
     return Maintenance(active=True, message=kept.get("message"), until=until)
 
 
-def is_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> bool:
+def is_feature_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> bool:
     """Tell whether a feature of the service is on.
 
     :param settings: the platform's
     :param feature: of ``FEATURES``
     :param now: when
     """
-    paused = FEATURES[feature].off_in_maintenance and maintenance_of(settings, now=now).active
-    return features_of(settings)[feature] and not paused
+    paused = FEATURES[feature].off_in_maintenance and read_maintenance(settings, now=now).active
+    return read_features(settings)[feature] and not paused
 
 
-def require_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> None:
+def ensure_feature_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> None:
     """Refuse what belongs to a feature that is off.
 
     :param settings: the platform's
     :param feature: of ``FEATURES``
     :param now: when
-    :raises SwitchedOffError: it is switched off, or the platform is being worked on
+    :raises FeatureUnavailableError: it is switched off, or the platform is being worked on
     """
-    maintenance = maintenance_of(settings, now=now)
+    maintenance = read_maintenance(settings, now=now)
     if FEATURES[feature].off_in_maintenance and maintenance.active:
         said = f" {maintenance.message}" if maintenance.message else ""
-        raise SwitchedOffError(
+        raise FeatureUnavailableError(
             f"The platform is being worked on.{said}",
             retry_after_seconds=_seconds_until(maintenance.until, now=now),
         )
-    if not features_of(settings)[feature]:
-        raise SwitchedOffError(
-            f"The feature {feature} is switched off for now.", retry_after_seconds=_LOOK_AGAIN_SECONDS
+    if not read_features(settings)[feature]:
+        raise FeatureUnavailableError(
+            f"The feature {feature} is switched off for now.", retry_after_seconds=_RETRY_AFTER_SECONDS
         )
 
 
 def _seconds_until(until: datetime | None, *, now: datetime) -> int:
     if until is None:
-        return _LOOK_AGAIN_SECONDS
-    return min(max(int((until - now).total_seconds()), 1), _LONGEST_WAIT_SECONDS)
+        return _RETRY_AFTER_SECONDS
+    return min(max(int((until - now).total_seconds()), 1), _MAX_RETRY_AFTER_SECONDS)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-_MOST_FEE_MINOR = 1_000_000
+_MAX_FEE_MINOR = 1_000_000
 
 
 @dataclass(frozen=True)
-class Fee:
+class FeeSetting:
     """A platform setting that is a number: what it is, and its least and greatest value."""
 
     low: int
@@ -14,13 +14,15 @@ class Fee:
     meaning: str
 
 
-FEES: dict[str, Fee] = {
-    "commission_bps": Fee(
+FEES: dict[str, FeeSetting] = {
+    "commission_bps": FeeSetting(
         0, 5_000, "The platform's commission on items, in basis points, where the category has none"
     ),
-    "service_fee_minor": Fee(0, _MOST_FEE_MINOR, "The service fee on an order, in kobo"),
-    "delivery_fee_minor": Fee(0, _MOST_FEE_MINOR, "The delivery fee on an order that is delivered, in kobo"),
-    "minimum_payout_minor": Fee(
+    "service_fee_minor": FeeSetting(0, _MAX_FEE_MINOR, "The service fee on an order, in kobo"),
+    "delivery_fee_minor": FeeSetting(
+        0, _MAX_FEE_MINOR, "The delivery fee on an order that is delivered, in kobo"
+    ),
+    "minimum_payout_minor": FeeSetting(
         # Below it the gateway's own fee would be a large part of what is paid.
         10_000,
         100_000_000,

@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json, Statement
@@ -20,10 +20,8 @@ from marketplace.platform import cache_tags
 
 _log = structlog.get_logger(__name__)
 
-SYSTEM = AuditActor("system")
-
 # What officers resumed in spite of does not halt them again; what is found beside it does.
-_HALT = Statement(
+_UPSERT_HALT = Statement(
     text(
         """
         INSERT INTO payout_halts (reason, findings, found, halted_at)
@@ -38,7 +36,7 @@ _HALT = Statement(
         """
     )
 )
-_CURRENT = Statement(
+_SELECT_OPEN_HALT = Statement(
     text(
         """
         SELECT id, reason, cardinality(findings) AS findings, halted_at AS "haltedAt"
@@ -47,27 +45,27 @@ _CURRENT = Statement(
     )
 )
 # Changes with whatever is found: jsonb is written one way only.
-_MARK = "encode(sha256(convert_to(CAST(found AS text), 'UTF8')), 'hex')"
-_SHOWN = Statement(
+_FINDINGS_DIGEST = "encode(sha256(convert_to(CAST(found AS text), 'UTF8')), 'hex')"
+_SELECT_HALT_DETAILS = Statement(
     text(
         f"""
-        SELECT id, reason, cardinality(findings) AS findings, found, {_MARK} AS mark, halted_at AS "haltedAt"
+        SELECT id, reason, cardinality(findings) AS findings, found, {_FINDINGS_DIGEST} AS mark, halted_at AS "haltedAt"
         FROM payout_halts WHERE resumed_at IS NULL
         """  # noqa: S608 - our own words
     )
 )
-_HOLD = Statement(text("SELECT id FROM payout_halts WHERE resumed_at IS NULL FOR NO KEY UPDATE"))
-_RESUME = Statement(
+_LOCK_OPEN_HALT = Statement(text("SELECT id FROM payout_halts WHERE resumed_at IS NULL FOR NO KEY UPDATE"))
+_CLOSE_HALT = Statement(
     text(
         f"""
         UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id
-        WHERE id = :halt_id AND resumed_at IS NULL AND {_MARK} = :mark
+        WHERE id = :halt_id AND resumed_at IS NULL AND {_FINDINGS_DIGEST} = :mark
         RETURNING id, reason, halted_at
         """  # noqa: S608 - our own words
     )
 )
 
-_HISTORY = Statement(
+_SELECT_HALTS = Statement(
     text(
         """
         SELECT id, CASE WHEN resumed_at IS NULL THEN 'halted' ELSE 'resumed' END AS state, reason,
@@ -110,41 +108,40 @@ def halt_payouts(
     """
     name = finding or str(uuid4())
     found = {reason: {"finding": name, "facts": dict(facts or {}), "foundAt": iso(now)}}
-    row = _HALT.first(session, reason=reason, finding=name, found=Json(found), now=now)
+    row = _UPSERT_HALT.first(session, reason=reason, finding=name, found=Json(found), now=now)
     if row is None or not row["halted"]:
         return False
-    record(
+    record_audit_entry(
         session,
-        actor=SYSTEM,
+        act=Act("system", now),
         action="payouts.halt",
         target_type="payout_halt",
         target_id=str(row["id"]),
         before={"payouts": "running"},
         after={"payouts": "halted", "reason": reason},
-        now=now,
     )
     drop_cached(session, cache_tags.STATUS)
     outbox.after_commit(session, lambda: _log.error("payouts halted", haltId=str(row["id"]), reason=reason))
     return True
 
 
-def payouts_halted(session: Session) -> bool:
+def are_payouts_halted(session: Session) -> bool:
     """Tell whether payouts stand still."""
-    return current_halt(session) is not None
+    return fetch_current_halt(session) is not None
 
 
-def current_halt(session: Session) -> dict[str, Any] | None:
+def fetch_current_halt(session: Session) -> dict[str, Any] | None:
     """Give why payouts stand still, and since when; none while they go."""
-    return _CURRENT.first(session)
+    return _SELECT_OPEN_HALT.first(session)
 
 
-def shown_halt(session: Session) -> dict[str, Any] | None:
+def fetch_halt_details(session: Session) -> dict[str, Any] | None:
     """Give the open halt as officers decide on it; none while payouts go.
 
-    :return: as ``current_halt``, besides what was ``found``, the earliest first: of each reason the latest facts and
-        since when they are so; and ``mark``, which is another once anything else is found
+    :return: as ``fetch_current_halt``, besides what was ``found``, the earliest first: of each reason the latest facts
+        and since when they are so; and ``mark``, which is another once anything else is found
     """
-    row = _SHOWN.first(session)
+    row = _SELECT_HALT_DETAILS.first(session)
     if row is not None:
         row["found"] = sorted(
             (
@@ -156,9 +153,9 @@ def shown_halt(session: Session) -> dict[str, Any] | None:
     return row
 
 
-def hold_halt(session: Session) -> None:
+def lock_halt(session: Session) -> None:
     """Keep anything from being added to the open halt until the transaction ends."""
-    _HOLD.first(session)
+    _LOCK_OPEN_HALT.first(session)
 
 
 def list_halts(session: Session, *, page: PageRequest) -> Page:
@@ -167,16 +164,16 @@ def list_halts(session: Session, *, page: PageRequest) -> Page:
     :param page: which page; its position is the last row's time and id
     """
     last_at, last_id = page.after("time", "id")
-    rows = _HISTORY.all(session, last_at=last_at, last_id=last_id, most=page.limit + 1)
+    rows = _SELECT_HALTS.all(session, last_at=last_at, last_id=last_id, most=page.limit + 1)
     return page_of(rows, request=page, position_of=lambda row: [iso(row["haltedAt"]), str(row["id"])])
 
 
-def require_running(session: Session) -> None:
+def ensure_not_halted(session: Session) -> None:
     """Refuse what pays out while payouts stand still.
 
     :raises PayoutsHaltedError: they do
     """
-    halt = current_halt(session)
+    halt = fetch_current_halt(session)
     if halt is not None:
         raise PayoutsHaltedError(
             f"Payouts are halted since {iso(halt['haltedAt'])} ({halt['reason']}). They go on once two officers"
@@ -196,7 +193,7 @@ def resume_payouts(
     :return: the halt that is over
     :raises PayoutsNotHaltedError: they do not stand still, or for another reason
     """
-    row = _RESUME.first(session, halt_id=halt_id, mark=mark, proposal_id=proposal_id, now=now)
+    row = _CLOSE_HALT.first(session, halt_id=halt_id, mark=mark, proposal_id=proposal_id, now=now)
     if row is None:
         raise PayoutsNotHaltedError("This halt of payouts is over, or more was found since.")
     drop_cached(session, cache_tags.STATUS)

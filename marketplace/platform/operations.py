@@ -10,7 +10,7 @@ from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json, Statement
 from marketplace.platform import cache_tags
 
-_SET = Statement(
+_UPSERT_SETTING = Statement(
     text(
         """
         INSERT INTO platform_settings (key, value, description, updated_at)
@@ -30,5 +30,5 @@ def set_setting(session: Session, *, key: str, value: Any, description: str, now
     :param description: of a new one; a setting that is there keeps its own
     :param now: when
     """
-    _SET.run(session, key=key, value=Json(value), description=description, now=now)
+    _UPSERT_SETTING.run(session, key=key, value=Json(value), description=description, now=now)
     drop_cached(session, cache_tags.STATUS)

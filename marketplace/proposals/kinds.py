@@ -11,43 +11,43 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds as alert_kinds
-from marketplace.alerts.queries import open_subjects
-from marketplace.catalog.commission_rates import RATE_SQL, TAKES_RATE_SQL
+from marketplace.alerts.queries import list_open_subjects
+from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL, INHERITS_COMMISSION_RATE_SQL
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ValidationError
 from marketplace.platform import features, halts
-from marketplace.platform.fees import COMMISSION, FEES, Fee
+from marketplace.platform.fees import COMMISSION, FEES, FeeSetting
 from marketplace.platform.operations import set_setting
-from marketplace.platform.queries import platform_settings
-from marketplace.proposals.samples import compared, sample_order
+from marketplace.platform.queries import fetch_platform_settings
+from marketplace.proposals.samples import compare_sample_orders, sample_order
 
 Payload = dict[str, Any]
 
-_FLAG_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{1,63}")
+_FLAG_KEY_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{1,63}")
 _MINIMUM_PAYOUT = "minimum_payout_minor"
 
-_CATEGORY = Statement(
+_SELECT_CATEGORY = Statement(
     text(
         f"""
-        SELECT c.id, c.name, c.commission_bps, {RATE_SQL} AS rate_bps,
-            (SELECT {RATE_SQL} FROM categories c WHERE c.id = own.parent_id) AS inherited_bps
+        SELECT c.id, c.name, c.commission_bps, {COMMISSION_RATE_SQL} AS rate_bps,
+            (SELECT {COMMISSION_RATE_SQL} FROM categories c WHERE c.id = own.parent_id) AS inherited_bps
         FROM categories c JOIN categories own ON own.id = c.id WHERE c.id = :category_id
         """  # noqa: S608 - our own text
     )
 )
-_PRODUCTS = Statement(
+_COUNT_PRODUCTS = Statement(
     text(
         f"""
         SELECT count(*) AS count FROM products p JOIN categories c ON c.id = p.category_id
-        WHERE p.status = 'published' AND {TAKES_RATE_SQL}
+        WHERE p.status = 'published' AND {INHERITS_COMMISSION_RATE_SQL}
         """  # noqa: S608 - our own text
     )
 )
-_SET_COMMISSION = Statement(
+_UPDATE_COMMISSION = Statement(
     text("UPDATE categories SET commission_bps = :commission_bps WHERE id = :category_id")
 )
-_PAYABLE_VENDORS = Statement(
+_COUNT_PAYABLE_VENDORS = Statement(
     text(
         """
         SELECT count(*) FILTER (WHERE balance_minor >= :before) AS before,
@@ -58,7 +58,7 @@ _PAYABLE_VENDORS = Statement(
 )
 
 
-def _moment(moment: datetime | None) -> str | None:
+def _format_timestamp(moment: datetime | None) -> str | None:
     """Write a time as answers do: without a fraction of a second that there is none of."""
     return None if moment is None else iso(moment).replace(".000000Z", "Z")
 
@@ -108,7 +108,7 @@ class Change(ABC):
         """
 
 
-def _in_range(value: Any, fee: Fee, name: str) -> int:
+def _ensure_in_range(value: Any, fee: FeeSetting, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not fee.low <= value <= fee.high:
         raise ValidationError.of(name, f"Must be a whole number from {fee.low} to {fee.high}.")
     return value
@@ -121,26 +121,26 @@ class FeeChange(Change):
         fee = FEES.get(given["key"])
         if fee is None:
             raise ValidationError.of("payload.key", f"Must be one of: {', '.join(FEES)}.")
-        return {"key": given["key"], "value": _in_range(given["value"], fee, "payload.value")}
+        return {"key": given["key"], "value": _ensure_in_range(given["value"], fee, "payload.value")}
 
     def target(self, payload: Payload) -> str:
         return str(payload["key"])
 
     def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        return {"key": payload["key"], "value": platform_settings(session)[payload["key"]]}
+        return {"key": payload["key"], "value": fetch_platform_settings(session)[payload["key"]]}
 
     def after(self, session: Session, payload: Payload) -> dict[str, Any]:
         return dict(payload)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        settings = platform_settings(session)
+        settings = fetch_platform_settings(session)
         changed = settings | {payload["key"]: payload["value"]}
         if payload["key"] == _MINIMUM_PAYOUT:
-            counts = _PAYABLE_VENDORS.one(
+            counts = _COUNT_PAYABLE_VENDORS.one(
                 session, before=settings[_MINIMUM_PAYOUT], after=changed[_MINIMUM_PAYOUT]
             )
             return {"vendorsWithAtLeast": counts}
-        return compared(sample_order(settings), sample_order(changed))
+        return compare_sample_orders(sample_order(settings), sample_order(changed))
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         key = payload["key"]
@@ -153,8 +153,8 @@ class CategoryCommission(Change):
     def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
         bps = given["commission_bps"]
         if bps is not None:
-            _in_range(bps, COMMISSION, "payload.commissionBps")
-        if _CATEGORY.first(session, category_id=given["category_id"]) is None:
+            _ensure_in_range(bps, COMMISSION, "payload.commissionBps")
+        if _SELECT_CATEGORY.first(session, category_id=given["category_id"]) is None:
             raise ValidationError.of("payload.categoryId", "There is no such category.")
         return {"categoryId": str(given["category_id"]), "commissionBps": bps}
 
@@ -169,21 +169,21 @@ class CategoryCommission(Change):
         return self._shown(self._row(session, payload), payload["commissionBps"])
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        row, settings = self._row(session, payload), platform_settings(session)
+        row, settings = self._row(session, payload), fetch_platform_settings(session)
         own = payload["commissionBps"]
         before = sample_order(settings, commission_bps=row["rate_bps"])
         after = sample_order(settings, commission_bps=row["inherited_bps"] if own is None else own)
-        products = _PRODUCTS.one(session, category_id=row["id"])["count"]
-        return compared(before, after) | {"publishedProducts": products}
+        products = _COUNT_PRODUCTS.one(session, category_id=row["id"])["count"]
+        return compare_sample_orders(before, after) | {"publishedProducts": products}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
-        _SET_COMMISSION.run(
+        _UPDATE_COMMISSION.run(
             session, category_id=UUID(payload["categoryId"]), commission_bps=payload["commissionBps"]
         )
 
     def _row(self, session: Session, payload: Payload) -> dict[str, Any]:
         # Categories are never deleted: one that was there when it was proposed is there.
-        return _CATEGORY.one(session, category_id=UUID(payload["categoryId"]))
+        return _SELECT_CATEGORY.one(session, category_id=UUID(payload["categoryId"]))
 
     def _shown(self, row: dict[str, Any], bps: int | None) -> dict[str, Any]:
         return {"categoryId": str(row["id"]), "category": row["name"], "commissionBps": bps}
@@ -195,7 +195,7 @@ class FeatureFlag(Change):
     absolute = True
 
     def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
-        if not _FLAG_KEY.fullmatch(given["key"]):
+        if not _FLAG_KEY_PATTERN.fullmatch(given["key"]):
             raise ValidationError.of(
                 "payload.key",
                 "Must be 2 to 64 letters, digits, dots, hyphens or underscores, a letter first.",
@@ -206,7 +206,7 @@ class FeatureFlag(Change):
         return str(payload["key"])
 
     def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        known = features.features_of(platform_settings(session))
+        known = features.read_features(fetch_platform_settings(session))
         return {"key": payload["key"], "enabled": known.get(payload["key"])}
 
     def after(self, session: Session, payload: Payload) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class FeatureFlag(Change):
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         set_setting(
             session,
-            key=features.flag_setting(payload["key"]),
+            key=features.feature_setting_key(payload["key"]),
             value=payload["enabled"],
             description=f"Whether the feature {payload['key']} is on",
             now=now,
@@ -243,18 +243,18 @@ class MaintenanceChange(Change):
         return {
             "active": given["active"],
             "message": given.get("message"),
-            "until": _moment(until),
+            "until": _format_timestamp(until),
         }
 
     def target(self, payload: Payload) -> str:
         return features.MAINTENANCE
 
     def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        found = features.maintenance_of(platform_settings(session), now=now)
+        found = features.read_maintenance(fetch_platform_settings(session), now=now)
         return {
             "active": found.active,
             "message": found.message,
-            "until": _moment(found.until),
+            "until": _format_timestamp(found.until),
         }
 
     def after(self, session: Session, payload: Payload) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class MaintenanceChange(Change):
 
 
 # What a halt is shown as while there is none.
-_GOING: dict[str, Any] = {
+_NOT_HALTED: dict[str, Any] = {
     "halted": False,
     "haltId": None,
     "haltMark": None,
@@ -294,37 +294,37 @@ class PayoutResume(Change):
     """
 
     def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
-        halt = halts.shown_halt(session)
+        halt = halts.fetch_halt_details(session)
         if halt is None:
             raise halts.PayoutsNotHaltedError("Payouts are not halted: there is nothing to resume.")
         return {"reason": given["reason"], "haltId": str(halt["id"]), "haltMark": halt["mark"]}
 
     def hold(self, session: Session) -> None:
-        halts.hold_halt(session)
+        halts.lock_halt(session)
 
     def target(self, payload: Payload) -> str:
         return "payouts"
 
     def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        halt = halts.shown_halt(session)
+        halt = halts.fetch_halt_details(session)
         if halt is None:
-            return dict(_GOING)
+            return dict(_NOT_HALTED)
         return {
             "halted": True,
             "haltId": str(halt["id"]),
             "haltMark": halt["mark"],
             "haltReason": halt["reason"],
-            "haltedAt": _moment(halt["haltedAt"]),
+            "haltedAt": _format_timestamp(halt["haltedAt"]),
             "findings": halt["findings"],
             "found": halt["found"],
         }
 
     def after(self, session: Session, payload: Payload) -> dict[str, Any]:
-        return dict(_GOING)
+        return dict(_NOT_HALTED)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        drifts = sorted(open_subjects(session, identifier=alert_kinds.ESCROW_DRIFT))
-        halt = halts.shown_halt(session)
+        drifts = sorted(list_open_subjects(session, identifier=alert_kinds.ESCROW_DRIFT))
+        halt = halts.fetch_halt_details(session)
         as_shown = halt is not None and (str(halt["id"]), halt["mark"]) == (
             payload["haltId"],
             payload["haltMark"],

@@ -7,24 +7,24 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.identity.queries import Caller, officers_with
-from marketplace.notifications.operations import News, notify_all
+from marketplace.identity.queries import list_officers_with_permission
+from marketplace.notifications.operations import NewNotification, notify_all
 from marketplace.proposals import states
 
 
-def filed(
-    session: Session, *, proposal_id: UUID, kind: str, reason: str, officer: Caller, now: datetime
+def notify_proposal_filed(
+    session: Session, *, proposal_id: UUID, kind: str, reason: str, officer_id: UUID, now: datetime
 ) -> None:
     """Tell those who may decide on a proposal that it waits for them.
 
     :param kind: the proposal's
     :param reason: why it was filed
-    :param officer: who filed it, and is not told
+    :param officer_id: who filed it, and is not told
     """
     notify_all(
         session,
         news=[
-            News(
+            NewNotification(
                 user_id=user_id,
                 type="proposal_filed",
                 title="A change waits for your approval",
@@ -32,13 +32,17 @@ def filed(
                 link=_link(proposal_id),
                 cause=f"proposal:{proposal_id}:filed",
             )
-            for user_id in officers_with(session, permission=states.PERMISSION, besides=officer.id)
+            for user_id in list_officers_with_permission(
+                session, permission=states.PERMISSION, besides=officer_id
+            )
         ],
         now=now,
     )
 
 
-def went_on(session: Session, row: Mapping[str, Any], step: str, body: str, *, now: datetime) -> None:
+def notify_proposal_progress(
+    session: Session, row: Mapping[str, Any], step: str, body: str, *, now: datetime
+) -> None:
     """Tell the two officers whose proposal it is how it went on.
 
     :param row: the proposal
@@ -49,7 +53,7 @@ def went_on(session: Session, row: Mapping[str, Any], step: str, body: str, *, n
     notify_all(
         session,
         news=[
-            News(
+            NewNotification(
                 user_id=user_id,
                 type=f"proposal_{step}",
                 title=f"A proposal is {step}",

@@ -9,24 +9,22 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
-from marketplace.infra.batches import each
+from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database, Json, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
-from marketplace.platform.halts import SYSTEM
 from marketplace.proposals import notifications, states
 from marketplace.proposals.kinds import CHANGES
 
 EXPIRES_AFTER = timedelta(days=7)
 # A change that lies further ahead would be approved by people who can't know what it meets.
 LATEST_START = timedelta(days=90)
-_BATCH = 200
+_BATCH_SIZE = 200
 _TARGET_TYPE = "platform_proposal"
-_NO_LONGER_FITS = "What it changes is no longer what it was when it was proposed."
+_STALE_PROPOSAL = "What it changes is no longer what it was when it was proposed."
 
-_INSERT = Statement(
+_INSERT_PROPOSAL = Statement(
     text(
         """
         INSERT INTO platform_proposals (kind, target, payload, reason, status, before, after, effect, proposed_by,
@@ -37,15 +35,15 @@ _INSERT = Statement(
         """
     )
 )
-_COLUMNS = """
+_SELECT_PROPOSAL = """
     SELECT id, kind, target, payload, status, before, after, proposed_by, approved_by, effective_at, expires_at
     FROM platform_proposals WHERE id = :proposal_id
 """
-_LOCK = Statement(text(f"{_COLUMNS} FOR NO KEY UPDATE"))
-_LOCK_FREE = Statement(text(f"{_COLUMNS} FOR NO KEY UPDATE SKIP LOCKED"))
+_LOCK_PROPOSAL = Statement(text(f"{_SELECT_PROPOSAL} FOR NO KEY UPDATE"))
+_LOCK_PROPOSAL_IF_FREE = Statement(text(f"{_SELECT_PROPOSAL} FOR NO KEY UPDATE SKIP LOCKED"))
 # What is changed is compared and changed by one at a time, whichever proposals it is of.
-_TAKE_TURN = Statement(text("SELECT pg_advisory_xact_lock(hashtext('platform_proposals'))"))
-_DUE = Statement(
+_ACQUIRE_CHANGE_LOCK = Statement(text("SELECT pg_advisory_xact_lock(hashtext('platform_proposals'))"))
+_SELECT_DUE_PROPOSALS = Statement(
     text(
         """
         SELECT id FROM platform_proposals WHERE status = 'approved' AND effective_at <= :now
@@ -53,7 +51,7 @@ _DUE = Statement(
         """
     )
 )
-_OVERDUE = Statement(
+_SELECT_OVERDUE_PROPOSALS = Statement(
     text(
         """
         SELECT id FROM platform_proposals WHERE status = 'pending' AND expires_at <= :now
@@ -61,7 +59,7 @@ _OVERDUE = Statement(
         """
     )
 )
-_APPROVE = Statement(
+_APPROVE_PROPOSAL = Statement(
     text(
         """
         UPDATE platform_proposals SET status = :status, approved_by = :officer_id, approved_at = :now,
@@ -70,13 +68,13 @@ _APPROVE = Statement(
         """
     )
 )
-_ACTIVATE = Statement(
+_ACTIVATE_PROPOSAL = Statement(
     text(
         "UPDATE platform_proposals SET status = :status, activated_at = :now, updated_at = :now"
         " WHERE id = :proposal_id"
     )
 )
-_REJECT = Statement(
+_REJECT_PROPOSAL = Statement(
     text(
         """
         UPDATE platform_proposals SET status = :status, rejected_by = :officer_id, rejected_at = :now,
@@ -85,7 +83,7 @@ _REJECT = Statement(
         """
     )
 )
-_EXPIRE = Statement(
+_EXPIRE_PROPOSAL = Statement(
     text(
         "UPDATE platform_proposals SET status = :status, expired_at = :now, updated_at = :now"
         " WHERE id = :proposal_id"
@@ -99,12 +97,12 @@ class ProposalExpiredError(ConflictError):
     keeps_changes = True
 
 
-class NoLongerFitsError(ConflictError):
+class StaleProposalError(ConflictError):
     """What it changes is another than it was when it was proposed: its before and its effect are not true any more."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProposalDraft:
     """What an officer proposes.
 
     :param kind: of ``CHANGES``
@@ -120,7 +118,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Applied:
+class DueProposalsResult:
     """How many proposals took effect, no longer fitted, and expired."""
 
     activated: int
@@ -128,27 +126,24 @@ class Applied:
     expired: int
 
 
-def propose(session: Session, *, officer: Caller, actor: AuditActor, wanted: Wanted, now: datetime) -> UUID:
+def propose(session: Session, *, act: Act, wanted: ProposalDraft) -> UUID:
     """File a proposal, and tell the officers who may decide on it.
 
-    :param officer: who proposes
-    :param actor: the officer as the audit names one
     :param wanted: what
-    :param now: when
     :return: the proposal's id
     :raises ValidationError: it is out of range, names something that there is none of, or begins in the past
     :raises ConflictError: there is nothing to do it to
     """
     change = CHANGES[wanted.kind]
     starts = wanted.effective_at
-    if starts is not None and not now <= starts <= now + LATEST_START:
+    if starts is not None and not act.now <= starts <= act.now + LATEST_START:
         raise ValidationError.of(
             "effectiveAt", f"Must be in the future, and at most {LATEST_START.days} days away."
         )
     change.hold(session)
-    payload = change.payload(session, wanted.payload, now=starts or now)
-    before, after = change.state(session, payload, now=now), change.after(session, payload)
-    proposal_id: UUID = _INSERT.one(
+    payload = change.payload(session, wanted.payload, now=starts or act.now)
+    before, after = change.state(session, payload, now=act.now), change.after(session, payload)
+    proposal_id: UUID = _INSERT_PROPOSAL.one(
         session,
         kind=wanted.kind,
         target=change.target(payload),
@@ -158,88 +153,83 @@ def propose(session: Session, *, officer: Caller, actor: AuditActor, wanted: Wan
         before=Json(before),
         after=Json(after),
         effect=Json(change.effect(session, payload)),
-        proposed_by=officer.id,
+        proposed_by=act.person_id,
         effective_at=starts,
-        expires_at=now + EXPIRES_AFTER,
-        now=now,
+        expires_at=act.now + EXPIRES_AFTER,
+        now=act.now,
     )["id"]
     _audit(
         session,
-        actor,
+        act,
         "file",
         proposal_id,
         before=before,
         after={"status": states.PENDING, "kind": wanted.kind, "reason": wanted.reason, "change": after}
         | ({"effectiveAt": iso(starts)} if starts else {}),
-        now=now,
     )
-    notifications.filed(
-        session, proposal_id=proposal_id, kind=wanted.kind, reason=wanted.reason, officer=officer, now=now
+    notifications.notify_proposal_filed(
+        session,
+        proposal_id=proposal_id,
+        kind=wanted.kind,
+        reason=wanted.reason,
+        officer_id=act.person_id,
+        now=act.now,
     )
     return proposal_id
 
 
-def approve(
-    session: Session, *, proposal_id: UUID, officer: Caller, actor: AuditActor, now: datetime
-) -> None:
+def approve_proposal(session: Session, *, proposal_id: UUID, act: Act) -> None:
     """Approve a proposal for a second officer; it takes effect at once, or when it is due.
 
-    :param officer: who approves
-    :param actor: the officer as the audit names one
-    :param now: when
     :raises NotFoundError: there is no such proposal
     :raises ForbiddenError: the officer proposed it
     :raises IllegalTransitionError: it is decided on
     :raises ProposalExpiredError: it waited for more than seven days
-    :raises NoLongerFitsError: what it changes was changed since
+    :raises StaleProposalError: what it changes was changed since
     """
-    row = _lock(session, proposal_id)
-    if row["proposed_by"] == officer.id:
+    row = _lock_proposal(session, proposal_id)
+    if row["proposed_by"] == act.person_id:
         raise ForbiddenError("You proposed it: another officer has to approve it.")
     status = states.PROPOSAL.target(row["status"], states.APPROVE)
-    if row["expires_at"] <= now:
-        _expire(session, row, now=now)
+    if row["expires_at"] <= act.now:
+        _expire(session, row, now=act.now)
         raise ProposalExpiredError(
             f"The proposal expired at {iso(row['expires_at'])}: nobody had approved it. File it anew."
         )
-    if not _fits(session, row, now=now):
-        raise NoLongerFitsError(f"{_NO_LONGER_FITS} File it anew.")
-    _APPROVE.run(session, proposal_id=proposal_id, status=status, officer_id=officer.id, now=now)
-    row |= {"status": status, "approved_by": officer.id}
+    if not _is_target_unchanged(session, row, now=act.now):
+        raise StaleProposalError(f"{_STALE_PROPOSAL} File it anew.")
+    _APPROVE_PROPOSAL.run(
+        session, proposal_id=proposal_id, status=status, officer_id=act.person_id, now=act.now
+    )
+    row |= {"status": status, "approved_by": act.person_id}
     _audit(
         session,
-        actor,
+        act,
         "approve",
         proposal_id,
         before={"status": states.PENDING},
         after={"status": status},
-        now=now,
     )
-    if row["effective_at"] is None or row["effective_at"] <= now:
-        _activate(session, row, actor, now=now)
+    if row["effective_at"] is None or row["effective_at"] <= act.now:
+        _activate(session, row, act)
     else:
-        notifications.went_on(
-            session, row, "approved", f"It takes effect at {iso(row['effective_at'])}.", now=now
+        notifications.notify_proposal_progress(
+            session, row, "approved", f"It takes effect at {iso(row['effective_at'])}.", now=act.now
         )
 
 
-def reject(
-    session: Session, *, proposal_id: UUID, officer: Caller, actor: AuditActor, reason: str, now: datetime
-) -> None:
+def reject_proposal(session: Session, *, proposal_id: UUID, act: Act, reason: str) -> None:
     """Reject a proposal that did not take effect yet; its proposer may take it back so, too.
 
-    :param officer: who rejects
-    :param actor: the officer as the audit names one
     :param reason: why
-    :param now: when
     :raises NotFoundError: there is no such proposal
     :raises IllegalTransitionError: it took effect, or is over
     """
-    row = _lock(session, proposal_id)
-    _reject(session, row, officer_id=officer.id, actor=actor, reason=reason, now=now)
+    row = _lock_proposal(session, proposal_id)
+    _reject(session, row, officer_id=act.person_id, act=act, reason=reason)
 
 
-def apply_due(database: Database, *, now: datetime) -> Applied:
+def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsResult:
     """Put approved proposals into force that are due, and end those that nobody approved.
 
     Each is a transaction of its own: one that fails keeps no other waiting, and is due again. One that no longer fits
@@ -249,72 +239,73 @@ def apply_due(database: Database, *, now: datetime) -> Applied:
     :return: how many; at most 200 of each in one run
     """
     with database.reading() as session:
-        due = _DUE.all(session, now=now, most=_BATCH)
-        overdue = _OVERDUE.all(session, now=now, most=_BATCH)
-    done = each(
+        due = _SELECT_DUE_PROPOSALS.all(session, now=now, most=_BATCH_SIZE)
+        overdue = _SELECT_OVERDUE_PROPOSALS.all(session, now=now, most=_BATCH_SIZE)
+    done = process_each(
         [row["id"] for row in due],
-        lambda proposal_id: database.in_transaction(_apply_one, proposal_id=proposal_id, now=now),
+        lambda proposal_id: database.in_transaction(_apply_due_proposal, proposal_id=proposal_id, now=now),
         failure="proposal not applied",
     )
-    expired = each(
+    expired = process_each(
         [row["id"] for row in overdue],
-        lambda proposal_id: database.in_transaction(_expire_one, proposal_id=proposal_id, now=now),
+        lambda proposal_id: database.in_transaction(
+            _expire_overdue_proposal, proposal_id=proposal_id, now=now
+        ),
         failure="proposal not expired",
     )
-    return Applied(done.count(states.ACTIVE), done.count(states.REJECTED), sum(expired))
+    return DueProposalsResult(done.count(states.ACTIVE), done.count(states.REJECTED), sum(expired))
 
 
-def _lock(session: Session, proposal_id: UUID) -> dict[str, Any]:
-    row = _LOCK.first(session, proposal_id=proposal_id)
+def _lock_proposal(session: Session, proposal_id: UUID) -> dict[str, Any]:
+    row = _LOCK_PROPOSAL.first(session, proposal_id=proposal_id)
     if row is None:
         raise NotFoundError("There is no such proposal.")
     return row
 
 
-def _fits(session: Session, row: Mapping[str, Any], *, now: datetime) -> bool:
+def _is_target_unchanged(session: Session, row: Mapping[str, Any], *, now: datetime) -> bool:
     """Tell whether what a proposal changes is still as it was shown to those who decide."""
     change = CHANGES[row["kind"]]
-    _TAKE_TURN.first(session)
+    _ACQUIRE_CHANGE_LOCK.first(session)
     change.hold(session)
     return change.absolute or change.state(session, row["payload"], now=now) == row["before"]
 
 
-def _apply_one(session: Session, *, proposal_id: UUID, now: datetime) -> str | None:
+def _apply_due_proposal(session: Session, *, proposal_id: UUID, now: datetime) -> str | None:
     """Put one into force, unless somebody else is at it, or was."""
-    row = _LOCK_FREE.first(session, proposal_id=proposal_id)
+    row = _LOCK_PROPOSAL_IF_FREE.first(session, proposal_id=proposal_id)
     if row is None or not states.PROPOSAL.allows(row["status"], states.ACTIVATE):
         return None
-    if not _fits(session, row, now=now):
-        _reject(session, row, officer_id=None, actor=SYSTEM, reason=_NO_LONGER_FITS, now=now)
+    if not _is_target_unchanged(session, row, now=now):
+        _reject(session, row, officer_id=None, act=Act("system", now), reason=_STALE_PROPOSAL)
         return states.REJECTED
-    _activate(session, row, SYSTEM, now=now)
+    _activate(session, row, Act("system", now))
     return states.ACTIVE
 
 
-def _expire_one(session: Session, *, proposal_id: UUID, now: datetime) -> bool:
-    row = _LOCK_FREE.first(session, proposal_id=proposal_id)
+def _expire_overdue_proposal(session: Session, *, proposal_id: UUID, now: datetime) -> bool:
+    row = _LOCK_PROPOSAL_IF_FREE.first(session, proposal_id=proposal_id)
     if row is None or not states.PROPOSAL.allows(row["status"], states.EXPIRE):
         return False
     _expire(session, row, now=now)
     return True
 
 
-def _activate(session: Session, row: dict[str, Any], actor: AuditActor, *, now: datetime) -> None:
+def _activate(session: Session, row: dict[str, Any], act: Act) -> None:
     status = states.PROPOSAL.target(row["status"], states.ACTIVATE)
     change = CHANGES[row["kind"]]
-    before = change.state(session, row["payload"], now=now)
-    _ACTIVATE.run(session, proposal_id=row["id"], status=status, now=now)
-    change.apply(session, row["payload"], proposal_id=row["id"], now=now)
+    before = change.state(session, row["payload"], now=act.now)
+    _ACTIVATE_PROPOSAL.run(session, proposal_id=row["id"], status=status, now=act.now)
+    change.apply(session, row["payload"], proposal_id=row["id"], now=act.now)
     _audit(
         session,
-        actor,
+        act,
         "activate",
         row["id"],
         before={"status": row["status"], "change": before},
-        after={"status": status, "change": change.state(session, row["payload"], now=now)},
-        now=now,
+        after={"status": status, "change": change.state(session, row["payload"], now=act.now)},
     )
-    notifications.went_on(session, row, "active", "It is in force.", now=now)
+    notifications.notify_proposal_progress(session, row, "active", "It is in force.", now=act.now)
 
 
 def _reject(
@@ -322,56 +313,53 @@ def _reject(
     row: dict[str, Any],
     *,
     officer_id: UUID | None,
-    actor: AuditActor,
+    act: Act,
     reason: str,
-    now: datetime,
 ) -> None:
     status = states.PROPOSAL.target(row["status"], states.REJECT)
-    _REJECT.run(session, proposal_id=row["id"], status=status, officer_id=officer_id, reason=reason, now=now)
+    _REJECT_PROPOSAL.run(
+        session, proposal_id=row["id"], status=status, officer_id=officer_id, reason=reason, now=act.now
+    )
     _audit(
         session,
-        actor,
+        act,
         "reject",
         row["id"],
         before={"status": row["status"]},
         after={"status": status, "reason": reason},
-        now=now,
     )
-    notifications.went_on(session, row, "rejected", reason, now=now)
+    notifications.notify_proposal_progress(session, row, "rejected", reason, now=act.now)
 
 
 def _expire(session: Session, row: dict[str, Any], *, now: datetime) -> None:
     status = states.PROPOSAL.target(row["status"], states.EXPIRE)
-    _EXPIRE.run(session, proposal_id=row["id"], status=status, now=now)
+    _EXPIRE_PROPOSAL.run(session, proposal_id=row["id"], status=status, now=now)
     _audit(
         session,
-        SYSTEM,
+        Act("system", now),
         "expire",
         row["id"],
         before={"status": row["status"]},
         after={"status": status},
-        now=now,
     )
-    notifications.went_on(session, row, "expired", "Nobody approved it in time.", now=now)
+    notifications.notify_proposal_progress(session, row, "expired", "Nobody approved it in time.", now=now)
 
 
 def _audit(
     session: Session,
-    actor: AuditActor,
+    act: Act,
     step: str,
     proposal_id: UUID,
     *,
     before: dict[str, Any],
     after: dict[str, Any],
-    now: datetime,
 ) -> None:
-    record(
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action=f"proposal.{step}",
         target_type=_TARGET_TYPE,
         target_id=str(proposal_id),
         before=before,
         after=after,
-        now=now,
     )

@@ -10,16 +10,16 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
-from marketplace.infra.tables import sorted_pages
+from marketplace.infra.tables import build_sorted_statements
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.proposals import states
 from marketplace.proposals.kinds import CHANGES
 
 SORTS = {"createdAt": "p.created_at", "effectiveAt": "p.effective_at", "expiresAt": "p.expires_at"}
-PEOPLE = ("proposed", "approved", "rejected")
+OFFICER_STEPS = ("proposed", "approved", "rejected")
 
-_SHOWN = """
+_SELECT_PROPOSALS = """
     SELECT p.id, p.kind, p.target, p.payload, p.reason, p.status, p.before, p.after, p.effect,
         p.effective_at AS "effectiveAt", p.expires_at AS "expiresAt", p.approved_at AS "approvedAt",
         p.activated_at AS "activatedAt", p.rejected_at AS "rejectedAt", p.rejection_reason AS "rejectionReason",
@@ -31,13 +31,15 @@ _SHOWN = """
         LEFT JOIN profiles approved ON approved.id = p.approved_by
         LEFT JOIN profiles rejected ON rejected.id = p.rejected_by
 """
-_WANTED = """
+_WHERE_FILTERS = """
     WHERE (CAST(:status AS text) IS NULL OR p.status = :status)
         AND (CAST(:kind AS text) IS NULL OR p.kind = :kind)
 """
-_ONE = Statement(text(f"{_SHOWN} WHERE p.id = :proposal_id"))
-_PAGES = sorted_pages(_SHOWN, _WANTED, SORTS, last="p.id", nullable=["effectiveAt"])
-_COUNT = Statement(text(f"SELECT count(*) AS total FROM platform_proposals p {_WANTED}"))  # noqa: S608 - our own words
+_SELECT_PROPOSAL = Statement(text(f"{_SELECT_PROPOSALS} WHERE p.id = :proposal_id"))
+_SELECT_PROPOSAL_PAGES = build_sorted_statements(
+    _SELECT_PROPOSALS, _WHERE_FILTERS, SORTS, last="p.id", nullable=["effectiveAt"]
+)
+_COUNT_PROPOSALS = Statement(text(f"SELECT count(*) AS total FROM platform_proposals p {_WHERE_FILTERS}"))  # noqa: S608 - our own words
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,22 @@ def list_proposals(session: Session, *, filters: ProposalFilters, page: TableReq
     :param page: which page, sorted by one of ``SORTS``
     """
     wanted = {"status": filters.status, "kind": filters.kind}
-    rows = _PAGES[page.sort, page.descending].all(session, **wanted, most=page.limit, offset=page.offset)
-    return TablePage([_with_people(row) for row in rows], page, _COUNT.one(session, **wanted)["total"])
+    rows = _SELECT_PROPOSAL_PAGES[page.sort, page.descending].all(
+        session, **wanted, most=page.limit, offset=page.offset
+    )
+    return TablePage(
+        [_with_officers(row) for row in rows], page, _COUNT_PROPOSALS.one(session, **wanted)["total"]
+    )
 
 
-def proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: datetime) -> dict[str, Any]:
+def show_proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: datetime) -> dict[str, Any]:
     """Give a proposal; of an open one, with what it changes and what it does as of now.
 
     :param caller: whose possible next steps are told
     :param now: when
     :raises NotFoundError: there is no such proposal
     """
-    row = _ONE.first(session, proposal_id=proposal_id)
+    row = _SELECT_PROPOSAL.first(session, proposal_id=proposal_id)
     if row is None:
         raise NotFoundError("There is no such proposal.")
     row["current"] = None
@@ -81,11 +87,11 @@ def proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: dateti
         if states.PROPOSAL.allows(row["status"], step)
         and not (step == states.APPROVE and row["proposed_by"] == caller.id)
     ]
-    return _with_people(row)
+    return _with_officers(row)
 
 
-def _with_people(row: dict[str, Any]) -> dict[str, Any]:
-    for step in PEOPLE:
+def _with_officers(row: dict[str, Any]) -> dict[str, Any]:
+    for step in OFFICER_STEPS:
         person_id, name = row.pop(f"{step}_by"), row.pop(f"{step}_name")
         row[f"{step}By"] = None if person_id is None else {"id": person_id, "name": name}
     return row

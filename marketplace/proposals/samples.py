@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from marketplace.orders.pricing import Fees, Line, price_of, release_of
+from marketplace.orders.pricing import Fees, OrderLine, price_order, split_escrow
 
 SAMPLE_PRICE_MINOR = 1_000_000
-SAMPLE = "One item of NGN 10,000.00, delivered"
+SAMPLE_DESCRIPTION = "One item of NGN 10,000.00, delivered"
 
 
 def sample_order(settings: Mapping[str, Any], *, commission_bps: int | None = None) -> dict[str, int]:
@@ -20,9 +20,9 @@ def sample_order(settings: Mapping[str, Any], *, commission_bps: int | None = No
         service_fee_minor=settings["service_fee_minor"],
         delivery_fee_minor=settings["delivery_fee_minor"],
     )
-    line = Line(SAMPLE_PRICE_MINOR, 1, fees.commission_bps if commission_bps is None else commission_bps)
-    price = price_of([line], fees=fees, delivered=True)
-    release = release_of(price, commission_minor=line.commission_minor)
+    line = OrderLine(SAMPLE_PRICE_MINOR, 1, fees.commission_bps if commission_bps is None else commission_bps)
+    price = price_order([line], fees=fees, delivered=True)
+    release = split_escrow(price, commission_minor=line.commission_minor)
     return {
         "subtotalMinor": price.subtotal_minor,
         "deliveryFeeMinor": price.delivery_fee_minor,
@@ -34,6 +34,6 @@ def sample_order(settings: Mapping[str, Any], *, commission_bps: int | None = No
     }
 
 
-def compared(before: dict[str, int], after: dict[str, int]) -> dict[str, Any]:
+def compare_sample_orders(before: dict[str, int], after: dict[str, int]) -> dict[str, Any]:
     """Show a sample order before a change and after it."""
-    return {"sampleOrder": {"description": SAMPLE, "before": before, "after": after}}
+    return {"sampleOrder": {"description": SAMPLE_DESCRIPTION, "before": before, "after": after}}

@@ -15,7 +15,7 @@ from marketplace.kernel.errors import ProviderUnavailableError
 
 _log = structlog.get_logger(__name__)
 _CONNECT_TIMEOUT_SECONDS = 3.0
-_MAX_ANSWER_BYTES = 4 * 1024 * 1024
+_MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 
 
 class ProviderRefusedError(Exception):
@@ -32,7 +32,7 @@ class ProviderRefusedError(Exception):
         self.code = code
 
 
-class _Retry(Retry):
+class _RetryUnlessTimeout(Retry):
     """Retries whatever failed at once, and nothing that ran into a time-out."""
 
     def increment(
@@ -71,7 +71,7 @@ class ProviderClient:
         self._session.headers.update(headers or {})
         # A proxy or credentials from the environment would send our secret key elsewhere.
         self._session.trust_env = False
-        retry = _Retry(
+        retry = _RetryUnlessTimeout(
             total=1, backoff_factor=0.1, status_forcelist=(502, 503, 504), allowed_methods=("GET",)
         )
         retry.raise_on_status = False
@@ -124,7 +124,7 @@ class ProviderClient:
                 **arguments,
             ) as answer:
                 status = answer.status_code
-                content = answer.raw.read(_MAX_ANSWER_BYTES + 1, decode_content=True)
+                content = answer.raw.read(_MAX_RESPONSE_BYTES + 1, decode_content=True)
                 return (read or self._read)(status, content)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unavailable(type(error).__name__) from error
@@ -139,7 +139,7 @@ class ProviderClient:
             )
 
     def _read(self, status: int, content: bytes) -> Any:
-        if len(content) > _MAX_ANSWER_BYTES:
+        if len(content) > _MAX_RESPONSE_BYTES:
             raise self._unavailable("answer too large")
         try:
             body = orjson.loads(content)

@@ -22,11 +22,11 @@ LEEWAY_SECONDS = 30
 _MAX_TOKEN_LENGTH = 8192
 _KEYS_FRESH_SECONDS = 3600
 # Tokens with made-up key ids must not make us fetch for each of them.
-_LEAST_FETCH_INTERVAL_SECONDS = 5
+_MIN_FETCH_INTERVAL_SECONDS = 5
 # Without any keys nobody gets in, so this pause is short; but not each request may wait for who is down.
-_LEAST_FIRST_FETCH_INTERVAL_SECONDS = 1
+_MIN_FIRST_FETCH_INTERVAL_SECONDS = 1
 _TIMEOUT_SECONDS = 3.0
-_MAX_VERIFIED = 4096  # tokens that a process remembers to have checked
+_MAX_CACHED_TOKENS = 4096  # tokens that a process remembers to have checked
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
@@ -41,7 +41,7 @@ class TokenClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verified:
+class _VerifiedToken:
     """What came of a token, and what that rests on: the key that signed it, and that its time is not over."""
 
     claims: TokenClaims
@@ -82,13 +82,13 @@ class KeySet:
         return time.monotonic() - self._fetched_at > _KEYS_FRESH_SECONDS
 
     def _may_fetch(self) -> bool:
-        pause = _LEAST_FETCH_INTERVAL_SECONDS if self._keys else _LEAST_FIRST_FETCH_INTERVAL_SECONDS
+        pause = _MIN_FETCH_INTERVAL_SECONDS if self._keys else _MIN_FIRST_FETCH_INTERVAL_SECONDS
         return time.monotonic() - self._tried_at > pause
 
     def _fetch(self) -> None:
         try:
             published = self._client.get("")["keys"]
-            keys = {key["kid"]: usable for key in published if (usable := _usable(key)) is not None}
+            keys = {key["kid"]: usable for key in published if (usable := _parse_key(key)) is not None}
         except (ProviderUnavailableError, ProviderRefusedError, KeyError, TypeError) as error:
             _log.warning("identity keys not fetched", error=type(error).__name__)
             return
@@ -102,7 +102,7 @@ class KeySet:
         self._keys, self._fetched_at = keys, time.monotonic()
 
 
-def _usable(key: Any) -> jwt.PyJWK | None:
+def _parse_key(key: Any) -> jwt.PyJWK | None:
     """Read a published key; one of a kind that we don't know must not cost us those that we do."""
     if not isinstance(key, dict) or key.get("use", "sig") != "sig" or not isinstance(key.get("kid"), str):
         return None
@@ -124,7 +124,7 @@ class TokenVerifier:
         self._settings = settings
         self._algorithms = list(settings.identity_algorithms)
         self._keys = KeySet(settings.identity_jwks_url) if settings.identity_jwks_url else None
-        self._verified: dict[bytes, _Verified] = {}
+        self._verified: dict[bytes, _VerifiedToken] = {}
 
     def verify(self, token: str) -> TokenClaims:
         """Check a token and read its claims.
@@ -141,19 +141,19 @@ class TokenVerifier:
         if known is not None and self._holds(known):
             return known.claims
         verified = self._verify(token)
-        while len(self._verified) >= _MAX_VERIFIED:
+        while len(self._verified) >= _MAX_CACHED_TOKENS:
             self._verified.pop(next(iter(self._verified)), None)
         self._verified[digest] = verified
         return verified.claims
 
-    def _holds(self, verified: _Verified) -> bool:
+    def _holds(self, verified: _VerifiedToken) -> bool:
         """Tell whether checking a token again would come to the same: its key is in force, its time not over."""
         return (
             time.time() < verified.expires_at
             and self._key(verified.algorithm, verified.key_id) is verified.key
         )
 
-    def _verify(self, token: str) -> _Verified:
+    def _verify(self, token: str) -> _VerifiedToken:
         try:
             header = jwt.get_unverified_header(token)
             algorithm, key_id = str(header.get("alg")), str(header.get("kid"))
@@ -176,11 +176,11 @@ class TokenVerifier:
             raise UnauthorizedError("The bearer token's subject is no UUID.")
         said = TokenClaims(
             user_id=user_id,
-            email=_text(claims.get("email"), 320),
-            name=_text(claims.get("name"), 200),
+            email=_read_text_claim(claims.get("email"), 320),
+            name=_read_text_claim(claims.get("name"), 200),
             aal="aal2" if claims.get("aal") == "aal2" else "aal1",
         )
-        return _Verified(said, algorithm, key_id, key, int(claims["exp"]) + LEEWAY_SECONDS)
+        return _VerifiedToken(said, algorithm, key_id, key, int(claims["exp"]) + LEEWAY_SECONDS)
 
     def _key(self, algorithm: str, key_id: str) -> Any:
         """Give the key that a token of a configured algorithm must be signed with.
@@ -196,7 +196,7 @@ class TokenVerifier:
         raise UnauthorizedError("The bearer token's key is not known.")
 
 
-def _text(value: Any, most: int) -> str | None:
+def _read_text_claim(value: Any, most: int) -> str | None:
     """Read an optional claim; what the database could not hold (NUL, half a surrogate pair) is left out."""
     if not isinstance(value, str) or not 0 < len(value) <= most or _UNSTORABLE.search(value):
         return None

@@ -9,7 +9,7 @@ from marketplace.providers.client import ProviderClient
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ModerationResult:
     """What the provider says of a text: whether anything is wrong with it, and of which kinds."""
 
     flagged: bool
@@ -19,7 +19,7 @@ class Verdict:
 class ContentModerator(Protocol):
     """What the domain asks of the provider."""
 
-    def check(self, text: str) -> Verdict:
+    def check(self, text: str) -> ModerationResult:
         """Ask whether a text is fit for the public."""
         ...
 
@@ -36,7 +36,7 @@ class HttpContentModerator:
             headers={"Authorization": f"Bearer {settings.ai_key}"} if settings.ai_key else None,
         )
 
-    def check(self, text: str) -> Verdict:
+    def check(self, text: str) -> ModerationResult:
         """Ask whether a text is fit for the public.
 
         :param text: what is looked at; it is neither logged nor kept
@@ -44,26 +44,26 @@ class HttpContentModerator:
         :raises ProviderRefusedError: the provider refused, for instance the key
         :raises ProviderUnavailableError: no usable answer in time
         """
-        return _verdict(self._client.post("/moderations", {"model": self._model, "input": text}))
+        return _parse_result(self._client.post("/moderations", {"model": self._model, "input": text}))
 
 
-def content_moderator(settings: Settings) -> ContentModerator | None:
+def make_content_moderator(settings: Settings) -> ContentModerator | None:
     """Make the adapter, or give none where no provider is configured."""
     return HttpContentModerator(settings) if settings.ai_url else None
 
 
-def _verdict(answer: Any) -> Verdict:
+def _parse_result(answer: Any) -> ModerationResult:
     """Read an answer. What is not as described is no verdict: a listing is not published on a guess."""
     try:
         [result] = answer["results"]
         flagged, categories = result["flagged"], result.get("categories") or {}
         names = tuple(sorted(str(name) for name, hit in categories.items() if hit is True))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _unusable() from error
+        raise _unusable_response_error() from error
     if not isinstance(flagged, bool):
-        raise _unusable()
-    return Verdict(flagged=flagged, categories=names)
+        raise _unusable_response_error()
+    return ModerationResult(flagged=flagged, categories=names)
 
 
-def _unusable() -> ProviderUnavailableError:
+def _unusable_response_error() -> ProviderUnavailableError:
     return ProviderUnavailableError("The ai moderation did not answer as it should. Try again.")

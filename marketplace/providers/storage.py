@@ -14,12 +14,12 @@ from marketplace.kernel.errors import ProviderUnavailableError
 
 _log = structlog.get_logger(__name__)
 _CONNECT_TIMEOUT_SECONDS = 3
-_ANSWER_TIMEOUT_SECONDS = 15
-_TRIES = 3  # every call here may be repeated: the same key gets the same content
+_RESPONSE_TIMEOUT_SECONDS = 15
+_MAX_ATTEMPTS = 3  # every call here may be repeated: the same key gets the same content
 _MAX_LINK_SECONDS = 3600
 # The key is made of the content, so what was read once never changes.
-IMMUTABLE = "public, max-age=31536000, immutable"
-_CALLS_AT_ONCE = 4
+IMMUTABLE_CACHE_CONTROL = "public, max-age=31536000, immutable"
+_MAX_CONCURRENT_CALLS = 4
 _Item = TypeVar("_Item")
 
 
@@ -155,7 +155,7 @@ def put_all(storage: ObjectStorage, *, bucket: str, objects: Sequence[StoredObje
             cache_control=one.cache_control,
         )
 
-    _side_by_side(put, objects)
+    _run_concurrently(put, objects)
 
 
 def delete_all(storage: ObjectStorage, *, bucket: str, keys: Iterable[str]) -> None:
@@ -164,12 +164,12 @@ def delete_all(storage: ObjectStorage, *, bucket: str, keys: Iterable[str]) -> N
     :param bucket: the public or the private one
     :raises ProviderUnavailableError: whether all of them were deleted is unknown
     """
-    _side_by_side(lambda key: storage.delete(bucket=bucket, key=key), list(keys))
+    _run_concurrently(lambda key: storage.delete(bucket=bucket, key=key), list(keys))
 
 
-def _side_by_side(call: Callable[[_Item], None], items: Sequence[_Item]) -> None:
+def _run_concurrently(call: Callable[[_Item], None], items: Sequence[_Item]) -> None:
     """Make the calls, all of them, and raise what the first that failed raised."""
-    with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_MAX_CONCURRENT_CALLS) as pool:
         for done in [pool.submit(call, item) for item in items]:
             done.result()
 
@@ -188,8 +188,8 @@ def _make_client(settings: Settings) -> Any:
         config=Config(
             signature_version="s3v4",
             connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-            read_timeout=_ANSWER_TIMEOUT_SECONDS,
-            retries={"total_max_attempts": _TRIES, "mode": "standard"},
+            read_timeout=_RESPONSE_TIMEOUT_SECONDS,
+            retries={"total_max_attempts": _MAX_ATTEMPTS, "mode": "standard"},
             max_pool_connections=16,
             # Buckets as host names would need a name for each at whatever stands in for AWS.
             s3={"addressing_style": "path" if settings.s3_endpoint_url else "auto"},

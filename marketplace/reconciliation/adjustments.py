@@ -12,22 +12,21 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ForbiddenError
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
 
-OWN_FUNDS, GATEWAY_COST, CAME_BACK = "own_funds", "gateway_cost", "came_back"
+OWN_FUNDS, GATEWAY_COST, PAYOUT_RETURNED = "own_funds", "gateway_cost", "came_back"
 # What one officer accepts alone within a day, and the most that is called a charge of the gateway's; in kobo.
-ALONE_MINOR = 100_000
+SINGLE_APPROVER_DAILY_LIMIT_MINOR = 100_000
 _DAY = timedelta(days=1)
 # A proposal that nobody confirmed for so long is no more.
-_PROPOSED_FOR = timedelta(days=7)
+_PROPOSAL_VALIDITY = timedelta(days=7)
 
 # It has no balance of its own that a posting would lock: two at once would each find that it, or the day, suffices.
 _LOCK_OWN_FUNDS = Statement(text("SELECT id FROM ledger_accounts WHERE id = :account_id FOR NO KEY UPDATE"))
-_OWN_FUNDS = Statement(
+_SELECT_OWN_FUNDS = Statement(
     text(
         """
         SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor,
@@ -36,7 +35,7 @@ _OWN_FUNDS = Statement(
         """
     )
 )
-_ALONE = Statement(
+_SUM_SINGLE_APPROVALS = Statement(
     text(
         """
         SELECT coalesce(sum(abs(here_minor - there_minor)), 0)::bigint AS minor FROM reconciliation_exceptions
@@ -47,7 +46,7 @@ _ALONE = Statement(
     )
 )
 # Of the latest that was found of the same item, if it differs by the same still.
-_CARRY_OVER = Statement(
+_CARRY_OVER_PROPOSALS = Statement(
     text(
         """
         UPDATE reconciliation_exceptions x SET proposed_resolution = p.proposed_resolution,
@@ -61,21 +60,21 @@ _CARRY_OVER = Statement(
 )
 
 
-class UncoveredError(ConflictError):
+class InsufficientOwnFundsError(ConflictError):
     """The company's own money at the gateway does not cover it."""
 
 
-class SameOfficerError(ForbiddenError):
+class SecondApproverRequiredError(ForbiddenError):
     """The officer has proposed it: another one has to confirm it."""
 
 
-def takes_another(
+def requires_second_approver(
     session: Session,
     row: dict[str, Any],
     *,
     resolution: str,
     difference_minor: int,
-    officer: Caller,
+    officer_id: UUID,
     now: datetime,
 ) -> bool:
     """Tell whether a difference is accepted only once another officer confirms it.
@@ -85,32 +84,32 @@ def takes_another(
     :param row: the exception, locked, with what is proposed
     :param resolution: as what it is to be booked
     :param difference_minor: kobo that the gateway holds more than the books say, or (below zero) less
-    :raises UncoveredError: own funds would fall below zero, or below what they were opened with if that is less
-    :raises SameOfficerError: the officer has proposed just that
+    :raises InsufficientOwnFundsError: own funds would fall below zero, or below their opening if that is less
+    :raises SecondApproverRequiredError: the officer has proposed just that
     """
     _LOCK_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
     if resolution == OWN_FUNDS and difference_minor < 0:
-        _require_cover(session, -difference_minor)
-    alone: int = _ALONE.one(session, officer_id=officer.id, since=now - _DAY)["minor"]
-    if alone + abs(difference_minor) <= ALONE_MINOR:
+        _ensure_own_funds_cover(session, -difference_minor)
+    alone: int = _SUM_SINGLE_APPROVALS.one(session, officer_id=officer_id, since=now - _DAY)["minor"]
+    if alone + abs(difference_minor) <= SINGLE_APPROVER_DAILY_LIMIT_MINOR:
         return False
-    if row["proposed_resolution"] != resolution or row["proposed_at"] <= now - _PROPOSED_FOR:
+    if row["proposed_resolution"] != resolution or row["proposed_at"] <= now - _PROPOSAL_VALIDITY:
         return True
-    if row["proposed_by"] == officer.id:
-        raise SameOfficerError("You have proposed this: another officer has to confirm it.")
+    if row["proposed_by"] == officer_id:
+        raise SecondApproverRequiredError("You have proposed this: another officer has to confirm it.")
     return False
 
 
-def _require_cover(session: Session, missing_minor: int) -> None:
-    own = _OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
+def _ensure_own_funds_cover(session: Session, missing_minor: int) -> None:
+    own = _SELECT_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
     # LEAST leaves none out: without an opening it is 0.
     if own["minor"] - missing_minor < own["opening_minor"]:
-        raise UncoveredError(
-            f"The company's own money at the gateway ({naira_text(own['minor'])}) does not cover it. To bear it is for"
-            " the company to decide: it pays the money in at the gateway, and the next reconciliation books that."
+        raise InsufficientOwnFundsError(
+            f"The company's own money at the gateway ({format_naira(own['minor'])}) does not cover it. To bear it is"
+            " for the company to decide: it pays the money in at the gateway, and the next reconciliation books that."
         )
 
 
-def carry_over(session: Session, *, run_id: UUID, now: datetime) -> None:
+def carry_over_proposals(session: Session, *, run_id: UUID, now: datetime) -> None:
     """Take over into a run what is proposed for the same differences of the runs before."""
-    _CARRY_OVER.run(session, run_id=run_id, since=now - _PROPOSED_FOR)
+    _CARRY_OVER_PROPOSALS.run(session, run_id=run_id, since=now - _PROPOSAL_VALIDITY)

@@ -5,7 +5,7 @@ from sqlalchemy import text
 from marketplace.infra.db import Statement
 
 # What a list tells of a movement is kept with it: a later run's window may be past it.
-NAME = Statement(
+ATTRIBUTE_MOVEMENTS = Statement(
     text(
         """
         UPDATE gateway_movements m SET subject = named.subject
@@ -25,7 +25,7 @@ NAME = Statement(
         """
     )
 )
-NAME_CHARGES = Statement(
+ATTRIBUTE_REFUNDED_CHARGES = Statement(
     text(
         """
         UPDATE gateway_movements m SET charge_id = rec.charge_id FROM reconciliation_records rec
@@ -35,7 +35,7 @@ NAME_CHARGES = Statement(
     )
 )
 # What moved, is none of ours by its id, and was made before the lists begin.
-UNLISTED = Statement(
+SELECT_UNLISTED_MOVEMENTS = Statement(
     text(
         """
         SELECT * FROM (
@@ -57,7 +57,7 @@ UNLISTED = Statement(
     )
 )
 # Whose money differs, and that no list has: it may be older than they are, or the gateway knows it no more.
-UNLISTED_PAYOUTS = Statement(
+SELECT_UNLISTED_PAYOUTS = Statement(
     text(
         """
         SELECT 'transfer' AS kind, d.gateway_id AS id FROM reconciliation_differences d

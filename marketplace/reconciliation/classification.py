@@ -4,20 +4,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-MISSING_HERE = "missing_here"
-MISSING_THERE = "missing_there"
+MISSING_IN_LEDGER = "missing_here"
+MISSING_AT_GATEWAY = "missing_there"
 AMOUNTS_DIFFER = "amounts_differ"
 STATUS_DIFFERS = "status_differs"
-PROBLEMS = (MISSING_HERE, MISSING_THERE, AMOUNTS_DIFFER, STATUS_DIFFERS)
+PROBLEMS = (MISSING_IN_LEDGER, MISSING_AT_GATEWAY, AMOUNTS_DIFFER, STATUS_DIFFERS)
 
 # Longer than the sweeps take to ask the gateway about what its events left open.
-UNDER_WAY_FOR = timedelta(hours=2)
+IN_TRANSIT_TOLERANCE = timedelta(hours=2)
 # What was moved for something that the gateway itself calls unfinished may be so for days.
-SETTLING_FOR = timedelta(days=3)
+SETTLEMENT_TOLERANCE = timedelta(days=3)
 
-_OPEN_REFUND = ("pending", "submitted", "needs_attention")
-_OPEN_PAYOUT = ("pending", "submitted", "unknown")
-_OVER = ("success", "processed", "failed", "reversed", "blocked", "rejected", "abandoned")
+_OPEN_REFUND_STATUSES = ("pending", "submitted", "needs_attention")
+_OPEN_PAYOUT_STATUSES = ("pending", "submitted", "unknown")
+_FINAL_STATUSES = ("success", "processed", "failed", "reversed", "blocked", "rejected", "abandoned")
 
 # What an officer is told to do, by what is suggested.
 SUGGESTIONS = {
@@ -51,14 +51,14 @@ ACTIONS = tuple(SUGGESTIONS)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Classification:
     """What is wrong with an item, and what is suggested."""
 
     problem: str
     action: str
 
 
-def judge(row: dict[str, Any], *, now: datetime) -> Verdict | None:
+def classify(row: dict[str, Any], *, now: datetime) -> Classification | None:
     """Judge an item that is otherwise there than here.
 
     What both sides know, and one of them has heard of later, is on its way as long as that may take: neither drift nor
@@ -71,116 +71,120 @@ def judge(row: dict[str, Any], *, now: datetime) -> Verdict | None:
     differs = row["here_minor"] != row["there_minor"]
     if differs and row["here_now_minor"] == row["there_minor"]:
         return None
-    return _JUDGES.get(row["kind"], _judge_booking)(row, differs, now)
+    return _CLASSIFIERS.get(row["kind"], _classify_posting)(row, differs, now)
 
 
-def _judge_charge(row: dict[str, Any], differs: bool, now: datetime) -> Verdict | None:
+def _classify_charge(row: dict[str, Any], differs: bool, now: datetime) -> Classification | None:
     if not row["charge_known"]:
         if not row["payment_known"]:
             refunded = row["there_minor"] <= 0
-            return Verdict(MISSING_HERE, "bear_refunded_charge" if refunded else "look_up_charge")
-        return None if _is_young(row, now) else Verdict(MISSING_HERE, "apply_charge")
+            return Classification(MISSING_IN_LEDGER, "bear_refunded_charge" if refunded else "look_up_charge")
+        return None if _is_recent(row, now) else Classification(MISSING_IN_LEDGER, "apply_charge")
     if differs and not row["there_minor"]:
-        return Verdict(MISSING_THERE, "look_up_booking")
-    return Verdict(AMOUNTS_DIFFER, "compare_amounts")
+        return Classification(MISSING_AT_GATEWAY, "look_up_booking")
+    return Classification(AMOUNTS_DIFFER, "compare_amounts")
 
 
-def _judge_refund(row: dict[str, Any], differs: bool, now: datetime) -> Verdict | None:
+def _classify_refund(row: dict[str, Any], differs: bool, now: datetime) -> Classification | None:
     if row["refund_id"] is None:
-        return Verdict(MISSING_THERE, "look_up_booking")
+        return Classification(MISSING_AT_GATEWAY, "look_up_booking")
     if _amounts_differ(row, differs):
-        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
-    return _judge_ours(row, differs, now, still_open=_OPEN_REFUND, action="ask_about_refund")
+        return Classification(AMOUNTS_DIFFER, "compare_amounts")
+    return _classify_own_item(row, differs, now, still_open=_OPEN_REFUND_STATUSES, action="ask_about_refund")
 
 
-def _judge_payout(row: dict[str, Any], differs: bool, now: datetime) -> Verdict | None:
+def _classify_payout(row: dict[str, Any], differs: bool, now: datetime) -> Classification | None:
     if row["intent_id"] is None:
-        return Verdict(MISSING_THERE, "look_up_booking")
+        return Classification(MISSING_AT_GATEWAY, "look_up_booking")
     if _amounts_differ(row, differs):
-        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
+        return Classification(AMOUNTS_DIFFER, "compare_amounts")
     # Its lists and its own answer have nothing of it: what was moved for it, if anything, was moved back.
     if differs and row["here_status"] == "success" and row["there_status"] is None:
-        return Verdict(MISSING_THERE, "look_up_payout")
-    return _judge_ours(row, differs, now, still_open=_OPEN_PAYOUT, action="ask_about_payout")
+        return Classification(MISSING_AT_GATEWAY, "look_up_payout")
+    return _classify_own_item(row, differs, now, still_open=_OPEN_PAYOUT_STATUSES, action="ask_about_payout")
 
 
-def _judge_ours(
+def _classify_own_item(
     row: dict[str, Any], differs: bool, now: datetime, *, still_open: tuple[str, ...], action: str
-) -> Verdict | None:
+) -> Classification | None:
     """Judge what this service sent: the gateway takes the money at once, and the books go by the result."""
     if row["gateway_id"] is None:
         # The books say that it left, or that the gateway took it, and there it is unknown.
-        return None if _is_young(row, now) and not differs else Verdict(MISSING_THERE, action)
-    under_way = row["here_status"] in still_open and row["there_status"] not in _OVER
+        return None if _is_recent(row, now) and not differs else Classification(MISSING_AT_GATEWAY, action)
+    under_way = row["here_status"] in still_open and row["there_status"] not in _FINAL_STATUSES
     if differs and under_way and row["there_minor"] < row["here_minor"]:
         return None
-    if _is_young(row, now):
+    if _is_recent(row, now):
         return None
     if differs and row["there_minor"] and row["here_minor"]:
-        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
-    return Verdict(STATUS_DIFFERS, action)
+        return Classification(AMOUNTS_DIFFER, "compare_amounts")
+    return Classification(STATUS_DIFFERS, action)
 
 
-def _judge_settlement(row: dict[str, Any], _differs: bool, now: datetime) -> Verdict | None:
+def _classify_settlement(row: dict[str, Any], _differs: bool, now: datetime) -> Classification | None:
     if not row["there_minor"]:
-        return Verdict(MISSING_THERE, "look_up_settlement")
+        return Classification(MISSING_AT_GATEWAY, "look_up_settlement")
     if row["here_minor"]:
-        return Verdict(AMOUNTS_DIFFER, "compare_amounts")
-    waits = row["there_status"] is None or row["there_status"] not in _OVER
+        return Classification(AMOUNTS_DIFFER, "compare_amounts")
+    waits = row["there_status"] is None or row["there_status"] not in _FINAL_STATUSES
     since = row["moved_at"]
-    if waits and since is not None and now - since < SETTLING_FOR:
+    if waits and since is not None and now - since < SETTLEMENT_TOLERANCE:
         return None
-    return Verdict(MISSING_HERE, "look_up_settlement")
+    return Classification(MISSING_IN_LEDGER, "look_up_settlement")
 
 
-def _judge_dispute(row: dict[str, Any], _differs: bool, now: datetime) -> Verdict | None:
+def _classify_chargeback(row: dict[str, Any], _differs: bool, now: datetime) -> Classification | None:
     """Judge what a bank took: at the gateway it may leave before the dispute is over, and days after it was lost."""
     if row["here_status"] == "open":
         return None
-    if now - max(row[name] for name in ("moved_at", "booked_at") if row[name]) < SETTLING_FOR:
+    if now - max(row[name] for name in ("moved_at", "booked_at") if row[name]) < SETTLEMENT_TOLERANCE:
         return None
     if not row["there_minor"]:
-        return Verdict(MISSING_THERE, "look_up_booking")
-    return Verdict(AMOUNTS_DIFFER if row["here_minor"] else MISSING_HERE, "compare_amounts")
+        return Classification(MISSING_AT_GATEWAY, "look_up_booking")
+    return Classification(AMOUNTS_DIFFER if row["here_minor"] else MISSING_IN_LEDGER, "compare_amounts")
 
 
-def _judge_foreign_refund(row: dict[str, Any], _differs: bool, now: datetime) -> Verdict | None:
+def _classify_unrecognized_refund(
+    row: dict[str, Any], _differs: bool, now: datetime
+) -> Classification | None:
     # A bank took it: the event of the dispute tells us.
-    if row["dispute_id"] and _is_young(row, now):
+    if row["dispute_id"] and _is_recent(row, now):
         return None
-    return Verdict(MISSING_HERE, "look_up_refund")
+    return Classification(MISSING_IN_LEDGER, "look_up_refund")
 
 
-def _judge_foreign_transfer(_row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
-    return Verdict(MISSING_HERE, "look_up_transfer")
+def _classify_unrecognized_transfer(
+    _row: dict[str, Any], _differs: bool, _now: datetime
+) -> Classification | None:
+    return Classification(MISSING_IN_LEDGER, "look_up_transfer")
 
 
-def _judge_movement(row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
+def _classify_movement(row: dict[str, Any], _differs: bool, _now: datetime) -> Classification | None:
     if not row["there_minor"]:
-        return Verdict(MISSING_THERE, "look_up_booking")
-    return Verdict(MISSING_HERE, "look_up_movement")
+        return Classification(MISSING_AT_GATEWAY, "look_up_booking")
+    return Classification(MISSING_IN_LEDGER, "look_up_movement")
 
 
-def _judge_balance(_row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
-    return Verdict(AMOUNTS_DIFFER, "look_up_balance")
+def _classify_balance(_row: dict[str, Any], _differs: bool, _now: datetime) -> Classification | None:
+    return Classification(AMOUNTS_DIFFER, "look_up_balance")
 
 
-def _judge_booking(_row: dict[str, Any], _differs: bool, _now: datetime) -> Verdict | None:
-    return Verdict(MISSING_THERE, "look_up_booking")
+def _classify_posting(_row: dict[str, Any], _differs: bool, _now: datetime) -> Classification | None:
+    return Classification(MISSING_AT_GATEWAY, "look_up_booking")
 
 
-_JUDGES = {
-    "charge": _judge_charge,
-    "refund": _judge_refund,
-    "payout": _judge_payout,
-    "settlement": _judge_settlement,
-    "dispute": _judge_dispute,
-    "gateway-refund": _judge_foreign_refund,
-    "gateway-transfer": _judge_foreign_transfer,
-    "movement": _judge_movement,
-    "balance": _judge_balance,
+_CLASSIFIERS = {
+    "charge": _classify_charge,
+    "refund": _classify_refund,
+    "payout": _classify_payout,
+    "settlement": _classify_settlement,
+    "dispute": _classify_chargeback,
+    "gateway-refund": _classify_unrecognized_refund,
+    "gateway-transfer": _classify_unrecognized_transfer,
+    "movement": _classify_movement,
+    "balance": _classify_balance,
 }
-KINDS = {
+EXCEPTION_KIND_OF_ITEM = {
     "charge": "charge",
     "refund": "refund",
     "gateway-refund": "refund",
@@ -191,7 +195,7 @@ KINDS = {
     "movement": "movement",
     "balance": "balance",
 }
-BOOKING = "booking"
+POSTING = "booking"
 
 
 def _amounts_differ(row: dict[str, Any], differs: bool) -> bool:
@@ -200,9 +204,9 @@ def _amounts_differ(row: dict[str, Any], differs: bool) -> bool:
     return there is not None and there != row["here_amount_minor"] and (differs or not row["accepted"])
 
 
-def _is_young(row: dict[str, Any], now: datetime) -> bool:
+def _is_recent(row: dict[str, Any], now: datetime) -> bool:
     """Tell whether the latest that either side did with it is so young that the other may not have heard of it."""
     latest = max(
         (row[name] for name in ("moved_at", "changed_at", "booked_at") if row[name] is not None), default=None
     )
-    return latest is not None and now - latest < UNDER_WAY_FOR
+    return latest is not None and now - latest < IN_TRANSIT_TOLERANCE

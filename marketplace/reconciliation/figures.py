@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Outcome:
+class ReconciliationOutcome:
     """What became of a run: its figures in kobo, and how many exceptions it found, of items and in money."""
 
     status: str
@@ -16,7 +16,7 @@ class Outcome:
 
 
 @dataclass
-class Figures:
+class ReconciliationFigures:
     """How much a run looked through, and what it found."""
 
     movements: int = 0

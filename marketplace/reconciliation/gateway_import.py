@@ -17,37 +17,37 @@ from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.payments.refunds import gateway_refund
-from marketplace.providers.gateway.records import GatewayRecords, Kind, Movement, Record
+from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
 from marketplace.reconciliation import attribution
-from marketplace.reconciliation.postings import move
+from marketplace.reconciliation.postings import post_gateway_movement
 
-OPENING_ID = 0
+OPENING_MOVEMENT_ID = 0
 # What the gateway calls money that the company paid in itself.
 _TOP_UP = "Topup"
-_SETTLED = "success"
-_BATCH = 500
+_SETTLEMENT_SUCCESS = "success"
+_BATCH_SIZE = 500
 # Longer than any page takes: a claim that ran out was left by somebody who died.
-CLAIMED_FOR = timedelta(minutes=5)
+LEASE_DURATION = timedelta(minutes=5)
 # Foreign ones are asked about in each run, so they are not asked about without end.
-_MOST_ASKED_ABOUT = 200
+_LOOKUP_LIMIT = 200
 # Charges come in while the movements are read: after so many looks the latest list is as good as the balance.
-_MOST_LOOKS = 5
+_READ_LIMIT = 5
 
 # Only one run goes on at a time, so what another one left is of no use to anybody.
-_CLEAR_READ = tuple(
+_DELETE_COMPARISON = tuple(
     Statement(text(sql))
     for sql in ("DELETE FROM reconciliation_records", "DELETE FROM reconciliation_differences")
 )
-_CLEAR = (
-    *_CLEAR_READ,
+_DELETE_RUN_DATA = (
+    *_DELETE_COMPARISON,
     Statement(text("DELETE FROM gateway_movements WHERE read_by IS NOT NULL")),
     Statement(text("DELETE FROM reconciliation_exceptions WHERE run_id = :run_id")),
 )
-_GO_ON = Statement(
+_EXTEND_LEASE = Statement(
     text("UPDATE reconciliations SET claimed_until = :until WHERE id = :run_id AND status = 'running'")
 )
 # Nothing of ours can be at the gateway before there was a payment to ask for.
-_FIRST_DAY = Statement(
+_SELECT_FIRST_DAY = Statement(
     text(
         """
         SELECT coalesce(least((SELECT min(created_at) FROM payment_intents),
@@ -55,7 +55,7 @@ _FIRST_DAY = Statement(
         """
     )
 )
-_KNOWN = Statement(
+_SELECT_LAST_ID_AND_SUM = Statement(
     text(
         """
         SELECT greatest(max(id), max(CASE WHEN id = 0 THEN CAST(row_id AS bigint) END)) AS id,
@@ -64,7 +64,7 @@ _KNOWN = Statement(
         """
     )
 )
-_KEEP_MOVEMENTS = Statement(
+_INSERT_MOVEMENTS = Statement(
     text(
         """
         INSERT INTO gateway_movements (id, model, row_id, difference_minor, balance_minor, happened_at, read_by)
@@ -74,13 +74,13 @@ _KEEP_MOVEMENTS = Statement(
         """
     )
 )
-_OLDEST_READ = Statement(
+_SELECT_BALANCE_BEFORE_FIRST_READ = Statement(
     text(
         "SELECT balance_minor - difference_minor AS minor FROM gateway_movements WHERE read_by = :run_id"
         " ORDER BY id LIMIT 1"
     )
 )
-_OPEN = Statement(
+_INSERT_OPENING_MOVEMENT = Statement(
     text(
         """
         INSERT INTO gateway_movements (id, model, row_id, difference_minor, balance_minor, happened_at)
@@ -88,8 +88,8 @@ _OPEN = Statement(
         """
     )
 )
-_TAKE_OVER = Statement(text("UPDATE gateway_movements SET read_by = NULL WHERE read_by = :run_id"))
-_KEEP_RECORDS = Statement(
+_CONFIRM_MOVEMENTS = Statement(text("UPDATE gateway_movements SET read_by = NULL WHERE read_by = :run_id"))
+_INSERT_RECORDS = Statement(
     text(
         """
         INSERT INTO reconciliation_records (run_id, kind, gateway_id, reference, status, amount_minor, fee_minor,
@@ -102,7 +102,7 @@ _KEEP_RECORDS = Statement(
         """
     )
 )
-_UNBOOKED_SETTLEMENTS = Statement(
+_SELECT_UNPOSTED_SETTLEMENTS = Statement(
     text(
         """
         SELECT rec.gateway_id AS id, rec.amount_minor AS minor FROM reconciliation_records rec
@@ -115,7 +115,7 @@ _UNBOOKED_SETTLEMENTS = Statement(
         """
     )
 )
-_OLDEST_SETTLEMENT = Statement(
+_SELECT_OLDEST_UNPOSTED_SETTLEMENT = Statement(
     text(
         """
         SELECT min(m.happened_at) AS at FROM gateway_movements m
@@ -124,7 +124,7 @@ _OLDEST_SETTLEMENT = Statement(
         """
     )
 )
-_UNBOOKED_OWN = Statement(
+_SELECT_UNPOSTED_OWN_FUNDS = Statement(
     text(
         """
         SELECT m.id, m.model, m.difference_minor AS minor FROM gateway_movements m
@@ -138,27 +138,27 @@ _UNBOOKED_OWN = Statement(
 )
 
 
-def clear(session: Session, *, run_id: UUID) -> None:
+def delete_run_data(session: Session, *, run_id: UUID) -> None:
     """Throw away what a run that was broken off has read, so that it is begun anew."""
-    for statement in _CLEAR:
+    for statement in _DELETE_RUN_DATA:
         statement.run(session, run_id=run_id)
 
 
-def clear_read(session: Session) -> None:
+def delete_comparison(session: Session) -> None:
     """Throw away what a run read of the gateway's lists, and compared."""
-    for statement in _CLEAR_READ:
+    for statement in _DELETE_COMPARISON:
         statement.run(session)
 
 
-def listed_minor(session: Session) -> int:
+def sum_movements(session: Session) -> int:
     """Sum what the gateway's movements come to, in kobo."""
-    minor: int = _KNOWN.one(session)["minor"]
+    minor: int = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
     return minor
 
 
-def oldest_settlement(session: Session) -> datetime | None:
+def find_oldest_unposted_settlement_time(session: Session) -> datetime | None:
     """Tell when the first settlement left the gateway that is not booked; none if all are."""
-    at: datetime | None = _OLDEST_SETTLEMENT.one(session)["at"]
+    at: datetime | None = _SELECT_OLDEST_UNPOSTED_SETTLEMENT.one(session)["at"]
     return at
 
 
@@ -167,10 +167,10 @@ class _Opening:
     """The service's first day, and the last movement before it, if there was one."""
 
     first_day: datetime
-    before: Movement | None
+    before: BalanceMovement | None
 
 
-class History:
+class GatewayImporter:
     """The gateway's records, being read for a run."""
 
     def __init__(
@@ -195,12 +195,12 @@ class History:
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
         read = 0
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_READ_LIMIT):
             new = self._read_new()
             read += new
             held = self._records.balance()
             with self._database.reading() as session:
-                listed = _KNOWN.one(session)["minor"]
+                listed = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
             if held == listed or not new:
                 return held, read
         # It is moved all the time: the list is at least of one moment.
@@ -208,10 +208,10 @@ class History:
 
     def _read_new(self) -> int:
         with self._database.reading() as session:
-            known = _KNOWN.one(session)["id"]
-            first_day: datetime = _FIRST_DAY.one(session, now=self._now)["at"]
+            known = _SELECT_LAST_ID_AND_SUM.one(session)["id"]
+            first_day: datetime = _SELECT_FIRST_DAY.one(session, now=self._now)["at"]
         read = 0
-        before: Movement | None = None
+        before: BalanceMovement | None = None
         for page in self._records.movements():
             new = [
                 one for one in page if (one.id > known if known is not None else one.happened_at >= first_day)
@@ -224,9 +224,9 @@ class History:
         self._database.in_transaction(self._take_over, opening)
         return read
 
-    def _keep_movements(self, session: Session, page: Sequence[Movement]) -> int:
+    def _keep_movements(self, session: Session, page: Sequence[BalanceMovement]) -> int:
         self._go_on(session)
-        return _KEEP_MOVEMENTS.run(
+        return _INSERT_MOVEMENTS.run(
             session,
             run_id=self._run_id,
             ids=[one.id for one in page],
@@ -241,17 +241,17 @@ class History:
         """Count what was read, there being no gap in it any more; the first time, with what was there before."""
         if opening is not None:
             before = opening.before
-            oldest = _OLDEST_READ.first(session, run_id=self._run_id)
+            oldest = _SELECT_BALANCE_BEFORE_FIRST_READ.first(session, run_id=self._run_id)
             reached = oldest["minor"] if oldest else 0
-            _OPEN.run(
+            _INSERT_OPENING_MOVEMENT.run(
                 session,
                 last_before=str(before.id if before else 0),
                 minor=before.balance_minor if before else reached,
                 at=opening.first_day,
             )
-        _TAKE_OVER.run(session, run_id=self._run_id)
+        _CONFIRM_MOVEMENTS.run(session, run_id=self._run_id)
 
-    def read_records(self, kind: Kind, *, since: datetime, until: datetime) -> int:
+    def read_records(self, kind: RecordKind, *, since: datetime, until: datetime) -> int:
         """Take over what one of the gateway's lists has of a period.
 
         :return: how many there were
@@ -260,10 +260,12 @@ class History:
         pages = self._records.records(kind, since=since, until=until)
         return sum(self._database.in_transaction(self._keep_records, kind, page) for page in pages)
 
-    def _keep_records(self, session: Session, kind: Kind, page: Sequence[Record]) -> int:
+    def _keep_records(self, session: Session, kind: RecordKind, page: Sequence[GatewayRecord]) -> int:
         self._go_on(session)
-        noted = [gateway_refund.noted(one.note) if kind == "refund" else None for one in page]
-        return _KEEP_RECORDS.run(
+        noted = [
+            gateway_refund.parse_refund_reference(one.note) if kind == "refund" else None for one in page
+        ]
+        return _INSERT_RECORDS.run(
             session,
             run_id=self._run_id,
             kind=kind,
@@ -287,11 +289,11 @@ class History:
 
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
-        self._ask_about(attribution.UNLISTED)
+        self._ask_about(attribution.SELECT_UNLISTED_MOVEMENTS)
         self._database.in_transaction(self._name)
 
     def _name(self, session: Session) -> None:
-        for statement in (attribution.NAME, attribution.NAME_CHARGES):
+        for statement in (attribution.ATTRIBUTE_MOVEMENTS, attribution.ATTRIBUTE_REFUNDED_CHARGES):
             statement.run(session, run_id=self._run_id)
 
     def look_up_payouts(self) -> None:
@@ -299,11 +301,11 @@ class History:
 
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
-        self._ask_about(attribution.UNLISTED_PAYOUTS)
+        self._ask_about(attribution.SELECT_UNLISTED_PAYOUTS)
 
     def _ask_about(self, unlisted: Statement) -> None:
         with self._database.reading() as session:
-            rows = unlisted.all(session, run_id=self._run_id, most=_MOST_ASKED_ABOUT)
+            rows = unlisted.all(session, run_id=self._run_id, most=_LOOKUP_LIMIT)
         for row in rows:
             found = self._records.record(row["kind"], row["id"])
             self._database.in_transaction(self._keep_records, row["kind"], [found] if found else [])
@@ -317,29 +319,31 @@ class History:
         while True:
             done = self._database.in_transaction(self._book_settlements)
             settled += done
-            if done < _BATCH:
+            if done < _BATCH_SIZE:
                 break
         while True:
             done = self._database.in_transaction(self._book_own_funds)
             own += done
-            if done < _BATCH:
+            if done < _BATCH_SIZE:
                 return settled, own
 
     def _book_settlements(self, session: Session) -> int:
-        rows = _UNBOOKED_SETTLEMENTS.all(session, run_id=self._run_id, settled=_SETTLED, most=_BATCH)
+        rows = _SELECT_UNPOSTED_SETTLEMENTS.all(
+            session, run_id=self._run_id, settled=_SETTLEMENT_SUCCESS, most=_BATCH_SIZE
+        )
         for row in rows:
             self._post(session, "settlement", f"settlement:{row['id']}", -row["minor"], accounts.BANK)
         return len(rows)
 
     def _book_own_funds(self, session: Session) -> int:
-        rows = _UNBOOKED_OWN.all(session, top_up=_TOP_UP, most=_BATCH)
+        rows = _SELECT_UNPOSTED_OWN_FUNDS.all(session, top_up=_TOP_UP, most=_BATCH_SIZE)
         for row in rows:
-            kind = "opening" if row["id"] == OPENING_ID else "top_up"
+            kind = "opening" if row["id"] == OPENING_MOVEMENT_ID else "top_up"
             self._post(session, kind, f"movement:{row['id']}", row["minor"], accounts.OWN_FUNDS)
         return len(rows)
 
     def _post(self, session: Session, kind: str, source: str, minor: int, other: Account) -> None:
-        move(
+        post_gateway_movement(
             session,
             kind=kind,
             source=source,
@@ -350,7 +354,7 @@ class History:
         )
 
     def _go_on(self, session: Session) -> None:
-        _GO_ON.run(session, run_id=self._run_id, until=self._clock() + CLAIMED_FOR)
+        _EXTEND_LEASE.run(session, run_id=self._run_id, until=self._clock() + LEASE_DURATION)
 
 
 _DESCRIPTIONS = {

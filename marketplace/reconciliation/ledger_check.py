@@ -21,7 +21,7 @@ def verify_ledger(session: Session) -> list[Violation]:
     return [
         *payment_invariants.verify(session),
         *payout_invariants.verify(session),
-        *reconciliation_invariants.verify(session),
+        *reconciliation_invariants.verify_reconciliation(session),
     ]
 
 
@@ -34,5 +34,5 @@ def check_ledger(database: Database, *, now: datetime) -> list[Violation]:
     """
     with database.reading() as session:
         violations = verify_ledger(session)
-    database.in_transaction(alerts.books_checked, violations, now=now)
+    database.in_transaction(alerts.update_invariant_alerts, violations, now=now)
     return violations

@@ -20,10 +20,10 @@ from marketplace.infra.db import Database, Statement
 from marketplace.ledger import accounts
 
 # What finance accepts is booked under the item that it explains, and a number of its own.
-ACCEPTED = "accepted_difference"
-_PAGE = 500
+ADJUSTMENT_KIND = "accepted_difference"
+_PAGE_SIZE = 500
 
-_THERE = """
+_SUM_GATEWAY_ITEMS = """
     SELECT CASE m.model
             WHEN 'Transaction' THEN 'charge:' || m.row_id
             WHEN 'Refund' THEN coalesce('dispute:' || d.id, 'refund:' || coalesce(m.subject, r.id),
@@ -42,40 +42,40 @@ _THERE = """
         LEFT JOIN charge_disputes lost ON m.model = 'Dispute' AND lost.gateway_dispute_id = m.row_id
     WHERE m.read_by IS NULL GROUP BY 1
 """
-_SIGNED = "CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END"
+_SIGNED_AMOUNT = "CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END"
 # A charge that goes back at once is booked by its refund: what that debits is the charge.
-_HERE = f"""
+_SUM_LEDGER_ITEMS = f"""
     SELECT CASE
-            WHEN t.kind = '{ACCEPTED}' THEN split_part(t.source, ' #', 1)
+            WHEN t.kind = '{ADJUSTMENT_KIND}' THEN split_part(t.source, ' #', 1)
             WHEN coalesce(c.id, back.id) IS NOT NULL
                 THEN 'charge:' || coalesce(c.gateway_charge_id, back.gateway_charge_id)
             WHEN t.source LIKE 'refund:%' THEN 'refund:' || split_part(t.source, ':', 2)
             WHEN t.source LIKE 'payout:%' THEN 'payout:' || split_part(t.source, ':', 2)
             WHEN t.source LIKE 'charge-dispute:%' THEN 'dispute:' || split_part(t.source, ':', 2)
             ELSE t.source END AS item,
-        coalesce(sum({_SIGNED}) FILTER (WHERE e.created_at <= :as_of), 0)::bigint AS minor,
-        sum({_SIGNED})::bigint AS now_minor, max(e.created_at) AS booked_at
+        coalesce(sum({_SIGNED_AMOUNT}) FILTER (WHERE e.created_at <= :as_of), 0)::bigint AS minor,
+        sum({_SIGNED_AMOUNT})::bigint AS now_minor, max(e.created_at) AS booked_at
     FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
         LEFT JOIN gateway_charges c ON c.ledger_transaction_id = t.id
         LEFT JOIN refunds r ON t.kind = 'refund' AND t.source = 'refund:' || r.id
         LEFT JOIN gateway_charges back ON back.id = r.charge_id
     WHERE e.account_id = :clearing_id GROUP BY 1
 """  # noqa: S608 - our own text
-_FIND_DIFFERENCES = Statement(
+_INSERT_MONEY_DIFFERENCES = Statement(
     text(
         f"""
         INSERT INTO reconciliation_differences
             (run_id, item, here_minor, here_now_minor, there_minor, gateway_id, moved_at, booked_at)
         SELECT :run_id, item, coalesce(here.minor, 0), coalesce(here.now_minor, 0), coalesce(there.minor, 0),
             there.gateway_id, there.moved_at, here.booked_at
-        FROM ({_HERE}) here FULL JOIN ({_THERE}) there USING (item)
+        FROM ({_SUM_LEDGER_ITEMS}) here FULL JOIN ({_SUM_GATEWAY_ITEMS}) there USING (item)
         WHERE coalesce(here.minor, 0) <> coalesce(there.minor, 0)
         """  # noqa: S608 - our own text
     )
 )
 # It reads all that was ever moved: millions of rows take longer than a request may.
-_PATIENCE = Statement(text("SET LOCAL statement_timeout = '10min'"))
-_SUM = Statement(
+_RAISE_STATEMENT_TIMEOUT = Statement(text("SET LOCAL statement_timeout = '10min'"))
+_SUM_DIFFERENCES = Statement(
     text(
         """
         SELECT coalesce(sum(there_minor - here_minor), 0)::bigint AS minor FROM reconciliation_differences
@@ -83,15 +83,17 @@ _SUM = Statement(
         """
     )
 )
-_ADD = """
+_INSERT_DIFFERENCES = """
     INSERT INTO reconciliation_differences
         (run_id, item, here_minor, here_now_minor, there_minor, gateway_id, moved_at, booked_at)
 """
 # Items of which finance has explained what they differ by.
-_ACCEPTED = f"SELECT split_part(source, ' #', 1) FROM ledger_transactions WHERE kind = '{ACCEPTED}'"  # noqa: S608
+_SELECT_ADJUSTED_ITEMS = (
+    f"SELECT split_part(source, ' #', 1) FROM ledger_transactions WHERE kind = '{ADJUSTMENT_KIND}'"  # noqa: S608
+)
 # Whose money agrees, and yet one side says otherwise of it than the other. Amounts that finance explained agree.
-_FIND_UNLIKE = tuple(
-    Statement(text(f"{_ADD} {sql} ON CONFLICT (run_id, item) DO NOTHING"))
+_INSERT_OTHER_DIFFERENCES = tuple(
+    Statement(text(f"{_INSERT_DIFFERENCES} {sql} ON CONFLICT (run_id, item) DO NOTHING"))
     for sql in (
         f"""
         SELECT rec.run_id, 'charge:' || rec.gateway_id, 0, 0, 0, rec.gateway_id, rec.changed_at, c.created_at
@@ -100,14 +102,14 @@ _FIND_UNLIKE = tuple(
             (c.id IS NULL AND rec.currency <> 'NGN')
             OR c.currency <> rec.currency
             OR ((c.amount_minor, c.fees_minor) <> (rec.amount_minor, rec.fee_minor)
-                AND 'charge:' || rec.gateway_id NOT IN ({_ACCEPTED})))
+                AND 'charge:' || rec.gateway_id NOT IN ({_SELECT_ADJUSTED_ITEMS})))
         """,  # noqa: S608 - our own text
         f"""
         SELECT rec.run_id, 'refund:' || r.id, 0, 0, 0, rec.gateway_id, rec.changed_at, r.updated_at
         FROM reconciliation_records rec JOIN refunds r ON r.id = rec.subject
         WHERE rec.run_id = :run_id AND rec.kind = 'refund' AND rec.created_at <= :until
             AND coalesce(r.gateway_refund_id, rec.gateway_id) = rec.gateway_id
-            AND ((rec.amount_minor <> r.amount_minor AND 'refund:' || r.id NOT IN ({_ACCEPTED}))
+            AND ((rec.amount_minor <> r.amount_minor AND 'refund:' || r.id NOT IN ({_SELECT_ADJUSTED_ITEMS}))
                 OR (rec.status = 'failed' AND r.status IN ('submitted', 'needs_attention', 'processed'))
                 OR (rec.status <> 'processed' AND r.status = 'processed'))
         """,  # noqa: S608 - our own text
@@ -116,7 +118,7 @@ _FIND_UNLIKE = tuple(
         FROM reconciliation_records rec JOIN payout_transfers t ON t.reference = rec.reference
             JOIN payout_transfer_intents i ON i.id = t.intent_id
         WHERE rec.run_id = :run_id AND rec.kind = 'transfer' AND rec.created_at <= :until
-            AND ((rec.amount_minor <> i.amount_minor AND 'payout:' || i.id NOT IN ({_ACCEPTED}))
+            AND ((rec.amount_minor <> i.amount_minor AND 'payout:' || i.id NOT IN ({_SELECT_ADJUSTED_ITEMS}))
             OR (rec.status IN ('failed', 'blocked', 'rejected', 'abandoned', 'reversed')
                 AND i.status IN ('pending', 'submitted', 'unknown', 'success'))
             OR (rec.status = 'success' AND i.status <> 'success')
@@ -144,11 +146,11 @@ _FIND_UNLIKE = tuple(
         """,
     )
 )
-_PAGE_OF = Statement(
+_SELECT_DIFFERENCE_PAGE = Statement(
     text(
         f"""
         SELECT d.item, split_part(d.item, ':', 1) AS kind, d.here_minor, d.here_now_minor, d.there_minor,
-            d.item IN ({_ACCEPTED}) AS accepted, d.moved_at, d.booked_at,
+            d.item IN ({_SELECT_ADJUSTED_ITEMS}) AS accepted, d.moved_at, d.booked_at,
             coalesce(rec.gateway_id, d.gateway_id) AS gateway_id,
             coalesce(rec.reference, i.reference, t.reference) AS reference,
             rec.dispute_id, rec.status AS there_status, rec.amount_minor AS there_amount_minor, rec.changed_at,
@@ -189,7 +191,9 @@ _PAGE_OF = Statement(
 )
 
 
-def find(session: Session, *, run_id: UUID, since: datetime, until: datetime, as_of: datetime) -> int:
+def record_differences(
+    session: Session, *, run_id: UUID, since: datetime, until: datetime, as_of: datetime
+) -> int:
     """Write down each item that is otherwise there than here.
 
     :param session: in a transaction
@@ -199,22 +203,24 @@ def find(session: Session, *, run_id: UUID, since: datetime, until: datetime, as
     :param as_of: the moment that the books are compared as of: before the gateway was asked
     :return: by how many kobo the gateway moved more than the books
     """
-    _PATIENCE.run(session)
-    _FIND_DIFFERENCES.run(session, run_id=run_id, as_of=as_of, clearing_id=accounts.GATEWAY_CLEARING.id)
-    for statement in _FIND_UNLIKE:
+    _RAISE_STATEMENT_TIMEOUT.run(session)
+    _INSERT_MONEY_DIFFERENCES.run(
+        session, run_id=run_id, as_of=as_of, clearing_id=accounts.GATEWAY_CLEARING.id
+    )
+    for statement in _INSERT_OTHER_DIFFERENCES:
         statement.run(session, run_id=run_id, since=since, until=until)
-    minor: int = _SUM.one(session, run_id=run_id)["minor"]
+    minor: int = _SUM_DIFFERENCES.one(session, run_id=run_id)["minor"]
     return minor
 
 
-def pages(database: Database, *, run_id: UUID) -> Iterator[list[dict[str, Any]]]:
+def iterate_difference_pages(database: Database, *, run_id: UUID) -> Iterator[list[dict[str, Any]]]:
     """Give what was written down, with what is known of it, 500 at a time."""
     after: str | None = None
     while True:
         with database.reading() as session:
-            rows = _PAGE_OF.all(session, run_id=run_id, after=after, most=_PAGE)
+            rows = _SELECT_DIFFERENCE_PAGE.all(session, run_id=run_id, after=after, most=_PAGE_SIZE)
         if rows:
             yield rows
-        if len(rows) < _PAGE:
+        if len(rows) < _PAGE_SIZE:
             return
         after = rows[-1]["item"]

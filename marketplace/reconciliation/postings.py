@@ -7,10 +7,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account, Side
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, post_transaction
 
 
-def move(
+def post_gateway_movement(
     session: Session, *, kind: str, source: str, description: str, minor: int, other: Account, now: datetime
 ) -> UUID:
     """Book a movement of what the gateway holds against another account of ours.
@@ -21,7 +21,7 @@ def move(
     :raises AlreadyPostedError: it is booked
     """
     sides: tuple[Side, Side] = ("debit", "credit") if minor > 0 else ("credit", "debit")
-    return post(
+    return post_transaction(
         session,
         kind=kind,
         source=source,

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.infra.tables import sorted_pages
+from marketplace.infra.tables import build_sorted_statements
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.reconciliation.classification import SUGGESTIONS
@@ -19,9 +19,9 @@ RUN_SORTS = {"createdAt": "r.id"}
 EXCEPTION_SORTS = {"happenedAt": "x.happened_at", "differenceMinor": "abs(x.there_minor - x.here_minor)"}
 EXCEPTION_KINDS = ("charge", "transfer", "refund", "settlement", "dispute", "movement", "balance", "booking")
 # What a run's detail shows of what it found; the rest is listed by a route of its own.
-SHOWN = 100
+SHOWN_EXCEPTIONS_LIMIT = 100
 
-_RUN = """
+_SELECT_RUNS = """
     SELECT r.id AS "runId", r.status, r.started_by AS "startedBy", r.officer_id AS "officerId",
         r.starts AS "from", r.ends AS "to", r.gateway_minor AS "gatewayMinor", r.books_minor AS "booksMinor",
         r.in_flight_minor AS "inFlightMinor", r.drift_minor AS "driftMinor", r.figures, r.failure,
@@ -30,12 +30,12 @@ _RUN = """
             AS "openExceptions"
     FROM reconciliations r
 """
-_FILTER = "WHERE (CAST(:status AS text) IS NULL OR r.status = :status)"
-_RUNS = sorted_pages(_RUN, _FILTER, RUN_SORTS, last="r.id")
-_RUN_COUNT = Statement(text(f"SELECT count(*) AS total FROM reconciliations r {_FILTER}"))  # noqa: S608 - our own text
-_ONE = Statement(text(f"{_RUN} WHERE r.id = :run_id"))
-_IS_THERE = Statement(text("SELECT id FROM reconciliations WHERE id = :run_id"))
-_EXCEPTION = """
+_WHERE_RUN_FILTERS = "WHERE (CAST(:status AS text) IS NULL OR r.status = :status)"
+_SELECT_RUN_PAGES = build_sorted_statements(_SELECT_RUNS, _WHERE_RUN_FILTERS, RUN_SORTS, last="r.id")
+_COUNT_RUNS = Statement(text(f"SELECT count(*) AS total FROM reconciliations r {_WHERE_RUN_FILTERS}"))  # noqa: S608 - our own text
+_SELECT_RUN = Statement(text(f"{_SELECT_RUNS} WHERE r.id = :run_id"))
+_SELECT_RUN_ID = Statement(text("SELECT id FROM reconciliations WHERE id = :run_id"))
+_SELECT_EXCEPTIONS = """
     SELECT x.id, x.kind, x.problem, x.action, x.here_minor AS "hereMinor", x.there_minor AS "thereMinor",
         x.there_minor - x.here_minor AS "differenceMinor", x.here_status AS "hereStatus",
         x.there_status AS "thereStatus", x.here_amount_minor AS "hereAmountMinor",
@@ -46,16 +46,16 @@ _EXCEPTION = """
         x.resolved_at AS "resolvedAt", x.resolved_by AS "resolvedBy", x.resolution, x.note
     FROM reconciliation_exceptions x LEFT JOIN orders o ON o.id = x.order_id
 """
-_EXCEPTION_FILTER = """
+_WHERE_EXCEPTION_FILTERS = """
     WHERE x.run_id = :run_id AND (CAST(:kind AS text) IS NULL OR x.kind = :kind)
         AND (CAST(:problem AS text) IS NULL OR x.problem = :problem)
         AND (CAST(:open AS boolean) IS NULL OR (x.resolved_at IS NULL) = :open)
 """
-_EXCEPTIONS = sorted_pages(
-    _EXCEPTION, _EXCEPTION_FILTER, EXCEPTION_SORTS, last="x.id", nullable=["happenedAt"]
+_SELECT_EXCEPTION_PAGES = build_sorted_statements(
+    _SELECT_EXCEPTIONS, _WHERE_EXCEPTION_FILTERS, EXCEPTION_SORTS, last="x.id", nullable=["happenedAt"]
 )
-_EXCEPTION_COUNT = Statement(
-    text(f"SELECT count(*) AS total FROM reconciliation_exceptions x {_EXCEPTION_FILTER}")  # noqa: S608 - our own text
+_COUNT_EXCEPTIONS = Statement(
+    text(f"SELECT count(*) AS total FROM reconciliation_exceptions x {_WHERE_EXCEPTION_FILTERS}")  # noqa: S608 - our own text
 )
 
 
@@ -74,8 +74,10 @@ def list_runs(session: Session, *, status: str | None, page: TableRequest) -> Ta
     :param status: of one status only; none for all
     :param page: which page
     """
-    rows = _RUNS[page.sort, page.descending].all(session, status=status, most=page.limit, offset=page.offset)
-    total = _RUN_COUNT.one(session, status=status)["total"]
+    rows = _SELECT_RUN_PAGES[page.sort, page.descending].all(
+        session, status=status, most=page.limit, offset=page.offset
+    )
+    total = _COUNT_RUNS.one(session, status=status)["total"]
     return TablePage([_with_figures(row) for row in rows], page, total)
 
 
@@ -84,11 +86,11 @@ def show_run(session: Session, *, run_id: UUID) -> dict[str, Any]:
 
     :raises NotFoundError: there is no such run
     """
-    row = _ONE.first(session, run_id=run_id)
+    row = _SELECT_RUN.first(session, run_id=run_id)
     if row is None:
         raise NotFoundError("There is no such reconciliation.")
-    found = _EXCEPTIONS["differenceMinor", True].all(
-        session, run_id=run_id, kind=None, problem=None, open=None, most=SHOWN, offset=0
+    found = _SELECT_EXCEPTION_PAGES["differenceMinor", True].all(
+        session, run_id=run_id, kind=None, problem=None, open=None, most=SHOWN_EXCEPTIONS_LIMIT, offset=0
     )
     return _with_figures(row) | {"exceptions": [_with_suggestion(one) for one in found]}
 
@@ -102,11 +104,13 @@ def list_exceptions(
     :param page: which page, sorted by one of ``EXCEPTION_SORTS``
     :raises NotFoundError: there is no such run
     """
-    if _IS_THERE.first(session, run_id=run_id) is None:
+    if _SELECT_RUN_ID.first(session, run_id=run_id) is None:
         raise NotFoundError("There is no such reconciliation.")
     wanted = {"run_id": run_id, "kind": filters.kind, "problem": filters.problem, "open": filters.open}
-    rows = _EXCEPTIONS[page.sort, page.descending].all(session, **wanted, most=page.limit, offset=page.offset)
-    total = _EXCEPTION_COUNT.one(session, **wanted)["total"]
+    rows = _SELECT_EXCEPTION_PAGES[page.sort, page.descending].all(
+        session, **wanted, most=page.limit, offset=page.offset
+    )
+    total = _COUNT_EXCEPTIONS.one(session, **wanted)["total"]
     return TablePage([_with_suggestion(row) for row in rows], page, total)
 
 

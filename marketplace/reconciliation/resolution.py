@@ -9,48 +9,47 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.ledger import accounts
-from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts import states
 from marketplace.payouts.transfers import apply_status, transfer_events
 from marketplace.providers.gateway.payments import Charge, PaymentGateway
 from marketplace.reconciliation import adjustments, matching
-from marketplace.reconciliation.adjustments import CAME_BACK, GATEWAY_COST, OWN_FUNDS
-from marketplace.reconciliation.postings import move
+from marketplace.reconciliation.adjustments import GATEWAY_COST, OWN_FUNDS, PAYOUT_RETURNED
+from marketplace.reconciliation.postings import post_gateway_movement
 
 APPLY_TOPIC = "reconciliation.apply-charge"
 
-ASK = "ask"
-RESOLUTIONS = (ASK, OWN_FUNDS, GATEWAY_COST, CAME_BACK)
+POLL_GATEWAY = "ask"
+RESOLUTIONS = (POLL_GATEWAY, OWN_FUNDS, GATEWAY_COST, PAYOUT_RETURNED)
 PROPOSED, RESOLVED = "proposed", "resolved"
 STATES = (PROPOSED, RESOLVED)
-_BOOKED = frozenset({OWN_FUNDS, GATEWAY_COST})
+_POSTED_RESOLUTIONS = frozenset({OWN_FUNDS, GATEWAY_COST})
 # What is on its way to a buyer, a payee or an order is never the company's own.
-FITTING: Mapping[str, frozenset[str]] = {
-    "apply_charge": frozenset({ASK}),
-    "ask_about_refund": frozenset({ASK}),
-    "ask_about_payout": frozenset({ASK}),
-    "look_up_charge": _BOOKED,
-    "bear_refunded_charge": _BOOKED,
-    "look_up_payout": frozenset({CAME_BACK}),
-    "look_up_refund": _BOOKED,
-    "look_up_transfer": _BOOKED,
-    "look_up_movement": _BOOKED,
+ALLOWED_RESOLUTIONS: Mapping[str, frozenset[str]] = {
+    "apply_charge": frozenset({POLL_GATEWAY}),
+    "ask_about_refund": frozenset({POLL_GATEWAY}),
+    "ask_about_payout": frozenset({POLL_GATEWAY}),
+    "look_up_charge": _POSTED_RESOLUTIONS,
+    "bear_refunded_charge": _POSTED_RESOLUTIONS,
+    "look_up_payout": frozenset({PAYOUT_RETURNED}),
+    "look_up_refund": _POSTED_RESOLUTIONS,
+    "look_up_transfer": _POSTED_RESOLUTIONS,
+    "look_up_movement": _POSTED_RESOLUTIONS,
     "look_up_settlement": frozenset({OWN_FUNDS}),
-    "look_up_booking": _BOOKED,
-    "compare_amounts": _BOOKED,
+    "look_up_booking": _POSTED_RESOLUTIONS,
+    "compare_amounts": _POSTED_RESOLUTIONS,
     "look_up_balance": frozenset(),
 }
 
-_LOCK = Statement(
+_LOCK_EXCEPTION = Statement(
     text(
         """
         SELECT id, run_id, item, action, here_minor, there_minor, reference, order_id, refund_id, intent_id,
@@ -59,11 +58,13 @@ _LOCK = Statement(
         """
     )
 )
-_LATER = Statement(text("SELECT id FROM reconciliations WHERE id > :run_id AND status <> 'failed' LIMIT 1"))
-_PARTIES = Statement(text("SELECT buyer_id, vendor_id FROM orders WHERE id = :order_id"))
-_PAYEE = Statement(text("SELECT user_id FROM payout_transfer_intents WHERE id = :intent_id"))
+_SELECT_LATER_RUN = Statement(
+    text("SELECT id FROM reconciliations WHERE id > :run_id AND status <> 'failed' LIMIT 1")
+)
+_SELECT_ORDER_PARTIES = Statement(text("SELECT buyer_id, vendor_id FROM orders WHERE id = :order_id"))
+_SELECT_PAYEE = Statement(text("SELECT user_id FROM payout_transfer_intents WHERE id = :intent_id"))
 # What is proposed takes the place of what was proposed before.
-_NOTE: Mapping[str, Statement] = {
+_RECORD_DECISION: Mapping[str, Statement] = {
     PROPOSED: Statement(
         text(
             """
@@ -83,15 +84,15 @@ _NOTE: Mapping[str, Statement] = {
 }
 
 
-class AlreadyResolvedError(ConflictError):
+class DifferenceAlreadyResolvedError(ConflictError):
     """Somebody has resolved it."""
 
 
-class OutdatedError(ConflictError):
+class SupersededRunError(ConflictError):
     """There is a later reconciliation: what this one found may be so no more."""
 
 
-class UnfittingError(ConflictError):
+class ResolutionNotAllowedError(ConflictError):
     """What was found is not to be resolved so."""
 
 
@@ -103,15 +104,13 @@ class Decision:
     note: str
 
 
-def resolve(
+def resolve_difference(
     session: Session,
     *,
     run_id: UUID,
     exception_id: UUID,
     decision: Decision,
-    officer: Caller,
-    actor: AuditActor,
-    now: datetime,
+    act: Act,
 ) -> dict[str, Any]:
     """Resolve what a reconciliation found, and audit it.
 
@@ -125,61 +124,57 @@ def resolve(
     :param run_id: the reconciliation
     :param exception_id: what it found
     :param decision: the officer's
-    :param officer: who decides
-    :param actor: who, as the audit names one
-    :param now: when
     :return: ``exceptionId``, ``state`` (resolved, or proposed), ``resolution``, and ``bookedMinor``: by how many kobo
         gateway_clearing moved
     :raises NotFoundError: the run found no such thing
-    :raises AlreadyResolvedError: it is resolved
-    :raises OutdatedError: there is a later run
-    :raises UnfittingError: it is not to be resolved so
-    :raises UncoveredError: the company's own funds do not cover it
+    :raises DifferenceAlreadyResolvedError: it is resolved
+    :raises SupersededRunError: there is a later run
+    :raises ResolutionNotAllowedError: it is not to be resolved so
+    :raises InsufficientOwnFundsError: the company's own funds do not cover it
     :raises ForbiddenError: the officer is a party to its order or payout, or has proposed it
     """
-    row = _lock(session, run_id, exception_id)
-    _refuse_party(session, row, officer)
+    row = _lock_exception(session, run_id, exception_id)
+    _ensure_officer_not_involved(session, row, act.person_id)
     difference = row["there_minor"] - row["here_minor"]
-    _check(row["action"], decision.resolution, difference)
+    _ensure_resolution_allowed(row["action"], decision.resolution, difference)
     booked, state = 0, RESOLVED
-    if decision.resolution == ASK:
-        _enqueue_asking(session, row, now=now)
-    elif adjustments.takes_another(
+    if decision.resolution == POLL_GATEWAY:
+        _enqueue_polling(session, row, now=act.now)
+    elif adjustments.requires_second_approver(
         session,
         row,
         resolution=decision.resolution,
         difference_minor=difference,
-        officer=officer,
-        now=now,
+        officer_id=act.person_id,
+        now=act.now,
     ):
         state = PROPOSED
     else:
         booked = difference
-        book = _take_back if decision.resolution == CAME_BACK else _book
-        book(session, row, decision.resolution, difference, now=now)
-    _NOTE[state].run(
+        book = _reverse_payout if decision.resolution == PAYOUT_RETURNED else _post_adjustment
+        book(session, row, decision.resolution, difference, now=act.now)
+    _RECORD_DECISION[state].run(
         session,
         exception_id=exception_id,
         resolution=decision.resolution,
         note=decision.note,
-        officer_id=officer.id,
-        now=now,
+        officer_id=act.person_id,
+        now=act.now,
     )
-    record(
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="reconciliation.resolve" if state == RESOLVED else "reconciliation.propose",
         target_type="reconciliation_exception",
         target_id=str(exception_id),
-        before=_before(row),
+        before=_audit_before(row),
         after={"resolution": decision.resolution, "bookedMinor": booked, "note": decision.note},
-        now=now,
     )
     told = {"state": state, "resolution": decision.resolution, "bookedMinor": booked}
     return {"exceptionId": exception_id} | told
 
 
-def _before(row: dict[str, Any]) -> dict[str, Any]:
+def _audit_before(row: dict[str, Any]) -> dict[str, Any]:
     proposed_by = row["proposed_by"]
     return {
         "item": row["item"],
@@ -188,56 +183,58 @@ def _before(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _lock(session: Session, run_id: UUID, exception_id: UUID) -> dict[str, Any]:
-    row = _LOCK.first(session, run_id=run_id, exception_id=exception_id)
+def _lock_exception(session: Session, run_id: UUID, exception_id: UUID) -> dict[str, Any]:
+    row = _LOCK_EXCEPTION.first(session, run_id=run_id, exception_id=exception_id)
     if row is None:
         raise NotFoundError("The reconciliation found no such thing.")
     if row["resolved_at"] is not None:
-        raise AlreadyResolvedError("It is resolved already.")
-    if _LATER.first(session, run_id=run_id) is not None:
-        raise OutdatedError("There is a later reconciliation: resolve what that one found.")
+        raise DifferenceAlreadyResolvedError("It is resolved already.")
+    if _SELECT_LATER_RUN.first(session, run_id=run_id) is not None:
+        raise SupersededRunError("There is a later reconciliation: resolve what that one found.")
     return row
 
 
-def _refuse_party(session: Session, row: dict[str, Any], officer: Caller) -> None:
+def _ensure_officer_not_involved(session: Session, row: dict[str, Any], officer_id: UUID) -> None:
     if row["order_id"] is not None:
-        parties = _PARTIES.one(session, order_id=row["order_id"])
-        refuse_party(
-            session, officer=officer, buyer_id=parties["buyer_id"], vendor_ids=[parties["vendor_id"]]
+        parties = _SELECT_ORDER_PARTIES.one(session, order_id=row["order_id"])
+        ensure_no_conflict_of_interest(
+            session, officer_id=officer_id, buyer_id=parties["buyer_id"], vendor_ids=[parties["vendor_id"]]
         )
     if row["intent_id"] is not None:
-        payee_id = _PAYEE.one(session, intent_id=row["intent_id"])["user_id"]
-        if payee_id == officer.id:
+        payee_id = _SELECT_PAYEE.one(session, intent_id=row["intent_id"])["user_id"]
+        if payee_id == officer_id:
             raise ForbiddenError("It is your own payout: another officer has to decide.")
 
 
-def _check(action: str, resolution: str, difference: int) -> None:
-    fitting = set(FITTING[action])
+def _ensure_resolution_allowed(action: str, resolution: str, difference: int) -> None:
+    fitting = set(ALLOWED_RESOLUTIONS[action])
     if not difference:
-        fitting -= _BOOKED
+        fitting -= _POSTED_RESOLUTIONS
     # Nor does it charge much that nobody heard of: that is the company's to bear, out of what it has there.
-    if difference > 0 or -difference > adjustments.ALONE_MINOR:
+    if difference > 0 or -difference > adjustments.SINGLE_APPROVER_DAILY_LIMIT_MINOR:
         fitting.discard(GATEWAY_COST)
     if resolution not in fitting:
         how = " or ".join(sorted(fitting)) or "nothing that can be done here"
-        raise UnfittingError(f"It is not resolved by {resolution}, but by {how}.")
+        raise ResolutionNotAllowedError(f"It is not resolved by {resolution}, but by {how}.")
 
 
-def _enqueue_asking(session: Session, row: dict[str, Any], *, now: datetime) -> None:
+def _enqueue_polling(session: Session, row: dict[str, Any], *, now: datetime) -> None:
     if row["intent_id"] is not None:
-        transfer_events.enqueue_asking(session, reference=row["reference"], now=now)
+        transfer_events.enqueue_polling(session, reference=row["reference"], now=now)
         return
     if row["refund_id"] is not None:
-        topic, payload = refund_events.ASK_TOPIC, {"refundId": str(row["refund_id"])}
+        topic, payload = refund_events.POLL_TOPIC, {"refundId": str(row["refund_id"])}
     else:
         topic, payload = APPLY_TOPIC, {"reference": row["reference"]}
     outbox.enqueue(session, queue=queues.WEBHOOKS, topic=topic, payload=payload, due_at=now)
 
 
-def _book(session: Session, row: dict[str, Any], resolution: str, difference: int, *, now: datetime) -> None:
-    move(
+def _post_adjustment(
+    session: Session, row: dict[str, Any], resolution: str, difference: int, *, now: datetime
+) -> None:
+    post_gateway_movement(
         session,
-        kind=matching.ACCEPTED,
+        kind=matching.ADJUSTMENT_KIND,
         source=f"{row['item']} #{row['id']}",
         description="Difference to the gateway, as finance explained it",
         minor=difference,
@@ -246,21 +243,21 @@ def _book(session: Session, row: dict[str, Any], resolution: str, difference: in
     )
 
 
-def _take_back(
+def _reverse_payout(
     session: Session, row: dict[str, Any], _resolution: str, difference: int, *, now: datetime
 ) -> None:
     """Book that a payout came back, and with it as much of what the gateway had kept for it as is there again."""
-    payout = apply_status.lock(session, reference=row["reference"])
+    payout = apply_status.lock_payout(session, reference=row["reference"])
     fee_minor = difference - payout["amount_minor"]
     if payout["status"] != states.SUCCESS or not 0 <= fee_minor <= payout["fee_minor"]:
-        raise UnfittingError(
+        raise ResolutionNotAllowedError(
             f"The payout is {payout['status']} by now, or it is not its amount that differs: see what the next"
             " reconciliation finds."
         )
-    apply_status.take_back(session, payout, fee_minor=fee_minor, now=now)
+    apply_status.reverse_success(session, payout, fee_minor=fee_minor, now=now)
 
 
-def ask(gateway: PaymentGateway, reference: str) -> Charge | None:
+def fetch_charge(gateway: PaymentGateway, reference: str) -> Charge | None:
     """Ask the gateway about a charge whose event never came.
 
     :raises ProviderUnavailableError: no usable answer
@@ -268,6 +265,10 @@ def ask(gateway: PaymentGateway, reference: str) -> Charge | None:
     return gateway.charge(reference)
 
 
-def apply(session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime) -> None:
+def apply_charge(
+    session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime
+) -> None:
     """Apply what the gateway told, as its event would have been."""
-    payments.settle(session, reference=reference, charge=charge, fee_bearer=fee_bearer, now=now)
+    payments.apply_reported_charge(
+        session, reference=reference, charge=charge, fee_bearer=fee_bearer, now=now
+    )

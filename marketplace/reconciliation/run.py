@@ -15,20 +15,20 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import resolve_alert
-from marketplace.audit.operations import AuditActor, record
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
 from marketplace.infra.db import Database, Json, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock, iso
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
-from marketplace.ledger.queries import balances_by_kind
-from marketplace.payments.integrity.drift import GATEWAY_BALANCE, raise_drift
+from marketplace.ledger.queries import fetch_balances_by_kind
+from marketplace.payments.integrity.drift import GATEWAY_BALANCE_SUBJECT, raise_drift_and_halt_payouts
 from marketplace.providers.gateway.records import GatewayRecords
 from marketplace.reconciliation import adjustments, classification, gateway_import, matching
-from marketplace.reconciliation.classification import Verdict
-from marketplace.reconciliation.figures import Figures, Outcome
-from marketplace.reconciliation.gateway_import import CLAIMED_FOR, History
-from marketplace.reconciliation.window import window_of
+from marketplace.reconciliation.classification import Classification
+from marketplace.reconciliation.figures import ReconciliationFigures, ReconciliationOutcome
+from marketplace.reconciliation.gateway_import import LEASE_DURATION, GatewayImporter
+from marketplace.reconciliation.window import resolve_window
 
 _log = structlog.get_logger(__name__)
 
@@ -38,18 +38,18 @@ RUNNING, MATCHED, DRIFT, FAILED = "running", "matched", "drift", "failed"
 STATUSES = (RUNNING, MATCHED, DRIFT, FAILED)
 
 # What is open here is looked for in the gateway's lists from its beginning, if that is not too long ago.
-_LONGEST_OPEN = timedelta(days=60)
+_OPEN_ITEMS_LOOKBACK = timedelta(days=60)
 # What was on its way when both last agreed is looked at again, now that it should be over.
-_BEFORE_WINDOW = classification.UNDER_WAY_FOR + timedelta(hours=1)
+_WINDOW_MARGIN = classification.IN_TRANSIT_TOLERANCE + timedelta(hours=1)
 # Nobody has gone on with it for so long: its worker is dead, and its event given up.
-_LOST_AFTER = timedelta(minutes=10)
+_ABANDONED_AFTER = timedelta(minutes=10)
 # The next one of the schedule finds it still there: somebody begins it again and again, or it never ends.
 _STUCK_AFTER = timedelta(hours=1)
 # More nobody reads; they are counted all the same.
-_MOST_KEPT = 1_000
-_SHOWN_IN_ALERT = 10
+_EXCEPTIONS_LIMIT = 1_000
+_ALERT_ITEMS_LIMIT = 10
 
-_LOSE = Statement(
+_FAIL_ABANDONED_RUN = Statement(
     text(
         """
         UPDATE reconciliations SET status = 'failed', failure = 'Its worker was lost.', finished_at = :now
@@ -57,7 +57,7 @@ _LOSE = Statement(
         """
     )
 )
-_START = Statement(
+_INSERT_RUN = Statement(
     text(
         """
         INSERT INTO reconciliations (status, started_by, officer_id, starts, ends, created_at)
@@ -66,8 +66,8 @@ _START = Statement(
         """
     )
 )
-_RUNNING = Statement(text("SELECT id, created_at FROM reconciliations WHERE status = 'running'"))
-_CLAIM = Statement(
+_SELECT_RUNNING = Statement(text("SELECT id, created_at FROM reconciliations WHERE status = 'running'"))
+_LEASE_RUN = Statement(
     text(
         """
         UPDATE reconciliations SET claimed_until = :until
@@ -76,8 +76,8 @@ _CLAIM = Statement(
         """
     )
 )
-_STATUS = Statement(text("SELECT status FROM reconciliations WHERE id = :run_id"))
-_OLDEST_OPEN = Statement(
+_SELECT_RUN_STATUS = Statement(text("SELECT status FROM reconciliations WHERE id = :run_id"))
+_SELECT_OLDEST_OPEN_ITEM = Statement(
     text(
         """
         SELECT least(
@@ -87,7 +87,7 @@ _OLDEST_OPEN = Statement(
         """
     )
 )
-_ADD_DIFFERENCE = Statement(
+_INSERT_BALANCE_DIFFERENCE = Statement(
     text(
         """
         INSERT INTO reconciliation_differences (run_id, item, here_minor, here_now_minor, there_minor)
@@ -95,7 +95,7 @@ _ADD_DIFFERENCE = Statement(
         """
     )
 )
-_KEEP = Statement(
+_INSERT_EXCEPTION = Statement(
     text(
         """
         INSERT INTO reconciliation_exceptions (run_id, item, kind, problem, action, here_minor, there_minor,
@@ -107,7 +107,7 @@ _KEEP = Statement(
         """
     )
 )
-_FINISH = Statement(
+_FINISH_RUN = Statement(
     text(
         """
         UPDATE reconciliations SET status = :status, gateway_minor = :gateway_minor, books_minor = :books_minor,
@@ -117,7 +117,7 @@ _FINISH = Statement(
         """
     )
 )
-_FAIL = Statement(
+_FAIL_RUN = Statement(
     text(
         """
         UPDATE reconciliations SET status = 'failed', failure = :failure, finished_at = :now, claimed_until = NULL
@@ -135,24 +135,21 @@ class ReconciliationStuckError(ReconciliationRunningError):
     """The one that is running began so long ago that something is wrong with it."""
 
 
-class BeingReconciledError(ConflictError):
+class ReconciliationLeasedError(ConflictError):
     """Another worker is at the run, or was until a moment ago."""
 
 
-def start(
+def start_reconciliation(
     session: Session,
     *,
     started_by: str,
-    now: datetime,
-    actor: AuditActor | None = None,
+    act: Act,
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> UUID:
     """Start a reconciliation: from the commit on it is running, and somebody has to perform it.
 
     :param started_by: ``officer``, ``schedule`` or ``operator``; an officer's is handed to a worker here
-    :param now: when
-    :param actor: who, for the audit; none for the schedule
     :param since: from when on the gateway's lists are compared; none for since they last agreed
     :param until: up to when; none for now
     :return: the run's id
@@ -160,24 +157,22 @@ def start(
     :raises ReconciliationStuckError: there is one running, and has been for an hour
     :raises ReconciliationRunningError: there is one running
     """
-    starts, ends = window_of(session, since=since, until=until, now=now)
-    _LOSE.run(session, now=now, before=now - _LOST_AFTER)
-    officer_id = actor.id if actor else None
-    row = _START.first(
-        session, started_by=started_by, officer_id=officer_id, starts=starts, ends=ends, now=now
+    starts, ends = resolve_window(session, since=since, until=until, now=act.now)
+    _FAIL_ABANDONED_RUN.run(session, now=act.now, before=act.now - _ABANDONED_AFTER)
+    row = _INSERT_RUN.first(
+        session, started_by=started_by, officer_id=act.user_id, starts=starts, ends=ends, now=act.now
     )
     if row is None:
-        raise _running_error(session, now)
+        raise _running_error(session, act.now)
     run_id: UUID = row["id"]
-    if actor is not None:
-        record(
+    if started_by != SCHEDULE:
+        record_audit_entry(
             session,
-            actor=actor,
+            act=act,
             action="reconciliation.start",
             target_type="reconciliation",
             target_id=str(run_id),
             after={"from": iso(starts), "to": iso(ends)},
-            now=now,
         )
     if started_by == OFFICER:
         outbox.enqueue(
@@ -185,13 +180,13 @@ def start(
             queue=queues.ESCROW_RECONCILIATION,
             topic=RUN_TOPIC,
             payload={"runId": str(run_id)},
-            due_at=now,
+            due_at=act.now,
         )
     return run_id
 
 
 def _running_error(session: Session, now: datetime) -> ReconciliationRunningError:
-    running = _RUNNING.first(session)
+    running = _SELECT_RUNNING.first(session)
     if running is None:
         return ReconciliationRunningError("A reconciliation was running until now: start it again.")
     if now - running["created_at"] > _STUCK_AFTER:
@@ -201,9 +196,9 @@ def _running_error(session: Session, now: datetime) -> ReconciliationRunningErro
     return ReconciliationRunningError(f"A reconciliation is running ({running['id']}): wait for its result.")
 
 
-def perform(
+def perform_reconciliation(
     database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
-) -> Outcome | None:
+) -> ReconciliationOutcome | None:
     """Perform a reconciliation that was started, or go over one anew whose worker died.
 
     However it ends, it is over: what nobody foresaw makes it failed too, and is raised on to who performs it.
@@ -212,38 +207,38 @@ def perform(
     :param now: its moment: the books are compared as of it, so it must not lie behind the call
     :param clock: tells how it goes on
     :return: what became of it; none if it is over already
-    :raises BeingReconciledError: another worker is at it
+    :raises ReconciliationLeasedError: another worker is at it
     """
-    window = database.in_transaction(_claim, run_id=run_id, now=clock())
+    window = database.in_transaction(_lease_run, run_id=run_id, now=clock())
     if window is None:
         return None
     try:
         return _Run(database, records, run_id=run_id, now=now, clock=clock).perform(*window)
     except ProviderUnavailableError as error:
         _log.warning("reconciliation failed", runId=str(run_id), reason=error.detail)
-        database.in_transaction(_fail, run_id=run_id, failure=error.detail, now=clock())
-        return Outcome(FAILED)
+        database.in_transaction(_fail_run, run_id=run_id, failure=error.detail, now=clock())
+        return ReconciliationOutcome(FAILED)
     except Exception as error:
         # Its kind alone: the message may hold anything.
         failure = f"An unexpected error: {type(error).__name__}."
         _log.warning("reconciliation failed", runId=str(run_id), reason=failure)
-        database.in_transaction(_fail, run_id=run_id, failure=failure, now=clock())
+        database.in_transaction(_fail_run, run_id=run_id, failure=failure, now=clock())
         raise
 
 
-def _claim(session: Session, *, run_id: UUID, now: datetime) -> tuple[datetime, datetime] | None:
-    row = _CLAIM.first(session, run_id=run_id, now=now, until=now + CLAIMED_FOR)
+def _lease_run(session: Session, *, run_id: UUID, now: datetime) -> tuple[datetime, datetime] | None:
+    row = _LEASE_RUN.first(session, run_id=run_id, now=now, until=now + LEASE_DURATION)
     if row is None:
-        if _STATUS.one(session, run_id=run_id)["status"] == RUNNING:
-            raise BeingReconciledError("The reconciliation is being performed.")
+        if _SELECT_RUN_STATUS.one(session, run_id=run_id)["status"] == RUNNING:
+            raise ReconciliationLeasedError("The reconciliation is being performed.")
         return None
-    gateway_import.clear(session, run_id=run_id)
+    gateway_import.delete_run_data(session, run_id=run_id)
     return row["starts"], row["ends"]
 
 
-def _fail(session: Session, *, run_id: UUID, failure: str, now: datetime) -> None:
-    if _FAIL.run(session, run_id=run_id, failure=failure, now=now):
-        gateway_import.clear(session, run_id=run_id)
+def _fail_run(session: Session, *, run_id: UUID, failure: str, now: datetime) -> None:
+    if _FAIL_RUN.run(session, run_id=run_id, failure=failure, now=now):
+        gateway_import.delete_run_data(session, run_id=run_id)
 
 
 class _Run:
@@ -253,25 +248,25 @@ class _Run:
         self, database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
     ) -> None:
         self._database = database
-        self._history = History(database, records, run_id=run_id, now=now, clock=clock)
+        self._history = GatewayImporter(database, records, run_id=run_id, now=now, clock=clock)
         self._run_id = run_id
         self._now = now
         self._clock = clock
-        self._figures = Figures()
+        self._figures = ReconciliationFigures()
         self._drift_minor = 0
         self._drifted: list[tuple[str, int]] = []
         self._money_differs = False
 
-    def perform(self, starts: datetime, ends: datetime) -> Outcome:
+    def perform(self, starts: datetime, ends: datetime) -> ReconciliationOutcome:
         """Read what the gateway has, then compare and judge; no transaction is open meanwhile."""
         held_minor, since = self._read(starts)
         total_minor = self._database.in_transaction(self._find, since, ends, held_minor)
         self._history.look_up_payouts()
-        for page in matching.pages(self._database, run_id=self._run_id):
+        for page in matching.iterate_difference_pages(self._database, run_id=self._run_id):
             judged = self._judged(page)
             self._database.in_transaction(self._keep, judged)
             self._figures.exceptions += len(judged)
-        outcome = Outcome(
+        outcome = ReconciliationOutcome(
             status=DRIFT if self._money_differs else MATCHED,
             gateway_minor=held_minor,
             books_minor=held_minor - total_minor,
@@ -287,35 +282,37 @@ class _Run:
         history, figures = self._history, self._figures
         held_minor, figures.movements = history.read_movements()
         with self._database.reading() as session:
-            oldest = _OLDEST_OPEN.one(session)["at"]
-            settled = gateway_import.oldest_settlement(session) or starts
-        since = starts - _BEFORE_WINDOW
-        open_since = min(since, max(oldest or since, self._now - _LONGEST_OPEN))
+            oldest = _SELECT_OLDEST_OPEN_ITEM.one(session)["at"]
+            settled = gateway_import.find_oldest_unposted_settlement_time(session) or starts
+        since = starts - _WINDOW_MARGIN
+        open_since = min(since, max(oldest or since, self._now - _OPEN_ITEMS_LOOKBACK))
         # To the clock's now, and a little on: what came while it reads has to have its name.
-        until = max(self._now, self._clock()) + _BEFORE_WINDOW
+        until = max(self._now, self._clock()) + _WINDOW_MARGIN
         figures.charges = history.read_records("charge", since=since, until=until)
         figures.transfers = history.read_records("transfer", since=open_since, until=until)
         figures.refunds = history.read_records("refund", since=open_since, until=until)
         # The list may date one earlier than its movement.
-        settled_since = min(open_since, settled - classification.SETTLING_FOR)
+        settled_since = min(open_since, settled - classification.SETTLEMENT_TOLERANCE)
         figures.settlements = history.read_records("settlement", since=settled_since, until=until)
         history.name_movements()
         figures.settlements_booked, figures.own_funds_booked = history.book()
         return held_minor, open_since
 
     def _find(self, session: Session, since: datetime, ends: datetime, held_minor: int) -> int:
-        listed_minor = gateway_import.listed_minor(session)
-        found = matching.find(session, run_id=self._run_id, since=since, until=ends, as_of=self._now)
-        self._figures.balances = balances_by_kind(session)
+        listed_minor = gateway_import.sum_movements(session)
+        found = matching.record_differences(
+            session, run_id=self._run_id, since=since, until=ends, as_of=self._now
+        )
+        self._figures.balances = fetch_balances_by_kind(session)
         if held_minor == listed_minor:
             return found
-        _ADD_DIFFERENCE.run(session, run_id=self._run_id, minor=held_minor - listed_minor)
+        _INSERT_BALANCE_DIFFERENCE.run(session, run_id=self._run_id, minor=held_minor - listed_minor)
         return found + held_minor - listed_minor
 
-    def _judged(self, page: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Verdict]]:
+    def _judged(self, page: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Classification]]:
         judged = []
         for row in page:
-            verdict = classification.judge(row, now=self._now)
+            verdict = classification.classify(row, now=self._now)
             if verdict is None:
                 self._figures.in_flight += 1
                 continue
@@ -324,16 +321,17 @@ class _Run:
             if difference:
                 self._money_differs = True
                 self._drift_minor += difference
-                if len(self._drifted) < _MOST_KEPT:
+                if len(self._drifted) < _EXCEPTIONS_LIMIT:
                     self._drifted.append((row["item"], difference))
         return judged
 
-    def _keep(self, session: Session, judged: list[tuple[dict[str, Any], Verdict]]) -> None:
-        left = max(_MOST_KEPT - self._figures.exceptions, 0)
+    def _keep(self, session: Session, judged: list[tuple[dict[str, Any], Classification]]) -> None:
+        left = max(_EXCEPTIONS_LIMIT - self._figures.exceptions, 0)
         for row, verdict in judged[:left]:
-            _KEEP.run(
+            _INSERT_EXCEPTION.run(
                 session,
-                **row | {"kind": classification.KINDS.get(row["kind"], classification.BOOKING)},
+                **row
+                | {"kind": classification.EXCEPTION_KIND_OF_ITEM.get(row["kind"], classification.POSTING)},
                 run_id=self._run_id,
                 problem=verdict.problem,
                 action=verdict.action,
@@ -341,10 +339,10 @@ class _Run:
                 now=self._now,
             )
 
-    def _finish(self, session: Session, outcome: Outcome) -> None:
-        gateway_import.clear_read(session)
-        adjustments.carry_over(session, run_id=self._run_id, now=self._now)
-        _FINISH.run(
+    def _finish(self, session: Session, outcome: ReconciliationOutcome) -> None:
+        gateway_import.delete_comparison(session)
+        adjustments.carry_over_proposals(session, run_id=self._run_id, now=self._now)
+        _FINISH_RUN.run(
             session,
             run_id=self._run_id,
             status=outcome.status,
@@ -356,9 +354,9 @@ class _Run:
             now=max(self._now, self._clock()),
         )
         if outcome.status == DRIFT:
-            raise_drift(
+            raise_drift_and_halt_payouts(
                 session,
-                subject=GATEWAY_BALANCE,
+                subject=GATEWAY_BALANCE_SUBJECT,
                 title="The gateway does not hold what the books say",
                 facts={
                     "reconciliationId": self._run_id,
@@ -367,7 +365,7 @@ class _Run:
                     "inFlightMinor": outcome.in_flight_minor,
                     "driftMinor": outcome.drift_minor,
                     "exceptions": outcome.exceptions,
-                    "first": [item for item, _ in self._drifted[:_SHOWN_IN_ALERT]],
+                    "first": [item for item, _ in self._drifted[:_ALERT_ITEMS_LIMIT]],
                 },
                 found=[self._drifted, outcome.drift_minor],
                 now=self._now,
@@ -376,7 +374,7 @@ class _Run:
             resolve_alert(
                 session,
                 identifier=kinds.ESCROW_DRIFT,
-                subject=GATEWAY_BALANCE,
+                subject=GATEWAY_BALANCE_SUBJECT,
                 note="The gateway holds what the books say.",
                 now=self._now,
             )

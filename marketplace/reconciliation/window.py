@@ -15,12 +15,12 @@ LONGEST_WINDOW = timedelta(days=366)
 _LONGEST_DEFAULT_WINDOW = timedelta(days=31)
 _SHORTEST_DEFAULT_WINDOW = timedelta(hours=1)
 
-_LAST_MATCHED = Statement(
+_SELECT_LAST_MATCHED_END = Statement(
     text("SELECT max(ends) AS ends FROM reconciliations WHERE status = 'matched' AND ends <= :now")
 )
 
 
-def window_of(
+def resolve_window(
     session: Session, *, since: datetime | None, until: datetime | None, now: datetime
 ) -> tuple[datetime, datetime]:
     """Give the window that a reconciliation is over.
@@ -38,7 +38,7 @@ def window_of(
         raise ValidationError.of("to", "Must not lie in the future.")
     ends = until or now
     if since is None:
-        matched = _LAST_MATCHED.one(session, now=ends)["ends"]
+        matched = _SELECT_LAST_MATCHED_END.one(session, now=ends)["ends"]
         since = max(ends - _LONGEST_DEFAULT_WINDOW, matched or ends - _LONGEST_DEFAULT_WINDOW)
         # The one before ended just now: an empty window would be none.
         since = min(since, ends - _SHORTEST_DEFAULT_WINDOW)

@@ -10,15 +10,15 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.identity.queries import sole_profile_with_phone
+from marketplace.identity.queries import find_only_profile_with_phone
 from marketplace.infra.db import Json, Statement
 from marketplace.kernel.phones import normalise_phone
 from marketplace.support.models import SupportContactMessage
 
 # An international number without its plus, as the provider writes senders.
-_NUMBER = re.compile(r"[1-9][0-9]{6,14}", re.ASCII)
+_INTERNATIONAL_NUMBER = re.compile(r"[1-9][0-9]{6,14}", re.ASCII)
 
-_KEEP_CONTACT = Statement(
+_UPSERT_CONTACT = Statement(
     text(
         """
         INSERT INTO support_contacts (sender, phone, display_name, profile_id, first_message_at, last_message_at)
@@ -32,7 +32,7 @@ _KEEP_CONTACT = Statement(
         """
     )
 )
-_KEEP_MESSAGE = Statement(
+_INSERT_MESSAGE = Statement(
     insert(SupportContactMessage)
     .on_conflict_do_nothing(index_elements=["provider_message_id"])
     .returning(SupportContactMessage.id),
@@ -44,7 +44,7 @@ _KEEP_MESSAGE = Statement(
 
 
 @dataclass(frozen=True)
-class Message:
+class IncomingMessage:
     """A message as it came. ``content`` is what its type is described by, such as a picture's id at the provider."""
 
     provider_message_id: str
@@ -55,8 +55,8 @@ class Message:
     sent_at: datetime
 
 
-def keep_message(
-    session: Session, *, sender: str, name: str | None, message: Message, now: datetime
+def record_message(
+    session: Session, *, sender: str, name: str | None, message: IncomingMessage, now: datetime
 ) -> UUID | None:
     """Keep a message with its contact, which is linked to the profile that has its number.
 
@@ -68,16 +68,16 @@ def keep_message(
     :param now: when it came here
     :return: the message's id; none if it was kept before
     """
-    phone = phone_of(sender)
-    contact = _KEEP_CONTACT.one(
+    phone = parse_sender_phone(sender)
+    contact = _UPSERT_CONTACT.one(
         session,
         sender=sender,
         phone=phone,
         name=name,
-        profile_id=sole_profile_with_phone(session, phone=phone) if phone else None,
+        profile_id=find_only_profile_with_phone(session, phone=phone) if phone else None,
         at=message.sent_at,
     )
-    row = _KEEP_MESSAGE.first(
+    row = _INSERT_MESSAGE.first(
         session,
         contact_id=contact["id"],
         provider_message_id=message.provider_message_id,
@@ -91,8 +91,8 @@ def keep_message(
     return row["id"] if row else None
 
 
-def phone_of(sender: str) -> str | None:
+def parse_sender_phone(sender: str) -> str | None:
     """Give a sender's number in the form that profiles have, or none if it is no number."""
-    if not _NUMBER.fullmatch(sender):
+    if not _INTERNATIONAL_NUMBER.fullmatch(sender):
         return None
     return normalise_phone(f"+{sender}") or f"+{sender}"

@@ -9,18 +9,18 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.contact_detection import contacts_in
+from marketplace.kernel.contact_detection import detect_contacts
 from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
 from marketplace.vendors.models import VendorProfile
 
 _SHOWN_ON_LISTINGS = frozenset({"display_name", "on_vacation", "vacation_until"})
 _NO_VACATION = {"on_vacation": False, "vacation_until": None, "vacation_note": None}
-_OWN = Statement(
+_SELECT_OWNER_AND_REVISION = Statement(
     select(VendorProfile.user_id, VendorProfile.revision).where(VendorProfile.id == bindparam("vendor_id"))
 )
 
 
-class StaleRevisionError(ConflictError):
+class StaleStoreError(ConflictError):
     """Somebody changed the store since the client read it."""
 
 
@@ -33,7 +33,7 @@ class Vacation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileChanges:
+class StoreProfileChanges:
     """Changes to a store; none leaves a field as it is.
 
     ``policies`` are any of returns, delivery and warranty; the others stay, and one that is none goes.
@@ -57,17 +57,19 @@ class ProfileChanges:
         return {name: value for name, value in texts.items() if value}
 
 
-def check_own(session: Session, *, vendor_id: UUID, user_id: UUID, revision: int | None) -> None:
+def ensure_owner_and_revision(
+    session: Session, *, vendor_id: UUID, user_id: UUID, revision: int | None
+) -> None:
     """Make sure that somebody may change a store, and knows it as it is.
 
     :param revision: the one that the client read, or none not to compare
     :raises NotFoundError: there is no such store, or it is somebody else's
-    :raises StaleRevisionError: the revision is not the current one
+    :raises StaleStoreError: the revision is not the current one
     """
-    row = _OWN.first(session, vendor_id=vendor_id)
+    row = _SELECT_OWNER_AND_REVISION.first(session, vendor_id=vendor_id)
     if row is None or row["user_id"] != user_id:
         raise NotFoundError("There is no such store.")
-    _check_revision(row["revision"], revision)
+    _ensure_revision_current(row["revision"], revision)
 
 
 def update_profile(
@@ -75,7 +77,7 @@ def update_profile(
     *,
     vendor_id: UUID,
     user_id: UUID,
-    changes: ProfileChanges,
+    changes: StoreProfileChanges,
     revision: int | None,
     now: datetime,
 ) -> bool:
@@ -89,16 +91,16 @@ def update_profile(
     :return: whether listings show something else by it
     :raises ValidationError: a text holds contact details, or a vacation is over before it begins
     :raises NotFoundError: there is no such store, or it is somebody else's
-    :raises StaleRevisionError: the revision is not the current one
+    :raises StaleStoreError: the revision is not the current one
     """
-    _check_texts(changes)
+    _ensure_no_contact_details(changes)
     if changes.vacation and changes.vacation.until and changes.vacation.until <= now:
         raise ValidationError.of("vacationMode.until", "Is over already.")
     store = session.get(VendorProfile, vendor_id, with_for_update={"key_share": True}, populate_existing=True)
     if store is None or store.user_id != user_id:
         raise NotFoundError("There is no such store.")
-    _check_revision(store.revision, revision)
-    columns = _columns(store, changes)
+    _ensure_revision_current(store.revision, revision)
+    columns = _changed_columns(store, changes)
     changed = {name for name, value in columns.items() if getattr(store, name) != value}
     if not changed:
         return False
@@ -110,7 +112,7 @@ def update_profile(
     return bool(changed & _SHOWN_ON_LISTINGS)
 
 
-def note_change(session: Session, *, vendor_id: UUID, now: datetime) -> None:
+def bump_store_revision(session: Session, *, vendor_id: UUID, now: datetime) -> None:
     """Count a change to what belongs to a store but is kept elsewhere, such as its bank account."""
     store = session.get_one(
         VendorProfile, vendor_id, with_for_update={"key_share": True}, populate_existing=True
@@ -120,7 +122,7 @@ def note_change(session: Session, *, vendor_id: UUID, now: datetime) -> None:
     session.flush()
 
 
-def _columns(store: VendorProfile, changes: ProfileChanges) -> dict[str, Any]:
+def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict[str, Any]:
     """Give the columns that changes name, as they are to be."""
     columns: dict[str, Any] = {}
     if changes.display_name is not None:
@@ -141,20 +143,20 @@ def _columns(store: VendorProfile, changes: ProfileChanges) -> dict[str, Any]:
     return columns
 
 
-def _check_revision(current: int, revision: int | None) -> None:
+def _ensure_revision_current(current: int, revision: int | None) -> None:
     if revision is not None and revision != current:
-        raise StaleRevisionError(
+        raise StaleStoreError(
             f"The store is at revision {current} by now, not {revision}: read it again.",
             invalid_params=[InvalidParam("revision", f"The current one is {current}.")],
         )
 
 
-def _check_texts(changes: ProfileChanges) -> None:
+def _ensure_no_contact_details(changes: StoreProfileChanges) -> None:
     """Refuse contact details: whoever deals beside the platform deals without its escrow."""
     faults = [
         InvalidParam(name, f"Holds {' and '.join(sorted(kind.value for kind in kinds))}: buyers write to you here.")
         for name, text in changes.texts().items()
-        if (kinds := contacts_in(text))
+        if (kinds := detect_contacts(text))
     ]  # fmt: skip
     if faults:
         raise ValidationError("Contact details do not stand in a store's profile.", invalid_params=faults)

@@ -19,8 +19,10 @@ POLICIES = ("returns", "delivery", "warranty")
 
 # The one meaning of an open store, for every statement that joins vendor_profiles; it takes the time as "now".
 # In both spellings, as a clause and as text for statements that name the table ``v``.
-OPEN_SQL = "(v.status = 'active' AND NOT (v.on_vacation AND coalesce(v.vacation_until > :now, true)))"
-OPEN = and_(
+STORE_IS_OPEN_SQL = (
+    "(v.status = 'active' AND NOT (v.on_vacation AND coalesce(v.vacation_until > :now, true)))"
+)
+STORE_IS_OPEN = and_(
     VendorProfile.status == "active",
     not_(
         and_(
@@ -31,7 +33,7 @@ OPEN = and_(
 )
 
 
-_PROFILE = Statement(
+_SELECT_PROFILE = Statement(
     select(
         VendorProfile.id,
         VendorProfile.user_id,
@@ -85,29 +87,33 @@ _STORE_COLUMNS = (
     VendorProfile.on_vacation,
     VendorProfile.vacation_until,
 )
-_OF_USER = Statement(select(*_STORE_COLUMNS).where(VendorProfile.user_id == bindparam("user_id")))
-_BY_ID = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == bindparam("vendor_id")))
-_BY_IDS = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == any_(bindparam("vendor_ids"))))
+_SELECT_STORE_OF_USER = Statement(
+    select(*_STORE_COLUMNS).where(VendorProfile.user_id == bindparam("user_id"))
+)
+_SELECT_STORE = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == bindparam("vendor_id")))
+_SELECT_STORES = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == any_(bindparam("vendor_ids"))))
 
 
-def store_of_user(session: Session, *, user_id: UUID) -> Store | None:
+def find_store_of_user(session: Session, *, user_id: UUID) -> Store | None:
     """Find the store that somebody runs, or none."""
-    row = _OF_USER.first(session, user_id=user_id)
+    row = _SELECT_STORE_OF_USER.first(session, user_id=user_id)
     return Store(**row) if row else None
 
 
 def find_store(session: Session, *, vendor_id: UUID) -> Store | None:
     """Find a store by the vendor profile's id, or none."""
-    row = _BY_ID.first(session, vendor_id=vendor_id)
+    row = _SELECT_STORE.first(session, vendor_id=vendor_id)
     return Store(**row) if row else None
 
 
 def find_stores(session: Session, *, vendor_ids: Collection[UUID]) -> dict[UUID, Store]:
     """Find stores by their vendor profiles' ids, those that exist."""
-    return {row["id"]: Store(**row) for row in _BY_IDS.all(session, vendor_ids=list(vendor_ids))}
+    return {row["id"]: Store(**row) for row in _SELECT_STORES.all(session, vendor_ids=list(vendor_ids))}
 
 
-def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime) -> dict[str, Any]:
+def fetch_store_profile(
+    session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime
+) -> dict[str, Any]:
     """Show a store's profile; who runs it is shown one that is suspended or closed too.
 
     :param vendor_id: the store's
@@ -115,7 +121,7 @@ def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now
     :param now: the time of the request; a vacation ends by itself
     :raises NotFoundError: there is no such store, or it is not open to the public
     """
-    row = _PROFILE.first(session, vendor_id=vendor_id)
+    row = _SELECT_PROFILE.first(session, vendor_id=vendor_id)
     if row is None or (row["status"] != "active" and row["user_id"] != viewer_id):
         raise NotFoundError("There is no such store.")
     until = row["vacation_until"]
@@ -139,7 +145,7 @@ def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now
     }
 
 
-def runs(session: Session, *, vendor_id: UUID, user_id: UUID) -> bool:
+def is_store_owner(session: Session, *, vendor_id: UUID, user_id: UUID) -> bool:
     """Tell whether somebody runs a store."""
     store = find_store(session, vendor_id=vendor_id)
     return store is not None and store.user_id == user_id

@@ -8,13 +8,13 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import hold_alert, raise_alert, resolve_alert
+from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
 from marketplace.infra.db import Statement
 from marketplace.kernel.redaction import redact_text
 
 UNREADABLE = "unreadable"
 
-_STILL_DEAD = Statement(
+_SELECT_DEAD_EVENT_OF_TYPE = Statement(
     text(
         """
         SELECT inbox_id FROM dead_letter_webhooks
@@ -24,12 +24,12 @@ _STILL_DEAD = Statement(
 )
 
 
-def _about(provider: str, event_type: str | None) -> str:
+def _alert_subject(provider: str, event_type: str | None) -> str:
     # The type is the sender's word; an alert's subject is redacted, and is looked up as it is stored.
     return redact_text(f"{provider}:{event_type or UNREADABLE}")
 
 
-def event_died(
+def raise_dead_letter_alert(
     session: Session, *, provider: str, event_type: str | None, facts: Mapping[str, Any], now: datetime
 ) -> None:
     """Raise that an event was given up.
@@ -41,21 +41,21 @@ def event_died(
     raise_alert(
         session,
         identifier=kinds.WEBHOOK_DEAD,
-        subject=_about(provider, event_type),
+        subject=_alert_subject(provider, event_type),
         title="A webhook event is dead",
         facts=facts,
         now=now,
     )
 
 
-def event_lives(session: Session, *, provider: str, event_type: str | None, now: datetime) -> None:
+def resolve_if_none_dead(session: Session, *, provider: str, event_type: str | None, now: datetime) -> None:
     """Resolve that events of a type are dead, when the last of them was replayed.
 
     :param provider: whose event
     :param event_type: none for those that could not be read
     """
-    about = {"identifier": kinds.WEBHOOK_DEAD, "subject": _about(provider, event_type)}
-    if not hold_alert(session, **about):
+    about = {"identifier": kinds.WEBHOOK_DEAD, "subject": _alert_subject(provider, event_type)}
+    if not lock_alert(session, **about):
         return
-    if _STILL_DEAD.first(session, provider=provider, event_type=event_type) is None:
+    if _SELECT_DEAD_EVENT_OF_TYPE.first(session, provider=provider, event_type=event_type) is None:
         resolve_alert(session, **about, note="No event of the type is dead any more.", now=now)

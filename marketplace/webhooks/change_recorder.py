@@ -12,21 +12,21 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts.operations import SEND_TOPIC
+from marketplace.alerts.operations import SEND_ALERT_TOPIC
 from marketplace.infra.db import Statement
 from marketplace.ledger.accounts import Account
 from marketplace.payments.refunds import refund_events
-from marketplace.providers.gateway.payments import GatewayRefund, MalformedChargeError
-from marketplace.webhooks.events import HopelessEventError, parse
+from marketplace.providers.gateway.payments import GatewayRefund, MalformedGatewayDataError
+from marketplace.webhooks.events import PermanentEventError, parse_gateway_event
 
 # Ids grow with time: those that a connection makes, without exception. Steps of orders are numbered.
-_MARK = Statement(
+_SELECT_START_POSITION = Statement(
     text("SELECT uuidv7() AS since, coalesce((SELECT max(id) FROM order_events), 0) AS since_step")
 )
-_TRANSACTIONS = Statement(
+_SELECT_NEW_LEDGER_TRANSACTIONS = Statement(
     text("SELECT id, kind, source, description FROM ledger_transactions WHERE id > :since ORDER BY id")
 )
-_ENTRIES = Statement(
+_SELECT_LEDGER_ENTRIES = Statement(
     text(
         """
         SELECT e.transaction_id, a.kind, a.owner_id, e.direction, e.amount_minor, e.order_id,
@@ -36,12 +36,12 @@ _ENTRIES = Statement(
         """
     )
 )
-_STEPS = Statement(text("SELECT id, order_id FROM order_events WHERE id > :since_step"))
-_NEW_REFUNDS = Statement(text("SELECT id, order_id FROM refunds WHERE id > :since"))
-_NOTIFICATIONS = Statement(
+_SELECT_NEW_ORDER_EVENTS = Statement(text("SELECT id, order_id FROM order_events WHERE id > :since_step"))
+_SELECT_NEW_REFUNDS = Statement(text("SELECT id, order_id FROM refunds WHERE id > :since"))
+_SELECT_NEW_NOTIFICATIONS = Statement(
     text('SELECT id, user_id AS "userId", type, title FROM notifications WHERE id > :since ORDER BY id')
 )
-_HELD = Statement(
+_SELECT_NEW_QUARANTINED_CHARGES = Statement(
     text(
         """
         SELECT id, reason, amount_minor AS "amountMinor", currency FROM quarantined_charges
@@ -49,7 +49,7 @@ _HELD = Statement(
         """
     )
 )
-_EXCEPTIONS = Statement(
+_SELECT_NEW_PAYOUT_EXCEPTIONS = Statement(
     text(
         """
         SELECT id, outcome, reference, amount_minor AS "amountMinor", currency FROM payout_exceptions
@@ -57,14 +57,20 @@ _EXCEPTIONS = Statement(
         """
     )
 )
-_WORK = Statement(text("SELECT id, queue, topic, payload FROM outbox_events WHERE id > :since ORDER BY id"))
-_ALERTS = Statement(
+_SELECT_NEW_OUTBOX_EVENTS = Statement(
+    text("SELECT id, queue, topic, payload FROM outbox_events WHERE id > :since ORDER BY id")
+)
+_SELECT_ALERTS = Statement(
     text("SELECT id, identifier, severity, subject, title FROM alerts WHERE id = ANY(:ids) ORDER BY id")
 )
-_MESSAGES = Statement(text("SELECT id, type FROM support_contact_messages WHERE id > :since ORDER BY id"))
-_PARTS = Statement(text("SELECT id, provider FROM webhook_inbox WHERE id > :since ORDER BY id"))
-_REFUNDS_OF_ORDERS = Statement(text("SELECT id FROM refunds WHERE order_id = ANY(:ids)"))
-_ORDERS_OF_REFERENCES = Statement(
+_SELECT_NEW_SUPPORT_MESSAGES = Statement(
+    text("SELECT id, type FROM support_contact_messages WHERE id > :since ORDER BY id")
+)
+_SELECT_NEW_INBOX_EVENTS = Statement(
+    text("SELECT id, provider FROM webhook_inbox WHERE id > :since ORDER BY id")
+)
+_SELECT_REFUND_IDS_OF_ORDERS = Statement(text("SELECT id FROM refunds WHERE order_id = ANY(:ids)"))
+_SELECT_ORDER_IDS_OF_REFERENCES = Statement(
     text(
         """
         SELECT a.order_id AS id FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
@@ -72,7 +78,7 @@ _ORDERS_OF_REFERENCES = Statement(
         """
     )
 )
-_ORDERS = Statement(
+_SELECT_ORDER_STATUSES = Statement(
     text(
         """
         SELECT o.id, o.number, o.status, o.payment_status AS payment, s.status AS escrow
@@ -80,7 +86,7 @@ _ORDERS = Statement(
         """
     )
 )
-_REFUNDS = Statement(
+_SELECT_REFUND_STATUSES = Statement(
     text(
         """
         SELECT r.id, r.status, r.amount_minor AS "amountMinor", r.destination, o.number AS "orderNumber"
@@ -88,17 +94,17 @@ _REFUNDS = Statement(
         """
     )
 )
-_SEEN = {
+_SELECT_COMMITTED_IDS = {
     table: Statement(text(f"SELECT id FROM {table} WHERE id = ANY(:ids)"))  # noqa: S608 - our own tables
     for table in (
         *("ledger_transactions", "order_events", "refunds", "notifications", "quarantined_charges"),
         *("payout_exceptions", "outbox_events", "support_contact_messages", "webhook_inbox"),
     )
 }
-_ASPECTS = ("status", "payment", "escrow")
+_COMPARED_STATUSES = ("status", "payment", "escrow")
 
 
-class Watch:
+class ChangeRecorder:
     """Looks at what a transaction changes, from before the event has its effect until after it."""
 
     def __init__(self, session: Session, outside: Session, *, body: bytes) -> None:
@@ -110,8 +116,8 @@ class Watch:
         """
         self._session = session
         self._outside = outside
-        self._mark = _MARK.one(session)
-        self._orders, self._refunds = _concerned(outside, body)
+        self._mark = _SELECT_START_POSITION.one(session)
+        self._orders, self._refunds = _find_referenced_rows(outside, body)
 
     def changes(self) -> dict[str, Any]:
         """Tell what was changed since, as the API shows it.
@@ -121,47 +127,52 @@ class Watch:
             or ``resolved``), other ``work`` that is handed on, ``messages`` that are kept, and the ``parts`` that an
             envelope is taken apart into, each an event of its own
         """
-        transactions = self._made("ledger_transactions", _TRANSACTIONS)
-        entries = _ENTRIES.all(self._session, ids=[row["id"] for row in transactions])
-        steps = self._made("order_events", _STEPS)
-        refunds = self._made("refunds", _NEW_REFUNDS)
+        transactions = self._made("ledger_transactions", _SELECT_NEW_LEDGER_TRANSACTIONS)
+        entries = _SELECT_LEDGER_ENTRIES.all(self._session, ids=[row["id"] for row in transactions])
+        steps = self._made("order_events", _SELECT_NEW_ORDER_EVENTS)
+        refunds = self._made("refunds", _SELECT_NEW_REFUNDS)
         touched = [*steps, *entries, *refunds]
         order_ids = self._orders | {row["order_id"] for row in touched if row["order_id"]}
-        of_orders = _REFUNDS_OF_ORDERS.all(self._session, ids=list(order_ids))
-        work = self._made("outbox_events", _WORK)
+        of_orders = _SELECT_REFUND_IDS_OF_ORDERS.all(self._session, ids=list(order_ids))
+        work = self._made("outbox_events", _SELECT_NEW_OUTBOX_EVENTS)
         refund_ids = self._refunds | {row["id"] for row in (*refunds, *of_orders)}
         return {
             "orders": self._orders_changed(order_ids),
             "refunds": self._refunds_changed(refund_ids),
-            "ledger": [_posted(row, entries) for row in transactions],
-            "notifications": self._made("notifications", _NOTIFICATIONS),
-            "heldCharges": self._made("quarantined_charges", _HELD),
-            "payoutExceptions": self._made("payout_exceptions", _EXCEPTIONS),
+            "ledger": [_transaction_view(row, entries) for row in transactions],
+            "notifications": self._made("notifications", _SELECT_NEW_NOTIFICATIONS),
+            "heldCharges": self._made("quarantined_charges", _SELECT_NEW_QUARANTINED_CHARGES),
+            "payoutExceptions": self._made("payout_exceptions", _SELECT_NEW_PAYOUT_EXCEPTIONS),
             "alerts": self._told(work),
             "work": [
                 {name: row[name] for name in ("id", "queue", "topic")}
                 for row in work
-                if row["topic"] != SEND_TOPIC
+                if row["topic"] != SEND_ALERT_TOPIC
             ],
-            "messages": self._made("support_contact_messages", _MESSAGES),
-            "parts": self._made("webhook_inbox", _PARTS),
+            "messages": self._made("support_contact_messages", _SELECT_NEW_SUPPORT_MESSAGES),
+            "parts": self._made("webhook_inbox", _SELECT_NEW_INBOX_EVENTS),
         }
 
     def _made(self, table: str, statement: Statement) -> list[dict[str, Any]]:
         rows = statement.all(self._session, **self._mark)
-        others = _SEEN[table].all(self._outside, ids=[row["id"] for row in rows]) if rows else []
+        others = (
+            _SELECT_COMMITTED_IDS[table].all(self._outside, ids=[row["id"] for row in rows]) if rows else []
+        )
         known = {row["id"] for row in others}
         return [row for row in rows if row["id"] not in known]
 
     def _told(self, work: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Give the alerts that channels are to tell of, each once for all channels."""
-        messages = [row["payload"] for row in work if row["topic"] == SEND_TOPIC]
+        messages = [row["payload"] for row in work if row["topic"] == SEND_ALERT_TOPIC]
         told = {(UUID(message["alertId"]), message["event"]): None for message in messages}
-        rows = {row["id"]: row for row in _ALERTS.all(self._session, ids=[alert_id for alert_id, _ in told])}
+        rows = {
+            row["id"]: row
+            for row in _SELECT_ALERTS.all(self._session, ids=[alert_id for alert_id, _ in told])
+        }
         return [rows[alert_id] | {"event": event} for alert_id, event in told]
 
     def _orders_changed(self, ids: Iterable[UUID]) -> list[dict[str, Any]]:
-        before = {row["id"]: row for row in _ORDERS.all(self._outside, ids=list(ids))}
+        before = {row["id"]: row for row in _SELECT_ORDER_STATUSES.all(self._outside, ids=list(ids))}
         return [
             {
                 "id": row["id"],
@@ -170,22 +181,24 @@ class Watch:
                 "before": old[aspect],
                 "after": row[aspect],
             }
-            for row in _ORDERS.all(self._session, ids=list(ids))
+            for row in _SELECT_ORDER_STATUSES.all(self._session, ids=list(ids))
             if (old := before.get(row["id"]))
-            for aspect in _ASPECTS
+            for aspect in _COMPARED_STATUSES
             if old[aspect] != row[aspect]
         ]
 
     def _refunds_changed(self, ids: Iterable[UUID]) -> list[dict[str, Any]]:
-        before = {row["id"]: row["status"] for row in _REFUNDS.all(self._outside, ids=list(ids))}
+        before = {
+            row["id"]: row["status"] for row in _SELECT_REFUND_STATUSES.all(self._outside, ids=list(ids))
+        }
         return [
             row | {"before": before.get(row["id"]), "after": row.pop("status")}
-            for row in _REFUNDS.all(self._session, ids=list(ids))
+            for row in _SELECT_REFUND_STATUSES.all(self._session, ids=list(ids))
             if before.get(row["id"]) != row["status"]
         ]
 
 
-def _posted(row: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _transaction_view(row: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
     return row | {
         "entries": [
             {
@@ -200,19 +213,21 @@ def _posted(row: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any
     }
 
 
-def _concerned(session: Session, body: bytes) -> tuple[set[UUID], set[UUID]]:
+def _find_referenced_rows(session: Session, body: bytes) -> tuple[set[UUID], set[UUID]]:
     """Give the orders and refunds that an event names, whether or not it will change them."""
     try:
-        event = parse(body)
-    except HopelessEventError:
+        event = parse_gateway_event(body)
+    except PermanentEventError:
         return set(), set()
     nested = event.data.get("transaction")
     named = [event.data.get("reference"), event.data.get("transaction_reference")]
     named.append(nested.get("reference") if isinstance(nested, dict) else None)
     references = [name for name in named if isinstance(name, str)]
-    orders = _ORDERS_OF_REFERENCES.all(session, references=references) if references else []
+    orders = _SELECT_ORDER_IDS_OF_REFERENCES.all(session, references=references) if references else []
     refunds: set[UUID] = set()
     if event.type.startswith("refund."):
-        with suppress(MalformedChargeError):  # for which it will be refused
-            refunds.update(refund_events.concerned(session, told=GatewayRefund.from_wire(event.data)))
+        with suppress(MalformedGatewayDataError):  # for which it will be refused
+            refunds.update(
+                refund_events.list_affected_refunds(session, told=GatewayRefund.from_wire(event.data))
+            )
     return {row["id"] for row in orders}, refunds

@@ -12,7 +12,7 @@ from marketplace.infra.db import Statement
 from marketplace.webhooks import alerts
 from marketplace.webhooks.models import DeadLetterWebhook
 
-_BURY = Statement(
+_MARK_EVENT_DEAD = Statement(
     text(
         """
         UPDATE webhook_inbox SET status = 'dead', attempts = :attempts, last_error = :error, finished_at = :now,
@@ -20,20 +20,20 @@ _BURY = Statement(
         """
     )
 )
-_dead_letter = insert(DeadLetterWebhook)
-_ADD = Statement(
-    _dead_letter.on_conflict_do_update(
+_insert_dead_letter = insert(DeadLetterWebhook)
+_UPSERT_DEAD_LETTER = Statement(
+    _insert_dead_letter.on_conflict_do_update(
         index_elements=["inbox_id"],
         set_={
-            "attempts": _dead_letter.excluded.attempts,
-            "error": _dead_letter.excluded.error,
-            "died_at": _dead_letter.excluded.died_at,
+            "attempts": _insert_dead_letter.excluded.attempts,
+            "error": _insert_dead_letter.excluded.error,
+            "died_at": _insert_dead_letter.excluded.died_at,
             "replayed_at": None,
         },
     ),
     columns=("inbox_id", "provider", "event_type", "dedupe_id", "body", "attempts", "error", "died_at"),
 )
-_REPLAYED = Statement(
+_MARK_REPLAYED = Statement(
     text(
         """
         UPDATE dead_letter_webhooks SET replayed_at = :now WHERE inbox_id = :inbox_id AND replayed_at IS NULL
@@ -41,7 +41,7 @@ _REPLAYED = Statement(
         """
     )
 )
-_FAILED_AGAIN = Statement(
+_UPDATE_FAILED_REPLAY = Statement(
     text(
         """
         UPDATE dead_letter_webhooks SET attempts = :attempts, error = :error
@@ -51,7 +51,7 @@ _FAILED_AGAIN = Statement(
 )
 
 
-def bury(
+def move_to_dead_letters(
     session: Session,
     *,
     row: dict[str, Any],
@@ -70,8 +70,8 @@ def bury(
     :param error: what the last try failed at, without anything of the body
     """
     known = {"inbox_id": row["id"], "event_type": event_type, "dedupe_id": dedupe_id}
-    _BURY.run(session, **known, attempts=attempts, error=error, now=now)
-    _ADD.run(
+    _MARK_EVENT_DEAD.run(session, **known, attempts=attempts, error=error, now=now)
+    _UPSERT_DEAD_LETTER.run(
         session,
         **known,
         provider=row["provider"],
@@ -80,7 +80,7 @@ def bury(
         error=error,
         died_at=now,
     )
-    alerts.event_died(
+    alerts.raise_dead_letter_alert(
         session,
         provider=row["provider"],
         event_type=event_type,
@@ -89,13 +89,13 @@ def bury(
     )
 
 
-def note_replayed(session: Session, *, inbox_id: UUID, now: datetime) -> None:
+def record_replay(session: Session, *, inbox_id: UUID, now: datetime) -> None:
     """Note that an event is dead no more, and resolve the alert with the last one of its type."""
-    letter = _REPLAYED.first(session, inbox_id=inbox_id, now=now)
+    letter = _MARK_REPLAYED.first(session, inbox_id=inbox_id, now=now)
     if letter is not None:
-        alerts.event_lives(session, **letter, now=now)
+        alerts.resolve_if_none_dead(session, **letter, now=now)
 
 
-def note_failed_again(session: Session, *, inbox_id: UUID, attempts: int, error: str) -> None:
+def record_failed_replay(session: Session, *, inbox_id: UUID, attempts: int, error: str) -> None:
     """Note that a dead event was tried once more and is as dead as before."""
-    _FAILED_AGAIN.run(session, inbox_id=inbox_id, attempts=attempts, error=error)
+    _UPDATE_FAILED_REPLAY.run(session, inbox_id=inbox_id, attempts=attempts, error=error)

@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
-from marketplace.webhooks.events import MAX_ID_LENGTH, Event, HopelessEventError, load
+from marketplace.webhooks.events import MAX_ID_LENGTH, Event, PermanentEventError, load_json
 
 PROVIDER = "messaging"
 ENVELOPE = "envelope"
 # As many as the provider puts into one at the most.
-MAX_UNITS = 1_000
+MAX_ITEMS = 1_000
 # What the service tells apart; any other word is the sender's own, and stands nowhere but in the payload.
 MESSAGE_TYPES = frozenset(
     """
@@ -28,88 +28,88 @@ _MESSAGES, _STATUSES = "messages", "statuses"
 _MAX_WORD_LENGTH = 256
 _MAX_SENDER_LENGTH = 64
 
-Unit = tuple[str, Any, dict[str, Any]]
+EnvelopeItem = tuple[str, Any, dict[str, Any]]
 """Messages or statuses, one of these, and the value that it stands in."""
 
 
-def split(body: bytes) -> list[bytes]:
+def split_envelope(body: bytes) -> list[bytes]:
     """Take an envelope apart.
 
     :return: an envelope for each of its messages and statuses; of a single one, the envelope itself
-    :raises HopelessEventError: it is no envelope, or holds too many
+    :raises PermanentEventError: it is no envelope, or holds too many
     """
-    units = list(_units(load(body)))
+    units = list(_iterate_items(load_json(body)))
     if len(units) == 1:
         return [body]
-    return [_alone(unit) for unit in units]
+    return [_wrap_item(unit) for unit in units]
 
 
-def parse(body: bytes) -> Event:
+def parse_envelope(body: bytes) -> Event:
     """Parse an envelope of one message or status.
 
     Its id is what the provider gave the message; a status's is made of that and its word. ``data`` has the
     ``message`` or the ``status``, and beside a message the sender's ``name``.
 
-    :raises HopelessEventError: it is no such envelope, or lacks what a message or a status can't do without
+    :raises PermanentEventError: it is no such envelope, or lacks what a message or a status can't do without
     """
-    payload = load(body)
-    units = list(_units(payload))
+    payload = load_json(body)
+    units = list(_iterate_items(payload))
     if len(units) != 1:
-        raise HopelessEventError("the envelope holds more or less than one")
+        raise PermanentEventError("the envelope holds more or less than one")
     kind, unit, value = units[0]
     if not isinstance(unit, dict):
-        raise HopelessEventError("what it holds is not an object")
-    identity = _word(unit, "id", most=MAX_ID_LENGTH)
+        raise PermanentEventError("what it holds is not an object")
+    identity = _require_text(unit, "id", most=MAX_ID_LENGTH)
     if kind == _STATUSES:
-        told = _word(unit, "status", most=_MAX_WORD_LENGTH)
+        told = _require_text(unit, "status", most=_MAX_WORD_LENGTH)
         word = told if told in STATUSES else UNKNOWN
-        dedupe_id = _bounded(f"status:{identity}:{told}")
+        dedupe_id = _ensure_id_fits(f"status:{identity}:{told}")
         return Event(f"status.{word}", dedupe_id, {"status": unit}, payload, PROVIDER)
-    sender = _word(unit, "from", most=_MAX_SENDER_LENGTH)
+    sender = _require_text(unit, "from", most=_MAX_SENDER_LENGTH)
     kind_told = unit.get("type")
     word = kind_told if isinstance(kind_told, str) and kind_told in MESSAGE_TYPES else UNKNOWN
     # Events of others are named with a colon: no message may be taken for one of those.
     dedupe_id = f"message:{identity}" if ":" in identity else identity
-    data = {"message": unit, "type": word, "name": _name_of(sender, value)}
-    return Event(f"message.{word}", _bounded(dedupe_id), data, payload, PROVIDER)
+    data = {"message": unit, "type": word, "name": _find_sender_name(sender, value)}
+    return Event(f"message.{word}", _ensure_id_fits(dedupe_id), data, payload, PROVIDER)
 
 
-def _units(payload: Any) -> Iterator[Unit]:
+def _iterate_items(payload: Any) -> Iterator[EnvelopeItem]:
     """Find messages and statuses; of what else an envelope may tell, the service needs nothing."""
     if not isinstance(payload, dict) or not isinstance(payload.get("entry"), list):
-        raise HopelessEventError("the body is no envelope")
+        raise PermanentEventError("the body is no envelope")
     count = 0
     for entry in payload["entry"]:
-        for change in _list(entry, "changes"):
+        for change in _read_list(entry, "changes"):
             value = change.get("value") if isinstance(change, dict) else None
             for kind in (_MESSAGES, _STATUSES):
-                for unit in _list(value, kind):
+                for unit in _read_list(value, kind):
                     count += 1
-                    if count > MAX_UNITS:
-                        raise HopelessEventError("the envelope holds too many messages")
+                    if count > MAX_ITEMS:
+                        raise PermanentEventError("the envelope holds too many messages")
                     yield kind, unit, value if isinstance(value, dict) else {}
 
 
-def _list(holder: Any, name: str) -> list[Any]:
+def _read_list(holder: Any, name: str) -> list[Any]:
     found = holder.get(name) if isinstance(holder, dict) else None
     return found if isinstance(found, list) else []
 
 
-def _alone(unit: Unit) -> bytes:
+def _wrap_item(unit: EnvelopeItem) -> bytes:
     """Put one message or status into an envelope of its own, with what belongs to it."""
     kind, content, value = unit
     kept: dict[str, Any] = {"messaging_product": "whatsapp", kind: [content]}
     sender = content.get("from") if isinstance(content, dict) else None
-    name = _name_of(sender, value)
+    name = _find_sender_name(sender, value)
     if name is not None:
         kept["contacts"] = [{"profile": {"name": name}, "wa_id": sender}]
     change = {"field": "messages", "value": kept}
     return orjson.dumps({"object": "whatsapp_business_account", "entry": [{"changes": [change]}]})
 
 
-def _name_of(sender: Any, value: dict[str, Any]) -> str | None:
+def _find_sender_name(sender: Any, value: dict[str, Any]) -> str | None:
     """Give the name that a sender goes by, as the envelope tells it."""
-    for contact in _list(value, "contacts"):
+    for contact in _read_list(value, "contacts"):
         if isinstance(contact, dict) and contact.get("wa_id") == sender:
             profile = contact.get("profile")
             name = profile.get("name") if isinstance(profile, dict) else None
@@ -117,16 +117,16 @@ def _name_of(sender: Any, value: dict[str, Any]) -> str | None:
     return None
 
 
-def _word(unit: dict[str, Any], name: str, *, most: int) -> str:
+def _require_text(unit: dict[str, Any], name: str, *, most: int) -> str:
     value = unit.get(name)
     if not isinstance(value, str) or not value:
-        raise HopelessEventError(f"its {name} is missing")
+        raise PermanentEventError(f"its {name} is missing")
     if len(value) > most:
-        raise HopelessEventError(f"its {name} is too long")
+        raise PermanentEventError(f"its {name} is too long")
     return value
 
 
-def _bounded(dedupe_id: str) -> str:
+def _ensure_id_fits(dedupe_id: str) -> str:
     if len(dedupe_id) > MAX_ID_LENGTH:
-        raise HopelessEventError("the id is too long")
+        raise PermanentEventError("the id is too long")
     return dedupe_id

@@ -8,20 +8,20 @@ from typing import Any
 
 import orjson
 
-from marketplace.providers.gateway.payloads import IN_OUR_FAVOUR, LOST
+from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON
 
 DISPUTE_RESOLVED = "charge.dispute.resolve"
 MAX_ID_LENGTH = 255
 _MAX_TYPE_LENGTH = 100
 # PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
-_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+_ESCAPED_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 
-class HopelessEventError(Exception):
+class PermanentEventError(Exception):
     """The event can never be processed, however often it is tried."""
 
 
-class NotYetError(Exception):
+class RetryableEventError(Exception):
     """The event is about something that is not known, at least not yet: worth another try."""
 
 
@@ -39,20 +39,20 @@ class Event:
     provider: str = "gateway"
 
 
-def parse(body: bytes) -> Event:
+def parse_gateway_event(body: bytes) -> Event:
     """Parse a gateway event.
 
-    :raises HopelessEventError: it is not JSON, or lacks its type
+    :raises PermanentEventError: it is not JSON, or lacks its type
     """
-    payload = load(body)
+    payload = load_json(body)
     if not isinstance(payload, dict):
-        raise HopelessEventError("the body is not an object")
+        raise PermanentEventError("the body is not an object")
     event_type, found = payload.get("event"), payload.get("data")
     if not isinstance(event_type, str) or not event_type:
-        raise HopelessEventError("event is missing")
+        raise PermanentEventError("event is missing")
     # Some that do nothing here lack them, or their id: they are told apart by what they say. Those that do are refused.
     data = found if isinstance(found, dict) else {}
-    event_id = _id_of(event_type, data) or hashlib.sha256(body).hexdigest()
+    event_id = _identify_event(event_type, data) or hashlib.sha256(body).hexdigest()
     dedupe_id = f"{event_type}:{event_id}"
     if len(dedupe_id) > MAX_ID_LENGTH:
         # Whether such an id is one is for what the event does to say; most do nothing.
@@ -61,7 +61,7 @@ def parse(body: bytes) -> Event:
     return Event(event_type, dedupe_id, data, payload)
 
 
-def _id_of(event_type: str, data: dict[str, Any]) -> str | None:
+def _identify_event(event_type: str, data: dict[str, Any]) -> str | None:
     """Give what tells an event from others of its type: the id, or a reference where there is none.
 
     The gateway may tell of a refund by references alone, and by that of its charge as long as it has none itself. A
@@ -69,7 +69,7 @@ def _id_of(event_type: str, data: dict[str, Any]) -> str | None:
     """
     event_id, word = data.get("id"), data.get("resolution")
     if isinstance(event_id, int | str) and not isinstance(event_id, bool) and event_id != "":
-        unclear = event_type == DISPUTE_RESOLVED and word not in (IN_OUR_FAVOUR, LOST)
+        unclear = event_type == DISPUTE_RESOLVED and word not in (DISPUTE_WON, DISPUTE_LOST)
         return f"{event_id}:{word if isinstance(word, str) else ''}" if unclear else str(event_id)
     for name in ("reference", "refund_reference", "transaction_reference"):
         value = data.get(name)
@@ -78,23 +78,23 @@ def _id_of(event_type: str, data: dict[str, Any]) -> str | None:
     return None
 
 
-def load(body: bytes) -> Any:
+def load_json(body: bytes) -> Any:
     """Load JSON, but for what the database can't keep of it.
 
     Half a surrogate pair somewhere in it must not cost a payment, so it becomes a question mark; a NUL is left out.
 
-    :raises HopelessEventError: it is not JSON, or nested too deeply
+    :raises PermanentEventError: it is not JSON, or nested too deeply
     """
-    loaded = _load(_NUL.sub(rb"\1", body))
+    loaded = _parse_json(_ESCAPED_NUL.sub(rb"\1", body))
     try:
         # Less may be written than read: it is kept as it was read.
         orjson.dumps(loaded)
     except orjson.JSONEncodeError as error:
-        raise HopelessEventError("the body is nested too deeply") from error
+        raise PermanentEventError("the body is nested too deeply") from error
     return loaded
 
 
-def _load(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -103,4 +103,4 @@ def _load(body: bytes) -> Any:
         lenient = json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
         return orjson.loads(lenient)
     except (ValueError, RecursionError) as error:
-        raise HopelessEventError("the body is not JSON") from error
+        raise PermanentEventError("the body is not JSON") from error

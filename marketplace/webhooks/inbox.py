@@ -13,14 +13,14 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox, wakeups
-from marketplace.infra.db import Database, Json, Statement, retrying, sqlstate
+from marketplace.infra.db import Database, Json, Statement, run_with_retries, sqlstate
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges.apply import UnknownReferenceError
-from marketplace.providers.gateway.payments import MalformedChargeError
+from marketplace.providers.gateway.payments import MalformedGatewayDataError
 from marketplace.webhooks import dead_letters, envelopes, events, gateway_event_handlers, message_handlers
-from marketplace.webhooks.events import Event, HopelessEventError, NotYetError
+from marketplace.webhooks.events import Event, PermanentEventError, RetryableEventError
 from marketplace.webhooks.models import InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
@@ -28,13 +28,16 @@ _log = structlog.get_logger(__name__)
 # One try and five retries.
 RETRY_DELAYS_SECONDS = (1, 5, 25, 125, 600)
 GATEWAY, MESSAGING = "gateway", "messaging"
-_PARSERS: dict[str, Callable[[bytes], Event]] = {GATEWAY: events.parse, MESSAGING: envelopes.parse}
-JITTER = 0.2  # a retry comes up to a fifth earlier or later
+_PARSERS: dict[str, Callable[[bytes], Event]] = {
+    GATEWAY: events.parse_gateway_event,
+    MESSAGING: envelopes.parse_envelope,
+}
+RETRY_JITTER = 0.2  # a retry comes up to a fifth earlier or later
 
-_RECEIVE = Prepared(
+_INSERT_EVENT = Prepared(
     insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
 )
-_RECEIVE_PARTS = Statement(
+_INSERT_ENVELOPE_ITEMS = Statement(
     text(
         """
         INSERT INTO webhook_inbox (provider, body, received_at, due_at)
@@ -46,7 +49,7 @@ _RECEIVE_PARTS = Statement(
 )
 # What just came is due whatever the clock says: the one that it was received by may be ahead of the worker's.
 _IS_DUE = "(status = 'received' OR status = 'retrying' AND due_at <= :now)"
-_TAKE = Prepared(
+_LOCK_DUE_EVENT = Prepared(
     text(
         f"""
         SELECT id, provider, body, attempts, received_at FROM webhook_inbox
@@ -55,11 +58,11 @@ _TAKE = Prepared(
         """  # noqa: S608 - our own words
     )
 )
-_RECORD = Prepared(
+_INSERT_PROCESSED_EVENT = Prepared(
     insert(ProcessedWebhookEvent).on_conflict_do_nothing(index_elements=["id"]),
     columns=("id", "provider", "event_type", "payload", "processed_at"),
 )
-_FINISH = Prepared(
+_MARK_FINISHED = Prepared(
     text(
         """
         UPDATE webhook_inbox SET status = :status, event_type = :event_type, dedupe_id = :dedupe_id,
@@ -67,7 +70,7 @@ _FINISH = Prepared(
         """
     )
 )
-_LOCK_FAILED = Statement(
+_LOCK_FAILED_EVENT = Statement(
     text(
         f"""
         SELECT id, provider, body, attempts, event_type, dedupe_id FROM webhook_inbox
@@ -75,7 +78,7 @@ _LOCK_FAILED = Statement(
         """  # noqa: S608 - our own words
     )
 )
-_RETRY = Statement(
+_SCHEDULE_RETRY = Statement(
     text(
         """
         UPDATE webhook_inbox SET status = 'retrying', attempts = :attempts, due_at = :due_at,
@@ -85,7 +88,7 @@ _RETRY = Statement(
     )
 )
 # What came by a clock that is far ahead waits for no time of its own; what just came has its message on the way.
-_DUE = Statement(
+_SELECT_DUE_EVENT_IDS = Statement(
     text(
         """
         SELECT id FROM webhook_inbox
@@ -96,7 +99,7 @@ _DUE = Statement(
     )
 )
 # No retry is further ahead than its delay allows, unless the clock went back meanwhile.
-_PULL_IN = Statement(
+_CAP_RETRY_DELAYS = Statement(
     text(
         """
         UPDATE webhook_inbox SET due_at = :now + make_interval(secs => (CAST(:delays AS int[]))[attempts])
@@ -108,7 +111,7 @@ _PULL_IN = Statement(
 
 
 @dataclass(frozen=True)
-class Result:
+class ProcessingResult:
     """What became of an inbox row, when it is due again, if it is, and which event it was, if it was processed."""
 
     status: str
@@ -116,7 +119,7 @@ class Result:
     event: Event | None = field(default=None, compare=False, repr=False)
 
 
-def receive(session: Session, *, provider: str, body: bytes, now: datetime) -> UUID:
+def receive_event(session: Session, *, provider: str, body: bytes, now: datetime) -> UUID:
     """Store a verified delivery; once that is committed, nothing loses it.
 
     :param provider: gateway or messaging
@@ -124,25 +127,27 @@ def receive(session: Session, *, provider: str, body: bytes, now: datetime) -> U
     :param now: when it came
     :return: the inbox row's id
     """
-    row_id: UUID = _RECEIVE.one(session, provider=provider, body=body, received_at=now, due_at=now)["id"]
+    row_id: UUID = _INSERT_EVENT.one(session, provider=provider, body=body, received_at=now, due_at=now)["id"]
     return row_id
 
 
-def due_events(session: Session, *, now: datetime, most: int) -> list[UUID]:
+def list_due_events(session: Session, *, now: datetime, most: int) -> list[UUID]:
     """List inbox rows that wait to be processed and are due, the longest waiting first."""
-    return [row["id"] for row in _DUE.all(session, now=now, most=most)]
+    return [row["id"] for row in _SELECT_DUE_EVENT_IDS.all(session, now=now, most=most)]
 
 
-def pull_in(session: Session, *, now: datetime) -> int:
+def cap_retry_delays(session: Session, *, now: datetime) -> int:
     """Put retries that a clock has set too far ahead to their delay from now.
 
     :param now: the time; if the clock went back, what was set before would wait as much longer
     :return: how many there were
     """
-    return _PULL_IN.run(session, now=now, delays=list(RETRY_DELAYS_SECONDS), longest=1 + JITTER)
+    return _CAP_RETRY_DELAYS.run(
+        session, now=now, delays=list(RETRY_DELAYS_SECONDS), longest=1 + RETRY_JITTER
+    )
 
 
-def process(
+def process_event(
     database: Database,
     *,
     inbox_id: UUID,
@@ -150,7 +155,7 @@ def process(
     now: datetime,
     random: Callable[[], float],
     clock: Clock | None = None,
-) -> Result | None:
+) -> ProcessingResult | None:
     """Process an inbox row: its effect, the books and the record of it commit together.
 
     :param inbox_id: the row's
@@ -161,26 +166,26 @@ def process(
     :return: what became of it; none if it is not due, or somebody else has it
     """
 
-    def note(error: str, *, draw: Callable[[], float] | None) -> Result | None:
+    def note(error: str, *, draw: Callable[[], float] | None) -> ProcessingResult | None:
         failed_at = clock() if clock else now
         return database.in_transaction(
-            _note_failure, inbox_id, error, began_at=now, now=failed_at, random=draw
+            _record_failure, inbox_id, error, began_at=now, now=failed_at, random=draw
         )
 
-    def attempt() -> Result | None:
+    def attempt() -> ProcessingResult | None:
         with database.transaction() as session:
-            return process_row(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
+            return process_event_in_transaction(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
 
     try:
-        result = retrying(attempt)
-    except (HopelessEventError, MalformedChargeError) as error:
+        result = run_with_retries(attempt)
+    except (PermanentEventError, MalformedGatewayDataError) as error:
         return note(str(error), draw=None)
-    except (UnknownReferenceError, NotYetError) as error:
+    except (UnknownReferenceError, RetryableEventError) as error:
         return note(str(error), draw=random)
     except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
         # Whatever it is, the event must neither be lost nor block those behind it.
         _log.exception("webhook event failed", inboxId=str(inbox_id))
-        return note(describe(error), draw=random)
+        return note(describe_error(error), draw=random)
     if result is not None and result.event is not None:
         event = result.event
         _log.info(
@@ -194,56 +199,58 @@ def process(
     return result
 
 
-def note_death(
+def record_worker_crash(
     database: Database, *, inbox_id: UUID, error: str, now: datetime, random: Callable[[], float]
-) -> Result | None:
+) -> ProcessingResult | None:
     """Note a try of an inbox row that ended the process; its body is not looked at again.
 
     :param error: what is known of it
     :return: as ``process`` does
     """
     return database.in_transaction(
-        _note_failure, inbox_id, error, began_at=now, now=now, random=random, reads=False
+        _record_failure, inbox_id, error, began_at=now, now=now, random=random, reads=False
     )
 
 
-def describe(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Describe an error nobody foresaw, by its kind alone: its text may hold what was sent."""
     return f"{type(error).__name__} {sqlstate(error) or ''}".strip()
 
 
-def process_row(session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Result | None:
+def process_event_in_transaction(
+    session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime
+) -> ProcessingResult | None:
     """Process an inbox row in the caller's transaction; ``process`` is what workers call.
 
     :return: what became of it; none if it is not due, or somebody else has it
-    :raises HopelessEventError: the event can never be processed
-    :raises MalformedChargeError: likewise, its charge being no charge
+    :raises PermanentEventError: the event can never be processed
+    :raises MalformedGatewayDataError: likewise, its charge being no charge
     :raises UnknownReferenceError: no payment of ours has its reference, at least not yet
-    :raises NotYetError: likewise, of something else that it is about
+    :raises RetryableEventError: likewise, of something else that it is about
     """
-    row = _TAKE.first(session, inbox_id=inbox_id, now=now)
+    row = _LOCK_DUE_EVENT.first(session, inbox_id=inbox_id, now=now)
     if row is None:
         return None
     last_try = row["attempts"] >= len(RETRY_DELAYS_SECONDS)
-    return perform(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
+    return apply_event(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
 
 
-def perform(
+def apply_event(
     session: Session, *, row: dict[str, Any], fee_bearer: str, last_try: bool, now: datetime
-) -> Result:
-    """Have an event its effect, and mark its row done; errors are those of ``process_row``.
+) -> ProcessingResult:
+    """Have an event its effect, and mark its row done; errors are those of ``process_event_in_transaction``.
 
     :param row: of the inbox: ``id``, ``provider``, ``body``, ``received_at``; locked, and not done
     :param last_try: whether what it is about stays unknown if it is so now
     """
     body = bytes(row["body"])
     if row["provider"] == MESSAGING:
-        parts = envelopes.split(body)
+        parts = envelopes.split_envelope(body)
         if len(parts) != 1:
-            return _take_apart(session, row, parts, now=now)
+            return _enqueue_envelope_items(session, row, parts, now=now)
     event = _PARSERS[row["provider"]](body)
     # Two deliveries at once: the second waits here until the first has committed, and then finds it done.
-    first = _RECORD.run(
+    first = _INSERT_PROCESSED_EVENT.run(
         session,
         id=event.dedupe_id,
         provider=row["provider"],
@@ -254,28 +261,32 @@ def perform(
     if not first:
         status = "duplicate"
     elif event.provider == GATEWAY:
-        status = gateway_event_handlers.apply(session, event, fee_bearer=fee_bearer, now=now)
+        status = gateway_event_handlers.apply_gateway_event(session, event, fee_bearer=fee_bearer, now=now)
     else:
-        status = message_handlers.apply(session, event, last_try=last_try, now=now)
-    _FINISH.run(
+        status = message_handlers.apply_messaging_event(session, event, last_try=last_try, now=now)
+    _MARK_FINISHED.run(
         session, inbox_id=row["id"], status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
     )
-    return Result(status, event=event)
+    return ProcessingResult(status, event=event)
 
 
-def _take_apart(session: Session, row: dict[str, Any], parts: list[bytes], *, now: datetime) -> Result:
+def _enqueue_envelope_items(
+    session: Session, row: dict[str, Any], parts: list[bytes], *, now: datetime
+) -> ProcessingResult:
     """Have each message of an envelope delivered by itself; one without any is ignored."""
     status = "processed" if parts else "ignored"
     if parts:
-        for part in _RECEIVE_PARTS.all(session, parts=parts, received_at=row["received_at"], now=now):
-            outbox.after_commit(session, partial(wakeups.nudge, queues.WEBHOOKS, wakeups.INBOX, part["id"]))
-    _FINISH.run(
+        for part in _INSERT_ENVELOPE_ITEMS.all(session, parts=parts, received_at=row["received_at"], now=now):
+            outbox.after_commit(
+                session, partial(wakeups.send_wakeup, queues.WEBHOOKS, wakeups.INBOX, part["id"])
+            )
+    _MARK_FINISHED.run(
         session, inbox_id=row["id"], status=status, event_type=envelopes.ENVELOPE, dedupe_id=None, now=now
     )
-    return Result(status)
+    return ProcessingResult(status)
 
 
-def _note_failure(
+def _record_failure(
     session: Session,
     inbox_id: UUID,
     error: str,
@@ -284,29 +295,31 @@ def _note_failure(
     now: datetime,
     random: Callable[[], float] | None,
     reads: bool = True,
-) -> Result | None:
+) -> ProcessingResult | None:
     """Note a failed try: due again after the next delay, or dead after the fifth retry or when hopeless."""
     # Two workers may have failed at the same try: the second finds it put off already, and counts it not again.
-    row = _LOCK_FAILED.first(session, inbox_id=inbox_id, now=began_at)
+    row = _LOCK_FAILED_EVENT.first(session, inbox_id=inbox_id, now=began_at)
     if row is None:
         return None
     attempts = row["attempts"] + 1
     event_type, dedupe_id = row.pop("event_type"), row.pop("dedupe_id")
     if reads:
-        event_type, dedupe_id = _identify(row["provider"], bytes(row["body"]))
+        event_type, dedupe_id = _identify_event(row["provider"], bytes(row["body"]))
     known = {"event_type": event_type, "dedupe_id": dedupe_id}
     if random is not None and attempts <= len(RETRY_DELAYS_SECONDS):
-        seconds = RETRY_DELAYS_SECONDS[attempts - 1] * (1 + JITTER * (2 * random() - 1))
+        seconds = RETRY_DELAYS_SECONDS[attempts - 1] * (1 + RETRY_JITTER * (2 * random() - 1))
         due_at = now + timedelta(seconds=seconds)
-        _RETRY.run(session, inbox_id=inbox_id, attempts=attempts, due_at=due_at, error=error, **known)
-        return Result("retrying", due_at)
-    dead_letters.bury(session, row=row, attempts=attempts, error=error, now=now, **known)
-    return Result("dead")
+        _SCHEDULE_RETRY.run(
+            session, inbox_id=inbox_id, attempts=attempts, due_at=due_at, error=error, **known
+        )
+        return ProcessingResult("retrying", due_at)
+    dead_letters.move_to_dead_letters(session, row=row, attempts=attempts, error=error, now=now, **known)
+    return ProcessingResult("dead")
 
 
-def _identify(provider: str, body: bytes) -> tuple[str | None, str | None]:
+def _identify_event(provider: str, body: bytes) -> tuple[str | None, str | None]:
     try:
         event = _PARSERS[provider](body)
-    except HopelessEventError:
+    except PermanentEventError:
         return None, None
     return event.type, event.dedupe_id

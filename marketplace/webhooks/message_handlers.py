@@ -7,101 +7,108 @@ from sqlalchemy.orm import Session
 
 from marketplace.notifications import deliveries
 from marketplace.support import contacts
-from marketplace.webhooks.events import Event, NotYetError
+from marketplace.webhooks.events import Event, RetryableEventError
 
-_DIGITS = 12
+_MAX_EPOCH_DIGITS = 12
 _FIRST_YEAR, _LAST_YEAR = 2000, 2999
 
 
-def apply(session: Session, event: Event, *, last_try: bool, now: datetime) -> str:
+def apply_messaging_event(session: Session, event: Event, *, last_try: bool, now: datetime) -> str:
     """Have a message or a status its effect, in the caller's transaction.
 
     :param event: of ``envelopes.parse``
     :param last_try: what is still unknown then stays so
     :param now: the time of processing
     :return: ``processed``, or ``ignored`` where it has none
-    :raises NotYetError: it is about a message of ours that is not known, at least not yet
+    :raises RetryableEventError: it is about a message of ours that is not known, at least not yet
     """
     if "message" in event.data:
-        _keep(session, event.data, now=now)
+        _record_message(session, event.data, now=now)
         return "processed"
-    return _note(session, event.data["status"], last_try=last_try, now=now)
+    return _record_delivery_status(session, event.data["status"], last_try=last_try, now=now)
 
 
-def _keep(session: Session, data: dict[str, Any], *, now: datetime) -> None:
+def _record_message(session: Session, data: dict[str, Any], *, now: datetime) -> None:
     message, kind = data["message"], data["type"]
     content = message.get(kind)
     context = message.get("context")
-    contacts.keep_message(
+    contacts.record_message(
         session,
         sender=message["from"],
         name=data["name"],
-        message=contacts.Message(
+        message=contacts.IncomingMessage(
             provider_message_id=message["id"],
             type=kind,
-            text=_text_of(kind, content),
-            content=_content_of(kind, content),
-            replies_to=_text(context, "id"),
+            text=_readable_text(kind, content),
+            content=_message_content(kind, content),
+            replies_to=_read_text(context, "id"),
             # A sender's clock, or its word, may be ahead; nothing was written after it came.
-            sent_at=min(_moment(message.get("timestamp")) or now, now),
+            sent_at=min(_parse_epoch_seconds(message.get("timestamp")) or now, now),
         ),
         now=now,
     )
 
 
-def _note(session: Session, status: dict[str, Any], *, last_try: bool, now: datetime) -> str:
+def _record_delivery_status(
+    session: Session, status: dict[str, Any], *, last_try: bool, now: datetime
+) -> str:
     told = status["status"]
-    if told not in deliveries.TOLD:
+    if told not in deliveries.PROVIDER_STATUSES:
         return "ignored"
-    noted = deliveries.note_status(
+    noted = deliveries.record_status(
         session,
         provider_message_id=status["id"],
         status=told,
         error_code=_error_code(status.get("errors")),
-        at=_moment(status.get("timestamp")) or now,
+        at=_parse_epoch_seconds(status.get("timestamp")) or now,
         now=now,
     )
     if noted is None:
         # It may be told before the answer to our own request was kept.
         if not last_try:
-            raise NotYetError("no message of ours has this id")
+            raise RetryableEventError("no message of ours has this id")
         return "ignored"
     return "processed" if noted else "ignored"
 
 
-def _text_of(kind: str, content: Any) -> str | None:
+def _readable_text(kind: str, content: Any) -> str | None:
     """Give what a person would read of a message: what was written, a caption, the choice that was made."""
     if kind == "interactive":
-        return _text(_object(content, "button_reply") or _object(content, "list_reply"), "title")
-    return _text(content, {"text": "body", "button": "text", "reaction": "emoji"}.get(kind, "caption"))
+        return _read_text(_read_field(content, "button_reply") or _read_field(content, "list_reply"), "title")
+    return _read_text(content, {"text": "body", "button": "text", "reaction": "emoji"}.get(kind, "caption"))
 
 
-def _content_of(kind: str, content: Any) -> dict[str, Any] | None:
+def _message_content(kind: str, content: Any) -> dict[str, Any] | None:
     if isinstance(content, list):
         # Contacts that were shared, as the one type that comes as a list.
         return {kind: content}
     return content if isinstance(content, dict) else None
 
 
-def _object(holder: Any, name: str) -> Any:
+def _read_field(holder: Any, name: str) -> Any:
     return holder.get(name) if isinstance(holder, dict) else None
 
 
-def _text(holder: Any, name: str) -> str | None:
-    found = _object(holder, name)
+def _read_text(holder: Any, name: str) -> str | None:
+    found = _read_field(holder, name)
     return found if isinstance(found, str) and found else None
 
 
 def _error_code(errors: Any) -> str | None:
     """Give the first error's number; its words may hold whom it was sent to."""
     first = errors[0] if isinstance(errors, list) and errors else None
-    code = _object(first, "code")
+    code = _read_field(first, "code")
     return str(code) if isinstance(code, int) and not isinstance(code, bool) else None
 
 
-def _moment(epoch: Any) -> datetime | None:
+def _parse_epoch_seconds(epoch: Any) -> datetime | None:
     """Read seconds since 1970, written as digits; what is no time of this service's life is none."""
-    if not isinstance(epoch, str) or not epoch.isascii() or not epoch.isdigit() or len(epoch) > _DIGITS:
+    if (
+        not isinstance(epoch, str)
+        or not epoch.isascii()
+        or not epoch.isdigit()
+        or len(epoch) > _MAX_EPOCH_DIGITS
+    ):
         return None
     try:
         moment = datetime.fromtimestamp(int(epoch), UTC)

@@ -23,14 +23,14 @@ STATES: dict[str, tuple[str, ...]] = {
     "dead": ("dead",),
 }
 PROVIDERS = ("gateway", "messaging")
-COUNTED_HOURS = 24  # what is over is counted for so long: there is no end of it
+COUNT_WINDOW_HOURS = 24  # what is over is counted for so long: there is no end of it
 _STATE_OF = {status: state for state, statuses in STATES.items() for status in statuses}
 _MAX_TEXT_LENGTH = 200
 _MAX_ITEMS = 20
 _MAX_FIELDS = 100
 _MAX_DEPTH = 8
 # Of a payload these are shown, wherever they stand in it: nothing of them tells who somebody is.
-_SHOWN = frozenset(
+_SHOWN_FIELDS = frozenset(
     """
     event id domain status reference refund_reference transaction_reference transfer_code amount fees currency channel
     gateway_response source paid_at created_at updated_at settlement orderId checkoutId category due_at
@@ -42,18 +42,18 @@ _COLUMNS = """
     i.id, i.provider, i.status, i.event_type,
     i.dedupe_id, i.attempts, i.received_at, i.due_at, i.finished_at, i.last_error
 """
-_WHERE = """
+_FILTER_CONDITIONS = """
     (CAST(:statuses AS text[]) IS NULL OR i.status = ANY(:statuses))
         AND (CAST(:event_type AS text) IS NULL OR i.event_type = :event_type)
         AND (CAST(:provider AS text) IS NULL OR i.provider = :provider)
         AND (CAST(:since AS timestamptz) IS NULL OR i.received_at >= :since)
         AND (CAST(:error_like AS text) IS NULL OR i.last_error ILIKE :error_like)
 """
-_LIST = Statement(
+_SELECT_EVENTS = Statement(
     text(
         f"""
         SELECT {_COLUMNS} FROM webhook_inbox i
-        WHERE {_WHERE}
+        WHERE {_FILTER_CONDITIONS}
             AND (CAST(:after_time AS timestamptz) IS NULL
                 OR (i.received_at, i.id) < (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid)))
         ORDER BY i.received_at DESC, i.id DESC LIMIT :most
@@ -61,25 +61,25 @@ _LIST = Statement(
     )
 )
 # Those that fail each time must not keep the others from their turn: a replay puts them behind.
-_TO_REPLAY = Statement(
+_SELECT_EVENTS_TO_REPLAY = Statement(
     text(
         f"""
-        SELECT {_COLUMNS}, count(*) OVER () AS matching FROM webhook_inbox i WHERE {_WHERE}
+        SELECT {_COLUMNS}, count(*) OVER () AS matching FROM webhook_inbox i WHERE {_FILTER_CONDITIONS}
         ORDER BY i.due_at > i.finished_at, i.due_at, i.received_at, i.id LIMIT :most
         """  # noqa: S608 - our own columns
     )
 )
-_CAUSES = Statement(
+_COUNT_FAILURE_CAUSES = Statement(
     text(
         f"""
         SELECT i.event_type, i.last_error, count(*) AS events,
             min(i.received_at) AS first_at, max(i.received_at) AS last_at
-        FROM webhook_inbox i WHERE {_WHERE}
+        FROM webhook_inbox i WHERE {_FILTER_CONDITIONS}
         GROUP BY i.event_type, i.last_error ORDER BY events DESC, i.event_type, i.last_error LIMIT :most
         """  # noqa: S608 - our own columns
     )
 )
-_SHOW = Statement(
+_SELECT_EVENT = Statement(
     text(
         f"""
         SELECT {_COLUMNS}, d.died_at, d.replayed_at, i.body
@@ -88,7 +88,7 @@ _SHOW = Statement(
     )
 )
 # Each by an index of its own, so that it may be asked often.
-_COUNTS = Statement(
+_COUNT_BY_STATUS = Statement(
     text(
         """
         SELECT status, count(*) AS number FROM webhook_inbox
@@ -102,7 +102,7 @@ _COUNTS = Statement(
 
 
 @dataclass(frozen=True)
-class Filters:
+class WebhookEventFilters:
     """Which deliveries are wanted; what is none is not asked for.
 
     :param state: of ``STATES``
@@ -124,24 +124,26 @@ class Filters:
         state, error = wanted.pop("state"), wanted.pop("error")
         return wanted | {
             "statuses": list(STATES[state]) if state else None,
-            "error_like": f"%{_as_it_is(error)}%" if error else None,
+            "error_like": f"%{_escape_like(error)}%" if error else None,
         }
 
 
-def _as_it_is(wanted: str) -> str:
+def _escape_like(wanted: str) -> str:
     """Write a text so that LIKE takes none of its characters for a wildcard."""
     return wanted.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def list_events(session: Session, *, filters: Filters, most: int) -> list[dict[str, Any]]:
+def list_events(session: Session, *, filters: WebhookEventFilters, most: int) -> list[dict[str, Any]]:
     """List deliveries, the latest first.
 
     :param most: how many at the most
     """
-    return _LIST.all(session, **filters.parameters(), after_time=None, after_id=None, most=most)
+    return _SELECT_EVENTS.all(session, **filters.parameters(), after_time=None, after_id=None, most=most)
 
 
-def dead_events(session: Session, *, filters: Filters, most: int) -> tuple[list[dict[str, Any]], int]:
+def list_dead_events(
+    session: Session, *, filters: WebhookEventFilters, most: int
+) -> tuple[list[dict[str, Any]], int]:
     """List dead deliveries as they are to be replayed: those whose last try is longest ago first.
 
     Those that were not replayed since they died come before all others.
@@ -150,29 +152,31 @@ def dead_events(session: Session, *, filters: Filters, most: int) -> tuple[list[
     :param most: how many at the most
     :return: they, and how many match altogether
     """
-    rows = _TO_REPLAY.all(session, **replace(filters, state="dead").parameters(), most=most)
+    rows = _SELECT_EVENTS_TO_REPLAY.all(session, **replace(filters, state="dead").parameters(), most=most)
     matching = rows[0]["matching"] if rows else 0
     for row in rows:
         del row["matching"]
     return rows, matching
 
 
-def causes(session: Session, *, filters: Filters, most: int) -> list[dict[str, Any]]:
+def list_failure_causes(session: Session, *, filters: WebhookEventFilters, most: int) -> list[dict[str, Any]]:
     """Count deliveries by their type and last error, the most frequent first.
 
     :param most: how many causes at the most
     """
-    return _CAUSES.all(session, **filters.parameters(), most=most)
+    return _COUNT_FAILURE_CAUSES.all(session, **filters.parameters(), most=most)
 
 
-def list_for_staff(session: Session, *, filters: Filters, page: PageRequest, now: datetime) -> Page:
+def list_events_for_staff(
+    session: Session, *, filters: WebhookEventFilters, page: PageRequest, now: datetime
+) -> Page:
     """List deliveries, the latest first, and count them by state; in two queries.
 
     :param page: which page
     :param now: the time of the request
     """
     after_time, after_id = page.after("time", "id")
-    rows = _LIST.all(
+    rows = _SELECT_EVENTS.all(
         session,
         **filters.parameters(),
         after_time=after_time,
@@ -194,34 +198,36 @@ def count_by_state(session: Session, *, now: datetime) -> dict[str, int]:
     :param now: the time of the request
     """
     counts = dict.fromkeys(STATES, 0)
-    for row in _COUNTS.all(session, since=now - timedelta(hours=COUNTED_HOURS)):
+    for row in _COUNT_BY_STATUS.all(session, since=now - timedelta(hours=COUNT_WINDOW_HOURS)):
         counts[_STATE_OF[row["status"]]] += row["number"]
     return counts
 
 
-def show_event(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
+def fetch_event(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
     """Give a delivery with its body.
 
     :raises NotFoundError: there is none of that id
     """
-    row = _SHOW.first(session, inbox_id=inbox_id)
+    row = _SELECT_EVENT.first(session, inbox_id=inbox_id)
     if row is None:
         raise NotFoundError("There is no such webhook event.")
     row["body"] = bytes(row["body"])
     return row
 
 
-def show_for_staff(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
+def fetch_event_for_staff(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
     """Give a delivery, and of its payload what tells nothing of a person.
 
     :raises NotFoundError: there is none of that id
     """
-    row = show_event(session, inbox_id=inbox_id)
+    row = fetch_event(session, inbox_id=inbox_id)
     return _view(row) | {
         "diedAt": row["died_at"],
         "replayedAt": row["replayed_at"],
         "bodyBytes": len(row["body"]),
-        "payload": _shown_of(row["body"], _SHOWN if row["provider"] == "gateway" else _SHOWN - {"id"}),
+        "payload": _shown_payload(
+            row["body"], _SHOWN_FIELDS if row["provider"] == "gateway" else _SHOWN_FIELDS - {"id"}
+        ),
     }
 
 
@@ -230,7 +236,7 @@ def state_of(status: str) -> str:
     return _STATE_OF[status]
 
 
-def told_id(row: dict[str, Any]) -> str | None:
+def disclosable_event_id(row: dict[str, Any]) -> str | None:
     """Give the id of an event that may be told: a message's own is made of its sender's number."""
     event_id: str | None = row["dedupe_id"]
     return event_id if row["provider"] == "gateway" else None
@@ -242,7 +248,7 @@ def _view(row: dict[str, Any]) -> dict[str, Any]:
         "id": row["id"],
         "provider": row["provider"],
         "type": row["event_type"],
-        "eventId": told_id(row),
+        "eventId": disclosable_event_id(row),
         "state": state,
         "duplicate": row["status"] == "duplicate",
         "attempts": row["attempts"],
@@ -253,27 +259,30 @@ def _view(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _shown_of(body: bytes, names: frozenset[str]) -> dict[str, Any] | None:
+def _shown_payload(body: bytes, names: frozenset[str]) -> dict[str, Any] | None:
     try:
         payload = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
-    shown = _part(payload, names)
+    shown = _copy_shown_fields(payload, names)
     return shown if isinstance(shown, dict) else None
 
 
-def _part(value: Any, names: frozenset[str], depth: int = 0) -> Any:
+def _copy_shown_fields(value: Any, names: frozenset[str], depth: int = 0) -> Any:
     """Copy what may be shown of a payload: named fields, and the objects and lists that they stand in."""
     if depth > _MAX_DEPTH:
         return None
     if isinstance(value, dict):
-        parts = {name: _part(item, names, depth + 1) for name, item in list(value.items())[:_MAX_FIELDS]}
+        parts = {
+            name: _copy_shown_fields(item, names, depth + 1)
+            for name, item in list(value.items())[:_MAX_FIELDS]
+        }
         return {
             name: part
             for name, part in parts.items()
             if (part if isinstance(part, dict | list) else name in names and part is not None)
         }
     if isinstance(value, list):
-        parts_of = [_part(item, names, depth + 1) for item in value[:_MAX_ITEMS]]
+        parts_of = [_copy_shown_fields(item, names, depth + 1) for item in value[:_MAX_ITEMS]]
         return [part for part in parts_of if isinstance(part, dict) and part]
     return redact_text(value)[:_MAX_TEXT_LENGTH] if isinstance(value, str) else value

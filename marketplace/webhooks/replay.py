@@ -13,24 +13,24 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
-from marketplace.infra.db import Database, Statement, is_passing
+from marketplace.infra.db import Database, Statement, is_transient
 from marketplace.kernel.errors import ConflictError, NotFoundError, ServiceUnavailableError
 from marketplace.payments.charges.apply import UnknownReferenceError
-from marketplace.providers.gateway.payments import MalformedChargeError
+from marketplace.providers.gateway.payments import MalformedGatewayDataError
 from marketplace.webhooks import dead_letters, inbox
-from marketplace.webhooks.change_recorder import Watch
-from marketplace.webhooks.events import HopelessEventError, NotYetError
+from marketplace.webhooks.change_recorder import ChangeRecorder
+from marketplace.webhooks.events import PermanentEventError, RetryableEventError
 
 _log = structlog.get_logger(__name__)
 
 PROCESSED, IGNORED, UNCHANGED, FAILED = "processed", "ignored", "unchanged", "failed"
 OUTCOMES = (PROCESSED, IGNORED, UNCHANGED, FAILED)
-_OVER = frozenset({"processed", "ignored", "duplicate"})
-_ASK_AGAIN_SECONDS = 2
+_FINAL_STATUSES = frozenset({"processed", "ignored", "duplicate"})
+_RETRY_AFTER_SECONDS = 2
 
-_LOCK = Statement(
+_LOCK_EVENT = Statement(
     text(
         """
         SELECT id, provider, status, body, attempts, received_at FROM webhook_inbox WHERE id = :inbox_id
@@ -38,9 +38,9 @@ _LOCK = Statement(
         """
     )
 )
-_EXISTS = Statement(text("SELECT 1 FROM webhook_inbox WHERE id = :inbox_id"))
+_SELECT_EVENT_EXISTS = Statement(text("SELECT 1 FROM webhook_inbox WHERE id = :inbox_id"))
 # A dead one goes behind those that were not replayed since they died, whatever the clock did meanwhile.
-_NOTE_FAILURE = Statement(
+_UPDATE_FAILED_EVENT = Statement(
     text(
         """
         UPDATE webhook_inbox SET attempts = :attempts, last_error = :error,
@@ -50,16 +50,16 @@ _NOTE_FAILURE = Statement(
     )
 )
 # What a commit would find wrong is found wrong here.
-_SHOW_FAULTS_NOW = Statement(text("SET CONSTRAINTS ALL IMMEDIATE"))
-_SHOW_FAULTS_AT_COMMIT = Statement(text("SET CONSTRAINTS ALL DEFERRED"))
+_CHECK_CONSTRAINTS_NOW = Statement(text("SET CONSTRAINTS ALL IMMEDIATE"))
+_CHECK_CONSTRAINTS_AT_COMMIT = Statement(text("SET CONSTRAINTS ALL DEFERRED"))
 
 
-class BeingProcessedError(ConflictError):
+class EventInProgressError(ConflictError):
     """A worker, or another replay, has the event just now."""
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayResult:
     """What a replay did, or would do.
 
     :param before: the event's status until then
@@ -76,121 +76,123 @@ class Replay:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
-class _RehearsedError(Exception):
+class _DryRunRollbackError(Exception):
     """Ends a rehearsal's transaction, so that it is rolled back."""
 
-    def __init__(self, result: Replay) -> None:
+    def __init__(self, result: ReplayResult) -> None:
         super().__init__()
         self.result = result
 
 
-def rehearse(database: Database, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> Replay:
+def dry_run_event(database: Database, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> ReplayResult:
     """Replay an event and roll all of it back, to show what a replay would do.
 
     Nobody is told of anything and no provider is called: both would follow the commit that never comes.
 
     :param fee_bearer: ``platform`` or ``customer``
     :raises NotFoundError: there is no event of that id
-    :raises BeingProcessedError: somebody has it just now
+    :raises EventInProgressError: somebody has it just now
     """
 
     def attempt(session: Session, outside: Session) -> NoReturn:
-        row = _lock(session, inbox_id)
-        raise _RehearsedError(_try(session, outside, row=row, fee_bearer=fee_bearer, now=now))
+        row = _lock_event(session, inbox_id)
+        raise _DryRunRollbackError(_attempt_replay(session, outside, row=row, fee_bearer=fee_bearer, now=now))
 
     with database.reading() as outside:
         try:
             database.in_transaction(attempt, outside)
-        except _RehearsedError as end:
+        except _DryRunRollbackError as end:
             return end.result
 
 
-def replay(
+def replay_event(
     session: Session,
     outside: Session,
     *,
     inbox_id: UUID,
     fee_bearer: str,
-    actor: AuditActor,
-    now: datetime,
-) -> Replay:
+    act: Act,
+) -> ReplayResult:
     """Try an event once more in the caller's transaction, and have that audited.
 
     One that is over, since it was processed or ignored, stays as it is: it has had its effect.
 
     :param outside: reads what is committed, by a connection of its own
     :param fee_bearer: ``platform`` or ``customer``
-    :param actor: who replays it
     :raises NotFoundError: there is no event of that id
-    :raises BeingProcessedError: somebody has it just now
+    :raises EventInProgressError: somebody has it just now
     """
-    row = _lock(session, inbox_id)
-    result = _try(session, outside, row=row, fee_bearer=fee_bearer, now=now)
+    row = _lock_event(session, inbox_id)
+    result = _attempt_replay(session, outside, row=row, fee_bearer=fee_bearer, now=act.now)
     if result.outcome == FAILED:
         # What is not dead has its tries before it: an operator's are not counted among them.
         attempts, error = row["attempts"] + (result.before == "dead"), result.error or ""
-        _NOTE_FAILURE.run(session, inbox_id=inbox_id, attempts=attempts, error=error, now=now)
-        dead_letters.note_failed_again(session, inbox_id=inbox_id, attempts=attempts, error=error)
+        _UPDATE_FAILED_EVENT.run(session, inbox_id=inbox_id, attempts=attempts, error=error, now=act.now)
+        dead_letters.record_failed_replay(session, inbox_id=inbox_id, attempts=attempts, error=error)
     elif result.outcome != UNCHANGED:
-        dead_letters.note_replayed(session, inbox_id=inbox_id, now=now)
-    record(
+        dead_letters.record_replay(session, inbox_id=inbox_id, now=act.now)
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="webhook.replay",
         target_type="webhook_inbox",
         target_id=str(inbox_id),
         before={"status": result.before},
         after={"status": result.after, "outcome": result.outcome, "error": result.error},
-        now=now,
     )
-    told = {"inboxId": str(inbox_id), "outcome": result.outcome, "actor": actor.name}
+    told = {"inboxId": str(inbox_id), "outcome": result.outcome, "actor": act.role}
     outbox.after_commit(session, lambda: _log.info("webhook replayed", **told))
     return result
 
 
-def _lock(session: Session, inbox_id: UUID) -> dict[str, Any]:
-    row = _LOCK.first(session, inbox_id=inbox_id)
+def _lock_event(session: Session, inbox_id: UUID) -> dict[str, Any]:
+    row = _LOCK_EVENT.first(session, inbox_id=inbox_id)
     if row is not None:
         return row
-    if _EXISTS.first(session, inbox_id=inbox_id) is None:
+    if _SELECT_EVENT_EXISTS.first(session, inbox_id=inbox_id) is None:
         raise NotFoundError("There is no such webhook event.")
-    raise BeingProcessedError(
+    raise EventInProgressError(
         "The event is being processed just now. Look at it again in a moment.",
-        retry_after_seconds=_ASK_AGAIN_SECONDS,
+        retry_after_seconds=_RETRY_AFTER_SECONDS,
     )
 
 
-def _try(
+def _attempt_replay(
     session: Session, outside: Session, *, row: dict[str, Any], fee_bearer: str, now: datetime
-) -> Replay:
+) -> ReplayResult:
     """Try an event in a savepoint, so that what fails leaves nothing."""
     before: str = row["status"]
-    if before in _OVER:
-        return Replay(before, before, UNCHANGED)
+    if before in _FINAL_STATUSES:
+        return ReplayResult(before, before, UNCHANGED)
 
-    def perform() -> Replay:
-        watch = Watch(session, outside, body=bytes(row["body"]))
+    def perform() -> ReplayResult:
+        watch = ChangeRecorder(session, outside, body=bytes(row["body"]))
         # The worker's own tries are still to come, unless it is dead.
         last_try = before == "dead"
-        result = inbox.perform(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
-        _SHOW_FAULTS_NOW.run(session)
-        _SHOW_FAULTS_AT_COMMIT.run(session)
+        result = inbox.apply_event(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
+        _CHECK_CONSTRAINTS_NOW.run(session)
+        _CHECK_CONSTRAINTS_AT_COMMIT.run(session)
         outcome = PROCESSED if result.status == "processed" else IGNORED
-        return Replay(before, result.status, outcome, changes=watch.changes())
+        return ReplayResult(before, result.status, outcome, changes=watch.changes())
 
     try:
-        return _in_savepoint(session, perform)
-    except (HopelessEventError, MalformedChargeError, UnknownReferenceError, NotYetError) as error:
-        return Replay(before, before, FAILED, str(error))
+        return _run_in_savepoint(session, perform)
+    except (
+        PermanentEventError,
+        MalformedGatewayDataError,
+        UnknownReferenceError,
+        RetryableEventError,
+    ) as error:
+        return ReplayResult(before, before, FAILED, str(error))
     except Exception as error:
         # The whole transaction is to be tried again, or can't be.
-        if is_passing(error) or isinstance(error, ServiceUnavailableError):
+        if is_transient(error) or isinstance(error, ServiceUnavailableError):
             raise
         _log.exception("webhook replay failed", inboxId=str(row["id"]))
-        return Replay(before, before, FAILED, inbox.describe(error))
+        return ReplayResult(before, before, FAILED, inbox.describe_error(error))
 
 
-def _in_savepoint(session: Session, work: Callable[[], Replay]) -> Replay:
+def _run_in_savepoint(session: Session, work: Callable[[], ReplayResult]) -> ReplayResult:
     with session.begin_nested():
         # The savepoint is not set before the session's connection is asked for, which statements don't do.
         session.connection()

@@ -7,11 +7,11 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 
-KEPT = timedelta(days=90)
+RETENTION = timedelta(days=90)
 # What was never processed may be asked about, and replayed, for longer.
-DEAD_KEPT = timedelta(days=365)
+DEAD_LETTER_RETENTION = timedelta(days=365)
 
-_PURGE = Statement(
+_DELETE_OLD_EVENTS = Statement(
     text(
         """
         WITH finished AS MATERIALIZED (
@@ -32,10 +32,12 @@ _PURGE = Statement(
 )
 
 
-def purge(session: Session, *, now: datetime, most: int) -> int:
+def purge_events(session: Session, *, now: datetime, most: int) -> int:
     """Delete webhooks whose time is up, with their dead letters.
 
     :param most: at most so many
     :return: how many they were
     """
-    return _PURGE.run(session, before=now - KEPT, dead_before=now - DEAD_KEPT, most=most)
+    return _DELETE_OLD_EVENTS.run(
+        session, before=now - RETENTION, dead_before=now - DEAD_LETTER_RETENTION, most=most
+    )

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from marketplace.kernel.money import decimal_text
+from marketplace.kernel.money import format_decimal
 
 _PIPE_WIDTH = 160
 _LABEL_WIDTH = 10
@@ -95,7 +95,7 @@ def naira(amount_minor: int) -> str:
 
     :param amount_minor: kobo
     """
-    whole, _, decimals = decimal_text(amount_minor).partition(".")
+    whole, _, decimals = format_decimal(amount_minor).partition(".")
     return f"{int(whole):,}.{decimals:0<2}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from marketplace.kernel.env_file import read_variables
+from marketplace.kernel.env_file import parse_variables
 from sandbox.configuration import PROJECT, Layout, read_layout, read_port
 from sandbox.demo.narrator import DemoFailedError, Narrator
 from sandbox.lock import is_locked
@@ -68,7 +68,7 @@ def _target(environ: Mapping[str, str], layout: Layout) -> Target:
     """Take each address from the environment, or else from what the stack left."""
     left: dict[str, str] = {}
     if layout.environment.is_file():
-        left = read_variables(layout.environment.read_text(encoding="utf-8"))
+        left = parse_variables(layout.environment.read_text(encoding="utf-8"))
     given = {name: value for name, value in environ.items() if value}
     try:
         api, gateway, issuer = (

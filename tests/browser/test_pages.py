@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from blueprints.areas import contracts
-from blueprints.http.problems import slug
+from blueprints.http.problems import error_slug
 from marketplace.kernel.errors import CATALOG
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -161,7 +161,7 @@ def test_without_scripts_the_documentation_leads_to_the_document(visit: Callable
 @pytest.mark.parametrize("code", sorted(CATALOG))
 def test_an_error_is_explained_on_any_screen_without_scripts(visit: Callable[..., Visit], code: str) -> None:
     explained = visit(viewport=NARROW, java_script_enabled=False, color_scheme="dark")
-    assert explained.go(f"/errors/{slug(code)}") == 200
+    assert explained.go(f"/errors/{error_slug(code)}") == 200
     page = explained.page
     expect(page).to_have_title(f"{code} · Campus Marketplace API")
     expect(page.get_by_role("heading", name=code, level=1)).to_be_visible()

@@ -18,14 +18,14 @@ from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import OutOfStockError, Wish
+from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
 from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS, TooManyUnpaidOrdersError
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.checkout import CheckedOut
+from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.lifecycle import Intent, Target
+from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payments import Charge
 from tests.support.purchases import (
@@ -113,7 +113,7 @@ class TestTheCart:
     def test_no_checkout_exceeds_the_limit_of_unpaid_orders(
         self, database: Database, shops: list[Shop]
     ) -> None:
-        wishes = [Wish(product_id, 1) for product_id in products_of(database, shops)]
+        wishes = [RequestedItem(product_id, 1) for product_id in products_of(database, shops)]
 
         results = at_once(
             lambda number: database.in_transaction(check_out, shops[0], wishes[: number % 3 + 1]), range(9)
@@ -121,7 +121,7 @@ class TestTheCart:
 
         assert unforeseen(results, TooManyUnpaidOrdersError) == []
         assert len(orders_of(database, shops[0].buyer.id)) <= MAX_UNPAID_ORDERS
-        assert sum(isinstance(result, CheckedOut) for result in results) >= 1
+        assert sum(isinstance(result, CheckoutResult) for result in results) >= 1
         assert_whole(database)
 
 
@@ -134,17 +134,17 @@ class TestStock:
         with database.transaction() as session:
             buyers = [with_buyer(session, shops[0]) for _ in range(10)]
 
-        def buy(number: int) -> CheckedOut:
+        def buy(number: int) -> CheckoutResult:
             wanted = [*products, last]
             random.Random(number).shuffle(wanted)  # noqa: S311 - the same in every run
-            wishes = [Wish(product_id, 1) for product_id in wanted]
+            wishes = [RequestedItem(product_id, 1) for product_id in wanted]
             # No transaction is tried again here, so a deadlock would show.
             with database.transaction() as session:
                 return check_out(session, buyers[number], wishes)
 
         results = at_once(buy, range(10))
 
-        assert Counter(type(result) for result in results) == {CheckedOut: 1, OutOfStockError: 9}
+        assert Counter(type(result) for result in results) == {CheckoutResult: 1, InsufficientStockError: 9}
         with database.reading() as session:
             assert stock_of(session, last) == (1, 1)
             assert [stock_of(session, product_id) for product_id in products] == [(50, 1)] * 3
@@ -174,7 +174,7 @@ class TestTheWallet:
         self, database: Database, shops: list[Shop]
     ) -> None:
         buyer_id = shops[0].buyer.id
-        wishes = [Wish(product_id, 1) for product_id in products_of(database, shops)]
+        wishes = [RequestedItem(product_id, 1) for product_id in products_of(database, shops)]
         database.in_transaction(fill_wallet, buyer_id, 4 * TOTAL + 77)
 
         results = at_once(
@@ -202,7 +202,7 @@ class TestTheWallet:
                     with database.transaction() as session:
                         order_id = place(session, shops[chosen], products[chosen], wallet=AS_MUCH)
                     with database.transaction() as session:
-                        order_cancellation.cancel(
+                        order_cancellation.cancel_order(
                             session, order_id=order_id, caller=shops[0].buyer, reason=None, now=NOW
                         )
                     done += 1
@@ -223,21 +223,21 @@ class TestOneCheckoutFromAllSides:
     """Payments are made for all of it and for parts, charged, and cancelled, by many at once."""
 
     def test_it_is_paid_once_and_the_rest_goes_back(self, database: Database, shops: list[Shop]) -> None:
-        wishes = [Wish(product_id, 1) for product_id in products_of(database, shops)]
+        wishes = [RequestedItem(product_id, 1) for product_id in products_of(database, shops)]
         for _ in range(4):
             with database.transaction() as session:
                 buyer = with_buyer(session, shops[0])
             self.storm(database, buyer, wishes)
         assert_whole(database)
 
-    def storm(self, database: Database, shop: Shop, wishes: list[Wish]) -> None:
+    def storm(self, database: Database, shop: Shop, wishes: list[RequestedItem]) -> None:
         done = database.in_transaction(check_out, shop, wishes)
         charged: list[Charge] = []
         lock = threading.Lock()
 
-        def pay(target: Target) -> None:
+        def pay(target: PaymentTarget) -> None:
             with database.transaction() as session:
-                intent: Intent = lifecycle.ensure_intent(
+                intent: Intent = lifecycle.get_or_create_intent(
                     session, buyer_id=shop.buyer.id, target=target, callback_url=None, now=NOW
                 )
             charge = make_charge(intent)
@@ -249,15 +249,15 @@ class TestOneCheckoutFromAllSides:
 
         def cancel() -> None:
             with database.transaction() as session:
-                order_cancellation.cancel(
+                order_cancellation.cancel_order(
                     session, order_id=done.order_ids[2], caller=shop.buyer, reason=None, now=NOW
                 )
 
-        whole = Target(checkout_id=done.checkout_id)
+        whole = PaymentTarget(checkout_id=done.checkout_id)
         work: list[Callable[[], None]] = [lambda: pay(whole)] * 3
         work += [
-            lambda: pay(Target(order_id=done.order_ids[0])),
-            lambda: pay(Target(order_id=done.order_ids[1])),
+            lambda: pay(PaymentTarget(order_id=done.order_ids[0])),
+            lambda: pay(PaymentTarget(order_id=done.order_ids[1])),
         ]
         work += [cancel]
 
@@ -300,7 +300,7 @@ class TestDelivery:
                 if how == "pin":
                     release(session, shop, order_id)
                 else:
-                    orders.confirm(session, order_id=order_id, caller=shop.buyer, now=NOW)
+                    orders.confirm_receipt(session, order_id=order_id, caller=shop.buyer, now=NOW)
 
         given = [(order_id, how) for order_id in placed for how in ("pin", "confirm", "pin", "confirm")]
         results = at_once(end, given)
@@ -335,7 +335,7 @@ def test_an_order_whose_page_opens_while_the_sweep_asks_does_not_expire(
 
     def open_page(session: Any) -> None:
         intent = make_intent(session, shops[0], order_id, now=opened_at)
-        lifecycle.claim_opening(session, intent=intent, now=opened_at)
+        lifecycle.lease_initialization(session, intent=intent, now=opened_at)
 
     with database.transaction() as session:
         intent = make_intent(session, shops[0], order_id)

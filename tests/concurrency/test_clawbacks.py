@@ -6,10 +6,10 @@ import pytest
 
 from marketplace.infra.db import Database
 from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of
-from marketplace.payments.chargeback_guard import DisputedAtBankError
+from marketplace.ledger.queries import fetch_balance
+from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.refunds.admin_refund import EscrowDeficitError
-from marketplace.payouts.batches.staging import NothingToPayError
+from marketplace.payouts.batches.staging import NothingToStageError
 from tests.support.finance import claw_back, delivered_order, lose_dispute, make_officer
 from tests.support.payouts import Payee, make_account, stage
 from tests.support.purchases import (
@@ -32,7 +32,7 @@ def shop(database: Database) -> Shop:
 
 def owed(database: Database, shop: Shop) -> int:
     with database.reading() as session:
-        return balance_of(session, account=accounts.vendor_receivable(shop.store_id))
+        return fetch_balance(session, account=accounts.vendor_receivable(shop.store_id))
 
 
 def assert_whole(database: Database) -> None:
@@ -80,7 +80,7 @@ def test_an_officer_and_a_bank_take_no_more_than_there_was(database: Database, s
             return database.in_transaction(claw_back, it, officer)
 
         results = at_once(act, ["bank", "officer"])
-        assert unforeseen(results, DisputedAtBankError) == []
+        assert unforeseen(results, ChargedBackError) == []
         with database.reading() as session:
             escrow = row_of(session, "escrows", order_id=order_id)
         assert escrow["clawed_back_minor"] == escrow["released_minor"]
@@ -102,7 +102,7 @@ def test_clawbacks_of_many_orders_while_the_vendor_is_staged(database: Database,
 
     results = at_once(act, [*orders, None, None])
 
-    assert unforeseen(results, NothingToPayError) == []
+    assert unforeseen(results, NothingToStageError) == []
     collected = sum(getattr(result, "collected_minor", 0) for result in results)
     assert owed(database, shop) == 4 * 50_000 - collected
     assert_whole(database)

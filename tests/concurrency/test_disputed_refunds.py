@@ -9,8 +9,8 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments.refunds import gateway_refund
-from marketplace.payments.refunds.buyer_debt import collect
-from marketplace.payments.refunds.gateway_refund import BeingSentError, ToSend
+from marketplace.payments.refunds.buyer_debt import offset_against_wallet
+from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund, RefundInProgressError
 from tests.support.finance import (
     TOTAL,
     cancelled_order,
@@ -58,8 +58,8 @@ class Case:
             self.refund_id: UUID = refunds_of(session, order_id)[0]["id"]
             self.charge_id = charge_of(session, order_id)
 
-    def claim(self) -> ToSend | None:
-        return self.database.in_transaction(gateway_refund.claim, refund_id=self.refund_id, now=NOW)
+    def claim(self) -> PendingGatewayRefund | None:
+        return self.database.in_transaction(gateway_refund.lease_refund, refund_id=self.refund_id, now=NOW)
 
     def say(self, word: str) -> str:
         return self.database.in_transaction(say, self.refund_id, word)
@@ -71,7 +71,7 @@ class Case:
         return self.database.in_transaction(mend_refund, self.refund_id, officer, trigger)
 
     def collect(self) -> bool:
-        return self.database.in_transaction(collect, buyer_id=self.shop.buyer.id, now=NOW)
+        return self.database.in_transaction(offset_against_wallet, buyer_id=self.shop.buyer.id, now=NOW)
 
     @property
     def status(self) -> str:
@@ -92,8 +92,8 @@ def test_it_is_asked_for_before_the_dispute_or_not_at_all(database: Database, sh
 
         results = at_once(lambda act: act(), [case.claim, case.dispute, case.claim, case.claim])
 
-        assert unforeseen(results, BeingSentError) == []
-        claimed = [result for result in results if isinstance(result, ToSend)]
+        assert unforeseen(results, RefundInProgressError) == []
+        claimed = [result for result in results if isinstance(result, PendingGatewayRefund)]
         assert len(claimed) <= 1
         assert not any(found.disputed for found in claimed)
         with database.reading() as session:
@@ -110,8 +110,8 @@ def test_a_loss_and_the_sending_leave_the_buyer_with_it_once(database: Database,
 
         results = at_once(lambda act: act(), [case.claim, lose, case.claim])
 
-        assert unforeseen(results, BeingSentError) == []
-        if any(isinstance(result, ToSend) for result in results):
+        assert unforeseen(results, RefundInProgressError) == []
+        if any(isinstance(result, PendingGatewayRefund) for result in results):
             # It was under way when the bank took the money: by now the buyer has it twice, and owes it.
             assert case.status == "pending"
             case.say("processed")
@@ -154,8 +154,10 @@ def test_the_end_of_a_dispute_and_a_worker_that_asks_leave_nothing_behind(
         assert found is not None
         case.dispute()
 
-        def unknown(it: Case = case, to_send: ToSend = found) -> None:
-            it.database.in_transaction(gateway_refund.note_unknown, found=to_send, now=NOW)
+        def unknown(it: Case = case, to_send: PendingGatewayRefund = found) -> None:
+            it.database.in_transaction(
+                gateway_refund.record_refund_unknown_to_gateway, found=to_send, now=NOW
+            )
 
         def end(it: Case = case, word: str = resolution) -> UUID:
             return it.dispute(word)
@@ -164,7 +166,7 @@ def test_the_end_of_a_dispute_and_a_worker_that_asks_leave_nothing_behind(
 
         assert unforeseen(results) == []
         again = case.database.in_transaction(
-            gateway_refund.claim, refund_id=case.refund_id, now=NOW + gateway_refund.ASKING_FOR
+            gateway_refund.lease_refund, refund_id=case.refund_id, now=NOW + gateway_refund.SENDING_LEASE
         )
         if resolution == LOST:
             if again is not None:

@@ -10,7 +10,7 @@ from werkzeug.test import TestResponse
 
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer
 from tests.support.purchases import Shop, check_out, make_product, make_shop, neighbours, place
@@ -76,7 +76,7 @@ def test_many_requests_for_one_checkout_open_one_way_to_pay(
     database: Database, crowded_app: Flask, gateway: TestGateway, shop: Shop, bearer: Bearer, path: str
 ) -> None:
     with database.transaction() as session:
-        wishes = [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
+        wishes = [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
         made = check_out(session, shop, wishes, now=system_clock())
 
     opened = told(ask(crowded_app, bearer(shop.buyer.id), path, {"checkoutId": str(made.checkout_id)}))

@@ -19,7 +19,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import OutOfStockError, Wish
+from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
 from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS, TooManyUnpaidOrdersError
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.intents import lifecycle as payments
@@ -75,7 +75,7 @@ class TestPlacing:
 
         results = at_once(lambda buying: place_committed(database, buying, product_id), buyers)
 
-        assert Counter(type(result) for result in results) == {UUID: 1, OutOfStockError: 19}
+        assert Counter(type(result) for result in results) == {UUID: 1, InsufficientStockError: 19}
         with database.reading() as session:
             assert stock_of(session, product_id) == (1, 1)
         assert_whole(database)
@@ -90,7 +90,9 @@ class TestPlacing:
         def buy(number: int) -> UUID:
             wanted = random.Random(number).sample(products, 5)  # noqa: S311 - the same in every run
             with database.transaction() as session:
-                return place(session, buyers[number], wishes=[Wish(product_id, 2) for product_id in wanted])
+                return place(
+                    session, buyers[number], wishes=[RequestedItem(product_id, 2) for product_id in wanted]
+                )
 
         assert unforeseen(at_once(buy, range(20))) == []
         with database.reading() as session:
@@ -244,7 +246,7 @@ class Storm:
         shop = draw.choice(self.shops)
         wanted = draw.sample(self.products[shop.store_id], 3)
         with self.database.transaction() as session:
-            order_id = place(session, shop, wishes=[Wish(product_id, 1) for product_id in wanted])
+            order_id = place(session, shop, wishes=[RequestedItem(product_id, 1) for product_id in wanted])
         with self.lock:
             self.placed.append((shop, order_id))
 
@@ -261,26 +263,30 @@ class Storm:
         shop, order_id = self.some(draw)
         with self.database.transaction() as session:
             intent = make_intent(session, shop, order_id)
-            payments.claim_opening(session, intent=intent, now=NOW)
+            payments.lease_initialization(session, intent=intent, now=NOW)
         with self.database.transaction() as session:
-            payments.record_page(session, intent=intent, page=PaymentPage("https://pay/x", "x"), now=NOW)
+            payments.record_hosted_page(
+                session, intent=intent, page=PaymentPage("https://pay/x", "x"), now=NOW
+            )
 
     def fail(self, draw: random.Random) -> None:
         shop, order_id = self.some(draw)
         with self.database.transaction() as session:
             intent = make_intent(session, shop, order_id)
         with self.database.transaction() as session:
-            payments.note_failed(session, reference=intent.reference, now=NOW)
+            payments.record_failed_attempt(session, reference=intent.reference, now=NOW)
 
     def cancel(self, draw: random.Random) -> None:
         shop, order_id = self.some(draw)
         with self.database.transaction() as session:
-            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            )
 
     def expire(self, draw: random.Random) -> None:
         _, order_id = self.some(draw)
         with self.database.transaction() as session:
-            orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+            orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
     def advance(self, draw: random.Random) -> None:
         """Take the vendor's next step, as it looked a moment ago."""
@@ -289,9 +295,9 @@ class Storm:
             status = status_of(session, order_id)
         with self.database.transaction() as session:
             if status == "paid_escrow":
-                orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+                orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
             elif status == "processing":
-                orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+                orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
             else:
                 release(session, shop, order_id)
 

@@ -10,11 +10,11 @@ from sqlalchemy import text
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_page
-from marketplace.payments.intents.lifecycle import Intent, Target
+from marketplace.payments.intents.hosted_page import open_hosted_page
+from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.payments.refunds import order_cancellation
 from marketplace.webhooks import inbox as webhooks
 from tests.support.gateway import TestGateway, charge_data, event_of
@@ -78,11 +78,12 @@ class TestWebhooks:
         data = charge_data(intent.reference, intent.amount_minor)
         with database.transaction() as session:
             inbox = [
-                webhooks.receive(session, provider="gateway", body=event_of(data), now=NOW) for _ in range(50)
+                webhooks.receive_event(session, provider="gateway", body=event_of(data), now=NOW)
+                for _ in range(50)
             ]
 
         results = at_once(
-            lambda inbox_id: webhooks.process(
+            lambda inbox_id: webhooks.process_event(
                 database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random
             ),
             inbox,
@@ -96,16 +97,18 @@ class TestWebhooks:
 
     def test_one_delivery_is_processed_by_one_worker(self, database: Database, intent: Intent) -> None:
         body = event_of(charge_data(intent.reference, intent.amount_minor))
-        inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=body, now=NOW)
+        inbox_id = database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=NOW)
 
         results = at_once(
-            lambda _: webhooks.process(
+            lambda _: webhooks.process_event(
                 database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random
             ),
             range(12),
         )
 
-        assert [result for result in results if result is not None] == [webhooks.Result("processed")]
+        assert [result for result in results if result is not None] == [
+            webhooks.ProcessingResult("processed")
+        ]
         with database.reading() as session:
             assert row_of(session, "webhook_inbox", id=inbox_id)["attempts"] == 1
 
@@ -127,10 +130,12 @@ class TestWebhooks:
                 ]
                 bodies += deliveries * 2
             shuffle.shuffle(bodies)
-            inbox = [webhooks.receive(session, provider="gateway", body=body, now=NOW) for body in bodies]
+            inbox = [
+                webhooks.receive_event(session, provider="gateway", body=body, now=NOW) for body in bodies
+            ]
 
         results = at_once(
-            lambda inbox_id: webhooks.process(
+            lambda inbox_id: webhooks.process_event(
                 database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random
             ),
             inbox,
@@ -157,16 +162,16 @@ class TestOpening:
     def open(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
     ) -> dict[str, object]:
-        intent, page = open_page(
+        intent, page = open_hosted_page(
             database,
             gateway.adapter(settings),
             buyer_id=shop.buyer.id,
             email="ada@example.com",
-            target=Target(order_id=order_id),
+            target=PaymentTarget(order_id=order_id),
             callback_url=None,
             clock=lambda: NOW,
         )
-        return database.in_transaction(lifecycle.record_page, intent=intent, page=page, now=NOW)
+        return database.in_transaction(lifecycle.record_hosted_page, intent=intent, page=page, now=NOW)
 
     def test_many_at_once_get_the_same_page_of_one_call(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
@@ -217,12 +222,12 @@ class TestOpening:
     ) -> None:
         for _ in range(2):
             with pytest.raises(ProviderUnavailableError):
-                open_page(
+                open_hosted_page(
                     database,
                     gateway.adapter(settings),
                     buyer_id=shop.buyer.id,
                     email="no address",
-                    target=Target(order_id=order_id),
+                    target=PaymentTarget(order_id=order_id),
                     callback_url=None,
                     clock=lambda: NOW,
                 )
@@ -268,7 +273,7 @@ class TestAgainstACharge:
             with database.transaction() as session:
                 if kind == "charge":
                     return apply(session, make_charge(intent))
-                return order_cancellation.cancel(
+                return order_cancellation.cancel_order(
                     session, order_id=order_id, caller=buying.buyer, reason=None, now=NOW
                 )
 
@@ -279,7 +284,7 @@ class TestAgainstACharge:
         for (_, order_id, _), charged, cancelled in zip(made, results[::2], results[1::2], strict=True):
             # Cancelled it is in any case; the money is sent back out of escrow, or straight from the charge.
             assert statuses(database, [order_id]) == ["cancelled"]
-            assert charged in (Outcome.APPLIED, Outcome.RETURNED)
+            assert charged in (ChargeOutcome.APPLIED, ChargeOutcome.RETURNED)
             assert cancelled is None
             assert count(database, "refunds", order_id=order_id, destination="gateway", status="pending") == 1
         assert_whole(database)
@@ -312,7 +317,11 @@ class TestAgainstACharge:
             reference = made[number][2].reference
             found = adapter.charge(reference)
             return database.in_transaction(
-                lifecycle.settle, reference=reference, charge=found, fee_bearer="platform", now=NOW
+                lifecycle.apply_reported_charge,
+                reference=reference,
+                charge=found,
+                fee_bearer="platform",
+                now=NOW,
             )
 
         jobs = [
@@ -334,14 +343,14 @@ class TestAgainstACharge:
     def test_two_charges_at_once_pay_once(self, database: Database, shop: Shop) -> None:
         made = self.unpaid(database, shop, self.ROUNDS)
 
-        def charge(intent: Intent) -> Outcome:
+        def charge(intent: Intent) -> ChargeOutcome:
             with database.transaction() as session:
                 return apply(session, make_charge(intent))
 
         results = at_once(charge, [intent for _, _, intent in made for _ in range(2)])
 
         for first, second in zip(results[::2], results[1::2], strict=True):
-            assert {first, second} == {Outcome.APPLIED, Outcome.RETURNED}
+            assert {first, second} == {ChargeOutcome.APPLIED, ChargeOutcome.RETURNED}
         assert_whole(database)
 
 

@@ -16,14 +16,14 @@ from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import Claims, Wish
+from marketplace.payouts.accounting.reservations import PayoutRequest, ReservationResult
 from marketplace.payouts.batches import cancellation
-from marketplace.payouts.batches.approval import SameOfficerError
-from marketplace.payouts.batches.staging import Staged
+from marketplace.payouts.batches.approval import DuplicateApprovalError
+from marketplace.payouts.batches.staging import StagingResult
 from marketplace.payouts.transfers import dispatch, submit, void
 from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError
 from sandbox.process import wait_until
-from tests.support.finance import actor_of, make_officer
+from tests.support.finance import act_of, make_officer
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
@@ -80,14 +80,12 @@ def as_the_edge_does(database: Database, job: Callable[[Session], object]) -> ob
 
 
 def reject(session: Session, batch_id: UUID, officer: Caller) -> str:
-    cancellation.reject(
-        session, batch_id=batch_id, officer=officer, actor=actor_of(officer), reason=REASON, now=NOW
-    )
+    cancellation.reject_batch(session, batch_id=batch_id, act=act_of(officer, now=NOW), reason=REASON)
     return "rejected"
 
 
 def begin(session: Session, batch_id: UUID, officer: Caller) -> str:
-    dispatch.begin_dispatch(session, batch_id=batch_id, officer=officer, actor=actor_of(officer), now=NOW)
+    dispatch.begin_dispatch(session, batch_id=batch_id, act=act_of(officer, now=NOW))
     return "dispatching"
 
 
@@ -100,7 +98,7 @@ def test_stagings_at_once_claim_each_balance_once(database: Database) -> None:
         results = at_once(lambda part: database.in_transaction(stage, part), parts)
 
         assert unforeseen(results) == []
-        made = [result for result in results if isinstance(result, Staged)]
+        made = [result for result in results if isinstance(result, StagingResult)]
         assert sum(staged.amount_minor for staged in made) == 8 * OWED_MINOR
         with database.reading() as session:
             for payee in who:
@@ -123,11 +121,13 @@ def test_staging_while_payees_ask_withdraw_and_earn_claims_no_kobo_twice(databas
             [intent] = row.mappings()
             if intent["batch_id"] is not None:
                 return "in a batch"
-            return reservations.cancel(session, intents=[dict(intent)], now=NOW)
+            return reservations.cancel_reservations(session, intents=[dict(intent)], now=NOW)
 
-        def wish(session: Session, payee: Payee) -> Claims:
-            wanted = Wish(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, 120_000)
-            return reservations.claim(
+        def wish(session: Session, payee: Payee) -> ReservationResult:
+            wanted = PayoutRequest(
+                reservations.Payee(payee.user.id, payee.store_id), payee.account_id, 120_000
+            )
+            return reservations.reserve_payouts(
                 session, wishes=[wanted], batch_id=None, minimum_minor=1, asked_for=True, now=NOW
             )
 
@@ -178,7 +178,7 @@ def test_one_officer_many_times_at_once_is_one(database: Database, officers: lis
             lambda who, one=batch_id: database.in_transaction(approve, one, who), [officers[0]] * 4
         )
 
-        assert unforeseen(results, SameOfficerError) == []
+        assert unforeseen(results, DuplicateApprovalError) == []
         assert [result for result in results if isinstance(result, str)] == ["staged"]
         assert batch_of(database, batch_id)["status"] == "staged"
 
@@ -266,7 +266,7 @@ def test_whoever_begins_the_call_first_or_gives_it_up_first_wins(database: Datab
     """A worker that claims a payout, and one that finds its account replaced, each with the row in their hands."""
 
     def give_up(session: Session, batch_id: UUID) -> int:
-        return void.give_up_replaced(session, batch_id=batch_id, now=NOW)
+        return void.void_payouts_to_replaced_accounts(session, batch_id=batch_id, now=NOW)
 
     def waiting() -> bool:
         with database.reading() as looking:
@@ -280,7 +280,7 @@ def test_whoever_begins_the_call_first_or_gives_it_up_first_wins(database: Datab
     claimed, replaced = payees(database, 2)
     batch_id = database.in_transaction(dispatched_batch, [claimed])
     with ThreadPoolExecutor(1) as pool, database.transaction() as session:
-        assert len(submit.claim(session, batch_id=batch_id, now=NOW).claimed) == 1
+        assert len(submit.lease_payouts(session, batch_id=batch_id, now=NOW).claimed) == 1
         with database.transaction() as payee:
             make_account(payee, claimed.user.id)
         # It finds the payout unsent as yet, and waits for who has it.
@@ -293,7 +293,7 @@ def test_whoever_begins_the_call_first_or_gives_it_up_first_wins(database: Datab
     with database.transaction() as session, database.reading() as other:
         make_account(session, replaced.user.id)
         assert give_up(session, other_id) == 1
-        assert submit.claim(other, batch_id=other_id, now=NOW).claimed == []
+        assert submit.lease_payouts(other, batch_id=other_id, now=NOW).claimed == []
 
     with database.reading() as session:
         [kept], [given_up] = intents_in(session, batch_id), intents_in(session, other_id)

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from marketplace.catalog.promotions import featured, flash_sales, vibes
-from marketplace.catalog.promotions.common import PromotionOverError, StalePromotionError
-from marketplace.catalog.promotions.featured import FeaturedAlreadyError
-from marketplace.catalog.promotions.flash_sales import ClaimedPiecesError, Discount, OverlappingSaleError
+from marketplace.catalog.promotions.common import PromotionEndedError, StalePromotionError
+from marketplace.catalog.promotions.featured import AlreadyFeaturedError
+from marketplace.catalog.promotions.flash_sales import Discount, OverlappingSaleError, QuantityBelowSoldError
 from marketplace.catalog.promotions.vibes import SlugTakenError
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.orders.placing.place_order import PriceChangedError, Wish
+from marketplace.orders.placing.place_order import PriceChangedError, RequestedItem
 from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
@@ -107,7 +107,7 @@ def test_of_changes_to_one_revision_one_is_made(database: Database, shop: Shop) 
 
     def change(percent: int) -> None:
         with database.transaction() as session:
-            flash_sales.change(
+            flash_sales.update_flash_sale(
                 session,
                 act(session),
                 sale_id=sale_id,
@@ -128,11 +128,11 @@ def test_a_sale_is_ended_once(database: Database, shop: Shop) -> None:
 
     def end(_: int) -> None:
         with database.transaction() as session:
-            flash_sales.end(session, act(session), sale_id=sale_id)
+            flash_sales.end_flash_sale(session, act(session), sale_id=sale_id)
 
     results = at_once(end, range(6))
 
-    assert Counter(type(result) for result in results) == {type(None): 1, PromotionOverError: 5}
+    assert Counter(type(result) for result in results) == {type(None): 1, PromotionEndedError: 5}
 
 
 def test_a_product_is_featured_once_however_many_ask(database: Database, shop: Shop) -> None:
@@ -141,13 +141,13 @@ def test_a_product_is_featured_once_however_many_ask(database: Database, shop: S
 
     def feature(_: int) -> UUID:
         with database.transaction() as session:
-            return featured.create(
+            return featured.create_featured_product(
                 session, act(session), product_id=product_id, position=0, starts_at=None, ends_at=None
             )
 
     results = at_once(feature, range(6))
 
-    assert Counter(type(result) for result in results) == {UUID: 1, FeaturedAlreadyError: 5}
+    assert Counter(type(result) for result in results) == {UUID: 1, AlreadyFeaturedError: 5}
 
 
 def test_a_slug_is_taken_once_however_many_ask(database: Database) -> None:
@@ -155,7 +155,7 @@ def test_a_slug_is_taken_once_however_many_ask(database: Database) -> None:
 
     def make(_: int) -> UUID:
         with database.transaction() as session:
-            return vibes.create(session, act(session), fields=fields, product_ids=[])
+            return vibes.create_vibe(session, act(session), fields=fields, product_ids=[])
 
     results = at_once(make, range(6))
 
@@ -173,14 +173,14 @@ def test_a_storm_over_sales_neither_deadlocks_nor_loses_a_piece(database: Databa
         done: Counter[str] = Counter()
 
         def order() -> None:
-            wishes = [Wish(product_id, draw.randint(1, 3)) for product_id, _ in draw.sample(made, 2)]
+            wishes = [RequestedItem(product_id, draw.randint(1, 3)) for product_id, _ in draw.sample(made, 2)]
             with database.transaction() as session:
                 placed.append(place(session, buying, wishes=wishes))
 
         def cancel() -> None:
             if placed:
                 with database.transaction() as session:
-                    order_cancellation.cancel(
+                    order_cancellation.cancel_order(
                         session, order_id=placed.pop(), caller=buying.buyer, reason=None, now=NOW
                     )
 
@@ -191,14 +191,14 @@ def test_a_storm_over_sales_neither_deadlocks_nor_loses_a_piece(database: Databa
                 "ends_at": NOW + timedelta(minutes=draw.randint(1, 90)),
             }
             with database.transaction() as session:
-                flash_sales.change(
+                flash_sales.update_flash_sale(
                     session, act(session), sale_id=sale_id, revision=None, discount=None, changes=changes
                 )
 
         def turn() -> None:
             product_id, _ = draw.choice(made)
             with database.transaction() as session:
-                flash_sales.turn(session, product_id=product_id, now=NOW)
+                flash_sales.on_boundary(session, product_id=product_id, now=NOW)
 
         for _ in range(25):
             step = draw.choice((order, order, order, cancel, cancel, change, turn))
@@ -216,7 +216,7 @@ def test_a_storm_over_sales_neither_deadlocks_nor_loses_a_piece(database: Databa
     done: Counter[str] = sum(results, Counter())  # type: ignore[arg-type]
     assert done.keys() >= {"order", "cancel", "change", "turn"}
     assert done.keys() - {"order", "cancel", "change", "turn"} <= {
-        ClaimedPiecesError.__name__,
+        QuantityBelowSoldError.__name__,
         "TooManyUnpaidOrdersError",
     }
     assert_whole(database)

@@ -8,8 +8,8 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.platform.halts import halt_payouts, shown_halt
-from marketplace.proposals.operations import NoLongerFitsError, apply_due
+from marketplace.platform.halts import fetch_halt_details, halt_payouts
+from marketplace.proposals.operations import StaleProposalError, apply_due_proposals
 from tests.support.proposals import approve, proposal_row, propose, reject, setting
 from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later
 from tests.support.threads import at_once, unforeseen
@@ -69,7 +69,7 @@ def test_two_changes_of_one_fee_at_once_are_one(database: Database) -> None:
             for number in range(3)
         ]
         results = at_once(lambda it: database.in_transaction(approve, it), made)
-        assert unforeseen(results, NoLongerFitsError) == []
+        assert unforeseen(results, StaleProposalError) == []
         assert results.count(None) == 1
         with database.reading() as session:
             assert setting(session, KEY) == 100 * round_number + results.index(None)
@@ -81,7 +81,7 @@ def test_the_schedule_of_two_workers_applies_each_once(database: Database) -> No
 
         proposal_id = database.in_transaction(propose, "fee", payload, effective_at=later(hours=1))
         database.in_transaction(approve, proposal_id)
-        results = at_once(lambda _: apply_due(database, now=later(hours=1)), range(3))
+        results = at_once(lambda _: apply_due_proposals(database, now=later(hours=1)), range(3))
         assert unforeseen(results) == []
         assert sum(result.activated for result in results if not isinstance(result, Exception)) == 1
         assert status(database, proposal_id) == "active"
@@ -99,9 +99,9 @@ def test_of_a_resume_and_a_further_drift_payouts_stand_still_whichever_is_first(
             return database.in_transaction(approve, it)
 
         results = at_once(decide, [True, False])
-        assert unforeseen(results, NoLongerFitsError) == []
+        assert unforeseen(results, StaleProposalError) == []
         with database.reading() as session:
-            halt = shown_halt(session)
+            halt = fetch_halt_details(session)
         assert halt is not None
         assert "ESCROW_DRIFT: another" in [item["reason"] for item in halt["found"]]
         # Either it was resumed and halted anew, or what was found stopped it.
@@ -109,7 +109,7 @@ def test_of_a_resume_and_a_further_drift_payouts_stand_still_whichever_is_first(
             assert results == [True, None]
         else:
             assert results[0] is False
-            assert isinstance(results[1], NoLongerFitsError)
+            assert isinstance(results[1], StaleProposalError)
         database.in_transaction(
             approve, database.in_transaction(propose, "payout_resume", {"reason": "Both."})
         )

@@ -12,16 +12,16 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of
+from marketplace.ledger.queries import fetch_balance
 from marketplace.orders import operations as orders
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import states
 from marketplace.payments.charges import quarantine
-from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.refunds import order_cancellation, recovery
 from tests.simulation.life import freeze
-from tests.support.finance import actor_of, make_officer, refund, refunds_of, say
+from tests.support.finance import act_of, make_officer, refund, refunds_of, say
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -53,23 +53,23 @@ def pin(session: Session, shop: Shop, order_id: UUID) -> None:
 
 
 def confirm(session: Session, shop: Shop, order_id: UUID) -> None:
-    orders.confirm(session, order_id=order_id, caller=shop.buyer, now=NOW)
+    orders.confirm_receipt(session, order_id=order_id, caller=shop.buyer, now=NOW)
 
 
 def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
-    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
 
 def cancel_as_vendor(session: Session, shop: Shop, order_id: UUID) -> None:
-    order_cancellation.cancel(session, order_id=order_id, caller=shop.vendor, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=order_id, caller=shop.vendor, reason=None, now=NOW)
 
 
 def ship(session: Session, shop: Shop, order_id: UUID) -> None:
-    orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+    orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
 
 
 def expire(session: Session, shop: Shop, order_id: UUID) -> None:
-    orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+    orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
 
 def freeze_order(session: Session, shop: Shop, order_id: UUID) -> None:
@@ -78,7 +78,7 @@ def freeze_order(session: Session, shop: Shop, order_id: UUID) -> None:
 
 def processing_order(session: Session, shop: Shop) -> UUID:
     order_id = paid_order(session, shop)
-    orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+    orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
     return order_id
 
 
@@ -155,7 +155,7 @@ def test_accepting_what_is_being_cancelled_loses_no_money(database: Database, sh
     """Accepted first, it is cancelled all the same: an order can be called off until it is shipped."""
 
     def accept(session: Session, shop: Shop, order_id: UUID) -> None:
-        orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
 
     for _ in range(ROUNDS):
         order_id = database.in_transaction(paid_order, shop)
@@ -186,11 +186,11 @@ def test_a_charge_that_meets_an_end_is_applied_or_goes_back(
             database, shop, order_id, ending, lambda session, _shop, _order_id, c=charge: apply(session, c)
         )
 
-        assert outcome in (Outcome.APPLIED, Outcome.RETURNED)
+        assert outcome in (ChargeOutcome.APPLIED, ChargeOutcome.RETURNED)
         with database.reading() as session:
             now = status_of(session, order_id)
             balances = balances_of_order(session, order_id)
-        if outcome is Outcome.RETURNED or status == "cancelled":
+        if outcome is ChargeOutcome.RETURNED or status == "cancelled":
             assert ended is None
             # Sent back either way: as a late charge, or because a paid order was cancelled.
             assert now == status
@@ -222,23 +222,24 @@ def failed_refund(session: Session, shop: Shop, word: str = "failed") -> UUID:
 def test_a_credit_and_a_retry_at_once_give_the_money_once(
     database: Database, shop: Shop, officers: list[Caller]
 ) -> None:
-    works = {states.CREDIT: recovery.credit, states.RETRY: recovery.retry}
+    works = {states.CREDIT: recovery.credit_failed_refund, states.RETRY: recovery.retry_failed_refund}
     for _ in range(ROUNDS):
         buying = database.in_transaction(with_buyer, shop)
         refund_id = database.in_transaction(failed_refund, buying)
         with database.reading() as session:
             stuck = [
-                recovery.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+                recovery.find_failed_refund(
+                    session, refund_id=refund_id, trigger=trigger, officer_id=officer.id
+                )
                 for trigger, officer in zip(works, officers, strict=True)
             ]
 
-        def act(number: int, stuck: list[recovery.Stuck] = stuck) -> object:
+        def act(number: int, stuck: list[recovery.FailedRefund] = stuck) -> object:
             return database.in_transaction(
                 list(works.values())[number],
                 stuck=stuck[number],
                 known=[],
-                actor=actor_of(officers[number]),
-                now=NOW,
+                act=act_of(officers[number], now=NOW),
             )
 
         results = at_once(act, [0, 1])
@@ -262,15 +263,15 @@ def test_a_credit_and_the_gateway_sending_it_after_all_at_once_are_both_booked(
         buying = database.in_transaction(with_buyer, shop)
         refund_id = database.in_transaction(failed_refund, buying)
         with database.transaction() as session:
-            stuck = recovery.find_stuck(
-                session, refund_id=refund_id, trigger=states.CREDIT, officer=officers[0]
+            stuck = recovery.find_failed_refund(
+                session, refund_id=refund_id, trigger=states.CREDIT, officer_id=officers[0].id
             )
             product_id = make_product(session, buying, price_minor=1_000_000)
             amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
 
-        def credit(stuck: recovery.Stuck = stuck) -> object:
+        def credit(stuck: recovery.FailedRefund = stuck) -> object:
             return database.in_transaction(
-                recovery.credit, stuck=stuck, known=[], actor=actor_of(officers[0]), now=NOW
+                recovery.credit_failed_refund, stuck=stuck, known=[], act=act_of(officers[0], now=NOW)
             )
 
         def tell(refund_id: UUID = refund_id) -> object:
@@ -287,7 +288,7 @@ def test_a_credit_and_the_gateway_sending_it_after_all_at_once_are_both_booked(
         with database.reading() as session:
             row = row_of(session, "refunds", id=refund_id)
             wallet = wallet_of(session, buying.buyer.id)
-            owed = balance_of(session, account=accounts.buyer_receivable(buying.buyer.id))
+            owed = fetch_balance(session, account=accounts.buyer_receivable(buying.buyer.id))
             spent = row_of(session, "orders", id=results[2])["wallet_minor"]
             if row["status"] == "processed":
                 assert (row["paid_twice_minor"], wallet, owed, spent) == (0, 0, 0, 0)
@@ -309,18 +310,16 @@ def test_a_held_charge_that_is_accepted_and_sent_back_at_once_is_one_of_both(
             order_id = place(session, buying, make_product(session, buying))
             intent = make_intent(session, buying, order_id)
             charge = make_charge(intent, amount_minor=intent.amount_minor - 500)
-            assert apply(session, charge) is Outcome.QUARANTINED
+            assert apply(session, charge) is ChargeOutcome.QUARANTINED
             held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
 
         def decide(number: int, held_id: UUID = held_id) -> object:
             return database.in_transaction(
-                quarantine.resolve,
+                quarantine.resolve_quarantined_charge,
                 held_id=held_id,
                 action=("accept_rest", "refund")[number],  # type: ignore[arg-type]
                 note="Decided at once with another officer.",
-                officer=officers[number],
-                actor=actor_of(officers[number]),
-                now=NOW,
+                act=act_of(officers[number], now=NOW),
             )
 
         results = at_once(decide, [0, 1])

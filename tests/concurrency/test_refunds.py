@@ -12,14 +12,14 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments import states
 from marketplace.payments.charges import quarantine
-from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.refunds import gateway_refund, order_cancellation, recovery
 from marketplace.payments.refunds.admin_refund import EscrowDeficitError
-from marketplace.payments.refunds.gateway_refund import BeingSentError
-from tests.support.finance import actor_of, make_officer, refund, refunds_of, say, sums_of
+from marketplace.payments.refunds.gateway_refund import RefundInProgressError
+from tests.support.finance import act_of, make_officer, refund, refunds_of, say, sums_of
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,
@@ -143,10 +143,10 @@ def test_cancelling_and_accepting_at_once(database: Database, shop: Shop) -> Non
 
         jobs = [
             lambda order_id=order_id: database.in_transaction(
-                order_cancellation.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+                order_cancellation.cancel_order, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
             ),
             lambda order_id=order_id: database.in_transaction(
-                orders.accept, order_id=order_id, caller=shop.vendor, now=NOW
+                orders.accept_order, order_id=order_id, caller=shop.vendor, now=NOW
             ),
         ]
         results = at_once(lambda job: job(), jobs)
@@ -169,7 +169,7 @@ def test_buyer_and_vendor_cancel_and_an_officer_refunds_at_once(
 
         def cancel(caller: Caller, order_id: UUID = order_id) -> object:
             return database.in_transaction(
-                order_cancellation.cancel, order_id=order_id, caller=caller, reason=None, now=NOW
+                order_cancellation.cancel_order, order_id=order_id, caller=caller, reason=None, now=NOW
             )
 
         jobs = [
@@ -191,14 +191,14 @@ def test_orders_of_one_charge_are_cancelled_at_once(database: Database, shop: Sh
     for _ in range(3):
         with database.transaction() as session:
             shops = neighbours(session, shop, 4)
-            done = check_out(session, shop, [Wish(make_product(session, one), 1) for one in shops])
+            done = check_out(session, shop, [RequestedItem(make_product(session, one), 1) for one in shops])
             assert done.payment is not None
             charge = make_charge(done.payment)
-            assert apply(session, charge) is Outcome.APPLIED
+            assert apply(session, charge) is ChargeOutcome.APPLIED
 
         results = at_once(
             lambda order_id: database.in_transaction(
-                order_cancellation.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+                order_cancellation.cancel_order, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
             ),
             done.order_ids,
         )
@@ -218,7 +218,9 @@ class TestOnTheirWay:
             intent = make_intent(session, shop, order_id)
             gateway.open(intent.reference, intent.amount_minor)
             apply(session, gateway.charge_of_paid(intent.reference))
-            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            )
             [made] = refunds_of(session, order_id)
             found: UUID = made["id"]
             return found
@@ -229,16 +231,18 @@ class TestOnTheirWay:
         adapter = gateway.adapter(settings)
 
         def work(_number: int) -> str | None:
-            found = database.in_transaction(gateway_refund.claim, refund_id=refund_id, now=NOW)
-            told = gateway_refund.send(adapter, found)
+            found = database.in_transaction(gateway_refund.lease_refund, refund_id=refund_id, now=NOW)
+            told = gateway_refund.send_refund(adapter, found)
             assert told is None or found is not None
             if told is None:
                 return None
-            return database.in_transaction(gateway_refund.settle, refund_id=refund_id, told=told, now=NOW)
+            return database.in_transaction(
+                gateway_refund.apply_gateway_status, refund_id=refund_id, told=told, now=NOW
+            )
 
         results = at_once(work, range(8))
 
-        assert unforeseen(results, BeingSentError) == []
+        assert unforeseen(results, RefundInProgressError) == []
         with database.reading() as session:
             reference = session.execute(
                 text(
@@ -267,10 +271,15 @@ class TestOnTheirWay:
 
         def act(number: int) -> object:
             officer = officers[number]
-            trigger, work = ((states.RETRY, recovery.retry), (states.CREDIT, recovery.credit))[number % 2]
+            trigger, work = (
+                (states.RETRY, recovery.retry_failed_refund),
+                (states.CREDIT, recovery.credit_failed_refund),
+            )[number % 2]
             with database.transaction() as session:
-                stuck = recovery.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
-            return database.in_transaction(work, stuck=stuck, known=[], actor=actor_of(officer), now=NOW)
+                stuck = recovery.find_failed_refund(
+                    session, refund_id=refund_id, trigger=trigger, officer_id=officer.id
+                )
+            return database.in_transaction(work, stuck=stuck, known=[], act=act_of(officer, now=NOW))
 
         results = at_once(act, range(4))
 
@@ -296,18 +305,16 @@ def test_a_held_charge_is_decided_on_once(
             order_id = place(session, buying, make_product(session, buying))
             intent = make_intent(session, buying, order_id)
             charge = make_charge(intent, amount_minor=intent.amount_minor - 500)
-            assert apply(session, charge) is Outcome.QUARANTINED
+            assert apply(session, charge) is ChargeOutcome.QUARANTINED
             held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
 
         def decide(index: int, held_id: UUID = held_id) -> object:
             return database.in_transaction(
-                quarantine.resolve,
+                quarantine.resolve_quarantined_charge,
                 held_id=held_id,
                 action=actions[index],  # type: ignore[arg-type]
                 note="Decided at once with others.",
-                officer=officers[index],
-                actor=actor_of(officers[index]),
-                now=later(minutes=1),
+                act=act_of(officers[index], now=later(minutes=1)),
             )
 
         def meanwhile(
@@ -315,7 +322,11 @@ def test_a_held_charge_is_decided_on_once(
         ) -> object:
             if number % 2:
                 return database.in_transaction(
-                    order_cancellation.cancel, order_id=order_id, caller=buying.buyer, reason=None, now=NOW
+                    order_cancellation.cancel_order,
+                    order_id=order_id,
+                    caller=buying.buyer,
+                    reason=None,
+                    now=NOW,
                 )
             return database.in_transaction(apply, make_charge(intent))  # type: ignore[arg-type]
 
@@ -338,7 +349,9 @@ def test_a_storm_of_refunds_cancels_and_events_neither_deadlocks_nor_loses_a_kob
         product_ids = [make_product(session, shop, quantity=200) for _ in range(3)]
         placed = []
         for _ in range(12):
-            order_id = place(session, shop, wishes=[Wish(product_id, 1) for product_id in product_ids])
+            order_id = place(
+                session, shop, wishes=[RequestedItem(product_id, 1) for product_id in product_ids]
+            )
             intent = make_intent(session, shop, order_id)
             apply(session, make_charge(intent))
             placed.append((order_id, intent))
@@ -348,7 +361,7 @@ def test_a_storm_of_refunds_cancels_and_events_neither_deadlocks_nor_loses_a_kob
         order_id, intent = placed[index]
         with database.transaction() as session:
             if kind == 0:
-                return order_cancellation.cancel(
+                return order_cancellation.cancel_order(
                     session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
                 )
             if kind == 1:
@@ -362,5 +375,5 @@ def test_a_storm_of_refunds_cancels_and_events_neither_deadlocks_nor_loses_a_kob
     assert unforeseen(results, ConflictError, EscrowDeficitError) == []
     done = Counter(status(database, order_id) for order_id, _ in placed)
     assert set(done) <= {"cancelled", "refunded"}
-    assert results[3::4] == [Outcome.RETURNED] * 12
+    assert results[3::4] == [ChargeOutcome.RETURNED] * 12
     assert_whole(database)

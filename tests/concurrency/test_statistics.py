@@ -19,7 +19,7 @@ EACH = 120
 
 def totals(database: Database, product_id: UUID) -> tuple[int, int, int]:
     with database.reading() as session:
-        found = counters.totals_of(session, product_id=product_id)
+        found = counters.fetch_totals(session, product_id=product_id)
     return found["views"], found["cartAdds"], found["shares"]
 
 
@@ -47,12 +47,12 @@ def test_eight_writers_on_two_products_while_three_flush(
                 writing.release()
             return
         for _ in range(200):
-            counters.flush(database, services.cache, now=NOW)
+            counters.flush_counts(database, services.cache, now=NOW)
             if writing._value >= THREADS:
                 return
 
     assert unforeseen(at_once(work, range(THREADS + 3))) == []
-    counters.flush(database, services.cache, now=NOW)
+    counters.flush_counts(database, services.cache, now=NOW)
 
     assert totals(database, hot) == (THREADS * EACH * 4 // 6, THREADS * EACH // 6, 0)
     assert totals(database, other) == (0, THREADS * EACH // 6, 0)
@@ -70,7 +70,7 @@ def test_writers_to_the_cache_and_past_it_and_flushes_neither_deadlock_nor_lose(
         for number in range(60):
             cache = down if thread % 2 else services.cache
             with database.reading() as session:
-                counters.count(
+                counters.count_product_event(
                     session,
                     cache=cache,
                     product_id=ids[(thread + number) % 5],
@@ -78,10 +78,10 @@ def test_writers_to_the_cache_and_past_it_and_flushes_neither_deadlock_nor_lose(
                     now=NOW,
                 )
             if thread < 2 and number % 5 == 0:
-                counters.flush(database, services.cache, now=NOW)
+                counters.flush_counts(database, services.cache, now=NOW)
 
     assert unforeseen(at_once(work, range(8))) == []
-    counters.flush(database, services.cache, now=NOW)
+    counters.flush_counts(database, services.cache, now=NOW)
 
     assert [totals(database, product_id)[2] for product_id in ids] == [8 * 60 // 5] * 5
 
@@ -91,8 +91,10 @@ def test_one_batch_taken_by_many_is_added_up_once(database: Database, services: 
     product_id = market.product(market.store())
     for _ in range(10):
         with database.reading() as session:
-            counters.count(session, cache=services.cache, product_id=product_id, kind=counters.VIEW, now=NOW)
+            counters.count_product_event(
+                session, cache=services.cache, product_id=product_id, kind=counters.VIEW, now=NOW
+            )
 
-    at_once(lambda _: counters.flush(database, services.cache, now=NOW), range(8))
+    at_once(lambda _: counters.flush_counts(database, services.cache, now=NOW), range(8))
 
     assert totals(database, product_id) == (10, 0, 0)

@@ -34,11 +34,13 @@ THREADS = 8
 
 
 def receive(database: Database, body: bytes, provider: str = "messaging") -> UUID:
-    return database.in_transaction(webhooks.receive, provider=provider, body=body, now=NOW)
+    return database.in_transaction(webhooks.receive_event, provider=provider, body=body, now=NOW)
 
 
 def process(database: Database, inbox_id: UUID) -> str | None:
-    result = webhooks.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    result = webhooks.process_event(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
     return result.status if result else None
 
 

@@ -19,9 +19,9 @@ from marketplace.providers.messaging.alert_channels import (
     AlertMessage,
     ChatChannel,
     EmailChannel,
-    alert_channels,
+    channel_kind,
     email_channel_name,
-    kind_of_channel,
+    make_alert_channels,
 )
 from sandbox.providers.server import ProvidersServer
 from tests.support.mail import PASSWORD, USER, MailServer, make_certificate
@@ -242,7 +242,7 @@ class TestMail:
 
 
 def test_channels_are_those_that_are_configured(settings: Settings) -> None:
-    assert alert_channels(settings) == {}
+    assert make_alert_channels(settings) == {}
     given = replace(
         settings,
         alert_chat_url="http://127.0.0.1:9/hook",
@@ -250,11 +250,11 @@ def test_channels_are_those_that_are_configured(settings: Settings) -> None:
         smtp_url="smtp://127.0.0.1:9",
         alert_chat_severity="SEV-1",
     )
-    made = alert_channels(given)
+    made = make_alert_channels(given)
     assert {name: channel.least_severity for name, channel in made.items()} == {
         "chat": "SEV-1",
         **{email_channel_name(address): "SEV-3" for address in TO},
     }
-    assert [kind_of_channel(name) for name in made] == ["chat", "email", "email"]
+    assert [channel_kind(name) for name in made] == ["chat", "email", "email"]
     assert not any(word in str(made) for word in ("night", "finance", "ops.test"))
     assert given.alert_sender == "alerts@127.0.0.1"

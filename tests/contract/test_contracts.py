@@ -9,11 +9,11 @@ from flask import Flask
 from limits import parse
 
 from blueprints.areas import contracts
-from blueprints.http.contract import Access, Contract, Group, RouteLimit, Shared
-from blueprints.http.endpoint import Area
+from blueprints.http.contract import Access, Contract, ProcessGroup, RouteLimit, SharedLimit
+from blueprints.http.endpoint import ContractBlueprint
 from tests.contract.specification import ROWS, Row, Who, summary
 
-TIERS = {Shared.GLOBAL: "global", Shared.VENDOR: "vendor", Shared.UNLIMITED: "unlimited"}
+TIERS = {SharedLimit.GLOBAL: "global", SharedLimit.VENDOR: "vendor", SharedLimit.UNLIMITED: "unlimited"}
 # Routes that no row describes and no contract covers: documents and pages of the edge itself. Each of them
 # counts on the caller's tier in its own view, but files, which are not limited.
 WITHOUT_CONTRACT = {
@@ -67,7 +67,7 @@ def test_a_built_row_has_its_contract(row: Row) -> None:
     assert who_of(contract.access) == row.who
     assert contract.cache_seconds == row.cache
     assert contract.idempotency.value == row.idempotency
-    assert (contract.group is Group.WAITING) == row.waits
+    assert (contract.group is ProcessGroup.WAITING) == row.waits
     if isinstance(contract.limit, RouteLimit):
         assert parse(contract.limit.quota) == parse(row.limit)
     else:
@@ -117,13 +117,13 @@ def test_every_route_has_a_contract_or_is_a_page_of_the_edge(app: Flask) -> None
 
 
 def test_a_contract_has_to_decide_who_may_call_and_how_often() -> None:
-    parameters = inspect.signature(Area.route_under_contract).parameters
+    parameters = inspect.signature(ContractBlueprint.route_under_contract).parameters
     for name in ("auth", "limit"):
         assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
         assert parameters[name].default is inspect.Parameter.empty
 
     with pytest.raises(TypeError, match="limit"):
-        Area("undecided", "/undecided", "").get("", auth=contracts()[0].access)
+        ContractBlueprint("undecided", "/undecided", "").get("", auth=contracts()[0].access)
 
 
 def test_the_summary_counts_what_is_to_come() -> None:

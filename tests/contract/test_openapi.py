@@ -21,8 +21,8 @@ from sqlalchemy.orm import Session
 import marketplace.models  # noqa: F401 - rows that refer to any table can be made
 from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
-from blueprints.http.contract import Contract, Idempotency, Token
-from blueprints.http.idempotency import HEADER
+from blueprints.http.contract import Contract, Idempotency, TokenPolicy
+from blueprints.http.idempotency import IDEMPOTENCY_KEY_HEADER
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.catalog.models import Product
@@ -31,7 +31,7 @@ from marketplace.infra.settings import Settings
 from marketplace.payouts import withdrawals
 from marketplace.reconciliation.models import Reconciliation, ReconciliationException
 from marketplace.services import Services
-from marketplace.webhooks.inbox import receive
+from marketplace.webhooks.inbox import receive_event
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.objects import StorageDouble
@@ -101,10 +101,10 @@ def test_an_operation_is_described_as_its_contract_has_it(
 
     assert operation["summary"][0].isupper()
     assert operation["summary"].endswith(".")
-    wants_token = contract.access.token is Token.REQUIRED
+    wants_token = contract.access.token is TokenPolicy.REQUIRED
     assert operation.get("security", []) == ([{"bearer": []}] if wants_token else [])
     assert ("requestBody" in operation) == bool(contract.body or contract.upload)
-    keys = [one for one in operation.get("parameters", []) if one["name"] == HEADER]
+    keys = [one for one in operation.get("parameters", []) if one["name"] == IDEMPOTENCY_KEY_HEADER]
     if contract.idempotency is Idempotency.NONE:
         assert keys == []
     else:
@@ -203,7 +203,9 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "refund_id": str(uuid4()),
         "held_id": str(uuid4()),
         "webhook_id": str(
-            services.database.in_transaction(receive, provider="gateway", body=b"{}", now=datetime.now(UTC))
+            services.database.in_transaction(
+                receive_event, provider="gateway", body=b"{}", now=datetime.now(UTC)
+            )
         ),
         "alert_id": str(raised(services)),
         "proposal_id": str(services.database.in_transaction(propose)),
@@ -243,7 +245,7 @@ def asked_for_by(session: Session, buyer_id: UUID) -> UUID:
     make_account(session, buyer_id)
     caller = find_caller(session, user_id=buyer_id, aal="aal1")
     assert caller is not None
-    payout: UUID = withdrawals.ask_for_cash_out(
+    payout: UUID = withdrawals.request_cash_out(
         session, caller=caller, amount_minor=200_000, now=datetime.now(UTC)
     )["id"]
     return payout
@@ -367,8 +369,8 @@ def test_the_service_behaves_as_the_document_says(
         if positive:
             if contract.upload is None:
                 case.body = with_real_ids(case.body, cast.ids)
-            if HEADER in case.headers:
-                case.headers[HEADER] = str(uuid4())
+            if IDEMPOTENCY_KEY_HEADER in case.headers:
+                case.headers[IDEMPOTENCY_KEY_HEADER] = str(uuid4())
         response = case.call()
         statuses.append(response.status_code)
         # Well formed is not all that is asked: two vendors' goods in one order are refused with 422.

@@ -22,7 +22,7 @@ OF_OWNERS = {
     ),
     *("views", "cartAdds", "shares"),
 }
-MAY_BE_MISSING = {"ProductDetail": OF_OWNERS, "ProfileView": {"bankAccount", "payoutHolds"}}
+MAY_BE_MISSING = {"ProductDetail": OF_OWNERS, "StoreProfileView": {"bankAccount", "payoutHolds"}}
 _MOST_LEVELS = 8
 
 

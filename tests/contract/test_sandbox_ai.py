@@ -11,7 +11,7 @@ import requests
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.moderation import HttpContentModerator, Verdict, content_moderator
+from marketplace.providers.moderation import HttpContentModerator, ModerationResult, make_content_moderator
 from sandbox.providers.server import ProvidersServer
 from tests.support.probes import closed_port
 
@@ -115,8 +115,8 @@ class TestTheProvider:
 
 class TestTheAdapter:
     def test_it_gives_the_verdict(self, address: str, moderator: HttpContentModerator) -> None:
-        assert moderator.check("A reading lamp") == Verdict(flagged=False)
-        assert moderator.check("Money doubling, sex tape") == Verdict(
+        assert moderator.check("A reading lamp") == ModerationResult(flagged=False)
+        assert moderator.check("Money doubling, sex tape") == ModerationResult(
             flagged=True, categories=("illicit", "sexual")
         )
         assert asked(address)["texts"][0] == "A reading lamp"
@@ -144,5 +144,5 @@ class TestTheAdapter:
             adapter(settings, ai_url=f"http://127.0.0.1:{closed_port()}/ai").check("x")
 
     def test_without_an_address_there_is_none(self, settings: Settings) -> None:
-        assert content_moderator(settings) is None
-        assert content_moderator(replace(settings, ai_url="http://127.0.0.1:9/ai")) is not None
+        assert make_content_moderator(settings) is None
+        assert make_content_moderator(replace(settings, ai_url="http://127.0.0.1:9/ai")) is not None

@@ -10,27 +10,27 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.queries import open_subjects
-from marketplace.audit.operations import OPERATOR
+from marketplace.alerts.queries import list_open_subjects
+from marketplace.audit.operations import Act
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.charges import quarantine
-from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents import lifecycle, stalled
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_page
+from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.payments.refunds.gateway_refund import RefusedRefund
-from marketplace.payments.refunds.polling import requery_refunds
-from marketplace.platform.halts import payouts_halted
+from marketplace.payments.refunds.polling import poll_refunds
+from marketplace.platform.halts import are_payouts_halted
 from marketplace.providers.gateway.payments import GatewayRefund
 from marketplace.reconciliation import ledger_check
 from marketplace.webhooks import inbox as webhooks
-from marketplace.webhooks.replay import replay
+from marketplace.webhooks.replay import replay_event
 from tests.support.alerts import alerts_about, open_about
-from tests.support.finance import actor_of, cancelled_order, make_officer, mend_refund, refunds_of, say
+from tests.support.finance import act_of, cancelled_order, make_officer, mend_refund, refunds_of, say
 from tests.support.gateway import TestGateway, charge_data, event_of
 from tests.support.purchases import (
     NOW,
@@ -101,10 +101,13 @@ class TestRefunds:
 
     def test_one_that_the_gateway_refuses_to_send(self, session: Session, refund_id: UUID) -> None:
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
-        note = gateway_refund.note_of(refund_id, 1)
+        note = gateway_refund.refund_reference(refund_id, 1)
         refused = RefusedRefund("", "failed", amount, note, "checkout-x", refused_with=400)
 
-        assert gateway_refund.settle(session, refund_id=refund_id, told=refused, now=NOW) == "failed"
+        assert (
+            gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=refused, now=NOW)
+            == "failed"
+        )
 
         assert open_about(session, about(refund_id)) == {"REFUND_REFUSED": "SEV-2"}
         assert alerts_about(session, about(refund_id))[0]["facts"]["refusedWith"] == 400
@@ -123,11 +126,11 @@ class TestRefunds:
         say(session, refund_id, "failed")
         mend(session, refund_id, states.RETRY)
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
-        first_try = gateway_refund.note_of(refund_id, 1)
+        first_try = gateway_refund.refund_reference(refund_id, 1)
 
         def told(status: str) -> None:
             word = GatewayRefund(status=status, id="7", amount_minor=amount, note=first_try, reference="x")
-            gateway_refund.settle(session, refund_id=refund_id, told=word, now=NOW)
+            gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=word, now=NOW)
 
         say(session, refund_id, "pending")
         told("failed")
@@ -169,7 +172,9 @@ class TestRefunds:
             intent = make_intent(session, shop, order_id)
             gateway.open(intent.reference, intent.amount_minor)
             apply(session, gateway.charge_of_paid(intent.reference))
-            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            )
             [made] = refunds_of(session, order_id)
             session.execute(
                 text(
@@ -183,20 +188,20 @@ class TestRefunds:
             with database.reading() as session:
                 return open_about(session, about(made["id"]))
 
-        database.in_transaction(gateway_alerts.gateway_unreachable, waiting_since=NOW, now=NOW)
+        database.in_transaction(gateway_alerts.raise_gateway_unreachable_alert, waiting_since=NOW, now=NOW)
         for hours in (2, 4):
-            requery_refunds(database, adapter, now=later(hours=hours))
+            poll_refunds(database, adapter, now=later(hours=hours))
         assert open_now() == {"REFUND_UNKNOWN": "SEV-2"}
         with database.reading() as session:
             # It was asked, and answered.
-            assert open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE) == set()
+            assert list_open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE) == set()
             assert alerts_about(session, about(made["id"]))[0]["occurrences"] == 2
         adapter.refund(
             reference=intent.reference,
             amount_minor=made["amount_minor"],
-            note=gateway_refund.note_of(made["id"], 1),
+            note=gateway_refund.refund_reference(made["id"], 1),
         )
-        requery_refunds(database, adapter, now=later(hours=6))
+        poll_refunds(database, adapter, now=later(hours=6))
         assert open_now() == {}
 
 
@@ -205,7 +210,7 @@ class TestQuarantine:
         order_id = place(session, shop, make_product(session, shop))
         intent = make_intent(session, shop, order_id)
         charge = make_charge(intent, amount_minor=intent.amount_minor - 500)
-        assert apply(session, charge) is Outcome.QUARANTINED
+        assert apply(session, charge) is ChargeOutcome.QUARANTINED
         held_id = row_of(session, "quarantined_charges", intent_id=intent.id)["id"]
 
         assert open_about(session, f"quarantine:{held_id}") == {"CHARGE_QUARANTINED": "SEV-3"}
@@ -220,25 +225,23 @@ class TestQuarantine:
             "orderIds": [str(order_id)],
         }
         # The same charge again is no other.
-        assert apply(session, charge) is Outcome.REPEATED
+        assert apply(session, charge) is ChargeOutcome.REPEATED
         assert alerts_about(session, f"quarantine:{held_id}")[0]["occurrences"] == 1
 
         officer = make_officer(session)
-        quarantine.resolve(
+        quarantine.resolve_quarantined_charge(
             session,
             held_id=held_id,
             action="wallet",
             note="The buyer wants it so.",
-            officer=officer,
-            actor=actor_of(officer),
-            now=later(hours=1),
+            act=act_of(officer, now=later(hours=1)),
         )
         assert open_about(session, f"quarantine:{held_id}") == {}
 
 
 class TestStalledPayments:
     def stalled(self, session: Session, intent: Intent, now: datetime) -> list[dict[str, Any]]:
-        stalled.flag_stalled(session, now=now)
+        stalled.flag_stalled_payments(session, now=now)
         return alerts_about(session, f"payment:{intent.id}")
 
     @pytest.fixture
@@ -280,7 +283,7 @@ class TestStalledPayments:
         self, session: Session, shop: Shop, intent: Intent, order_id: UUID
     ) -> None:
         self.stalled(session, intent, later(hours=5))
-        order_cancellation.cancel(
+        order_cancellation.cancel_order(
             session, order_id=order_id, caller=shop.buyer, reason=None, now=later(hours=5)
         )
 
@@ -300,16 +303,16 @@ class TestGateway:
         with database.transaction() as session:
             shop = make_shop(session)
             order_id = place(session, shop, make_product(session, shop))
-        intent, page = open_page(
+        intent, page = open_hosted_page(
             database,
             gateway.adapter(settings),
             buyer_id=shop.buyer.id,
             email="ada@example.com",
-            target=lifecycle.Target(order_id=order_id),
+            target=lifecycle.PaymentTarget(order_id=order_id),
             callback_url=None,
             clock=lambda: NOW,
         )
-        database.in_transaction(lifecycle.record_page, intent=intent, page=page, now=NOW)
+        database.in_transaction(lifecycle.record_hosted_page, intent=intent, page=page, now=NOW)
         return intent
 
     @pytest.fixture
@@ -317,12 +320,12 @@ class TestGateway:
         self, database: Database, gateway: TestGateway, settings: Settings
     ) -> Callable[[datetime], bool]:
         """Sweeps, and tells whether the gateway is said to be unreachable."""
-        database.in_transaction(gateway_alerts.gateway_reached, now=NOW)
+        database.in_transaction(gateway_alerts.resolve_gateway_unreachable_alert, now=NOW)
 
         def run(now: datetime) -> bool:
             sweep_abandoned_checkouts(database, gateway.adapter(settings), fee_bearer="platform", now=now)
             with database.reading() as session:
-                return bool(open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE))
+                return bool(list_open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE))
 
         return run
 
@@ -354,14 +357,14 @@ class TestBooks:
 
         def open_rules() -> set[str]:
             with database.reading() as session:
-                return open_subjects(session, identifier=kinds.ESCROW_DRIFT)
+                return list_open_subjects(session, identifier=kinds.ESCROW_DRIFT)
 
         change(1)
         try:
             broken = ledger_check.check_ledger(database, now=NOW)
             assert open_rules() == {violation.rule for violation in broken} != set()
             with database.reading() as session:
-                assert payouts_halted(session)
+                assert are_payouts_halted(session)
         finally:
             change(-1)
             with database.transaction() as session:
@@ -374,12 +377,14 @@ class TestWebhooks:
     def die(self, database: Database, event_type: str | None, body: bytes | None = None) -> UUID:
         """Have an event die: one of an unknown kind of charge, or a body that can't be read."""
         content = body or event_of(charge_data("checkout-x", 100, status="odd"), str(event_type))
-        inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=content, now=NOW)
+        inbox_id = database.in_transaction(webhooks.receive_event, provider="gateway", body=content, now=NOW)
         self.process(database, inbox_id)
         return inbox_id
 
     def process(self, database: Database, inbox_id: UUID) -> None:
-        webhooks.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+        webhooks.process_event(
+            database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+        )
 
     def alert(self, database: Database, subject: str) -> dict[str, Any]:
         with database.reading() as session:
@@ -420,10 +425,10 @@ class TestWebhooks:
         dead = []
         for reference, intent in zip(references, intents, strict=True):
             body = event_of(charge_data(reference, intent.amount_minor))
-            inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=body, now=NOW)
+            inbox_id = database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=NOW)
             now = NOW
             for _ in range(6):
-                result = webhooks.process(
+                result = webhooks.process_event(
                     database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
                 )
                 assert result is not None
@@ -439,13 +444,12 @@ class TestWebhooks:
 
         def replay_one(inbox_id: UUID) -> None:
             with database.transaction() as session, database.reading() as outside:
-                done = replay(
+                done = replay_event(
                     session,
                     outside,
                     inbox_id=inbox_id,
                     fee_bearer="platform",
-                    actor=OPERATOR,
-                    now=later(days=1),
+                    act=Act("operator", later(days=1)),
                 )
             assert done.outcome == "processed"
 

@@ -75,7 +75,7 @@ def test_a_page_is_read_in_its_index(filled: Session, state: str, *, after: bool
         "most": 20,
     }
 
-    indexes, buffers = explained(filled, queries._LISTINGS[state], **given)
+    indexes, buffers = explained(filled, queries._SELECT_ALERTS_BY_STATE[state], **given)
 
     assert len(indexes & {"ix_alerts_raised", "ix_alerts_unresolved"}) == 1, indexes
     assert state != queries.OPEN or indexes == {"ix_alerts_unresolved"}
@@ -85,14 +85,14 @@ def test_a_page_is_read_in_its_index(filled: Session, state: str, *, after: bool
 def test_what_was_not_told_is_found_among_all_that_was(filled: Session) -> None:
     given = {"queue": "notifications", "topic": "alert.send", "alert_id": "7"}
 
-    indexes, buffers = explained(filled, queries._WAITING, **given)
+    indexes, buffers = explained(filled, queries._SELECT_UNSENT_MESSAGES, **given)
 
     assert indexes == {"ix_outbox_events_due", "ix_outbox_events_failed"}
     assert buffers < 200
 
 
 def test_what_is_open_about_a_kind_is_found_by_its_index(filled: Session) -> None:
-    indexes, buffers = explained(filled, queries._OPEN_SUBJECTS, identifier="REFUND_STUCK")
+    indexes, buffers = explained(filled, queries._SELECT_OPEN_SUBJECTS, identifier="REFUND_STUCK")
 
     assert indexes == {"uq_alerts_open"}
     assert buffers < 200

@@ -11,21 +11,21 @@ from structlog.testing import capture_logs
 
 from marketplace.alerts import kinds, queries
 from marketplace.alerts.operations import (
-    AlreadyResolvedError,
+    AlertAlreadyResolvedError,
     raise_alert,
     resolve_alert,
-    resolve_by_hand,
-    resolve_others,
+    resolve_alerts_except,
+    resolve_manually,
 )
 from marketplace.alerts.queries import AlertFilters
-from marketplace.audit.operations import OPERATOR
+from marketplace.audit.operations import Act
 from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.paging import PageRequest
 from marketplace.kernel.redaction import MARKER
 from tests.support.alerts import alerts_about, make_staff, messages_of, some_subject
-from tests.support.finance import actor_of
+from tests.support.finance import act_of
 from tests.support.purchases import NOW, later
 
 TITLE = "A refund is stuck"
@@ -34,10 +34,10 @@ TITLE = "A refund is stuck"
 @pytest.fixture(autouse=True)
 def nudged() -> Iterator[None]:
     """Nobody is told of what these tests enqueue."""
-    before = list(wakeups._nudge)
-    wakeups._nudge.clear()
+    before = list(wakeups._wakeup_senders)
+    wakeups._wakeup_senders.clear()
     yield
-    wakeups._nudge[:] = before
+    wakeups._wakeup_senders[:] = before
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ class TestResolving:
         for about in (subject, gone):
             stuck(session, about)
 
-        count = resolve_others(
+        count = resolve_alerts_except(
             session, identifier=kinds.REFUND_STUCK, subjects=[subject], note="It is gone.", now=NOW
         )
 
@@ -246,13 +246,12 @@ class TestResolving:
         officer = make_staff(session, "finance", kinds.FINANCE)
         alert_id = stuck(session, subject)
 
-        resolve_by_hand(
+        resolve_manually(
             session,
             alert_id=alert_id,
             note="Paid by hand.",
-            actor=actor_of(officer),
+            act=act_of(officer, now=later(hours=1)),
             officer=officer,
-            now=later(hours=1),
         )
 
         [row] = alerts_about(session, subject)
@@ -276,7 +275,7 @@ class TestResolving:
     def test_by_an_operator(self, session: Session, subject: str) -> None:
         alert_id = stuck(session, subject)
 
-        resolve_by_hand(session, alert_id=alert_id, note="Seen to.", actor=OPERATOR, now=NOW)
+        resolve_manually(session, alert_id=alert_id, note="Seen to.", act=Act("operator", NOW))
 
         [row] = alerts_about(session, subject)
         assert (row["resolution"], row["resolved_by"]) == ("operator", None)
@@ -287,15 +286,15 @@ class TestResolving:
         officer = make_staff(session, "finance", kinds.FINANCE)
         other = make_staff(session, "admin", kinds.PLATFORM)
         alert_id = stuck(session, subject)
-        given: dict[str, Any] = {"alert_id": alert_id, "note": "Done.", "now": NOW}
+        given: dict[str, Any] = {"alert_id": alert_id, "note": "Done."}
 
         with pytest.raises(ForbiddenError, match=kinds.FINANCE):
-            resolve_by_hand(session, actor=actor_of(other), officer=other, **given)
-        resolve_by_hand(session, actor=actor_of(officer), officer=officer, **given)
-        with pytest.raises(AlreadyResolvedError):
-            resolve_by_hand(session, actor=actor_of(officer), officer=officer, **given)
+            resolve_manually(session, act=act_of(other), officer=other, **given)
+        resolve_manually(session, act=act_of(officer), officer=officer, **given)
+        with pytest.raises(AlertAlreadyResolvedError):
+            resolve_manually(session, act=act_of(officer), officer=officer, **given)
         with pytest.raises(NotFoundError):
-            resolve_by_hand(session, actor=OPERATOR, **given | {"alert_id": uuid4()})
+            resolve_manually(session, act=Act("operator", NOW), **given | {"alert_id": uuid4()})
         assert len(alerts_about(session, subject)) == 1
 
 
@@ -335,16 +334,16 @@ class TestReading:
         assert found(identifier="ESCROW_DRIFT") == []
 
     def test_one_with_what_it_means_and_what_is_done_first(self, session: Session, subject: str) -> None:
-        shown = queries.show_alert(session, alert_id=stuck(session, subject))
+        shown = queries.fetch_alert_with_messages(session, alert_id=stuck(session, subject))
 
-        kind = kinds.KINDS["REFUND_STUCK"]
+        kind = kinds.ALERT_KINDS["REFUND_STUCK"]
         assert (shown["meaning"], shown["firstStep"]) == (kind.meaning, kind.first_step)
         assert (shown["state"], shown["messages"]) == ("open", [])
         with pytest.raises(NotFoundError):
-            queries.show_alert(session, alert_id=uuid4())
+            queries.fetch_alert_with_messages(session, alert_id=uuid4())
 
     def test_what_a_kind_is_open_about(self, session: Session, subject: str) -> None:
         stuck(session, subject)
 
-        assert subject in queries.open_subjects(session, identifier=kinds.REFUND_STUCK)
-        assert subject not in queries.open_subjects(session, identifier=kinds.REFUND_UNKNOWN)
+        assert subject in queries.list_open_subjects(session, identifier=kinds.REFUND_STUCK)
+        assert subject not in queries.list_open_subjects(session, identifier=kinds.REFUND_UNKNOWN)

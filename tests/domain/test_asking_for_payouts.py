@@ -8,23 +8,23 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import Act
 from marketplace.identity.models import Profile
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, ValidationError
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
-from marketplace.orders.vendor_escrow_balance import in_escrow_of
-from marketplace.payments.refunds.buyer_debt import claim as claim_debt
+from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.orders.vendor_escrow_balance import fetch_vendor_escrow_balance
+from marketplace.payments.refunds.buyer_debt import record_overpayment as claim_debt
 from marketplace.payouts import withdrawals
 from marketplace.payouts.batches import staging
-from marketplace.payouts.batches.staging import SCHEDULE
 from marketplace.payouts.payees import balances, holds
 from marketplace.payouts.withdrawals import (
     EscrowLockedError,
-    PayoutInBatchError,
-    PayoutsHeldError,
-    PayoutWaitsError,
-    TooLittleError,
+    InsufficientBalanceError,
+    PayoutNotCancellableError,
+    PayoutsOnHoldError,
+    PendingPayoutExistsError,
 )
 from marketplace.platform.halts import halt_payouts
 from marketplace.reconciliation.ledger_check import verify_ledger
@@ -60,11 +60,11 @@ SHARE = 250_050 - 12_502 + 50_000
 
 
 def withdraw(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> dict[str, Any]:
-    return withdrawals.ask_for_payout(session, caller=payee.user, amount_minor=amount_minor, now=now)
+    return withdrawals.request_payout(session, caller=payee.user, amount_minor=amount_minor, now=now)
 
 
 def cash_out(session: Session, payee: Payee, amount_minor: int) -> dict[str, Any]:
-    return withdrawals.ask_for_cash_out(session, caller=payee.user, amount_minor=amount_minor, now=NOW)
+    return withdrawals.request_cash_out(session, caller=payee.user, amount_minor=amount_minor, now=NOW)
 
 
 def in_shop(session: Session) -> tuple[Shop, Payee]:
@@ -80,7 +80,7 @@ def freeze(session: Session, order_id: UUID) -> None:
 
 def balance(session: Session, payee: Payee, *, now: datetime = NOW) -> dict[str, Any]:
     assert payee.store_id is not None
-    return balances.balance_of_store(session, vendor_id=payee.store_id, now=now)
+    return balances.show_store_balance(session, vendor_id=payee.store_id, now=now)
 
 
 class TestWithdrawal:
@@ -101,7 +101,7 @@ class TestWithdrawal:
     def test_it_joins_the_next_batch(self, session: Session) -> None:
         payee = make_payee(session, owed_minor=200_000)
         payout = withdraw(session, payee, 150_000)
-        staged = staging.stage(session, officer=None, actor=SCHEDULE, now=later(hours=1))
+        staged = staging.stage_batch(session, act=Act("schedule", later(hours=1)))
 
         [intent] = intents_of(session, payee)
         assert (intent["id"], intent["batch_id"]) == (payout["id"], staged.batch_id)
@@ -111,7 +111,7 @@ class TestWithdrawal:
         payee = make_payee(session, owed_minor=300_000)
         owes(session, payee, 120_000)
         with pytest.raises(
-            TooLittleError, match=r"NGN 1,800\.00 can be paid out; NGN 1,200\.00 are owed to us\."
+            InsufficientBalanceError, match=r"NGN 1,800\.00 can be paid out; NGN 1,200\.00 are owed to us\."
         ) as refused:
             withdraw(session, payee, 180_001)
         [fault] = refused.value.invalid_params
@@ -143,7 +143,7 @@ class TestWithdrawal:
 
         with pytest.raises(EscrowLockedError) as refused:
             withdraw(session, payee, MINIMUM)
-        waits = f"{naira_text(SHARE)} are in a payout that waits to be sent; NGN 200.00 are owed to us."
+        waits = f"{format_naira(SHARE)} are in a payout that waits to be sent; NGN 200.00 are owed to us."
         assert refused.value.detail.startswith("NGN 0.00 can be withdrawn; ")
         assert refused.value.detail.endswith(waits)
 
@@ -159,7 +159,7 @@ class TestWithdrawal:
         shop, payee = in_shop(session)
         # Nobody has paid this one.
         place(session, shop, make_product(session, shop))
-        with pytest.raises(TooLittleError) as refused:
+        with pytest.raises(InsufficientBalanceError) as refused:
             withdraw(session, payee, MINIMUM)
         assert (refused.value.status, refused.value.code) == (409, "CONCURRENCY_CONFLICT")
         assert intents_of(session, payee) == []
@@ -182,9 +182,11 @@ class TestWithdrawal:
     def test_one_waits_at_a_time(self, session: Session) -> None:
         payee = make_payee(session)
         withdraw(session, payee, MINIMUM)
-        with pytest.raises(PayoutWaitsError):
+        with pytest.raises(PendingPayoutExistsError):
             withdraw(session, payee, MINIMUM)
-        with pytest.raises(TooLittleError, match=r"; NGN 1,000\.00 are in a payout that waits to be sent\."):
+        with pytest.raises(
+            InsufficientBalanceError, match=r"; NGN 1,000\.00 are in a payout that waits to be sent\."
+        ):
             withdraw(session, payee, OWED_MINOR)
         assert owed(session, payee) == OWED_MINOR - MINIMUM
         assert len(intents_of(session, payee)) == 1
@@ -192,7 +194,7 @@ class TestWithdrawal:
     def test_a_new_account_holds_it(self, session: Session) -> None:
         payee = make_payee(session)
         make_account(session, payee.user.id, created_at=NOW - timedelta(hours=3))
-        with pytest.raises(PayoutsHeldError) as refused:
+        with pytest.raises(PayoutsOnHoldError) as refused:
             withdraw(session, payee, MINIMUM)
         assert refused.value.extensions["holds"] == [
             {"reason": "bank_account_changed", "until": "2026-11-21T06:30:00.000000Z"}
@@ -203,7 +205,7 @@ class TestWithdrawal:
         shop = make_shop(session)
         payee = Payee(shop.vendor, shop.store_id, uuid4())
         owe(session, payee, OWED_MINOR)
-        with pytest.raises(PayoutsHeldError, match="Give one"):
+        with pytest.raises(PayoutsOnHoldError, match="Give one"):
             withdraw(session, payee, MINIMUM)
 
     def test_while_payouts_are_halted_nothing_can_be_asked_for(self, session: Session) -> None:
@@ -211,7 +213,7 @@ class TestWithdrawal:
         wallet = make_wallet_payee(session)
         halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
         for ask, asker in ((withdraw, payee), (cash_out, wallet)):
-            with pytest.raises(PayoutsHeldError) as refused:
+            with pytest.raises(PayoutsOnHoldError) as refused:
                 ask(session, asker, MINIMUM)
             # In their words, which their balance has too; why is for officers.
             [hold] = balance(session, payee)["holds"]
@@ -220,7 +222,7 @@ class TestWithdrawal:
 
     def test_who_has_no_store_has_nothing_to_withdraw(self, session: Session) -> None:
         with pytest.raises(NotFoundError):
-            withdrawals.ask_for_payout(
+            withdrawals.request_payout(
                 session, caller=make_person(session, role="vendor"), amount_minor=MINIMUM, now=NOW
             )
 
@@ -251,11 +253,11 @@ class TestCashOut:
     def test_rewards_are_not_paid_out(self, session: Session) -> None:
         payee = make_wallet_payee(session, owed_minor=200_000)
         reward(session, payee, 70_000)
-        with pytest.raises(TooLittleError, match=r"NGN 2,000\.00 can be paid out"):
+        with pytest.raises(InsufficientBalanceError, match=r"NGN 2,000\.00 can be paid out"):
             cash_out(session, payee, 200_001)
         cash_out(session, payee, 200_000)
 
-        shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=NOW)
+        shown = balances.show_wallet_balance(session, user_id=payee.user.id, now=NOW)
         assert (shown["balanceMinor"], shown["cashableMinor"], shown["fromRewardsMinor"]) == (
             70_000,
             0,
@@ -275,7 +277,7 @@ class TestCashOut:
             now=NOW,
         )
         owe(session, payee, 200_000)
-        shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=NOW)
+        shown = balances.show_wallet_balance(session, user_id=payee.user.id, now=NOW)
         assert (shown["cashableMinor"], shown["owedMinor"]) == (140_000, 60_000)
         cash_out(session, payee, 140_000)
         assert owed(session, payee) == 0
@@ -284,7 +286,7 @@ class TestCashOut:
         payee = make_wallet_payee(session)
         session.get_one(Profile, payee.user.id).account_status = "suspended"
         session.flush()
-        with pytest.raises(PayoutsHeldError):
+        with pytest.raises(PayoutsOnHoldError):
             cash_out(session, payee, MINIMUM)
 
     def test_limits_are_the_same(self, session: Session) -> None:
@@ -292,12 +294,12 @@ class TestCashOut:
         with pytest.raises(ValidationError):
             cash_out(session, payee, MINIMUM - 1)
         cash_out(session, payee, MINIMUM)
-        with pytest.raises(PayoutWaitsError):
+        with pytest.raises(PendingPayoutExistsError):
             cash_out(session, payee, MINIMUM)
 
 
 def reward(session: Session, payee: Payee, amount_minor: int) -> None:
-    post(
+    post_transaction(
         session,
         kind="reward",
         source=f"test:{uuid4()}",
@@ -314,7 +316,9 @@ class TestCallingOff:
     def test_the_money_goes_back(self, session: Session) -> None:
         payee = make_payee(session)
         payout = withdraw(session, payee, 200_000)
-        after = withdrawals.take_back(session, payout_id=payout["id"], caller=payee.user, now=later(hours=1))
+        after = withdrawals.cancel_request(
+            session, payout_id=payout["id"], caller=payee.user, now=later(hours=1)
+        )
 
         assert (after["status"], after["settledAt"]) == ("cancelled", later(hours=1))
         assert owed(session, payee) == OWED_MINOR
@@ -324,20 +328,22 @@ class TestCallingOff:
     def test_twice_or_in_a_batch_it_is_refused(self, session: Session) -> None:
         payee = make_payee(session)
         first = withdraw(session, payee, 200_000)
-        withdrawals.take_back(session, payout_id=first["id"], caller=payee.user, now=NOW)
-        with pytest.raises(PayoutInBatchError, match="cancelled"):
-            withdrawals.take_back(session, payout_id=first["id"], caller=payee.user, now=NOW)
+        withdrawals.cancel_request(session, payout_id=first["id"], caller=payee.user, now=NOW)
+        with pytest.raises(PayoutNotCancellableError, match="cancelled"):
+            withdrawals.cancel_request(session, payout_id=first["id"], caller=payee.user, now=NOW)
 
         second = withdraw(session, payee, 200_000)
-        staging.stage(session, officer=None, actor=SCHEDULE, now=NOW)
-        with pytest.raises(PayoutInBatchError, match="in a batch"):
-            withdrawals.take_back(session, payout_id=second["id"], caller=payee.user, now=NOW)
+        staging.stage_batch(session, act=Act("schedule", NOW))
+        with pytest.raises(PayoutNotCancellableError, match="in a batch"):
+            withdrawals.cancel_request(session, payout_id=second["id"], caller=payee.user, now=NOW)
         assert owed(session, payee) == OWED_MINOR - 200_000
 
     def test_somebody_elses_is_not_there(self, session: Session) -> None:
         payout = withdraw(session, make_payee(session), 200_000)
         with pytest.raises(NotFoundError):
-            withdrawals.take_back(session, payout_id=payout["id"], caller=make_payee(session).user, now=NOW)
+            withdrawals.cancel_request(
+                session, payout_id=payout["id"], caller=make_payee(session).user, now=NOW
+            )
 
 
 class TestBalance:
@@ -373,7 +379,7 @@ class TestBalance:
     def test_what_was_sent_is_told_from_what_waits(self, session: Session) -> None:
         payee = make_payee(session)
         withdraw(session, payee, 150_000)
-        staging.stage(session, officer=None, actor=SCHEDULE, now=NOW)
+        staging.stage_batch(session, act=Act("schedule", NOW))
         for status in ("submitted", "unknown"):
             session.execute(
                 text("UPDATE payout_transfer_intents SET status = :status WHERE user_id = :id"),
@@ -413,12 +419,12 @@ class TestBalance:
 
     def test_a_wallet_shows_what_holds_it(self, session: Session) -> None:
         payee = make_wallet_payee(session, created_at=NOW)
-        shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=NOW)
+        shown = balances.show_wallet_balance(session, user_id=payee.user.id, now=NOW)
         assert [(hold["reason"], hold["until"]) for hold in shown["holds"]] == [
             (holds.BANK_ACCOUNT_CHANGED, later(hours=24))
         ]
         halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
-        shown = balances.balance_of_wallet(session, user_id=payee.user.id, now=later(hours=24))
+        shown = balances.show_wallet_balance(session, user_id=payee.user.id, now=later(hours=24))
         assert [hold["reason"] for hold in shown["holds"]] == [holds.PAYOUTS_HALTED]
 
     def test_debts_are_no_part_of_what_is_available(self, session: Session) -> None:
@@ -435,20 +441,20 @@ class TestBalance:
         shop, payee = in_shop(session)
         odd, other = shipped_order(session, shop), shipped_order(session, shop)
         refund(session, odd, make_officer(session), amount_minor=33_333)
-        expected = in_escrow_of(session, vendor_id=shop.store_id)
+        expected = fetch_vendor_escrow_balance(session, vendor_id=shop.store_id)
         assert expected.held_minor < 2 * SHARE
 
         release(session, shop, odd)
         release(session, shop, other)
         assert owed(session, payee) == expected.held_minor
-        assert in_escrow_of(session, vendor_id=shop.store_id).total_minor == 0
+        assert fetch_vendor_escrow_balance(session, vendor_id=shop.store_id).total_minor == 0
 
     def test_refusals_are_errors_of_the_api(self) -> None:
         for kind in (
             EscrowLockedError,
-            PayoutsHeldError,
-            PayoutWaitsError,
-            TooLittleError,
-            PayoutInBatchError,
+            PayoutsOnHoldError,
+            PendingPayoutExistsError,
+            InsufficientBalanceError,
+            PayoutNotCancellableError,
         ):
             assert issubclass(kind, MarketplaceError)

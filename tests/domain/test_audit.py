@@ -8,8 +8,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import GENESIS, OPERATOR, AuditActor, record
-from marketplace.audit.queries import first_broken_link
+from marketplace.audit.operations import GENESIS_HASH, Act, record_audit_entry
+from marketplace.audit.queries import find_first_broken_link
 from marketplace.infra.db import sqlstate
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
@@ -17,15 +17,14 @@ RESTRICT_VIOLATION = "23001"
 
 
 def act(session: Session, action: str = "role.change") -> None:
-    record(
+    record_audit_entry(
         session,
-        actor=AuditActor("finance", id=uuid4(), ip_address="192.0.2.7", user_agent="curl"),
+        act=Act("finance", NOW, user_id=uuid4(), ip_address="192.0.2.7", user_agent="curl"),
         action=action,
         target_type="profile",
         target_id=str(uuid4()),
         before={"role": "buyer", "minor": 5},
         after={"role": "vendor", "list": [1, None, "é"]},
-        now=NOW,
     )
 
 
@@ -41,17 +40,17 @@ def test_each_row_carries_the_hash_of_the_one_before(session: Session) -> None:
     act(session)
     second = last_row(session)
 
-    assert first["previous_hash"] == (before or GENESIS)
+    assert first["previous_hash"] == (before or GENESIS_HASH)
     assert second["previous_hash"] == first["hash"]
     assert first["before"] == {"role": "buyer", "minor": 5}
-    assert first_broken_link(session) is None
+    assert find_first_broken_link(session) is None
 
 
 def test_an_act_without_person_or_change_is_recorded_too(session: Session) -> None:
-    record(session, actor=OPERATOR, action="x", target_type="t", target_id="1", now=NOW)
+    record_audit_entry(session, act=Act("operator", NOW), action="x", target_type="t", target_id="1")
 
     assert last_row(session)["actor_id"] is None
-    assert first_broken_link(session) is None
+    assert find_first_broken_link(session) is None
 
 
 @pytest.mark.parametrize(
@@ -85,4 +84,4 @@ def test_tampering_past_the_database_is_found(session: Session, tampering: str) 
 
     session.execute(text(tampering), {"id": ids[1]})
 
-    assert first_broken_link(session) in (ids[1], ids[0])
+    assert find_first_broken_link(session) in (ids[1], ids[0])

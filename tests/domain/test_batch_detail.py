@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.paging import Page, PageRequest
-from marketplace.payouts.batches.detail import batch_detail
-from marketplace.payouts.batches.risk_flags import RISKS
+from marketplace.payouts.batches.detail import show_batch_detail
+from marketplace.payouts.batches.risk_flags import RISK_FLAGS
 from marketplace.platform.halts import halt_payouts
 from tests.support.payouts import (
     OWED_MINOR,
@@ -46,7 +46,7 @@ def page_of(
     limit: int = 100,
     after: list[Any] | None = None,
 ) -> Page:
-    return batch_detail(session, batch_id=batch_id, risk=risk, page=PageRequest(limit, after), now=NOW)
+    return show_batch_detail(session, batch_id=batch_id, risk=risk, page=PageRequest(limit, after), now=NOW)
 
 
 def read(session: Session, batch_id: UUID, **query: Any) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _dispute(session: Session, payee: Payee) -> None:
     )
 
 
-@pytest.mark.parametrize("risk", [risk for risk in RISKS if risk != "on_hold"])
+@pytest.mark.parametrize("risk", [risk for risk in RISK_FLAGS if risk != "on_hold"])
 def test_each_risk_is_named_alone(session: Session, risk: str) -> None:
     payee, other = usual_payee(session), usual_payee(session)
     batch_id = staged_batch(session, [payee, other])
@@ -153,7 +153,7 @@ def test_each_risk_is_named_alone(session: Session, risk: str) -> None:
 
     assert risks_in(session, batch_id) == {payee.store_id: [risk], other.store_id: []}
     [total] = read(session, batch_id)["risks"]
-    assert (total["risk"], total["meaning"], total["payments"]) == (risk, RISKS[risk], 1)
+    assert (total["risk"], total["meaning"], total["payments"]) == (risk, RISK_FLAGS[risk], 1)
 
 
 def test_a_disputed_order_is_a_dispute_too(session: Session) -> None:

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from marketplace.infra.cache import Cache, CacheDownError, Window
+from marketplace.infra.cache import Cache, CacheDownError, RateLimitWindow
 from marketplace.services import Services
 
 
@@ -60,7 +60,7 @@ def test_a_dropped_tag_hides_content_even_if_it_is_stored_afterwards(cache: Cach
 
 
 def test_a_refused_request_claims_nothing(cache: Cache, key: str) -> None:
-    window = Window(key=f"window-{uuid4()}", limit=1, period_seconds=60)
+    window = RateLimitWindow(key=f"window-{uuid4()}", limit=1, period_seconds=60)
     assert cache.look_up(window=window).allowed is True
 
     refused = cache.look_up(window=window, content_key=key)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments.refunds.order_cancellation import cancel
-from marketplace.payouts.payees.withdrawable import rewards_in, rewards_left
+from marketplace.payments.refunds.order_cancellation import cancel_order
+from marketplace.payouts.payees.withdrawable import fetch_remaining_rewards, remaining_rewards
 from tests.support.purchases import NOW, fill_wallet, make_product, make_shop, place, wallet_of
 
 ORDER, OTHER = UUID(int=1), UUID(int=2)
@@ -64,7 +64,7 @@ def back(minor: int, order_id: UUID | None = ORDER) -> dict[str, Any]:
     ids=repr,
 )
 def test_rewards_are_told_apart(moves: list[dict[str, Any]], left: int) -> None:
-    assert rewards_left(moves) == left
+    assert remaining_rewards(moves) == left
 
 
 _MINOR = st.integers(1, 1_000)
@@ -94,15 +94,15 @@ def test_rewards_are_never_turned_into_cash_by_orders_that_are_refunded(moves: l
     given_minor = sum(one["minor"] for one in real if one["rewards"])
     still_spent = sum(minor for order_id, minor in spent.items() if order_id is not None)
 
-    assert max(given_minor - still_spent, 0) <= rewards_left(real) <= given_minor
+    assert max(given_minor - still_spent, 0) <= remaining_rewards(real) <= given_minor
 
 
 def test_the_books_tell_it(session: Session) -> None:
     shop = make_shop(session)
     buyer = shop.buyer.id
     fill_wallet(session, buyer, 200_000)
-    assert rewards_in(session, user_id=buyer, balance_minor=200_000) == 0
-    post(
+    assert fetch_remaining_rewards(session, user_id=buyer, balance_minor=200_000) == 0
+    post_transaction(
         session,
         kind="reward",
         source=f"test:{uuid4()}",
@@ -113,12 +113,12 @@ def test_the_books_tell_it(session: Session) -> None:
         ],
         now=NOW,
     )
-    assert rewards_in(session, user_id=buyer, balance_minor=290_000) == 90_000
+    assert fetch_remaining_rewards(session, user_id=buyer, balance_minor=290_000) == 90_000
 
     order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(amount_minor=120_000))
-    assert rewards_in(session, user_id=buyer, balance_minor=170_000) == 0
-    cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    assert fetch_remaining_rewards(session, user_id=buyer, balance_minor=170_000) == 0
+    cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     assert wallet_of(session, buyer) == 290_000
-    assert rewards_in(session, user_id=buyer, balance_minor=290_000) == 90_000
+    assert fetch_remaining_rewards(session, user_id=buyer, balance_minor=290_000) == 90_000
     # More than there is can't have come from anywhere.
-    assert rewards_in(session, user_id=buyer, balance_minor=40_000) == 40_000
+    assert fetch_remaining_rewards(session, user_id=buyer, balance_minor=40_000) == 40_000

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from marketplace.audit.operations import AuditActor
+from marketplace.audit.operations import Act
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import automated_review, staff_actions
 from marketplace.infra.db import Database
@@ -29,18 +29,20 @@ def store(market: Market) -> Store:
 
 def screen(market: Market, product_id: UUID, *, minutes: int = 1) -> str | None:
     return market.database.in_transaction(
-        automated_review.screen_product, product_id=product_id, now=market.now + timedelta(minutes=minutes)
+        automated_review.screen_by_rules_alone,
+        product_id=product_id,
+        now=market.now + timedelta(minutes=minutes),
     )
 
 
-def read(market: Market, product_id: UUID) -> automated_review.Review | None:
+def read(market: Market, product_id: UUID) -> automated_review.ScreenedListing | None:
     with market.database.reading() as session:
-        return automated_review.read(session, product_id=product_id)
+        return automated_review.read_and_screen(session, product_id=product_id)
 
 
-def settle(market: Market, found: automated_review.Review | None, *doubts: str) -> str | None:
+def settle(market: Market, found: automated_review.ScreenedListing | None, *doubts: str) -> str | None:
     return market.database.in_transaction(
-        automated_review.settle, review=found, doubts=doubts, now=market.now
+        automated_review.publish_or_hold, review=found, doubts=doubts, now=market.now
     )
 
 
@@ -167,23 +169,20 @@ def test_of_many_at_once_one_publishes(market: Market, store: Store) -> None:
 
 def test_an_officer_and_the_screening_at_once_publish_once(market: Market, store: Store) -> None:
     officer_id = market.staff("moderator")
-    officer = market.caller(officer_id)
     for _ in range(3):
         product_id = market.product(store, status="in_review")
         found = read(market, product_id)
 
         def approve(product_id: UUID = product_id) -> None:
             market.database.in_transaction(
-                staff_actions.approve,
-                officer=officer,
-                actor=AuditActor("moderator", officer_id),
+                staff_actions.approve_product,
+                act=Act("moderator", market.now, user_id=officer_id),
                 product_id=product_id,
                 revision=None,
                 note=None,
-                now=market.now,
             )
 
-        def clear(found: automated_review.Review | None = found) -> str | None:
+        def clear(found: automated_review.ScreenedListing | None = found) -> str | None:
             return settle(market, found)
 
         approved, cleared = at_once(lambda work: work(), [approve, clear])
@@ -201,7 +200,7 @@ def test_what_staff_turned_down_is_not_published_without_them(market: Market, st
 
     assert screen(market, product_id) == "in_review"
 
-    assert market.row(Product, product_id).review_reasons == [automated_review.REJECTED_BEFORE]
+    assert market.row(Product, product_id).review_reasons == [automated_review.PREVIOUSLY_REJECTED]
 
 
 def test_prices_are_held_against_the_categorys_own(market: Market, store: Store) -> None:
@@ -260,7 +259,7 @@ def test_terms_are_those_of_the_table(market: Market, store: Store) -> None:
 class TestOverdueScreenings:
     def overdue(self, market: Market, *, minutes: int) -> int:
         now = market.now + timedelta(minutes=minutes)
-        return market.database.in_transaction(automated_review.hold_overdue, now=now)
+        return market.database.in_transaction(automated_review.hold_overdue_screenings, now=now)
 
     def test_staff_look_at_what_was_never_screened(self, market: Market, store: Store) -> None:
         product_id = market.product(store, status="in_review", moderated_at=market.now)
@@ -273,7 +272,7 @@ class TestOverdueScreenings:
         assert (row.status, row.held, row.review_reasons) == (
             "in_review",
             True,
-            [automated_review.NOT_CHECKED],
+            [automated_review.NOT_CHECKED_IN_TIME],
         )
         self.overdue(market, minutes=31)
         assert notified(market, store) == ["product_held"]

@@ -45,9 +45,9 @@ def order_id(session: Session) -> Iterator[UUID]:
 @pytest.mark.parametrize(
     ("statement", "name"),
     [
-        (chargeback_guard._OF_ORDER, "id"),
+        (chargeback_guard._SELECT_STATE_OF_ORDER, "id"),
         (create._LOCK_CHARGES, "order_id"),
-        (create._CHARGES_OF_ORDER, "order_id"),
+        (create._SELECT_CHARGES_OF_ORDER, "order_id"),
     ],
     ids=["whether it is disputed", "locked", "what is left of them"],
 )

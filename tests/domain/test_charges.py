@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.ledger.queries import balances_by_kind
+from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders import operations as orders
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments.charges.apply import Outcome, UnknownReferenceError
+from marketplace.payments.charges.apply import ChargeOutcome, UnknownReferenceError
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.lifecycle import Intent, Target, ensure_intent
+from marketplace.payments.intents.lifecycle import Intent, PaymentTarget, get_or_create_intent
 from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     NOW,
@@ -41,7 +41,7 @@ def intent(session: Session, shop: Shop, order_id: UUID) -> Intent:
 
 
 def changed(session: Session, before: dict[str, int]) -> dict[str, int]:
-    after = balances_by_kind(session)
+    after = fetch_balances_by_kind(session)
     return {
         kind: minor - before.get(kind, 0) for kind, minor in after.items() if minor != before.get(kind, 0)
     }
@@ -57,13 +57,13 @@ def held_back(session: Session, intent: Intent) -> list[dict[str, object]]:
 def test_the_right_amount_goes_through_the_wallet_to_escrow(
     session: Session, order_id: UUID, intent: Intent
 ) -> None:
-    before, total = balances_by_kind(session), intent.amount_minor
+    before, total = fetch_balances_by_kind(session), intent.amount_minor
 
     outcome = apply(
         session, make_charge(intent, channel="ussd", paid_at=later(minutes=3)), now=later(minutes=4)
     )
 
-    assert outcome is Outcome.APPLIED
+    assert outcome is ChargeOutcome.APPLIED
     assert changed(session, before) == {"gateway_clearing": total, "escrow": total}
     assert balances_of_order(session, order_id) == {"wallet": -total, "escrow": total}
     order = row_of(session, "orders", id=order_id)
@@ -86,20 +86,20 @@ def test_a_charge_without_a_time_was_paid_when_we_learnt_of_it(
 def test_the_same_charge_again_changes_nothing(session: Session, order_id: UUID, intent: Intent) -> None:
     charge = make_charge(intent)
     apply(session, charge)
-    before, revision = balances_by_kind(session), row_of(session, "orders", id=order_id)["revision"]
+    before, revision = fetch_balances_by_kind(session), row_of(session, "orders", id=order_id)["revision"]
 
-    assert [apply(session, charge, now=later(days=1)) for _ in range(3)] == [Outcome.REPEATED] * 3
+    assert [apply(session, charge, now=later(days=1)) for _ in range(3)] == [ChargeOutcome.REPEATED] * 3
 
     assert changed(session, before) == {}
     assert row_of(session, "orders", id=order_id)["revision"] == revision
 
 
 def test_what_is_above_the_total_stays_in_the_wallet(session: Session, shop: Shop, intent: Intent) -> None:
-    before = balances_by_kind(session)
+    before = fetch_balances_by_kind(session)
 
     outcome = apply(session, make_charge(intent, amount_minor=intent.amount_minor + 700))
 
-    assert outcome is Outcome.APPLIED
+    assert outcome is ChargeOutcome.APPLIED
     assert changed(session, before) == {
         "gateway_clearing": intent.amount_minor + 700,
         "escrow": intent.amount_minor,
@@ -112,7 +112,7 @@ def test_what_is_above_the_total_stays_in_the_wallet(session: Session, shop: Sho
 
 class TestFees:
     def test_the_platform_bears_them_as_a_cost(self, session: Session, intent: Intent) -> None:
-        before, total = balances_by_kind(session), intent.amount_minor
+        before, total = fetch_balances_by_kind(session), intent.amount_minor
 
         apply(session, make_charge(intent, fees_minor=1_500))
 
@@ -124,7 +124,7 @@ class TestFees:
         assert_books_are_whole(session)
 
     def test_the_customer_pays_them_on_top(self, session: Session, intent: Intent) -> None:
-        before, total = balances_by_kind(session), intent.amount_minor
+        before, total = fetch_balances_by_kind(session), intent.amount_minor
 
         outcome = apply(
             session,
@@ -132,21 +132,21 @@ class TestFees:
             fee_bearer="customer",
         )
 
-        assert outcome is Outcome.APPLIED
+        assert outcome is ChargeOutcome.APPLIED
         assert changed(session, before) == {"gateway_clearing": total, "escrow": total}
         assert_books_are_whole(session)
 
     def test_a_customer_who_did_not_pay_them_paid_too_little(self, session: Session, intent: Intent) -> None:
-        before, total = balances_by_kind(session), intent.amount_minor
+        before, total = fetch_balances_by_kind(session), intent.amount_minor
 
         outcome = apply(session, make_charge(intent, fees_minor=1_500), fee_bearer="customer")
 
-        assert outcome is Outcome.QUARANTINED
+        assert outcome is ChargeOutcome.QUARANTINED
         assert changed(session, before) == {"gateway_clearing": total - 1_500, "quarantine": total - 1_500}
         assert_books_are_whole(session)
 
     def test_those_of_a_charge_held_back_are_booked_too(self, session: Session, intent: Intent) -> None:
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
 
         apply(session, make_charge(intent, amount_minor=5_000, fees_minor=75))
 
@@ -163,11 +163,11 @@ class TestHeldBack:
     def test_less_than_the_total(
         self, session: Session, order_id: UUID, intent: Intent, missing: int
     ) -> None:
-        before, short = balances_by_kind(session), intent.amount_minor - missing
+        before, short = fetch_balances_by_kind(session), intent.amount_minor - missing
         charge = make_charge(intent, amount_minor=short)
 
-        assert apply(session, charge) is Outcome.QUARANTINED
-        assert apply(session, charge) is Outcome.REPEATED
+        assert apply(session, charge) is ChargeOutcome.QUARANTINED
+        assert apply(session, charge) is ChargeOutcome.REPEATED
 
         assert changed(session, before) == {"gateway_clearing": short, "quarantine": short}
         [row] = held_back(session, intent)
@@ -180,9 +180,9 @@ class TestHeldBack:
         assert_books_are_whole(session)
 
     def test_nothing_at_all_is_shown_and_not_booked(self, session: Session, intent: Intent) -> None:
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
 
-        assert apply(session, make_charge(intent, amount_minor=0)) is Outcome.QUARANTINED
+        assert apply(session, make_charge(intent, amount_minor=0)) is ChargeOutcome.QUARANTINED
 
         assert changed(session, before) == {}
         [row] = held_back(session, intent)
@@ -191,9 +191,9 @@ class TestHeldBack:
     def test_another_currency_is_shown_and_not_booked(
         self, session: Session, order_id: UUID, intent: Intent
     ) -> None:
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
 
-        assert apply(session, make_charge(intent, currency="USD")) is Outcome.QUARANTINED
+        assert apply(session, make_charge(intent, currency="USD")) is ChargeOutcome.QUARANTINED
 
         assert changed(session, before) == {}
         [row] = held_back(session, intent)
@@ -205,7 +205,7 @@ class TestHeldBack:
     ) -> None:
         apply(session, make_charge(intent, amount_minor=100))
 
-        assert apply(session, make_charge(intent)) is Outcome.APPLIED
+        assert apply(session, make_charge(intent)) is ChargeOutcome.APPLIED
 
         assert status_of(session, order_id) == "paid_escrow"
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
@@ -217,7 +217,7 @@ class TestHeldBack:
     ) -> None:
         apply(session, make_charge(intent))
 
-        assert apply(session, make_charge(intent, currency="USD")) is Outcome.QUARANTINED
+        assert apply(session, make_charge(intent, currency="USD")) is ChargeOutcome.QUARANTINED
 
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
         assert row_of(session, "orders", id=order_id)["payment_status"] == "succeeded"
@@ -250,15 +250,17 @@ class TestFeesAboveTheAmount:
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent, bearer: str, over: bool
     ) -> None:
         if over:
-            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-        before = balances_by_kind(session)
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            )
+        before = fetch_balances_by_kind(session)
 
         charge = make_charge(intent, fees_minor=10**9)
-        assert apply(session, charge, fee_bearer=bearer) is Outcome.QUARANTINED
+        assert apply(session, charge, fee_bearer=bearer) is ChargeOutcome.QUARANTINED
 
         held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
         assert (held["reason"], held["fees_minor"]) == ("fees_above_amount", 10**9)
-        after = balances_by_kind(session)
+        after = fetch_balances_by_kind(session)
         moved = {kind: after[kind] - before[kind] for kind in after if after[kind] != before[kind]}
         assert moved == {"gateway_clearing": intent.amount_minor, "quarantine": intent.amount_minor}
         assert status_of(session, order_id) == ("cancelled" if over else "pending_payment")
@@ -269,7 +271,7 @@ class TestFeesAboveTheAmount:
     def test_fees_as_high_as_the_amount_are_a_cost_of_ours(
         self, session: Session, order_id: UUID, intent: Intent
     ) -> None:
-        assert apply(session, make_charge(intent, fees_minor=intent.amount_minor)) is Outcome.APPLIED
+        assert apply(session, make_charge(intent, fees_minor=intent.amount_minor)) is ChargeOutcome.APPLIED
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("fees", [0, 1])
@@ -277,7 +279,7 @@ class TestFeesAboveTheAmount:
         self, session: Session, order_id: UUID, intent: Intent, fees: int
     ) -> None:
         charge = make_charge(intent, amount_minor=0, fees_minor=fees)
-        assert apply(session, charge) is Outcome.QUARANTINED
+        assert apply(session, charge) is ChargeOutcome.QUARANTINED
 
         held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
         assert held["reason"] == ("fees_above_amount" if fees else "amount_below_total")
@@ -290,10 +292,10 @@ class TestSentBack:
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
         apply(session, make_charge(intent))
-        before, again = balances_by_kind(session), make_charge(intent)
+        before, again = fetch_balances_by_kind(session), make_charge(intent)
 
-        assert apply(session, again) is Outcome.RETURNED
-        assert apply(session, again) is Outcome.REPEATED
+        assert apply(session, again) is ChargeOutcome.RETURNED
+        assert apply(session, again) is ChargeOutcome.REPEATED
 
         assert changed(session, before) == {
             "gateway_clearing": intent.amount_minor,
@@ -317,12 +319,14 @@ class TestSentBack:
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent, end: str, difference: int
     ) -> None:
         if end == "cancelled":
-            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            )
         else:
-            orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
-        before, paid = balances_by_kind(session), intent.amount_minor + difference
+            orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+        before, paid = fetch_balances_by_kind(session), intent.amount_minor + difference
 
-        assert apply(session, make_charge(intent, amount_minor=paid, fees_minor=75)) is Outcome.RETURNED
+        assert apply(session, make_charge(intent, amount_minor=paid, fees_minor=75)) is ChargeOutcome.RETURNED
 
         # The gateway keeps its fee: it is our cost.
         assert changed(session, before) == {
@@ -340,11 +344,11 @@ class TestSentBack:
     def test_fees_that_the_customer_bore_are_not_ours_to_give(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-        before, total = balances_by_kind(session), intent.amount_minor
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        before, total = fetch_balances_by_kind(session), intent.amount_minor
 
         charge = make_charge(intent, amount_minor=total + 1_500, fees_minor=1_500)
-        assert apply(session, charge, fee_bearer="customer") is Outcome.RETURNED
+        assert apply(session, charge, fee_bearer="customer") is ChargeOutcome.RETURNED
 
         assert changed(session, before) == {"gateway_clearing": total, "refunds_in_transit": total}
         assert [refund["amount_minor"] for refund in sent_back(session, intent)] == [total]
@@ -354,10 +358,10 @@ class TestSentBack:
     def test_what_fees_eat_up_is_kept_without_a_refund(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent, amount: int
     ) -> None:
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
         charge = make_charge(intent, amount_minor=amount, fees_minor=amount)
-        assert apply(session, charge, fee_bearer="customer") is Outcome.RETURNED
+        assert apply(session, charge, fee_bearer="customer") is ChargeOutcome.RETURNED
 
         assert row_of(session, "gateway_charges", gateway_charge_id=charge.id)["outcome"] == "returned"
         assert sent_back(session, intent) == []
@@ -367,7 +371,7 @@ class TestSentBack:
 def test_one_past_its_time_but_not_yet_expired_is_applied(
     session: Session, order_id: UUID, intent: Intent
 ) -> None:
-    assert apply(session, make_charge(intent), now=later(hours=2)) is Outcome.APPLIED
+    assert apply(session, make_charge(intent), now=later(hours=2)) is ChargeOutcome.APPLIED
     assert status_of(session, order_id) == "paid_escrow"
 
 
@@ -377,14 +381,14 @@ def test_a_charge_told_of_with_and_without_its_id_is_one(
     session: Session, intent: Intent, missing: int, first_has_id: bool
 ) -> None:
     """The gateway may leave the id out of an event and give it when asked: it is the same money."""
-    before, amount = balances_by_kind(session), intent.amount_minor - missing
+    before, amount = fetch_balances_by_kind(session), intent.amount_minor - missing
     named = make_charge(intent, amount_minor=amount)
     nameless = make_charge(intent, amount_minor=amount, id=intent.reference)
     first, second = (named, nameless) if first_has_id else (nameless, named)
 
-    assert apply(session, first) is (Outcome.QUARANTINED if missing else Outcome.APPLIED)
-    assert apply(session, second) is Outcome.REPEATED
-    assert apply(session, first) is Outcome.REPEATED
+    assert apply(session, first) is (ChargeOutcome.QUARANTINED if missing else ChargeOutcome.APPLIED)
+    assert apply(session, second) is ChargeOutcome.REPEATED
+    assert apply(session, first) is ChargeOutcome.REPEATED
 
     assert changed(session, before)["gateway_clearing"] == amount
     assert_books_are_whole(session)
@@ -392,12 +396,12 @@ def test_a_charge_told_of_with_and_without_its_id_is_one(
 
 def test_once_a_charge_has_its_id_another_is_other_money(session: Session, intent: Intent) -> None:
     nameless, named = make_charge(intent, id=intent.reference), make_charge(intent)
-    assert apply(session, nameless) is Outcome.APPLIED
-    assert apply(session, named) is Outcome.REPEATED
+    assert apply(session, nameless) is ChargeOutcome.APPLIED
+    assert apply(session, named) is ChargeOutcome.REPEATED
     assert row_of(session, "payment_intents", id=intent.id)["gateway_charge_id"] == named.id
 
-    assert apply(session, make_charge(intent)) is Outcome.RETURNED
-    assert [apply(session, charge) for charge in (nameless, named)] == [Outcome.REPEATED] * 2
+    assert apply(session, make_charge(intent)) is ChargeOutcome.RETURNED
+    assert [apply(session, charge) for charge in (nameless, named)] == [ChargeOutcome.REPEATED] * 2
     assert_books_are_whole(session)
 
 
@@ -411,12 +415,12 @@ def test_an_unknown_reference_is_worth_another_try(session: Session, intent: Int
 def test_money_for_an_attempt_given_up_pays_its_order(
     session: Session, shop: Shop, order_id: UUID, intent: Intent
 ) -> None:
-    lifecycle.abandon(session, intent_id=intent.id, now=NOW)
+    lifecycle.abandon_intent(session, intent_id=intent.id, now=NOW)
     fresh = make_intent(session, shop, order_id)
     assert fresh.reference != intent.reference
 
-    assert apply(session, make_charge(intent)) is Outcome.APPLIED
-    assert apply(session, make_charge(fresh)) is Outcome.RETURNED
+    assert apply(session, make_charge(intent)) is ChargeOutcome.APPLIED
+    assert apply(session, make_charge(fresh)) is ChargeOutcome.RETURNED
 
     assert status_of(session, order_id) == "paid_escrow"
     assert row_of(session, "orders", id=order_id)["payment_reference"] == intent.reference
@@ -436,10 +440,10 @@ def checkout(session: Session, shop: Shop, number: int = 3) -> tuple[list[UUID],
 
 
 def intent_of_checkout(session: Session, shop: Shop, checkout_id: UUID) -> Intent:
-    return ensure_intent(
+    return get_or_create_intent(
         session,
         buyer_id=shop.buyer.id,
-        target=Target(checkout_id=checkout_id),
+        target=PaymentTarget(checkout_id=checkout_id),
         callback_url=None,
         now=NOW,
     )
@@ -448,9 +452,9 @@ def intent_of_checkout(session: Session, shop: Shop, checkout_id: UUID) -> Inten
 def test_one_charge_pays_several_orders_of_a_checkout(session: Session, shop: Shop) -> None:
     products, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
-    before = balances_by_kind(session)
+    before = fetch_balances_by_kind(session)
 
-    assert apply(session, make_charge(intent, amount_minor=intent.amount_minor + 9)) is Outcome.APPLIED
+    assert apply(session, make_charge(intent, amount_minor=intent.amount_minor + 9)) is ChargeOutcome.APPLIED
 
     assert changed(session, before)["escrow"] == intent.amount_minor
     assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
@@ -465,12 +469,15 @@ def test_the_part_of_an_order_that_was_called_off_goes_back(
 ) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
-    order_cancellation.cancel(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
-    before, each = balances_by_kind(session), intent.amount_minor // 3
+    order_cancellation.cancel_order(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
+    before, each = fetch_balances_by_kind(session), intent.amount_minor // 3
 
     # What is missing is missing of what goes back: the orders that wait can be paid.
     missing = 50 if short else 0
-    assert apply(session, make_charge(intent, amount_minor=intent.amount_minor - missing)) is Outcome.APPLIED
+    assert (
+        apply(session, make_charge(intent, amount_minor=intent.amount_minor - missing))
+        is ChargeOutcome.APPLIED
+    )
 
     assert changed(session, before) == {
         "gateway_clearing": 3 * each - missing,
@@ -490,10 +497,10 @@ def test_the_part_of_an_order_that_was_called_off_goes_back(
 def test_too_little_for_those_that_wait_pays_none_of_them(session: Session, shop: Shop) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
-    order_cancellation.cancel(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
 
     charge = make_charge(intent, amount_minor=2 * intent.amount_minor // 3 - 1)
-    assert apply(session, charge) is Outcome.QUARANTINED
+    assert apply(session, charge) is ChargeOutcome.QUARANTINED
 
     assert [row_of(session, "orders", id=order_id)["payment_status"] for order_id in placed] == [
         "quarantined",
@@ -506,11 +513,11 @@ def test_too_little_for_those_that_wait_pays_none_of_them(session: Session, shop
 def test_the_part_of_an_order_that_was_paid_otherwise_goes_back(session: Session, shop: Shop) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
-    lifecycle.abandon(session, intent_id=intent.id, now=NOW)
+    lifecycle.abandon_intent(session, intent_id=intent.id, now=NOW)
     alone = make_intent(session, shop, placed[0])
     apply(session, make_charge(alone))
 
-    assert apply(session, make_charge(intent)) is Outcome.APPLIED
+    assert apply(session, make_charge(intent)) is ChargeOutcome.APPLIED
 
     assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
     [refund] = sent_back(session, intent)
@@ -523,11 +530,11 @@ def test_a_whole_checkout_that_comes_too_late_goes_back_order_by_order(session: 
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
     for order_id in placed:
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     each = intent.amount_minor // 3
 
     charge = make_charge(intent, amount_minor=intent.amount_minor + 9)
-    assert apply(session, charge) is Outcome.RETURNED
+    assert apply(session, charge) is ChargeOutcome.RETURNED
 
     refunds = sent_back(session, intent)
     assert {refund["order_id"]: refund["amount_minor"] for refund in refunds} == {

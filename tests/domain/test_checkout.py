@@ -13,7 +13,7 @@ from marketplace.catalog.promotions import flash_sales
 from marketplace.kernel.errors import ValidationError
 from marketplace.orders import operations as orders
 from marketplace.orders import queries
-from marketplace.orders.placing.order_validation import OutOfStockError, Wish
+from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
 from marketplace.orders.placing.place_order import (
     MAX_UNPAID_ORDERS,
     PriceChangedError,
@@ -21,12 +21,17 @@ from marketplace.orders.placing.place_order import (
 )
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges import quarantine
-from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.checkout import CheckedOut
-from marketplace.payments.intents.lifecycle import Intent, NotPayableError, Target, ensure_intent
+from marketplace.payments.intents.checkout import CheckoutResult
+from marketplace.payments.intents.lifecycle import (
+    Intent,
+    NotPayableError,
+    PaymentTarget,
+    get_or_create_intent,
+)
 from marketplace.payments.refunds import order_cancellation
-from tests.support.finance import actor_of, make_officer
+from tests.support.finance import act_of, make_officer
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
@@ -53,7 +58,7 @@ from tests.support.purchases import (
     wallet_of,
 )
 
-VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
+VIEW = queries.OrderViewContext(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 
 
@@ -70,32 +75,32 @@ def products(session: Session, shops: list[Shop]) -> list[UUID]:
 
 
 @pytest.fixture
-def done(session: Session, shops: list[Shop], products: list[UUID]) -> CheckedOut:
+def done(session: Session, shops: list[Shop], products: list[UUID]) -> CheckoutResult:
     """All three checked out together, unpaid."""
-    return check_out(session, shops[0], [Wish(product_id, 1) for product_id in products])
+    return check_out(session, shops[0], [RequestedItem(product_id, 1) for product_id in products])
 
 
-def intent_of(done: CheckedOut) -> Intent:
+def intent_of(done: CheckoutResult) -> Intent:
     assert done.payment is not None
     return done.payment
 
 
-def again(session: Session, shops: list[Shop], done: CheckedOut) -> Intent:
-    return ensure_intent(
+def again(session: Session, shops: list[Shop], done: CheckoutResult) -> Intent:
+    return get_or_create_intent(
         session,
         buyer_id=shops[0].buyer.id,
-        target=Target(checkout_id=done.checkout_id),
+        target=PaymentTarget(checkout_id=done.checkout_id),
         callback_url=None,
         now=NOW,
     )
 
 
 def cancel(session: Session, shops: list[Shop], order_id: UUID) -> None:
-    order_cancellation.cancel(session, order_id=order_id, caller=shops[0].buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=order_id, caller=shops[0].buyer, reason=None, now=NOW)
 
 
 def expire(session: Session, order_id: UUID) -> None:
-    orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+    orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
 
 def statuses(session: Session, order_ids: Sequence[UUID]) -> list[str]:
@@ -120,7 +125,7 @@ class TestPlacing:
     ) -> None:
         first = [make_product(session, shops[0], quantity=9) for _ in range(2)]
         second = make_product(session, shops[1], price_minor=70_000)
-        wishes = [Wish(first[0], 2), Wish(second, 3), Wish(first[1], 1)]
+        wishes = [RequestedItem(first[0], 2), RequestedItem(second, 3), RequestedItem(first[1], 1)]
 
         done = check_out(session, shops[0], wishes)
 
@@ -148,7 +153,7 @@ class TestPlacing:
         buyer = shops[0].buyer
         put_into_cart(session, buyer.id, *((product_id, 2) for product_id in products))
 
-        check_out(session, shops[0], [Wish(products[0], 2), Wish(products[1], 1)])
+        check_out(session, shops[0], [RequestedItem(products[0], 2), RequestedItem(products[1], 1)])
         assert cart_of(session, buyer.id) == {products[1]: 1, products[2]: 2}
 
         check_out(session, shops[0])
@@ -160,7 +165,7 @@ class TestPlacing:
     ) -> None:
         put_into_cart(session, shops[0].buyer.id, (products[0], 1))
 
-        check_out(session, shops[0], [Wish(products[1], 1)])
+        check_out(session, shops[0], [RequestedItem(products[1], 1)])
 
         assert cart_of(session, shops[0].buyer.id) == {products[0]: 1}
 
@@ -179,12 +184,12 @@ class TestPlacing:
             {"user": shops[0].buyer.id, "id": own.store_id},
         )
         wishes = [
-            Wish(make_product(session, shops[0]), 1),
-            Wish(make_product(session, own), 1),
-            Wish(make_product(session, shut), 1),
-            Wish(make_product(session, make_shop(session)), 1),
-            Wish(make_product(session, shops[1], status="paused"), 1),
-            Wish(uuid4(), 1),
+            RequestedItem(make_product(session, shops[0]), 1),
+            RequestedItem(make_product(session, own), 1),
+            RequestedItem(make_product(session, shut), 1),
+            RequestedItem(make_product(session, make_shop(session)), 1),
+            RequestedItem(make_product(session, shops[1], status="paused"), 1),
+            RequestedItem(uuid4(), 1),
         ]
 
         with pytest.raises(ValidationError) as refused:
@@ -204,8 +209,8 @@ class TestPlacing:
     ) -> None:
         few = make_product(session, shops[2], quantity=1)
 
-        with pytest.raises(OutOfStockError) as refused:
-            check_out(session, shops[0], [Wish(products[0], 1), Wish(few, 2)])
+        with pytest.raises(InsufficientStockError) as refused:
+            check_out(session, shops[0], [RequestedItem(products[0], 1), RequestedItem(few, 2)])
 
         assert [(fault.name, fault.reason) for fault in refused.value.invalid_params] == [
             ("items[1].quantity", "1 are left.")
@@ -215,7 +220,7 @@ class TestPlacing:
     def test_the_expected_total_is_the_sum(
         self, session: Session, shops: list[Shop], products: list[UUID]
     ) -> None:
-        wishes = [Wish(product_id, 1) for product_id in products]
+        wishes = [RequestedItem(product_id, 1) for product_id in products]
 
         with pytest.raises(PriceChangedError, match=str(3 * TOTAL)):
             check_out(session, shops[0], wishes, expected_total_minor=TOTAL)
@@ -228,8 +233,8 @@ class TestPlacing:
             place(session, shops[0], products[0])
 
         with pytest.raises(TooManyUnpaidOrdersError, match="6 orders would wait for payment"):
-            check_out(session, shops[0], [Wish(product_id, 1) for product_id in products])
-        check_out(session, shops[0], [Wish(product_id, 1) for product_id in products[:2]])
+            check_out(session, shops[0], [RequestedItem(product_id, 1) for product_id in products])
+        check_out(session, shops[0], [RequestedItem(product_id, 1) for product_id in products[:2]])
 
     def test_a_flash_sale_is_honoured_in_each_order(
         self, session: Session, shops: list[Shop], products: list[UUID]
@@ -248,9 +253,9 @@ class TestPlacing:
                 "by": shops[0].vendor.id,
             },
         )
-        flash_sales.bring_forward(session, product_ids=[products[1]], now=NOW)
+        flash_sales.refresh_current_sales(session, product_ids=[products[1]], now=NOW)
 
-        done = check_out(session, shops[0], [Wish(products[0], 1), Wish(products[1], 2)])
+        done = check_out(session, shops[0], [RequestedItem(products[0], 1), RequestedItem(products[1], 2)])
 
         assert row_of(session, "orders", id=done.order_ids[1])["subtotal_minor"] == 2_000
         assert row_of(session, "flash_sales", id=sale_id)["sold"] == 2
@@ -260,12 +265,12 @@ class TestPlacing:
 
 class TestItsPayment:
     def test_it_is_the_same_as_long_as_all_wait(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         assert again(session, shops, done) == intent_of(done)
 
     def test_after_a_cancellation_it_is_for_the_rest(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         cancel(session, shops, done.order_ids[1])
 
@@ -278,7 +283,7 @@ class TestItsPayment:
         assert again(session, shops, done) == fresh
 
     def test_one_of_its_orders_may_be_paid_alone(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         alone = make_intent(session, shops[0], done.order_ids[0])
 
@@ -286,15 +291,15 @@ class TestItsPayment:
         assert alone.checkout_id == done.checkout_id
         shown = [row_of(session, "orders", id=order_id)["payment_status"] for order_id in done.order_ids]
         assert shown == ["initialized", "abandoned", "abandoned"]
-        assert apply(session, make_charge(alone)) is Outcome.APPLIED
+        assert apply(session, make_charge(alone)) is ChargeOutcome.APPLIED
         rest = again(session, shops, done)
         assert rest.order_ids == done.order_ids[1:]
-        assert apply(session, make_charge(rest)) is Outcome.APPLIED
+        assert apply(session, make_charge(rest)) is ChargeOutcome.APPLIED
         assert statuses(session, done.order_ids) == ["paid_escrow"] * 3
         assert_books_are_whole(session)
 
     def test_and_all_together_again_after_that(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         alone = [make_intent(session, shops[0], order_id) for order_id in done.order_ids[:2]]
 
@@ -305,12 +310,12 @@ class TestItsPayment:
             assert row_of(session, "payment_intents", id=given_up.id)["status"] == "abandoned"
 
     def test_a_callback_that_comes_later_is_kept(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
-        found = ensure_intent(
+        found = get_or_create_intent(
             session,
             buyer_id=shops[0].buyer.id,
-            target=Target(checkout_id=done.checkout_id),
+            target=PaymentTarget(checkout_id=done.checkout_id),
             callback_url="https://shop.example/paid",
             now=NOW,
         )
@@ -320,7 +325,7 @@ class TestItsPayment:
         assert found.callback_url == row["callback_url"] == "https://shop.example/paid"
 
     def test_while_money_for_one_of_them_is_held_back_nothing_more_is_taken(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         apply(session, make_charge(make_intent(session, shops[0], done.order_ids[0]), amount_minor=5))
 
@@ -329,24 +334,22 @@ class TestItsPayment:
         assert make_intent(session, shops[0], done.order_ids[1]).amount_minor == TOTAL
 
     def test_what_lacks_nothing_is_not_offered_to_be_paid_alone(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         """An officer accepted a payment that was a kobo short: it lacks in one order, and the others wait for that."""
         charge = make_charge(intent_of(done), amount_minor=3 * TOTAL - 1)
-        assert apply(session, charge) is Outcome.QUARANTINED
+        assert apply(session, charge) is ChargeOutcome.QUARANTINED
         officer = make_officer(session)
-        quarantine.resolve(
+        quarantine.resolve_quarantined_charge(
             session,
             held_id=row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"],
             action="accept_rest",
             note="The bank took a kobo.",
-            officer=officer,
-            actor=actor_of(officer),
-            now=NOW,
+            act=act_of(officer, now=NOW),
         )
 
         seen = [
-            queries.order_for(session, order_id=order_id, caller=shops[0].buyer, view=VIEW)
+            queries.fetch_order_view(session, order_id=order_id, caller=shops[0].buyer, view=VIEW)
             for order_id in done.order_ids
         ]
 
@@ -358,27 +361,27 @@ class TestItsPayment:
                     make_intent(session, shops[0], order["id"])
         rest = again(session, shops, done)
         assert (rest.amount_minor, rest.order_ids) == (1, done.order_ids)
-        assert apply(session, make_charge(rest)) is Outcome.APPLIED
+        assert apply(session, make_charge(rest)) is ChargeOutcome.APPLIED
         assert statuses(session, done.order_ids) == ["paid_escrow"] * 3
         assert_books_are_whole(session)
 
     def test_a_page_is_not_recorded_for_more_than_waits(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         page = lifecycle.PaymentPage("https://pay.example/abc", "abc")
         cancel(session, shops, done.order_ids[1])
 
         with pytest.raises(NotPayableError, match="Try again"):
-            lifecycle.record_page(session, intent=intent_of(done), page=page, now=NOW)
+            lifecycle.record_hosted_page(session, intent=intent_of(done), page=page, now=NOW)
 
-        lifecycle.record_page(session, intent=again(session, shops, done), page=page, now=NOW)
+        lifecycle.record_hosted_page(session, intent=again(session, shops, done), page=page, now=NOW)
 
 
 class TestItsCharge:
     def test_all_are_paid_and_their_stock_is_taken(
-        self, session: Session, products: list[UUID], done: CheckedOut
+        self, session: Session, products: list[UUID], done: CheckoutResult
     ) -> None:
-        assert apply(session, make_charge(intent_of(done))) is Outcome.APPLIED
+        assert apply(session, make_charge(intent_of(done))) is ChargeOutcome.APPLIED
 
         assert statuses(session, done.order_ids) == ["paid_escrow"] * 3
         assert [stock_of(session, product_id) for product_id in products] == [(4, 0)] * 3
@@ -388,11 +391,11 @@ class TestItsCharge:
 
     @pytest.mark.parametrize("short_by", [1, TOTAL, 3 * TOTAL - 1])
     def test_one_that_is_short_pays_none_and_is_held_back(
-        self, session: Session, done: CheckedOut, short_by: int
+        self, session: Session, done: CheckoutResult, short_by: int
     ) -> None:
         charge = make_charge(intent_of(done), amount_minor=3 * TOTAL - short_by)
 
-        assert apply(session, charge) is Outcome.QUARANTINED
+        assert apply(session, charge) is ChargeOutcome.QUARANTINED
 
         assert statuses(session, done.order_ids) == ["pending_payment"] * 3
         held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
@@ -402,7 +405,7 @@ class TestItsCharge:
     @pytest.mark.parametrize("ended", [(0,), (1,), (0, 2), (0, 1, 2)], ids=repr)
     @pytest.mark.parametrize("end", ["cancelled", "expired"])
     def test_the_old_page_pays_what_waits_and_sends_the_rest_back(
-        self, session: Session, shops: list[Shop], done: CheckedOut, ended: tuple[int, ...], end: str
+        self, session: Session, shops: list[Shop], done: CheckoutResult, ended: tuple[int, ...], end: str
     ) -> None:
         for number in ended:
             if end == "cancelled":
@@ -412,7 +415,7 @@ class TestItsCharge:
 
         outcome = apply(session, make_charge(intent_of(done)))
 
-        assert outcome is (Outcome.RETURNED if len(ended) == 3 else Outcome.APPLIED)
+        assert outcome is (ChargeOutcome.RETURNED if len(ended) == 3 else ChargeOutcome.APPLIED)
         found = statuses(session, done.order_ids)
         assert found == [end if number in ended else "paid_escrow" for number in range(3)]
         assert sent_back(session, shops[0].buyer.id) == len(ended) * TOTAL
@@ -420,18 +423,20 @@ class TestItsCharge:
         assert_books_are_whole(session)
 
     def test_a_short_one_for_the_old_page_may_still_cover_what_waits(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         cancel(session, shops, done.order_ids[2])
 
-        assert apply(session, make_charge(intent_of(done), amount_minor=3 * TOTAL - 7)) is Outcome.APPLIED
+        assert (
+            apply(session, make_charge(intent_of(done), amount_minor=3 * TOTAL - 7)) is ChargeOutcome.APPLIED
+        )
 
         assert statuses(session, done.order_ids[:2]) == ["paid_escrow"] * 2
         assert sent_back(session, shops[0].buyer.id) == TOTAL - 7
         assert_books_are_whole(session)
 
     def test_what_is_above_all_of_it_stays_in_the_wallet(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         cancel(session, shops, done.order_ids[2])
 
@@ -443,7 +448,7 @@ class TestItsCharge:
 
     @pytest.mark.parametrize("sequence", list(permutations(["old", "new", "cancel"])), ids="-".join)
     def test_charges_on_two_pages_and_a_cancellation_in_any_order(
-        self, session: Session, shops: list[Shop], done: CheckedOut, sequence: tuple[str, ...]
+        self, session: Session, shops: list[Shop], done: CheckoutResult, sequence: tuple[str, ...]
     ) -> None:
         """The first order is paid alone on a page of its own, and all of them on the older one."""
         pages = {"old": intent_of(done), "new": make_intent(session, shops[0], done.order_ids[0])}
@@ -461,20 +466,22 @@ class TestItsCharge:
         assert wallet_of(session, shops[0].buyer.id) == 0
         assert_books_are_whole(session)
 
-    def test_told_of_twice_it_pays_once(self, session: Session, shops: list[Shop], done: CheckedOut) -> None:
+    def test_told_of_twice_it_pays_once(
+        self, session: Session, shops: list[Shop], done: CheckoutResult
+    ) -> None:
         cancel(session, shops, done.order_ids[1])
         charge = make_charge(intent_of(done))
 
         assert [apply(session, charge) for _ in range(3)] == [
-            Outcome.APPLIED,
-            Outcome.REPEATED,
-            Outcome.REPEATED,
+            ChargeOutcome.APPLIED,
+            ChargeOutcome.REPEATED,
+            ChargeOutcome.REPEATED,
         ]
         assert sent_back(session, shops[0].buyer.id) == TOTAL
         assert_books_are_whole(session)
 
     def test_a_paid_order_of_it_is_cancelled_alone(
-        self, session: Session, shops: list[Shop], done: CheckedOut, products: list[UUID]
+        self, session: Session, shops: list[Shop], done: CheckoutResult, products: list[UUID]
     ) -> None:
         apply(session, make_charge(intent_of(done)))
 
@@ -488,13 +495,13 @@ class TestItsCharge:
 
 class TestTime:
     def open_page(self, session: Session, intent: Intent, *, minutes: float) -> None:
-        lifecycle.extend(session, intent=intent, now=later(minutes=minutes))
+        lifecycle.extend_reservations(session, intent=intent, now=later(minutes=minutes))
 
     @pytest.mark.parametrize(
         ("opened", "payable_until"), [([0], 30), ([10], 40), ([29.9], 59.9), ([10, 35], 60), ([29, 58], 60)]
     )
     def test_a_page_that_opens_keeps_the_stock_for_half_an_hour_more_within_the_hour(
-        self, session: Session, done: CheckedOut, opened: list[float], payable_until: float
+        self, session: Session, done: CheckoutResult, opened: list[float], payable_until: float
     ) -> None:
         for minutes in opened:
             self.open_page(session, intent_of(done), minutes=minutes)
@@ -503,19 +510,21 @@ class TestTime:
         assert found == {later(minutes=payable_until)}
 
     def test_an_intent_alone_gives_no_time(
-        self, session: Session, shops: list[Shop], done: CheckedOut
+        self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
-        ensure_intent(
+        get_or_create_intent(
             session,
             buyer_id=shops[0].buyer.id,
-            target=Target(checkout_id=done.checkout_id),
+            target=PaymentTarget(checkout_id=done.checkout_id),
             callback_url=None,
             now=later(minutes=20),
         )
 
         assert row_of(session, "orders", id=done.order_ids[0])["expires_at"] == later(minutes=30)
 
-    def test_nobody_pays_after_the_hour(self, session: Session, shops: list[Shop], done: CheckedOut) -> None:
+    def test_nobody_pays_after_the_hour(
+        self, session: Session, shops: list[Shop], done: CheckoutResult
+    ) -> None:
         self.open_page(session, intent_of(done), minutes=29)
         self.open_page(session, intent_of(done), minutes=55)
 
@@ -537,7 +546,10 @@ def test_a_buyer_without_a_campus_orders_on_one_at_a_time(session: Session, shop
         check_out(
             session,
             nomad,
-            [Wish(make_product(session, shops[0]), 1), Wish(make_product(session, elsewhere), 1)],
+            [
+                RequestedItem(make_product(session, shops[0]), 1),
+                RequestedItem(make_product(session, elsewhere), 1),
+            ],
         )
 
     assert [fault.name for fault in refused.value.invalid_params] == ["items[1].productId"]

@@ -13,12 +13,12 @@ from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationE
 from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of
+from marketplace.ledger.queries import fetch_balance
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.admin_queries import RefundFilters, list_refunds
-from marketplace.payments.money_trail.build import whereabouts
+from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import order_cancellation
-from marketplace.payments.refunds.admin_refund import EscrowDeficitError, Pieces
+from marketplace.payments.refunds.admin_refund import EscrowDeficitError, RefundItem
 from tests.support.finance import (
     BOTH_HAD,
     GONE,
@@ -67,11 +67,11 @@ def _books_stay_whole(session: Session) -> Any:
 
 
 def owed(session: Session, shop: Shop) -> int:
-    return balance_of(session, account=accounts.vendor_receivable(shop.store_id))
+    return fetch_balance(session, account=accounts.vendor_receivable(shop.store_id))
 
 
 def payable(session: Session, shop: Shop) -> int:
-    return balance_of(session, account=accounts.vendor_payable(shop.store_id))
+    return fetch_balance(session, account=accounts.vendor_payable(shop.store_id))
 
 
 class TestByAnOfficer:
@@ -171,13 +171,13 @@ class TestByAnOfficer:
     ) -> None:
         product_id = row_of(session, "order_items", order_id=delivered)["product_id"]
         stock = row_of(session, "products", id=product_id)["quantity"]
-        done = claw_back(session, delivered, officer, items=[Pieces(product_id, 1)])
+        done = claw_back(session, delivered, officer, items=[RefundItem(product_id, 1)])
 
         assert done["amountMinor"] == PRICE_MINOR
         assert row_of(session, "order_items", order_id=delivered)["refunded_quantity"] == 1
         assert row_of(session, "products", id=product_id)["quantity"] == stock
         with pytest.raises(ValidationError, match="Not all of it is left"):
-            claw_back(session, delivered, officer, items=[Pieces(product_id, 1)])
+            claw_back(session, delivered, officer, items=[RefundItem(product_id, 1)])
 
     def test_both_are_told_and_it_is_audited(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
@@ -209,7 +209,7 @@ class TestByAnOfficer:
     def test_what_is_not_paid_or_over_is_refused(self, session: Session, shop: Shop, officer: Caller) -> None:
         unpaid = place(session, shop, make_product(session, shop))
         cancelled, refunded = paid_order(session, shop), paid_order(session, shop)
-        order_cancellation.cancel(session, order_id=cancelled, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=cancelled, caller=shop.buyer, reason=None, now=NOW)
         refund(session, refunded, officer)
         for order_id in (unpaid, cancelled, refunded):
             with pytest.raises(IllegalTransitionError):
@@ -246,7 +246,7 @@ class TestShown:
         claw_back(session, delivered, officer, amount_minor=100_000, destination=destination)
 
         def seen(caller: Caller) -> tuple[dict[str, int], dict[str, Any]]:
-            found = whereabouts(session, order_id=delivered, caller=caller)
+            found = build_money_trail(session, order_id=delivered, caller=caller)
             held = {holder["holder"]: holder["amountMinor"] for holder in found["holders"]}
             return held, found["entries"][-1]
 

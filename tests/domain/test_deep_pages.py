@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from marketplace.catalog.browse import listing as browse_listing
 from marketplace.catalog.browse import vendor_inventory
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.kernel.clock import iso
 from tests.support.plans import LIMIT, Shelves, buffers_on, explain, shelves
 
@@ -62,7 +62,8 @@ def compare(
 
 def listing(shelves: Shelves, sort: str, given: dict[str, Any], position: list[Any]) -> tuple[list[str], int]:
     statements = [
-        browse_listing._listing(sort, tuple(given), continued=deep, usual=False) for deep in (False, True)
+        browse_listing._listing_statement(sort, tuple(given), continued=deep, usual=False)
+        for deep in (False, True)
     ]
     first, deep = (one.sql for one in statements)
     constants = statements[0]._constants | statements[1]._constants
@@ -81,13 +82,15 @@ def test_page_500_of_the_listing_reads_as_little_as_page_1(shelves: Shelves, sor
 @pytest.mark.parametrize(
     ("filters", "index"),
     [
-        (Filters(published_after=LONG_AGO), "ix_products_newest"),
-        (Filters(exclusive=True), "ix_products_exclusive"),
+        (ProductFilters(published_after=LONG_AGO), "ix_products_newest"),
+        (ProductFilters(exclusive=True), "ix_products_exclusive"),
     ],
     ids=["new arrivals", "exclusives"],
 )
-def test_listings_of_a_purpose_have_their_index(shelves: Shelves, filters: Filters, index: str) -> None:
-    given = browse_listing.conditions_of(shelves.session, filters)
+def test_listings_of_a_purpose_have_their_index(
+    shelves: Shelves, filters: ProductFilters, index: str
+) -> None:
+    given = browse_listing.build_conditions(shelves.session, filters)
     assert given is not None
     source = _PUBLISHED + (" AND p.exclusive" if filters.exclusive else "")
     position = row_at(shelves, source, ORDERS["newest"], 300)
@@ -126,7 +129,8 @@ def test_a_stores_listing_is_read_in_its_order(shelves: Shelves) -> None:
 
 def test_the_own_inventory_has_an_index_for_its_default_order(shelves: Shelves) -> None:
     statements = [
-        vendor_inventory._page_of("updatedAt", (), descending=True, continued=deep) for deep in (False, True)
+        vendor_inventory._page_statement("updatedAt", (), descending=True, continued=deep)
+        for deep in (False, True)
     ]
     values = statements[0]._constants | {"vendor_id": shelves.store_id}
     position = row_at(shelves, "products p WHERE p.status <> 'deleted'", "p.updated_at DESC", 10_000)

@@ -10,22 +10,22 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.kernel.paging import TableRequest
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.admin_queries import RefundFilters, list_refunds
-from marketplace.payments.chargeback_guard import DisputedAtBankError, standing_of_charge
-from marketplace.payments.chargebacks.intake import note_dispute
+from marketplace.payments.chargeback_guard import ChargedBackError, find_chargeback_state
+from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.charges import quarantine
-from marketplace.payments.money_trail.build import whereabouts
+from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.providers.gateway.payloads import GatewayDispute
 from tests.support.alerts import alerts_about, open_about
 from tests.support.events import dispute_data
 from tests.support.finance import (
     TOTAL,
-    actor_of,
+    act_of,
     cancelled_order,
     charge_of,
     dispute_charge,
@@ -95,14 +95,14 @@ def body_of(session: Session, shop: Shop, kind: str) -> str:
     return body
 
 
-def work_off(session: Session, refund_id: UUID, gateway: Any) -> gateway_refund.ToSend | None:
+def work_off(session: Session, refund_id: UUID, gateway: Any) -> gateway_refund.PendingGatewayRefund | None:
     """Do what a worker does whose event it is."""
-    found = gateway_refund.claim(session, refund_id=refund_id, now=later(minutes=3))
-    told = gateway_refund.send(gateway, found)
+    found = gateway_refund.lease_refund(session, refund_id=refund_id, now=later(minutes=3))
+    told = gateway_refund.send_refund(gateway, found)
     if found is not None and told is None:
-        gateway_refund.note_unknown(session, found=found, now=later(minutes=3))
+        gateway_refund.record_refund_unknown_to_gateway(session, found=found, now=later(minutes=3))
     elif found is not None and told is not None:
-        gateway_refund.settle(session, refund_id=refund_id, told=told, now=later(minutes=3))
+        gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=later(minutes=3))
     return found
 
 
@@ -113,7 +113,7 @@ class TestWhileItIsOpen:
         return dispute_charge(session, charge_of(session, order_id))
 
     def test_nobody_asks_for_it(self, session: Session, refund_id: UUID) -> None:
-        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is None
+        assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is None
 
         row = row_of(session, "refunds", id=refund_id)
         assert (row["status"], row["asked_at"], row["asking_until"]) == ("pending", None, None)
@@ -126,8 +126,8 @@ class TestWhileItIsOpen:
         assert [row["dispute"] for row in listed.items if row["id"] == refund_id] == ["open"]
         [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
         assert alert["facts"]["refundsWaiting"] == [{"id": str(refund_id), "amountMinor": TOTAL}]
-        assert naira_text(TOTAL) in body_of(session, shop, "refund_delayed")
-        [holder] = whereabouts(session, order_id=order_id, caller=shop.buyer)["holders"]
+        assert format_naira(TOTAL) in body_of(session, shop, "refund_delayed")
+        [holder] = build_money_trail(session, order_id=order_id, caller=shop.buyer)["holders"]
         assert holder["holder"] == "on_the_way_back"
         assert "bank was asked" in holder["why"]
 
@@ -136,11 +136,11 @@ class TestWhileItIsOpen:
         self, session: Session, order_id: UUID, refund_id: UUID, resolution: str
     ) -> None:
         dispute_charge(session, charge_of(session, order_id), resolution)
-        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is None
+        assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is None
         assert status_of(session, refund_id) == "pending"
 
         dispute_charge(session, charge_of(session, order_id), WON)
-        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is not None
+        assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is not None
 
     def test_it_is_sent_when_the_dispute_is_won(
         self, session: Session, order_id: UUID, refund_id: UUID
@@ -150,7 +150,7 @@ class TestWhileItIsOpen:
         dispute_charge(session, charge_of(session, order_id), WON)
 
         assert handed_on(session, refund_id) == before + 1
-        found = gateway_refund.claim(session, refund_id=refund_id, now=NOW)
+        found = gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         assert found is not None
         assert (found.was_asked, found.disputed) == (False, False)
 
@@ -160,10 +160,10 @@ class TestWhileItIsOpen:
         charge_id = charge_of(session, order_id)
         dispute_charge(session, charge_id, id="another")
         dispute_charge(session, charge_id, WON)
-        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is None
+        assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is None
 
         dispute_charge(session, charge_id, WON, id="another")
-        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is not None
+        assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is not None
 
     def test_the_amount_told_first_counts_if_the_end_names_none(
         self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID
@@ -183,7 +183,7 @@ class TestWhatItIsAbout:
     ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL)
         shops = neighbours(session, shop, 2)
-        wishes = [Wish(make_product(session, one), 1) for one in shops]
+        wishes = [RequestedItem(make_product(session, one), 1) for one in shops]
         done = check_out(session, shop, wishes, wallet=WalletUse(TOTAL))
         assert done.payment is not None
         charge = make_charge(done.payment)
@@ -207,12 +207,12 @@ class TestWhatItIsAbout:
         apply(session, make_charge(intent, id=intent.reference))
         told = GatewayDispute.from_wire(dispute_data(intent.reference, 4711))
 
-        assert note_dispute(session, told=told, over=False, now=NOW)
+        assert record_chargeback(session, told=told, over=False, now=NOW)
 
         assert row_of(session, "orders", id=order_id)["status"] == "disputed"
         apply(session, make_charge(intent, id="4711"))
         charge = row_of(session, "gateway_charges", gateway_charge_id="4711")
-        assert standing_of_charge(session, charge_id=charge["id"]) == "open"
+        assert find_chargeback_state(session, charge_id=charge["id"]) == "open"
 
 
 class TestThatWasAskedFor:
@@ -226,10 +226,10 @@ class TestThatWasAskedFor:
         reference: str = row_of(session, "orders", id=order_id)["payment_reference"]
         gateway.open(reference, TOTAL)
         gateway.pay(reference)
-        found = gateway_refund.claim(session, refund_id=refund_id, now=NOW)
+        found = gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         gateway.line.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
-            gateway_refund.send(gateway.adapter(settings), found)
+            gateway_refund.send_refund(gateway.adapter(settings), found)
         gateway.line.fault = None
         return reference
 
@@ -239,7 +239,7 @@ class TestThatWasAskedFor:
         reference: str = row_of(session, "orders", id=order_id)["payment_reference"]
         gateway.open(reference, TOTAL)
         gateway.pay(reference)
-        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is not None
+        assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is not None
         return reference
 
     def test_one_that_the_gateway_knows_goes_its_way(
@@ -307,15 +307,15 @@ class TestThatWasAskedFor:
         self, session: Session, gateway: TestGateway, order_id: UUID, refund_id: UUID, never_arrived: str
     ) -> None:
         dispute_charge(session, charge_of(session, order_id))
-        found = gateway_refund.claim(session, refund_id=refund_id, now=later(minutes=3))
+        found = gateway_refund.lease_refund(session, refund_id=refund_id, now=later(minutes=3))
         assert found is not None
         dispute_charge(session, charge_of(session, order_id), WON)
         before = handed_on(session, refund_id)
 
-        gateway_refund.note_unknown(session, found=found, now=later(minutes=3))
+        gateway_refund.record_refund_unknown_to_gateway(session, found=found, now=later(minutes=3))
 
         assert handed_on(session, refund_id) == before + 1
-        assert gateway_refund.claim(session, refund_id=refund_id, now=later(minutes=3)) is not None
+        assert gateway_refund.lease_refund(session, refund_id=refund_id, now=later(minutes=3)) is not None
 
 
 class TestAfterALoss:
@@ -328,14 +328,16 @@ class TestAfterALoss:
         apply(session, charge)
         held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
         decided = {"action": "accept_rest", "note": "Part of it.", "officer": officer}
-        quarantine.resolve(session, held_id=held_id, actor=actor_of(officer), now=NOW, **decided)
+        quarantine.resolve_quarantined_charge(
+            session, held_id=held_id, act=act_of(officer, now=NOW), **decided
+        )
         dispute_charge(session, charge.id, LOST, refund_amount=1_000)
         assert owed_by(session, shop.buyer.id) == 1_000
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         [made] = refunds_of(session, order_id)
         assert made["status"] == "pending"
 
-        assert gateway_refund.claim(session, refund_id=made["id"], now=NOW) is None
+        assert gateway_refund.lease_refund(session, refund_id=made["id"], now=NOW) is None
 
         assert status_of(session, made["id"]) == "credited"
         assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
@@ -343,13 +345,13 @@ class TestAfterALoss:
     def test_one_that_fails_afterwards_is_credited_and_not_tried_again(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, refund_id: UUID
     ) -> None:
-        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
+        gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, "pending")
         dispute_charge(session, charge_of(session, order_id), LOST, refund_amount=TOTAL)
         assert owed_by(session, shop.buyer.id) == TOTAL
         say(session, refund_id, "failed")
 
-        with pytest.raises(DisputedAtBankError, match="Give it to the wallet"):
+        with pytest.raises(ChargedBackError, match="Give it to the wallet"):
             mend_refund(session, refund_id, officer, "retry")
         mend_refund(session, refund_id, officer, "credit")
 

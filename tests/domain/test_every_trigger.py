@@ -45,23 +45,23 @@ def pay_by_hand(session: Session, shop: Shop, order_id: UUID) -> None:
 
 
 def accept(session: Session, shop: Shop, order_id: UUID) -> None:
-    orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+    orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
 
 
 def ship(session: Session, shop: Shop, order_id: UUID) -> None:
-    orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+    orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
 
 
 def confirm(session: Session, shop: Shop, order_id: UUID) -> None:
-    orders.confirm(session, order_id=order_id, caller=shop.buyer, now=NOW)
+    orders.confirm_receipt(session, order_id=order_id, caller=shop.buyer, now=NOW)
 
 
 def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
-    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
 
 def expire(session: Session, shop: Shop, order_id: UUID) -> None:
-    orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+    orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
 
 def frozen_by(trigger: str) -> Work:
@@ -69,7 +69,7 @@ def frozen_by(trigger: str) -> Work:
 
     def freeze(session: Session, shop: Shop, order_id: UUID) -> None:
         order = lock_order(session, order_id=order_id)
-        orders.freeze(session, order=order, trigger=trigger, actor=SYSTEM, note="", now=NOW)
+        orders.freeze_order(session, order=order, trigger=trigger, actor=SYSTEM, note="", now=NOW)
 
     return freeze
 

@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.expiry import Sweep, sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_page
+from marketplace.payments.intents.expiry import ExpiryResult, sweep_abandoned_checkouts
+from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payments import Charge
@@ -41,7 +41,7 @@ from tests.support.purchases import (
 )
 
 DUE = later(minutes=30)
-SweepNow = Callable[..., Sweep]
+SweepNow = Callable[..., ExpiryResult]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def sweep(database: Database, gateway: TestGateway, settings: Settings) -> Sweep
     """Sweep with the real adapter."""
     adapter = gateway.adapter(settings)
 
-    def run(now: datetime = DUE) -> Sweep:
+    def run(now: datetime = DUE) -> ExpiryResult:
         return sweep_abandoned_checkouts(database, adapter, fee_bearer="platform", now=now)
 
     return run
@@ -78,16 +78,16 @@ def opened(
     database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
 ) -> Intent:
     """The order's intent, its page open at the gateway."""
-    intent, page = open_page(
+    intent, page = open_hosted_page(
         database,
         gateway.adapter(settings),
         buyer_id=shop.buyer.id,
         email="ada@example.com",
-        target=lifecycle.Target(order_id=order_id),
+        target=lifecycle.PaymentTarget(order_id=order_id),
         callback_url=None,
         clock=lambda: NOW,
     )
-    database.in_transaction(lifecycle.record_page, intent=intent, page=page, now=NOW)
+    database.in_transaction(lifecycle.record_hosted_page, intent=intent, page=page, now=NOW)
     return intent
 
 
@@ -158,7 +158,7 @@ def test_an_older_attempt_that_was_paid_after_all_counts(
     order_id: UUID,
     opened: Intent,
 ) -> None:
-    database.in_transaction(lifecycle.note_failed, reference=opened.reference, now=NOW)
+    database.in_transaction(lifecycle.record_failed_attempt, reference=opened.reference, now=NOW)
     with database.transaction() as session:
         make_intent(session, shop, order_id)
     gateway.pay(opened.reference)
@@ -222,7 +222,7 @@ def test_a_reference_that_never_reached_the_gateway_expires(
 ) -> None:
     with database.transaction() as session:
         intent = make_intent(session, shop, order_id)
-        assert lifecycle.claim_opening(session, intent=intent, now=NOW)
+        assert lifecycle.lease_initialization(session, intent=intent, now=NOW)
 
     sweep()
 
@@ -286,7 +286,7 @@ class Clerk:
         return self.answer
 
 
-def sweep_with(database: Database, opened: Intent, answer: Charge | type[Exception] | None) -> Sweep:
+def sweep_with(database: Database, opened: Intent, answer: Charge | type[Exception] | None) -> ExpiryResult:
     clerk = Clerk(opened.reference, answer, make_charge(opened))
     return sweep_abandoned_checkouts(database, clerk, fee_bearer="platform", now=DUE)  # type: ignore[arg-type]
 
@@ -339,18 +339,18 @@ def opened_checkout(
 ) -> tuple[tuple[UUID, ...], Intent]:
     """Check out with three vendors, and open the one page for it."""
     with database.transaction() as session:
-        wishes = [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
+        wishes = [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
         done = check_out(session, shop, wishes)
-    intent, page = open_page(
+    intent, page = open_hosted_page(
         database,
         gateway.adapter(settings),
         buyer_id=shop.buyer.id,
         email="ada@example.com",
-        target=lifecycle.Target(checkout_id=done.checkout_id),
+        target=lifecycle.PaymentTarget(checkout_id=done.checkout_id),
         callback_url=None,
         clock=lambda: NOW,
     )
-    database.in_transaction(lifecycle.record_page, intent=intent, page=page, now=NOW)
+    database.in_transaction(lifecycle.record_hosted_page, intent=intent, page=page, now=NOW)
     return done.order_ids, intent
 
 
@@ -384,7 +384,7 @@ def test_one_that_can_not_be_decided_does_not_hold_up_the_others(
     with database.transaction() as session:
         session.execute(reserved, {"pieces": 1, "id": product_id})
     database.in_transaction(
-        order_cancellation.cancel, order_id=opened.order_ids[0], caller=shop.buyer, reason=None, now=NOW
+        order_cancellation.cancel_order, order_id=opened.order_ids[0], caller=shop.buyer, reason=None, now=NOW
     )
 
 
@@ -392,7 +392,7 @@ def test_the_payment_of_a_cancelled_order_is_given_up(
     database: Database, sweep: SweepNow, shop: Shop, order_id: UUID, opened: Intent
 ) -> None:
     database.in_transaction(
-        order_cancellation.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+        order_cancellation.cancel_order, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
     )
 
     assert sweep(NOW).abandoned >= 1

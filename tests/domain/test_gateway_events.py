@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts.kinds import KINDS
+from marketplace.alerts.kinds import ALERT_KINDS
 from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
-from marketplace.payments.chargeback_guard import DisputedAtBankError
+from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.intents.lifecycle import Intent
-from marketplace.payouts.transfers.exceptions import STRANGERS, resolve
+from marketplace.payouts.transfers.exceptions import UNRECOGNIZED_FAILURES_SUBJECT, resolve_exception
 from marketplace.services import Services
 from marketplace.webhooks import inbox, queries
-from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, Result
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, ProcessingResult
 from tests.support import events
 from tests.support.alerts import alerts_about, open_about
 from tests.support.events import dispute_data, transfer_data
-from tests.support.finance import actor_of, make_officer, refund
+from tests.support.finance import act_of, make_officer, refund
 from tests.support.gateway import charge_data, event_of
 from tests.support.purchases import (
     NOW,
@@ -49,11 +49,15 @@ WON = {"status": "resolved", "resolution": "declined"}
 
 
 def receive(database: Database, event: str, data: dict[str, Any]) -> UUID:
-    return database.in_transaction(inbox.receive, provider="gateway", body=event_of(data, event), now=NOW)
+    return database.in_transaction(
+        inbox.receive_event, provider="gateway", body=event_of(data, event), now=NOW
+    )
 
 
-def process(database: Database, inbox_id: UUID, now: datetime = NOW) -> Result | None:
-    return inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5)
+def process(database: Database, inbox_id: UUID, now: datetime = NOW) -> ProcessingResult | None:
+    return inbox.process_event(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
+    )
 
 
 def deliver(database: Database, event: str, data: dict[str, Any]) -> str:
@@ -135,14 +139,14 @@ def test_without_data_one_that_does_nothing_is_ignored_and_others_are_dead_by_th
     database: Database, event: str, rest: str
 ) -> None:
     body = f'{{"event":"{event}","domain":"{uuid4()}"{rest}}}'.encode()
-    inbox_id = database.in_transaction(inbox.receive, provider="gateway", body=body, now=NOW)
+    inbox_id = database.in_transaction(inbox.receive_event, provider="gateway", body=body, now=NOW)
 
     result = process(database, inbox_id)
 
     assert result is not None
     assert result.status == ("ignored" if event in events.OTHERS else "dead")
     with database.reading() as session:
-        row = queries.show_event(session, inbox_id=inbox_id)
+        row = queries.fetch_event(session, inbox_id=inbox_id)
     assert (row["status"], row["event_type"]) == (result.status, event)
 
 
@@ -154,11 +158,11 @@ def test_each_event_twice_has_its_effect_once(database: Database, event: str) ->
     data = payment.data_of(event)
     first, second = receive(database, event, data), receive(database, event, data)
 
-    assert process(database, first) == Result(EFFECTS[event])
-    assert process(database, second) == Result("duplicate")
+    assert process(database, first) == ProcessingResult(EFFECTS[event])
+    assert process(database, second) == ProcessingResult("duplicate")
 
     with database.reading() as session:
-        shown = [queries.show_event(session, inbox_id=inbox_id) for inbox_id in (first, second)]
+        shown = [queries.fetch_event(session, inbox_id=inbox_id) for inbox_id in (first, second)]
         assert {row["event_type"] for row in shown} == {event}
         record = row_of(session, "processed_webhook_events", id=shown[0]["dedupe_id"])
         assert record["payload"] == {"event": event, "data": data}
@@ -207,7 +211,7 @@ class TestDisputesOfCharges:
             shop = make_shop(session)
             order_id = (shipped_order if step == "shipped" else paid_order)(session, shop)
             if step == "processing":
-                orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+                orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
         data = dispute_data(*reference_of(database, order_id))
 
         assert deliver(database, event, data) == "processed"
@@ -270,10 +274,10 @@ class TestDisputesOfCharges:
             with database.transaction() as session:
                 refund(session, payment.order_id, make_officer(session), destination=destination)
 
-        with pytest.raises(DisputedAtBankError, match="try again when it is won"):
+        with pytest.raises(ChargedBackError, match="try again when it is won"):
             try_refund()
         deliver(database, RESOLVE, data | LOST)
-        with pytest.raises(DisputedAtBankError, match="was lost"):
+        with pytest.raises(ChargedBackError, match="was lost"):
             try_refund()
         assert payment.state == ("disputed", "frozen")
 
@@ -341,7 +345,7 @@ class TestDisputesOfCharges:
             assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_UNCLEAR": "SEV-2"}
             [_, alert] = alerts_about(session, about(session, data))
             assert (alert["facts"]["resolution"], alert["facts"]["booked"]) == (word or "", [])
-            assert "Nothing was booked" in KINDS[alert["identifier"]].meaning
+            assert "Nothing was booked" in ALERT_KINDS[alert["identifier"]].meaning
         assert deliver(database, REMIND, data) == "ignored"
         assert deliver(database, RESOLVE, data | end) == "processed"
         with database.reading() as session:
@@ -405,11 +409,11 @@ class TestDisputesOfCharges:
     def test_one_that_comes_before_its_charge_waits_for_it(self, database: Database) -> None:
         payment = Payment(database)
         inbox_id = receive(database, CREATE, payment.data_of(CREATE))
-        assert process(database, inbox_id) == Result("retrying", later(seconds=1))
+        assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
 
         payment.pay()
 
-        assert process(database, inbox_id, later(seconds=1)) == Result("processed")
+        assert process(database, inbox_id, later(seconds=1)) == ProcessingResult("processed")
         assert payment.state == ("disputed", "frozen")
 
     def test_one_of_an_unknown_charge_is_dead_in_the_end_and_never_dropped(self, database: Database) -> None:
@@ -421,7 +425,7 @@ class TestDisputesOfCharges:
             assert result.due_at is not None
             now = result.due_at
 
-        assert process(database, inbox_id, now) == Result("dead")
+        assert process(database, inbox_id, now) == ProcessingResult("dead")
 
     @pytest.mark.parametrize(
         "changes",
@@ -484,8 +488,8 @@ class TestTransfers:
             assert (row["gateway_transfer_id"], row["outcome"]) == (str(data["id"]), outcome)
             assert (row["amount_minor"], row["currency"], row["resolved_at"]) == (500_000, "NGN", None)
             assert open_about(session, f"payout-exception:{row['id']}") == {}
-            assert open_about(session, STRANGERS) == {"TRANSFER_UNKNOWN_FAILED": "SEV-2"}
-            alert = alerts_about(session, STRANGERS)[-1]
+            assert open_about(session, UNRECOGNIZED_FAILURES_SUBJECT) == {"TRANSFER_UNKNOWN_FAILED": "SEV-2"}
+            alert = alerts_about(session, UNRECOGNIZED_FAILURES_SUBJECT)[-1]
             assert alert["latest_facts"]["payoutExceptionId"] == str(row["id"])
             assert "0123456789" not in str(alert)
 
@@ -507,7 +511,7 @@ class TestTransfers:
 
         def state() -> tuple[int, str | None]:
             with database.reading() as session:
-                alert = alerts_about(session, STRANGERS)[-1]
+                alert = alerts_about(session, UNRECOGNIZED_FAILURES_SUBJECT)[-1]
                 return alert["occurrences"], alert["resolution"]
 
         with database.reading() as session:
@@ -517,12 +521,10 @@ class TestTransfers:
         for exception_id in ids:
             assert state() == (3, None)
             database.in_transaction(
-                resolve,
+                resolve_exception,
                 exception_id=exception_id,
                 note="By hand.",
-                officer=officer,
-                actor=actor_of(officer),
-                now=NOW,
+                act=act_of(officer, now=NOW),
             )
         assert state() == (3, "rule")
 

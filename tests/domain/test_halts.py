@@ -16,14 +16,14 @@ REASON = "ESCROW_DRIFT: a rule"
 
 
 def test_they_go_until_they_are_halted(session: Session) -> None:
-    assert not halts.payouts_halted(session)
-    halts.require_running(session)
+    assert not halts.are_payouts_halted(session)
+    halts.ensure_not_halted(session)
 
     assert halts.halt_payouts(session, REASON, NOW)
 
-    assert halts.payouts_halted(session)
+    assert halts.are_payouts_halted(session)
     with pytest.raises(halts.PayoutsHaltedError, match="a rule"):
-        halts.require_running(session)
+        halts.ensure_not_halted(session)
     audited = session.execute(
         text("SELECT actor, after FROM audit_logs WHERE action = 'payouts.halt' ORDER BY id DESC LIMIT 1")
     ).one()
@@ -43,13 +43,13 @@ def test_they_are_halted_once_for_however_many_reasons(session: Session) -> None
 
 def found(session: Session) -> list[tuple[str, Any]]:
     """Give what officers see of the open halt."""
-    halt = halts.shown_halt(session)
+    halt = halts.fetch_halt_details(session)
     assert halt is not None
     return [(item["reason"], item["facts"]) for item in halt["found"]]
 
 
 def test_officers_see_the_latest_of_each_that_was_found(session: Session) -> None:
-    assert halts.shown_halt(session) is None
+    assert halts.fetch_halt_details(session) is None
     halts.halt_payouts(session, REASON, NOW, finding="one", facts={"driftMinor": 5})
     halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1), finding="two", facts={"rows": 1})
     assert found(session) == [(REASON, {"driftMinor": 5}), ("ESCROW_DRIFT: another", {"rows": 1})]
@@ -60,7 +60,7 @@ def test_officers_see_the_latest_of_each_that_was_found(session: Session) -> Non
 
 def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session) -> None:
     def mark() -> str:
-        halt = halts.shown_halt(session)
+        halt = halts.fetch_halt_details(session)
         assert halt is not None
         return str(halt["mark"])
 
@@ -74,30 +74,30 @@ def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session
         marks.append(mark())
     assert len(set(marks)) == 4
 
-    halt = halts.current_halt(session)
+    halt = halts.fetch_current_halt(session)
     assert halt is not None
     for stale in marks[:-1]:
         with pytest.raises(halts.PayoutsNotHaltedError):
             halts.resume_payouts(
                 session, halt_id=halt["id"], mark=stale, proposal_id=carried(session), now=later(hours=5)
             )
-    assert halts.payouts_halted(session)
+    assert halts.are_payouts_halted(session)
     resume(session)
-    assert not halts.payouts_halted(session)
+    assert not halts.are_payouts_halted(session)
 
 
 def test_a_proposal_resumes_them(session: Session) -> None:
     halts.halt_payouts(session, REASON, NOW)
-    halt = halts.shown_halt(session)
+    halt = halts.fetch_halt_details(session)
     assert halt is not None
     resume(session)
-    assert not halts.payouts_halted(session)
+    assert not halts.are_payouts_halted(session)
     halts.halt_payouts(session, REASON, later(hours=2))
     with pytest.raises(halts.PayoutsNotHaltedError):
         halts.resume_payouts(
             session, halt_id=halt["id"], mark=halt["mark"], proposal_id=carried(session), now=later(hours=3)
         )
-    assert halts.payouts_halted(session)
+    assert halts.are_payouts_halted(session)
 
 
 def test_what_officers_resumed_in_spite_of_does_not_halt_them_again_but_anything_else_does(
@@ -109,10 +109,10 @@ def test_what_officers_resumed_in_spite_of_does_not_halt_them_again_but_anything
 
     assert not halts.halt_payouts(session, REASON, later(hours=2), finding="one")
     assert not halts.halt_payouts(session, REASON, later(hours=2), finding="two")
-    assert not halts.payouts_halted(session)
+    assert not halts.are_payouts_halted(session)
 
     assert halts.halt_payouts(session, REASON, later(hours=3), finding="three")
-    assert halts.payouts_halted(session)
+    assert halts.are_payouts_halted(session)
 
 
 def test_what_has_no_finding_halts_them_each_time(session: Session) -> None:
@@ -129,4 +129,4 @@ def test_the_database_lets_nothing_but_a_proposal_resume_them(session: Session) 
                 text("UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id"),
                 {"now": NOW, "proposal_id": proposal_id},
             )
-    assert halts.payouts_halted(session)
+    assert halts.are_payouts_halted(session)

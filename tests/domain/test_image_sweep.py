@@ -12,7 +12,13 @@ from sqlalchemy import text
 
 from marketplace.catalog import vendor_products
 from marketplace.catalog.media import image_cleanup, images
-from marketplace.catalog.media.image_cleanup import MOST_AT_ONCE, REMEMBERED_FOR, UNUSED_FOR, USED_BY, Swept
+from marketplace.catalog.media.image_cleanup import (
+    DELETED_ROW_RETENTION,
+    IMAGE_USING_TABLES,
+    MAX_IMAGES_PER_RUN,
+    UNUSED_GRACE_PERIOD,
+    ImageCleanupResult,
+)
 from marketplace.catalog.models import Image, Product
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ProviderUnavailableError, ValidationError
@@ -65,15 +71,15 @@ class TestWhatGoes:
         keys = shelf.keys(image_id)
         assert keys <= shelf.storage.objects.keys()
 
-        assert shelf.sweep(THEN + UNUSED_FOR) == Swept(0, 0)
+        assert shelf.sweep(THEN + UNUSED_GRACE_PERIOD) == ImageCleanupResult(0, 0)
         assert shelf.status(image_id) == "ready"
-        assert shelf.sweep() == Swept(1, 1)
+        assert shelf.sweep() == ImageCleanupResult(1, 1)
 
         assert shelf.status(image_id) == "deleted"
         assert not keys & shelf.storage.objects.keys()
-        assert shelf.sweep(A_DAY_LATER + REMEMBERED_FOR) == Swept(0, 0)
+        assert shelf.sweep(A_DAY_LATER + DELETED_ROW_RETENTION) == ImageCleanupResult(0, 0)
         assert shelf.status(image_id) == "deleted"
-        shelf.sweep(A_DAY_LATER + REMEMBERED_FOR + timedelta(seconds=1))
+        shelf.sweep(A_DAY_LATER + DELETED_ROW_RETENTION + timedelta(seconds=1))
         assert shelf.row(image_id) is None
 
     def test_one_that_is_shown_no_longer_a_day_after(
@@ -83,12 +89,12 @@ class TestWhatGoes:
         product_id = market.product(store)
         attach(market, store, product_id, [image_id], THEN)
         later = THEN + timedelta(days=30)
-        assert shelf.sweep(later) == Swept(0, 0)
+        assert shelf.sweep(later) == ImageCleanupResult(0, 0)
 
         attach(market, store, product_id, [], later)
 
-        assert shelf.sweep(later + UNUSED_FOR) == Swept(0, 0)
-        assert shelf.sweep(later + UNUSED_FOR + timedelta(seconds=1)) == Swept(1, 1)
+        assert shelf.sweep(later + UNUSED_GRACE_PERIOD) == ImageCleanupResult(0, 0)
+        assert shelf.sweep(later + UNUSED_GRACE_PERIOD + timedelta(seconds=1)) == ImageCleanupResult(1, 1)
 
     def test_an_upload_that_was_broken_off(self, shelf: Shelf, store: Store) -> None:
         shelf.storage.fails = True
@@ -99,10 +105,10 @@ class TestWhatGoes:
         assert shelf.status(stored) == "pending"
         assert shelf.storage.objects
 
-        assert shelf.sweep() == Swept(2, 2)
+        assert shelf.sweep() == ImageCleanupResult(2, 2)
 
         assert not shelf.storage.objects
-        with pytest.raises(images.SweptImageError):
+        with pytest.raises(images.ImageUploadExpiredError):
             shelf.finish(stored)
 
     def test_one_that_is_taken_up_again_has_its_day(self, shelf: Shelf, store: Store) -> None:
@@ -110,16 +116,16 @@ class TestWhatGoes:
         image_id = shelf.begin(store.user_id, content)
 
         assert shelf.begin(store.user_id, content, now=THEN + timedelta(hours=23)) == image_id
-        assert shelf.sweep() == Swept(0, 0)
+        assert shelf.sweep() == ImageCleanupResult(0, 0)
         shelf.finish(image_id)
 
-        assert shelf.sweep(A_DAY_LATER + timedelta(hours=23)) == Swept(1, 1)
+        assert shelf.sweep(A_DAY_LATER + timedelta(hours=23)) == ImageCleanupResult(1, 1)
 
     def test_what_the_seed_drew(self, shelf: Shelf, market: Market, store: Store) -> None:
         image_id = market.image(store.user_id)
         market.change(Image, image_id, unused_since=THEN)
 
-        assert shelf.sweep() == Swept(1, 1)
+        assert shelf.sweep() == ImageCleanupResult(1, 1)
 
         assert shelf.storage.deleted == [market.row(Image, image_id).key]
 
@@ -131,7 +137,7 @@ class TestWhatStays:
         for image_id, status in zip(shown, ("draft", "removed", "deleted"), strict=True):
             market.product(store, images=(image_id,), status=status)
 
-        assert shelf.sweep() == Swept(0, 0)
+        assert shelf.sweep() == ImageCleanupResult(0, 0)
 
         assert [shelf.status(image_id) for image_id in shown] == ["ready"] * 3
         # They are not looked at again.
@@ -144,13 +150,13 @@ class TestWhatStays:
             for key in table.foreign_keys
             if key.column.table.name == "images"
         }
-        assert referring == set(USED_BY)
+        assert referring == set(IMAGE_USING_TABLES)
 
     def test_what_an_order_shows(self, shelf: Shelf, store: Store) -> None:
         image_id = shelf.store(store.user_id)
         shelf.shown_by_orders.add(shelf.row(image_id).key)
 
-        assert shelf.sweep() == Swept(0, 0)
+        assert shelf.sweep() == ImageCleanupResult(0, 0)
         assert shelf.status(image_id) == "ready"
 
     def test_what_was_uploaded_again(self, shelf: Shelf, store: Store) -> None:
@@ -159,8 +165,8 @@ class TestWhatStays:
 
         assert shelf.store(store.user_id, content, now=THEN + timedelta(hours=23)) == image_id
 
-        assert shelf.sweep() == Swept(0, 0)
-        assert shelf.sweep(A_DAY_LATER + timedelta(hours=23)) == Swept(1, 1)
+        assert shelf.sweep() == ImageCleanupResult(0, 0)
+        assert shelf.sweep(A_DAY_LATER + timedelta(hours=23)) == ImageCleanupResult(1, 1)
 
 
 class TestSharedObjects:
@@ -172,7 +178,7 @@ class TestSharedObjects:
         market.product(other, images=(kept,))
         assert shelf.keys(orphan) == shelf.keys(kept)
 
-        assert shelf.sweep() == Swept(1, 0)
+        assert shelf.sweep() == ImageCleanupResult(1, 0)
 
         assert shelf.row(orphan) is None
         assert shelf.keys(kept) <= shelf.storage.objects.keys()
@@ -182,7 +188,7 @@ class TestSharedObjects:
         shelf.store(store.user_id, content)
         shelf.store(market.store().user_id, content)
 
-        assert shelf.sweep() == Swept(2, 1)
+        assert shelf.sweep() == ImageCleanupResult(2, 1)
 
         assert not shelf.storage.objects
 
@@ -199,13 +205,13 @@ class TestSharedObjects:
         assert shelf.status(first) == "deleting"
 
         second = shelf.store(store.user_id, content, now=A_DAY_LATER)
-        assert shelf.sweep() == Swept(0, 1)
+        assert shelf.sweep() == ImageCleanupResult(0, 1)
 
         assert second != first
         assert not old_keys & shelf.keys(second)
         assert shelf.keys(second) <= shelf.storage.objects.keys()
         # And once more, while both old ones are remembered.
-        shelf.sweep(A_DAY_LATER + UNUSED_FOR + timedelta(seconds=1))
+        shelf.sweep(A_DAY_LATER + UNUSED_GRACE_PERIOD + timedelta(seconds=1))
         third = shelf.store(store.user_id, content, now=A_DAY_LATER)
         assert not (old_keys | shelf.keys(second)) & shelf.keys(third)
 
@@ -215,12 +221,12 @@ class TestBreakingOff:
         image_id = shelf.store(store.user_id)
         shelf.storage.fails = True
 
-        assert shelf.sweep() == Swept(1, 0)
+        assert shelf.sweep() == ImageCleanupResult(1, 0)
         assert shelf.status(image_id) == "deleting"
-        assert shelf.sweep() == Swept(0, 0)
+        assert shelf.sweep() == ImageCleanupResult(0, 0)
         shelf.storage.fails = False
 
-        assert shelf.sweep() == Swept(0, 1)
+        assert shelf.sweep() == ImageCleanupResult(0, 1)
         assert shelf.status(image_id) == "deleted"
 
     def test_a_crash_between_the_objects_and_the_row(
@@ -228,13 +234,13 @@ class TestBreakingOff:
     ) -> None:
         image_id = shelf.store(store.user_id)
         with monkeypatch.context() as patch:
-            patch.setattr(image_cleanup, "_bury", crash)
+            patch.setattr(image_cleanup, "_mark_deleted", crash)
             with pytest.raises(SystemExit):
                 shelf.sweep()
         assert shelf.status(image_id) == "deleting"
         assert not shelf.storage.objects
 
-        assert shelf.sweep() == Swept(0, 1)
+        assert shelf.sweep() == ImageCleanupResult(0, 1)
 
     def test_a_crash_before_the_objects(
         self, shelf: Shelf, store: Store, monkeypatch: pytest.MonkeyPatch
@@ -247,17 +253,17 @@ class TestBreakingOff:
         assert shelf.status(image_id) == "deleting"
         assert shelf.storage.objects
 
-        assert shelf.sweep() == Swept(0, 1)
+        assert shelf.sweep() == ImageCleanupResult(0, 1)
         assert not shelf.storage.objects
 
     def test_a_sweep_is_bounded(self, shelf: Shelf, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert MOST_AT_ONCE == 500
-        monkeypatch.setattr(image_cleanup, "MOST_AT_ONCE", 2)
+        assert MAX_IMAGES_PER_RUN == 500
+        monkeypatch.setattr(image_cleanup, "MAX_IMAGES_PER_RUN", 2)
         for _ in range(3):
             shelf.store(store.user_id)
 
-        assert shelf.sweep() == Swept(2, 2)
-        assert shelf.sweep() == Swept(1, 1)
+        assert shelf.sweep() == ImageCleanupResult(2, 2)
+        assert shelf.sweep() == ImageCleanupResult(1, 1)
 
 
 class TestRaces:
@@ -267,7 +273,7 @@ class TestRaces:
         """The sweep has found the picture unused, and waits for the listing, which is not committed yet."""
         image_id = shelf.store(store.user_id)
         product_id = market.product(store)
-        swept: list[Swept] = []
+        swept: list[ImageCleanupResult] = []
         sweeper = threading.Thread(target=lambda: swept.append(shelf.sweep()))
         with market.database.transaction() as session:
             vendor_products.update_product(
@@ -284,7 +290,7 @@ class TestRaces:
             wait_for_lock(market.database)
         sweeper.join(20)
 
-        assert swept == [Swept(0, 0)]
+        assert swept == [ImageCleanupResult(0, 0)]
         assert shelf.status(image_id) == "ready"
         assert market.row(Product, product_id).cover_key == shelf.row(image_id).key
 
@@ -309,7 +315,7 @@ class TestRaces:
             wait_for_lock(market.database)
             return False
 
-        image_cleanup.sweep(
+        image_cleanup.delete_unused_images(
             shelf.database, shelf.storage, bucket=BUCKET, shown_elsewhere=shown_elsewhere, now=A_DAY_LATER
         )
         listing.join(20)
@@ -327,7 +333,7 @@ class TestRaces:
         def upload(owner_id: UUID) -> UUID | None:
             try:
                 return shelf.store(owner_id, content)
-            except images.SweptImageError:
+            except images.ImageUploadExpiredError:
                 return None  # a sweep of a day later came between its two phases
 
         calls: list[Callable[[], Any]] = [

@@ -12,7 +12,7 @@ from marketplace.infra.db import Database
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.webhooks import inbox as webhook_inbox
 from marketplace.webhooks import queries
-from marketplace.webhooks.inbox import JITTER, RETRY_DELAYS_SECONDS, Result
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, RETRY_JITTER, ProcessingResult
 from tests.support.gateway import charge_data, event_of
 from tests.support.purchases import (
     NOW,
@@ -32,7 +32,7 @@ def middle() -> float:
 
 
 def receive(database: Database, body: bytes, now: datetime = NOW) -> UUID:
-    return database.in_transaction(webhook_inbox.receive, provider="gateway", body=body, now=now)
+    return database.in_transaction(webhook_inbox.receive_event, provider="gateway", body=body, now=now)
 
 
 def process(
@@ -41,15 +41,15 @@ def process(
     now: datetime = NOW,
     random: Callable[[], float] = middle,
     clock: Callable[[], datetime] | None = None,
-) -> Result | None:
-    return webhook_inbox.process(
+) -> ProcessingResult | None:
+    return webhook_inbox.process_event(
         database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=random, clock=clock
     )
 
 
 def inbox(database: Database, inbox_id: UUID) -> dict[str, object]:
     with database.reading() as session:
-        return queries.show_event(session, inbox_id=inbox_id)
+        return queries.fetch_event(session, inbox_id=inbox_id)
 
 
 def unpaid(database: Database) -> tuple[UUID, Intent]:
@@ -76,7 +76,7 @@ def test_an_event_has_its_effect_and_its_record(database: Database) -> None:
     data = charge_data(intent.reference, intent.amount_minor, customer={"first_name": "Ada\0"})
     inbox_id = receive(database, event_of(data))
 
-    assert process(database, inbox_id) == Result("processed")
+    assert process(database, inbox_id) == ProcessingResult("processed")
 
     assert status(database, order_id) == "paid_escrow"
     row = inbox(database, inbox_id)
@@ -100,8 +100,8 @@ def test_a_second_delivery_is_a_duplicate(database: Database) -> None:
         receive(database, orjson.dumps({"data": data, "event": "charge.success"})),
     )
 
-    assert process(database, one) == Result("processed")
-    assert process(database, two, later(days=3)) == Result("duplicate")
+    assert process(database, one) == ProcessingResult("processed")
+    assert process(database, two, later(days=3)) == ProcessingResult("duplicate")
 
     assert count(database, "ledger_transactions", source=f"charge:{data['id']}") == 1
 
@@ -110,7 +110,7 @@ def test_what_was_processed_is_not_processed_again(database: Database) -> None:
     _, intent = unpaid(database)
     inbox_id = receive(database, event_of(charge_data(intent.reference, intent.amount_minor)))
 
-    assert process(database, inbox_id) == Result("processed")
+    assert process(database, inbox_id) == ProcessingResult("processed")
     assert process(database, inbox_id, later(days=1)) is None
 
 
@@ -119,7 +119,7 @@ def test_an_unknown_event_is_recorded_as_ignored(database: Database, event: str)
     data = {"id": uuid4().hex}
     inbox_id = receive(database, event_of(data, event))
 
-    assert process(database, inbox_id) == Result("ignored")
+    assert process(database, inbox_id) == ProcessingResult("ignored")
 
     assert inbox(database, inbox_id)["status"] == "ignored"
     assert count(database, "processed_webhook_events", id=f"{event}:{data['id']}") == 1
@@ -130,19 +130,19 @@ def test_an_event_before_its_order_is_retried_until_the_order_is_there(database:
     reference = f"checkout-{uuid4().hex}"
     inbox_id = receive(database, event_of(charge_data(reference, intent.amount_minor)))
 
-    assert process(database, inbox_id) == Result("retrying", later(seconds=1))
+    assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
     assert process(database, inbox_id, later(seconds=0.9)) is None
     with database.transaction() as session:
         session.execute(
             text("UPDATE payment_intents SET reference = :reference WHERE id = :id"),
             {"reference": reference, "id": intent.id},
         )
-    assert process(database, inbox_id, later(seconds=1)) == Result("processed")
+    assert process(database, inbox_id, later(seconds=1)) == ProcessingResult("processed")
     assert status(database, order_id) == "paid_escrow"
     assert inbox(database, inbox_id)["attempts"] == 2
 
 
-@pytest.mark.parametrize(("drawn", "factor"), [(0.0, 1 - JITTER), (0.5, 1.0), (1.0, 1 + JITTER)])
+@pytest.mark.parametrize(("drawn", "factor"), [(0.0, 1 - RETRY_JITTER), (0.5, 1.0), (1.0, 1 + RETRY_JITTER)])
 def test_an_unknown_reference_is_tried_six_times_then_dead(
     database: Database, drawn: float, factor: float
 ) -> None:
@@ -160,7 +160,7 @@ def test_an_unknown_reference_is_tried_six_times_then_dead(
         row = inbox(database, inbox_id)
         assert (row["status"], row["attempts"], row["due_at"]) == ("retrying", number, result.due_at)
         now = result.due_at
-    assert process(database, inbox_id, now) == Result("dead")
+    assert process(database, inbox_id, now) == ProcessingResult("dead")
 
     row = inbox(database, inbox_id)
     assert (row["status"], row["attempts"], row["finished_at"]) == ("dead", 6, now)
@@ -212,7 +212,7 @@ def test_an_unknown_reference_is_tried_six_times_then_dead(
 def test_what_can_never_be_processed_is_dead_at_once(database: Database, body: bytes) -> None:
     inbox_id = receive(database, body)
 
-    assert process(database, inbox_id) == Result("dead")
+    assert process(database, inbox_id) == ProcessingResult("dead")
 
     assert inbox(database, inbox_id)["attempts"] == 1
     assert count(database, "dead_letter_webhooks", inbox_id=inbox_id) == 1
@@ -225,13 +225,13 @@ def test_a_failure_nobody_foresaw_is_retried_and_tells_no_data(database: Databas
     inbox_id = receive(database, event_of(data))
     set_reserved(database, order_id, 0)
 
-    assert process(database, inbox_id) == Result("retrying", later(seconds=1))
+    assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
 
     assert inbox(database, inbox_id)["last_error"] == "CheckViolation 23514"
     assert status(database, order_id) == "pending_payment"
     assert count(database, "processed_webhook_events", id=f"charge.success:{data['id']}") == 0
     set_reserved(database, order_id, 1)
-    assert process(database, inbox_id, later(seconds=1)) == Result("processed")
+    assert process(database, inbox_id, later(seconds=1)) == ProcessingResult("processed")
     assert status(database, order_id) == "paid_escrow"
 
 
@@ -252,19 +252,19 @@ def test_what_is_due_is_listed_the_longest_waiting_first(committed_database: Dat
     receive(committed_database, b"3", later(days=400))
 
     with committed_database.reading() as session:
-        due = webhook_inbox.due_events(session, now=NOW, most=500)
-        assert webhook_inbox.due_events(session, now=NOW, most=1) == [early]
+        due = webhook_inbox.list_due_events(session, now=NOW, most=500)
+        assert webhook_inbox.list_due_events(session, now=NOW, most=1) == [early]
 
     assert due[:2] == [early, late]
     for inbox_id in (early, late):
         process(committed_database, inbox_id)
     with committed_database.reading() as session:
-        assert not {early, late} & set(webhook_inbox.due_events(session, now=NOW, most=500))
+        assert not {early, late} & set(webhook_inbox.list_due_events(session, now=NOW, most=500))
 
 
 def due(database: Database, now: datetime) -> list[UUID]:
     with database.reading() as session:
-        return webhook_inbox.due_events(session, now=now, most=500)
+        return webhook_inbox.list_due_events(session, now=now, most=500)
 
 
 def test_a_delay_counts_from_the_failure_not_from_the_beginning_of_the_try(database: Database) -> None:
@@ -272,7 +272,7 @@ def test_a_delay_counts_from_the_failure_not_from_the_beginning_of_the_try(datab
 
     result = process(database, inbox_id, clock=lambda: later(seconds=9))
 
-    assert result == Result("retrying", later(seconds=10))
+    assert result == ProcessingResult("retrying", later(seconds=10))
 
 
 def test_what_came_by_a_clock_that_is_ahead_is_due_at_once(committed_database: Database) -> None:
@@ -280,7 +280,7 @@ def test_what_came_by_a_clock_that_is_ahead_is_due_at_once(committed_database: D
     inbox_id = receive(committed_database, b"[]", later(minutes=5))
 
     assert inbox_id in due(committed_database, NOW)
-    assert process(committed_database, inbox_id) == Result("dead")
+    assert process(committed_database, inbox_id) == ProcessingResult("dead")
 
 
 @pytest.mark.parametrize("number", range(1, 6))
@@ -297,8 +297,8 @@ def test_a_clock_that_goes_back_does_not_hold_a_retry_up(committed_database: Dat
     delay = timedelta(seconds=RETRY_DELAYS_SECONDS[number - 1])
 
     assert inbox_id not in due(committed_database, back + delay)
-    assert committed_database.in_transaction(webhook_inbox.pull_in, now=back) == 1
-    assert committed_database.in_transaction(webhook_inbox.pull_in, now=back) == 0
+    assert committed_database.in_transaction(webhook_inbox.cap_retry_delays, now=back) == 1
+    assert committed_database.in_transaction(webhook_inbox.cap_retry_delays, now=back) == 0
 
     assert inbox(committed_database, inbox_id)["due_at"] == back + delay
     assert inbox_id not in due(committed_database, back)
@@ -317,7 +317,7 @@ def test_a_retry_is_left_alone_while_the_clock_is_right(committed_database: Data
     inbox_id = receive(committed_database, event_of(charge_data(f"checkout-{uuid4().hex}", 100)))
     result = process(committed_database, inbox_id, random=lambda: 1.0)
 
-    assert committed_database.in_transaction(webhook_inbox.pull_in, now=NOW) == 0
+    assert committed_database.in_transaction(webhook_inbox.cap_retry_delays, now=NOW) == 0
 
     assert inbox(committed_database, inbox_id)["due_at"] == later(seconds=1.2)
     while result is not None and result.status == "retrying":

@@ -10,7 +10,12 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.errors import NotFoundError
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.lifecycle import OPENING_FOR, Intent, NotPayableError, Target
+from marketplace.payments.intents.lifecycle import (
+    INITIALIZATION_LEASE,
+    Intent,
+    NotPayableError,
+    PaymentTarget,
+)
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.purchases import (
@@ -41,7 +46,7 @@ def intent(session: Session, shop: Shop, order_id: UUID) -> Intent:
 
 
 def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
-    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
 
 def test_an_order_has_one_live_intent(session: Session, shop: Shop, order_id: UUID, intent: Intent) -> None:
@@ -51,8 +56,8 @@ def test_an_order_has_one_live_intent(session: Session, shop: Shop, order_id: UU
     assert intent.order_ids == (order_id,)
     assert (intent.status, order["payment_status"]) == ("initialized", "initialized")
     assert order["payment_reference"] == intent.reference
-    for target in (Target(order_id=order_id), Target(reference=intent.reference)):
-        again = lifecycle.ensure_intent(
+    for target in (PaymentTarget(order_id=order_id), PaymentTarget(reference=intent.reference)):
+        again = lifecycle.get_or_create_intent(
             session, buyer_id=shop.buyer.id, target=target, callback_url=None, now=NOW
         )
         assert again == intent
@@ -63,13 +68,13 @@ def test_nobody_pays_what_is_not_theirs(
     session: Session, order_id: UUID, intent: Intent, target: str
 ) -> None:
     targets = {
-        "order": Target(order_id=order_id),
-        "reference": Target(reference=intent.reference),
-        "checkout": Target(checkout_id=uuid4()),
-        "unknown": Target(order_id=uuid4()),
+        "order": PaymentTarget(order_id=order_id),
+        "reference": PaymentTarget(reference=intent.reference),
+        "checkout": PaymentTarget(checkout_id=uuid4()),
+        "unknown": PaymentTarget(order_id=uuid4()),
     }
     with pytest.raises(NotFoundError):
-        lifecycle.ensure_intent(
+        lifecycle.get_or_create_intent(
             session, buyer_id=make_person(session).id, target=targets[target], callback_url=None, now=NOW
         )
 
@@ -98,17 +103,17 @@ class TestOpening:
         def claim(seconds: float) -> bool:
             until = row_of(session, "payment_intents", id=intent.id)["opening_until"]
             fresh = replace(intent, opening_until=until)
-            return lifecycle.claim_opening(session, intent=fresh, now=later(seconds=seconds))
+            return lifecycle.lease_initialization(session, intent=fresh, now=later(seconds=seconds))
 
         assert claim(0)
         assert not claim(1)
-        assert not claim(OPENING_FOR / timedelta(seconds=1) - 0.001)
-        assert claim(OPENING_FOR / timedelta(seconds=1))
-        lifecycle.release_opening(session, intent_id=intent.id)
+        assert not claim(INITIALIZATION_LEASE / timedelta(seconds=1) - 0.001)
+        assert claim(INITIALIZATION_LEASE / timedelta(seconds=1))
+        lifecycle.release_initialization(session, intent_id=intent.id)
         assert claim(46)
 
     def test_the_page_is_kept(self, session: Session, shop: Shop, order_id: UUID, intent: Intent) -> None:
-        answer = lifecycle.record_page(session, intent=intent, page=PAGE, now=NOW)
+        answer = lifecycle.record_hosted_page(session, intent=intent, page=PAGE, now=NOW)
 
         assert answer == {
             "reference": intent.reference,
@@ -126,13 +131,13 @@ class TestOpening:
         cancel(session, shop, order_id)
 
         with pytest.raises(NotPayableError):
-            lifecycle.record_page(session, intent=intent, page=PAGE, now=NOW)
+            lifecycle.record_hosted_page(session, intent=intent, page=PAGE, now=NOW)
 
     def test_nobody_is_sent_to_pay_what_was_paid_meanwhile(self, session: Session, intent: Intent) -> None:
         apply(session, make_charge(intent))
 
         with pytest.raises(NotPayableError, match="is succeeded by now"):
-            lifecycle.record_page(session, intent=intent, page=PAGE, now=NOW)
+            lifecycle.record_hosted_page(session, intent=intent, page=PAGE, now=NOW)
         assert row_of(session, "payment_intents", id=intent.id)["authorization_url"] is None
 
 
@@ -140,7 +145,7 @@ class TestGivingUp:
     def test_a_failed_attempt_makes_room_for_another(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
-        lifecycle.note_failed(session, reference=intent.reference, now=NOW)
+        lifecycle.record_failed_attempt(session, reference=intent.reference, now=NOW)
 
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "failed"
         assert make_intent(session, shop, order_id).reference != intent.reference
@@ -148,8 +153,8 @@ class TestGivingUp:
     def test_a_late_word_of_failure_does_not_undo_a_success(self, session: Session, intent: Intent) -> None:
         apply(session, make_charge(intent))
 
-        lifecycle.note_failed(session, reference=intent.reference, now=NOW)
-        lifecycle.abandon(session, intent_id=intent.id, now=NOW)
+        lifecycle.record_failed_attempt(session, reference=intent.reference, now=NOW)
+        lifecycle.abandon_intent(session, intent_id=intent.id, now=NOW)
 
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
 
@@ -158,7 +163,7 @@ class TestGivingUp:
     ) -> None:
         apply(session, make_charge(intent, amount_minor=100))
 
-        lifecycle.note_failed(session, reference=intent.reference, now=NOW)
+        lifecycle.record_failed_attempt(session, reference=intent.reference, now=NOW)
 
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "quarantined"
         assert row_of(session, "payment_allocations", intent_id=intent.id)["live"]
@@ -168,14 +173,14 @@ class TestGivingUp:
     def test_too_little_for_an_older_attempt_holds_the_order_back_too(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
-        lifecycle.note_failed(session, reference=intent.reference, now=NOW)
+        lifecycle.record_failed_attempt(session, reference=intent.reference, now=NOW)
         fresh = make_intent(session, shop, order_id)
         apply(session, make_charge(intent, amount_minor=100))
 
         with pytest.raises(NotPayableError, match="held back"):
             make_intent(session, shop, order_id)
         with pytest.raises(NotPayableError):
-            lifecycle.record_page(session, intent=fresh, page=PAGE, now=NOW)
+            lifecycle.record_hosted_page(session, intent=fresh, page=PAGE, now=NOW)
 
         assert row_of(session, "orders", id=order_id)["payment_status"] == "quarantined"
 
@@ -183,7 +188,7 @@ class TestGivingUp:
 class TestSettling:
     def settle(self, session: Session, intent: Intent, **charge: object) -> dict[str, object]:
         given = make_charge(intent, **charge) if charge else None
-        return lifecycle.settle(
+        return lifecycle.apply_reported_charge(
             session, reference=intent.reference, charge=given, fee_bearer="platform", now=NOW
         )
 

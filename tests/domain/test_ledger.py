@@ -13,10 +13,10 @@ from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import (
     AlreadyPostedError,
     InsufficientFundsError,
-    Movement,
+    NewTransaction,
     Posting,
-    post,
-    post_all,
+    post_transaction,
+    post_transactions,
 )
 from tests.support.purchases import NOW, assert_books_are_whole, row_of
 
@@ -24,7 +24,7 @@ RESTRICT_VIOLATION, CHECK_VIOLATION = "23001", "23514"
 
 
 def put(session: Session, *postings: Posting, source: str | None = None, kind: str = "test") -> UUID:
-    return post(
+    return post_transaction(
         session,
         kind=kind,
         source=source or uuid4().hex,
@@ -134,9 +134,9 @@ def test_a_cause_is_posted_once_under_a_kind(session: Session) -> None:
     assert_books_are_whole(session)
 
 
-def moving(source: str, from_: Account, to: Account, minor: int) -> Movement:
+def moving(source: str, from_: Account, to: Account, minor: int) -> NewTransaction:
     """Write a movement between two accounts that grow by credits."""
-    return Movement(
+    return NewTransaction(
         "test", source, "Of a test", [Posting(from_, "debit", minor), Posting(to, "credit", minor)]
     )
 
@@ -146,7 +146,7 @@ def test_many_are_posted_at_once_in_their_order(session: Session) -> None:
     fill(session, first, 1_000)
     sources = [uuid4().hex for _ in range(3)]
 
-    post_all(
+    post_transactions(
         session,
         movements=[
             moving(sources[0], first, second, 700),
@@ -180,10 +180,10 @@ def test_many_are_posted_at_once_in_their_order(session: Session) -> None:
 
 def test_of_many_one_that_does_not_balance_is_the_callers_fault(session: Session) -> None:
     wallet = accounts.wallet(uuid4())
-    torn = Movement("test", uuid4().hex, "Of a test", [Posting(wallet, "credit", 5)])
+    torn = NewTransaction("test", uuid4().hex, "Of a test", [Posting(wallet, "credit", 5)])
 
     with pytest.raises(ValueError, match="do not balance"):
-        post_all(session, movements=[moving(uuid4().hex, accounts.ESCROW, wallet, 5), torn], now=NOW)
+        post_transactions(session, movements=[moving(uuid4().hex, accounts.ESCROW, wallet, 5), torn], now=NOW)
 
 
 def test_of_many_none_may_take_an_owner_below_zero(session: Session) -> None:
@@ -191,7 +191,7 @@ def test_of_many_none_may_take_an_owner_below_zero(session: Session) -> None:
     fill(session, first, 100)
 
     with pytest.raises(InsufficientFundsError):
-        post_all(
+        post_transactions(
             session,
             movements=[
                 moving(uuid4().hex, first, second, 100),
@@ -207,10 +207,10 @@ def test_of_many_one_that_is_posted_already_has_none_move_a_balance(session: Ses
     first, second = accounts.wallet(uuid4()), accounts.wallet(uuid4())
     fill(session, first, 100)
     known, new = uuid4().hex, uuid4().hex
-    post_all(session, movements=[moving(known, first, second, 10)], now=NOW)
+    post_transactions(session, movements=[moving(known, first, second, 10)], now=NOW)
 
     with pytest.raises(AlreadyPostedError):
-        post_all(
+        post_transactions(
             session,
             movements=[moving(known, first, second, 10), moving(new, first, second, 20)],
             now=NOW,
@@ -226,7 +226,7 @@ def test_of_many_one_that_is_posted_already_has_none_move_a_balance(session: Ses
 def test_of_none_nothing_is_posted(session: Session) -> None:
     before = session.execute(text("SELECT count(*) FROM ledger_transactions")).scalar_one()
 
-    post_all(session, movements=[], now=NOW)
+    post_transactions(session, movements=[], now=NOW)
 
     assert session.execute(text("SELECT count(*) FROM ledger_transactions")).scalar_one() == before
 

@@ -10,15 +10,15 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.queries import open_subjects
+from marketplace.alerts.queries import list_open_subjects
 from marketplace.kernel.redaction import redact_text
 from marketplace.ledger import queries as ledger
 from marketplace.orders import invariants as order_books
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.integrity import alerts
 from marketplace.payments.integrity import invariants as payment_books
-from marketplace.platform.halts import payouts_halted
+from marketplace.platform.halts import are_payouts_halted
 from marketplace.reconciliation.ledger_check import verify_ledger
 from tests.support.alerts import alerts_about
 from tests.support.finance import claw_back, lose_dispute, make_officer, refund
@@ -85,7 +85,7 @@ def books(session: Session) -> Books:
     apply(session, make_charge(intent, amount_minor=700))
     reference = row_of(session, "orders", id=paid)["payment_reference"]
     again = replace(intent, reference=reference)
-    assert apply(session, make_charge(again, amount_minor=900)) is Outcome.RETURNED
+    assert apply(session, make_charge(again, amount_minor=900)) is ChargeOutcome.RETURNED
     clawed_back = shipped_order(session, shop)
     release(session, shop, clawed_back)
     claw_back(session, clawed_back, make_officer(session), amount_minor=1_000)
@@ -174,7 +174,7 @@ def test_damage_is_found_by_the_name_of_its_rule(session: Session, books: Books,
 
 
 def test_every_rule_is_broken_here_once() -> None:
-    names = [*ledger._CHECKS, *order_books._CHECKS, *payment_books._CHECKS]
+    names = [*ledger._INVARIANTS, *order_books._INVARIANTS, *payment_books._CHECKS]
 
     assert set(names) == set(DAMAGE)
     assert len(names) == len(DAMAGE)
@@ -205,16 +205,16 @@ def test_an_order_paid_by_hand_is_found(session: Session) -> None:
 
 def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, books: Books) -> None:
     def open_rules() -> set[str]:
-        return open_subjects(session, identifier=kinds.ESCROW_DRIFT)
+        return list_open_subjects(session, identifier=kinds.ESCROW_DRIFT)
 
-    alerts.books_checked(session, verify_ledger(session), now=NOW)
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert open_rules() == set()
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
     found = verify_ledger(session)
-    alerts.books_checked(session, found, now=NOW)
-    alerts.books_checked(session, found[:1], now=NOW)
+    alerts.update_invariant_alerts(session, found, now=NOW)
+    alerts.update_invariant_alerts(session, found[:1], now=NOW)
 
     assert len(found) > 1
     assert open_rules() == {found[0].rule}
@@ -227,20 +227,20 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
     number = row_of(session, "orders", id=books.refunded)["number"]
     assert alert["facts"]["rows"] == len(found[0].rows)
     assert alert["facts"]["first"][0]["number"] == number
-    alerts.books_checked(session, [], now=NOW)
+    alerts.update_invariant_alerts(session, [], now=NOW)
     assert open_rules() == set()
 
 
 def test_drift_halts_payouts_and_its_end_does_not_resume_them(session: Session, books: Books) -> None:
-    alerts.books_checked(session, verify_ledger(session), now=NOW)
-    assert not payouts_halted(session)
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    assert not are_payouts_halted(session)
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
-    alerts.books_checked(session, verify_ledger(session), now=NOW)
-    assert payouts_halted(session)
-    alerts.books_checked(session, [], now=NOW)
-    assert payouts_halted(session)
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    assert are_payouts_halted(session)
+    alerts.update_invariant_alerts(session, [], now=NOW)
+    assert are_payouts_halted(session)
 
 
 def test_officers_who_resume_during_a_drift_are_overruled_by_another_one_alone(
@@ -248,15 +248,15 @@ def test_officers_who_resume_during_a_drift_are_overruled_by_another_one_alone(
 ) -> None:
     broken = "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     damage(session, books, broken)
-    alerts.books_checked(session, verify_ledger(session), now=NOW)
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     resume(session)
 
-    alerts.books_checked(session, verify_ledger(session), now=NOW)
-    assert not payouts_halted(session)
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    assert not are_payouts_halted(session)
 
     damage(session, books, broken)
-    alerts.books_checked(session, verify_ledger(session), now=NOW)
-    assert payouts_halted(session)
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    assert are_payouts_halted(session)
 
 
 def test_a_drift_that_comes_back_halts_payouts_again(session: Session, books: Books) -> None:
@@ -264,15 +264,15 @@ def test_a_drift_that_comes_back_halts_payouts_again(session: Session, books: Bo
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
     found = verify_ledger(session)
-    alerts.books_checked(session, found, now=NOW)
+    alerts.update_invariant_alerts(session, found, now=NOW)
     resume(session)
-    alerts.books_checked(session, [], now=NOW)
-    alerts.books_checked(session, found, now=NOW)
-    assert payouts_halted(session)
+    alerts.update_invariant_alerts(session, [], now=NOW)
+    alerts.update_invariant_alerts(session, found, now=NOW)
+    assert are_payouts_halted(session)
 
 
 def test_every_rule_is_told_of_as_it_is_named() -> None:
-    for rule in (*ledger._CHECKS, *order_books._CHECKS, *payment_books._CHECKS):
+    for rule in (*ledger._INVARIANTS, *order_books._INVARIANTS, *payment_books._CHECKS):
         assert redact_text(rule) == rule
 
 

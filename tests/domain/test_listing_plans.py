@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse import listing
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.kernel.paging import PageRequest
 from tests.support.plans import LIMIT, Shelves, explain, shelves
 
@@ -24,9 +24,9 @@ MOST_BUFFERS = 3_000  # of a table of so many rows; a scan of all of it touches 
 )
 def test_no_page_reads_the_whole_table(shelves: Shelves, sort: str, *, deep: bool, filtered: str) -> None:
     session, filters = shelves.session, shelves.filters[filtered]
-    given = listing.conditions_of(session, filters)
+    given = listing.build_conditions(session, filters)
     assert given is not None
-    statement = listing._listing(sort, tuple(given), continued=deep, usual=False)
+    statement = listing._listing_statement(sort, tuple(given), continued=deep, usual=False)
     values = statement._constants | given | {"now": "now", "media_base_url": "", "limit": LIMIT + 1}
     if deep:
         values |= dict(zip(("last_position", "last_id"), middle(session, filters, sort), strict=True))
@@ -40,7 +40,7 @@ def test_no_page_reads_the_whole_table(shelves: Shelves, sort: str, *, deep: boo
         assert "Sort" not in nodes
 
 
-def middle(session: Session, filters: Filters, sort: str) -> list[Any]:
+def middle(session: Session, filters: ProductFilters, sort: str) -> list[Any]:
     """Give the position after some pages, found by paging."""
     position = None
     for _ in range(4):
@@ -60,4 +60,4 @@ def middle(session: Session, filters: Filters, sort: str) -> list[Any]:
 
 
 def test_an_unknown_category_asks_no_further(shelves: Shelves) -> None:
-    assert listing.conditions_of(shelves.session, Filters(category=str(uuid4()))) is None
+    assert listing.build_conditions(shelves.session, ProductFilters(category=str(uuid4()))) is None

@@ -9,7 +9,7 @@ from bench import ledger
 from marketplace.infra.db import Database
 from marketplace.kernel.paging import PageRequest
 from marketplace.ledger.accounts import vendor_payable
-from marketplace.ledger.queries import EntryFilter, balance_of, statement_of, verify
+from marketplace.ledger.queries import EntryFilter, fetch_balance, fetch_statement_page, verify_ledger
 from tests.support.servers import Addresses, create_database, drop_database
 
 ENTRIES = 5_003
@@ -28,11 +28,11 @@ def database(addresses: Addresses) -> Iterator[Database]:
 
 def test_the_books_are_whole_and_the_balance_runs(database: Database) -> None:
     with database.reading() as session:
-        assert verify(session) == []
-        page = statement_of(
+        assert verify_ledger(session) == []
+        page = fetch_statement_page(
             session, owners=[ledger.OWNER_ID], wanted=EntryFilter(), page=PageRequest(ENTRIES + 1)
         )
-        balance = balance_of(session, account=vendor_payable(ledger.OWNER_ID))
+        balance = fetch_balance(session, account=vendor_payable(ledger.OWNER_ID))
 
     entries = page.items[::-1]
     assert len(entries) == ENTRIES

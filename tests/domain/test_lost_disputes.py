@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of, balances_by_kind
-from marketplace.payments.chargeback_guard import DisputedAtBankError
+from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
+from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.charges import quarantine
-from marketplace.payments.money_trail.build import whereabouts
+from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import gateway_refund
 from tests.support.alerts import alerts_about
 from tests.support.finance import (
@@ -21,7 +21,7 @@ from tests.support.finance import (
     PLATFORMS,
     TOTAL,
     VENDORS,
-    actor_of,
+    act_of,
     claw_back,
     delivered_order,
     dispute_charge,
@@ -65,7 +65,7 @@ def _books_stay_whole(session: Session) -> Any:
 
 def owed(session: Session, shop: Shop) -> int:
     """Give what the vendor owes."""
-    return balance_of(session, account=accounts.vendor_receivable(shop.store_id))
+    return fetch_balance(session, account=accounts.vendor_receivable(shop.store_id))
 
 
 def test_a_lost_dispute_after_the_release_is_borne_like_a_clawback(
@@ -89,7 +89,7 @@ def test_a_lost_dispute_after_the_release_is_borne_like_a_clawback(
             "unsentMinor": 0,
         }
     ]
-    held = whereabouts(session, order_id=delivered, caller=shop.buyer)["holders"]
+    held = build_money_trail(session, order_id=delivered, caller=shop.buyer)["holders"]
     assert [(one["holder"], one["amountMinor"]) for one in held] == [("buyer", TOTAL)]
 
 
@@ -136,8 +136,8 @@ def test_what_was_sent_before_is_the_buyers_to_give_back(
 
     assert (owed(session, shop), owed_by(session, shop.buyer.id)) == (0, TOTAL)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
-    assert f"You owe us {naira_text(TOTAL)}" in body
-    entry = whereabouts(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
+    assert f"You owe us {format_naira(TOTAL)}" in body
+    entry = build_money_trail(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
     assert (entry["from"], entry["to"], entry["amountMinor"]) == ("gateway", "buyer", TOTAL)
     assert "owes it" in entry["what"]
 
@@ -159,10 +159,10 @@ def test_what_was_not_sent_is_given_once_by_the_bank(
     [booked] = alert["facts"]["booked"]
     assert (booked["unsentMinor"], booked["buyerMinor"], booked["vendorMinor"]) == (TOTAL, 0, 0)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
-    assert f"So {naira_text(TOTAL)} of it are not sent" in body
+    assert f"So {format_naira(TOTAL)} of it are not sent" in body
     assert "owe" not in body
     assert "wallet" not in body
-    held = whereabouts(session, order_id=order_id, caller=shop.buyer)["holders"]
+    held = build_money_trail(session, order_id=order_id, caller=shop.buyer)["holders"]
     assert [(one["holder"], one["amountMinor"]) for one in held] == [("buyer", TOTAL)]
 
 
@@ -175,7 +175,7 @@ def test_what_the_bank_did_not_give_of_it_is_in_the_wallet(
 
     assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, TOTAL - 100_000)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
-    assert f"{naira_text(TOTAL - 100_000)} that your bank did not give are in your wallet" in body
+    assert f"{format_naira(TOTAL - 100_000)} that your bank did not give are in your wallet" in body
 
 
 def test_what_was_about_to_go_back_comes_before_what_escrow_holds(
@@ -215,11 +215,11 @@ class TestChargesThatNothingTook:
 
     def test_one_that_goes_back_is_not_sent(self, session: Session, shop: Shop) -> None:
         order_id, charge_id = self.second_charge(session, shop)
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
         dispute_charge(session, charge_id)
         dispute_charge(session, charge_id, "merchant-accepted", refund_amount=None)
 
-        after = balances_by_kind(session)
+        after = fetch_balances_by_kind(session)
         assert before["refunds_in_transit"] - after["refunds_in_transit"] == TOTAL
         assert before["gateway_clearing"] - after["gateway_clearing"] == TOTAL
         assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
@@ -243,7 +243,7 @@ class TestChargesThatNothingTook:
         refund(session, order_id, officer)
 
         made = refunds_of(session, order_id)[-1]
-        assert gateway_refund.claim(session, refund_id=made["id"], now=NOW) is not None
+        assert gateway_refund.lease_refund(session, refund_id=made["id"], now=NOW) is not None
 
     def test_one_that_is_held_back_is_the_wallets_which_owes_it(
         self, session: Session, shop: Shop, officer: Caller
@@ -256,13 +256,12 @@ class TestChargesThatNothingTook:
         held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
 
         def decide(action: str) -> None:
-            quarantine.resolve(
-                session, held_id=held_id, action=action, note="The bank took it.", officer=officer,
-                actor=actor_of(officer), now=NOW,
+            quarantine.resolve_quarantined_charge(
+                session, held_id=held_id, action=action, note="The bank took it.", act=act_of(officer, now=NOW),
             )  # fmt: skip
 
         for action in ("accept_rest", "refund"):
-            with pytest.raises(DisputedAtBankError, match="Give it to the wallet"):
+            with pytest.raises(ChargedBackError, match="Give it to the wallet"):
                 decide(action)
         decide("wallet")
 
@@ -295,9 +294,9 @@ def test_what_escrow_holds_waits_for_a_ruling(session: Session, shop: Shop) -> N
         "lost_disputes": TOTAL,
     }
     assert owed(session, shop) == 0
-    last = whereabouts(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
+    last = build_money_trail(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
     assert (last["from"], last["to"], last["amountMinor"]) == ("gateway", "buyer", TOTAL)
-    held = whereabouts(session, order_id=order_id, caller=shop.vendor)
+    held = build_money_trail(session, order_id=order_id, caller=shop.vendor)
     assert [(one["holder"], one["amountMinor"]) for one in held["holders"]] == [("escrow", TOTAL)]
     assert {entry["kind"] for entry in held["entries"]} == {"payment"}
 
@@ -319,7 +318,7 @@ def test_what_a_bank_took_is_not_clawed_back_as_well(
     session: Session, officer: Caller, delivered: UUID
 ) -> None:
     lose_dispute(session, delivered, amount_minor=1_000)
-    with pytest.raises(DisputedAtBankError):
+    with pytest.raises(ChargedBackError):
         claw_back(session, delivered, officer)
 
 

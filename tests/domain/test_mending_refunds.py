@@ -17,15 +17,19 @@ from marketplace.kernel.errors import (
 )
 from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.ledger.queries import balances_by_kind
+from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments import admin_queries, states
-from marketplace.payments.chargeback_guard import DisputedAtBankError
+from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.refunds import gateway_refund, order_cancellation, recovery
-from marketplace.payments.refunds.recovery import NotFailedError, Stuck, UnclearError
+from marketplace.payments.refunds.recovery import (
+    FailedRefund,
+    GatewayStatusUnknownError,
+    RefundStillInFlightError,
+)
 from marketplace.providers.gateway.payments import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
-    actor_of,
+    act_of,
     audited,
     cancelled_order,
     dispute_charge,
@@ -65,8 +69,8 @@ def refund_id(session: Session, order_id: UUID) -> UUID:
     return found
 
 
-def find(session: Session, refund_id: UUID, officer: Caller, trigger: str = states.CREDIT) -> Stuck:
-    return recovery.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
+def find(session: Session, refund_id: UUID, officer: Caller, trigger: str = states.CREDIT) -> FailedRefund:
+    return recovery.find_failed_refund(session, refund_id=refund_id, trigger=trigger, officer_id=officer.id)
 
 
 @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
@@ -76,7 +80,7 @@ def test_what_the_bank_may_give_back_is_not_given_back_too(
     charge_id = row_of(session, "refunds", id=refund_id)["charge_id"]
     dispute_charge(session, row_of(session, "gateway_charges", id=charge_id)["gateway_charge_id"])
 
-    with pytest.raises(DisputedAtBankError, match="would be the second time"):
+    with pytest.raises(ChargedBackError, match="would be the second time"):
         mend_refund(session, refund_id, officer, trigger)
 
     assert row_of(session, "refunds", id=refund_id)["status"] == "failed"
@@ -86,15 +90,15 @@ class TestRetry:
     def test_it_is_sent_again_as_another_try(
         self, session: Session, officer: Caller, refund_id: UUID
     ) -> None:
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
 
         done = mend_refund(session, refund_id, officer, states.RETRY)
 
         assert (done["status"], done["attempt"]) == ("pending", 2)
         row = row_of(session, "refunds", id=refund_id)
         assert (row["asked_at"], row["asking_until"], row["gateway_refund_id"]) == (None, None, None)
-        assert balances_by_kind(session) == before
-        found = gateway_refund.claim(session, refund_id=refund_id, now=NOW)
+        assert fetch_balances_by_kind(session) == before
+        found = gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         assert found is not None
         assert not found.was_asked
         waiting = session.execute(
@@ -129,15 +133,15 @@ class TestCredit:
     ) -> None:
         [made] = refunds_of(session, order_id)
         say(session, made["id"], word)
-        before = balances_by_kind(session)["refunds_in_transit"]
+        before = fetch_balances_by_kind(session)["refunds_in_transit"]
 
-        said = GatewayRefund("9", word, made["amount_minor"], gateway_refund.note_of(made["id"], 1))
+        said = GatewayRefund("9", word, made["amount_minor"], gateway_refund.refund_reference(made["id"], 1))
         done = mend_refund(session, made["id"], officer, states.CREDIT, said)
 
         amount = made["amount_minor"]
         assert done["status"] == "credited"
         assert wallet_of(session, shop.buyer.id) == amount
-        assert balances_by_kind(session)["refunds_in_transit"] == before - amount
+        assert fetch_balances_by_kind(session)["refunds_in_transit"] == before - amount
         assert row_of(session, "gateway_charges", id=made["charge_id"])["refunded_minor"] == 0
         assert row_of(session, "refunds", id=made["id"])["settled_at"] == NOW
         assert told(session, shop.buyer.id)[-1] == "wallet_credited"
@@ -167,7 +171,7 @@ class TestCredit:
         [made] = refunds_of(session, order_id)
         say(session, made["id"], "needs-attention")
 
-        with pytest.raises(UnclearError, match="may still send it"):
+        with pytest.raises(GatewayStatusUnknownError, match="may still send it"):
             mend_refund(session, made["id"], officer, states.CREDIT)
 
         assert row_of(session, "refunds", id=made["id"])["status"] == "needs_attention"
@@ -190,13 +194,13 @@ class TestWhatCameBack:
         self, session: Session, shop: Shop, order_id: UUID
     ) -> None:
         [made] = refunds_of(session, order_id)
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
         say(session, made["id"], "processed")
 
         for _ in range(2):
             assert say(session, made["id"], "failed") == "failed"
 
-        assert balances_by_kind(session) == before
+        assert fetch_balances_by_kind(session) == before
         assert row_of(session, "ledger_transactions", kind="refund_returned", source=f"refund:{made['id']}")
         assert open_about(session, f"refund:{made['id']}") == {"REFUND_CAME_BACK": "SEV-1"}
         row = row_of(session, "refunds", id=made["id"])
@@ -214,7 +218,7 @@ class TestWhatCameBack:
     def test_it_is_sent_again_as_often_as_it_comes_back(
         self, session: Session, shop: Shop, officer: Caller, came_back: UUID
     ) -> None:
-        before = balances_by_kind(session)["gateway_clearing"]
+        before = fetch_balances_by_kind(session)["gateway_clearing"]
         for time in (2, 3):
             mend_refund(session, came_back, officer, states.RETRY)
             assert say(session, came_back, "processed") == "processed"
@@ -225,7 +229,7 @@ class TestWhatCameBack:
 
         row = row_of(session, "refunds", id=came_back)
         assert (row["status"], row["attempt"], row["times_returned"]) == ("processed", 3, 2)
-        assert balances_by_kind(session)["gateway_clearing"] == before - row["amount_minor"]
+        assert fetch_balances_by_kind(session)["gateway_clearing"] == before - row["amount_minor"]
         titles = session.execute(
             text(
                 "SELECT title FROM notifications WHERE user_id = :id AND type = 'refund_processed' ORDER BY id"
@@ -242,8 +246,10 @@ class TestWhatCameBack:
         mend_refund(session, refund_id, officer, states.RETRY)
         say(session, refund_id, "failed")
         for word in ("processed", "failed"):
-            first = GatewayRefund("11", word, amount, gateway_refund.note_of(refund_id, 1))
-            assert gateway_refund.settle(session, refund_id=refund_id, told=first, now=NOW) == word
+            first = GatewayRefund("11", word, amount, gateway_refund.refund_reference(refund_id, 1))
+            assert (
+                gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=first, now=NOW) == word
+            )
 
         done = mend_refund(session, refund_id, officer, states.RETRY)
 
@@ -266,9 +272,9 @@ class TestBoth:
         self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, trigger: str, word: str
     ) -> None:
         row = row_of(session, "refunds", id=refund_id)
-        said = GatewayRefund("", word, row["amount_minor"], gateway_refund.note_of(refund_id, 1))
+        said = GatewayRefund("", word, row["amount_minor"], gateway_refund.refund_reference(refund_id, 1))
 
-        with pytest.raises(NotFailedError, match=f"may still send it: it says {word}") as refused:
+        with pytest.raises(RefundStillInFlightError, match=f"may still send it: it says {word}") as refused:
             mend_refund(session, refund_id, officer, trigger, said)
 
         # What was learnt is kept.
@@ -285,9 +291,9 @@ class TestBoth:
         stuck = find(session, refund_id, officer, trigger)
         mend_refund(session, refund_id, officer, trigger)
 
-        for work in (recovery.retry, recovery.credit):
+        for work in (recovery.retry_failed_refund, recovery.credit_failed_refund):
             with pytest.raises(ConflictError):
-                work(session, stuck=stuck, known=[], actor=actor_of(officer), now=NOW)
+                work(session, stuck=stuck, known=[], act=act_of(officer, now=NOW))
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
@@ -320,33 +326,33 @@ class TestAskingTheGatewayFirst:
         intent = make_intent(session, shop, order_id)
         gateway.open(intent.reference, intent.amount_minor)
         apply(session, gateway.charge_of_paid(intent.reference))
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         [made] = refunds_of(session, order_id)
-        found = gateway_refund.claim(session, refund_id=made["id"], now=NOW)
+        found = gateway_refund.lease_refund(session, refund_id=made["id"], now=NOW)
         adapter = gateway.adapter(settings)
-        gateway_refund.send(adapter, found)
+        gateway_refund.send_refund(adapter, found)
         say(session, made["id"], "failed")
 
-        known = recovery.ask(adapter, find(session, made["id"], officer))
-        assert [one.note for one in known] == [gateway_refund.note_of(made["id"], 1)]
+        known = recovery.fetch_status(adapter, find(session, made["id"], officer))
+        assert [one.note for one in known] == [gateway_refund.refund_reference(made["id"], 1)]
         mend_refund(session, made["id"], officer, states.RETRY)
         say(session, made["id"], "failed")
         # The second try is unknown to the gateway, but the first one is on its way after all.
         stuck = find(session, made["id"], officer)
-        assert recovery.ask(adapter, stuck) == known
-        with pytest.raises(NotFailedError):
-            recovery.credit(session, stuck=stuck, known=known, actor=actor_of(officer), now=NOW)
+        assert recovery.fetch_status(adapter, stuck) == known
+        with pytest.raises(RefundStillInFlightError):
+            recovery.credit_failed_refund(session, stuck=stuck, known=known, act=act_of(officer, now=NOW))
 
         gateway.line.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
-            recovery.ask(adapter, find(session, made["id"], officer))
+            recovery.fetch_status(adapter, find(session, made["id"], officer))
 
 
 def test_a_claim_that_ran_out_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:
     mend_refund(session, refund_id, officer, states.RETRY)
-    gateway_refund.claim(session, refund_id=refund_id, now=NOW)
+    gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
 
-    again = gateway_refund.claim(session, refund_id=refund_id, now=later() + timedelta(minutes=2))
+    again = gateway_refund.lease_refund(session, refund_id=refund_id, now=later() + timedelta(minutes=2))
 
     assert again is not None
     assert (again.was_asked, again.attempt) == (True, 2)

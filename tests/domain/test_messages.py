@@ -14,7 +14,7 @@ from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
 from marketplace.webhooks import envelopes, queries
 from marketplace.webhooks import inbox as webhook_inbox
-from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, Result
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, ProcessingResult
 from tests.support.gateway import charge_data, event_of
 from tests.support.messaging import (
     MESSAGES,
@@ -42,11 +42,11 @@ SENT_AT = datetime.fromtimestamp(1763631000, UTC)
 
 
 def receive(database: Database, body: bytes) -> UUID:
-    return database.in_transaction(webhook_inbox.receive, provider="messaging", body=body, now=NOW)
+    return database.in_transaction(webhook_inbox.receive_event, provider="messaging", body=body, now=NOW)
 
 
-def process(database: Database, inbox_id: UUID, now: datetime = NOW) -> Result | None:
-    return webhook_inbox.process(
+def process(database: Database, inbox_id: UUID, now: datetime = NOW) -> ProcessingResult | None:
+    return webhook_inbox.process_event(
         database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
     )
 
@@ -60,7 +60,7 @@ def take(database: Database, body: bytes) -> str:
 
 def inbox(database: Database, inbox_id: UUID) -> dict[str, Any]:
     with database.reading() as session:
-        return queries.show_event(session, inbox_id=inbox_id)
+        return queries.fetch_event(session, inbox_id=inbox_id)
 
 
 def kept(database: Database, sender: str) -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ def test_a_message_of_any_type_is_kept(database: Database, kind: str) -> None:
     sent = message(kind, sender=sender, context={"from": "2348000000001", "id": "wamid.before"})
     inbox_id = receive(database, envelope(sent, names={sender: "Ada"}))
 
-    assert process(database, inbox_id) == Result("processed")
+    assert process(database, inbox_id) == ProcessingResult("processed")
 
     known = kind if kind != "hologram" else "unknown"
     [row] = kept(database, sender)
@@ -247,7 +247,7 @@ class TestEnvelopesOfMany:
             database, envelope(first, spoilt, second, told, names={sender: "Ada", other: "Bayo"})
         )
 
-        assert process(database, inbox_id) == Result("processed")
+        assert process(database, inbox_id) == ProcessingResult("processed")
 
         shown = inbox(database, inbox_id)
         assert (shown["status"], shown["event_type"], shown["dedupe_id"]) == ("processed", "envelope", None)
@@ -307,13 +307,13 @@ class TestEnvelopesOfMany:
         body = orjson.dumps({"object": "x", "entry": [{"changes": [{"field": "f", "value": value}]}]})
         inbox_id = receive(database, body)
 
-        assert process(database, inbox_id) == Result("ignored")
+        assert process(database, inbox_id) == ProcessingResult("ignored")
         assert inbox(database, inbox_id)["event_type"] == "envelope"
 
     def test_it_holds_a_thousand_at_the_most(self, database: Database) -> None:
-        statuses = [status(f"wamid.{number}", "sent") for number in range(envelopes.MAX_UNITS + 1)]
+        statuses = [status(f"wamid.{number}", "sent") for number in range(envelopes.MAX_ITEMS + 1)]
 
-        assert len(envelopes.split(envelope(*statuses[:-1]))) == 1_000
+        assert len(envelopes.split_envelope(envelope(*statuses[:-1]))) == 1_000
         assert take(database, envelope(*statuses)) == "dead"
 
 
@@ -323,10 +323,10 @@ def nudged() -> Any:
     from marketplace.infra import wakeups
 
     told: list[tuple[Any, ...]] = []
-    before = list(wakeups._nudge)
-    wakeups.set_nudge(lambda *given: told.append(given))
+    before = list(wakeups._wakeup_senders)
+    wakeups.set_wakeup_sender(lambda *given: told.append(given))
     yield told
-    wakeups._nudge[:] = before
+    wakeups._wakeup_senders[:] = before
 
 
 class TestStatuses:
@@ -371,7 +371,7 @@ class TestStatuses:
         ours = database.in_transaction(log_delivery)
         inbox_id = receive(database, envelope(status(ours, "teleported")))
 
-        assert process(database, inbox_id) == Result("ignored")
+        assert process(database, inbox_id) == ProcessingResult("ignored")
 
         assert inbox(database, inbox_id)["event_type"] == "status.unknown"
         assert self.log_of(database, ours)["status"] == "queued"
@@ -380,7 +380,7 @@ class TestStatuses:
         """The provider may tell before the answer to our own request was kept."""
         ours = some_id()
         inbox_id = receive(database, envelope(status(ours, "sent")))
-        assert process(database, inbox_id) == Result("retrying", later(seconds=1))
+        assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
 
         with database.transaction() as session:
             kept_id = log_delivery(session)
@@ -392,7 +392,7 @@ class TestStatuses:
                 {"ours": ours, "kept": kept_id},
             )
 
-        assert process(database, inbox_id, later(seconds=1)) == Result("processed")
+        assert process(database, inbox_id, later(seconds=1)) == ProcessingResult("processed")
         assert self.log_of(database, ours)["status"] == "sent"
 
     def test_a_status_of_a_message_that_is_none_of_ours_is_ignored_in_the_end(
@@ -410,7 +410,7 @@ class TestStatuses:
             assert result.due_at is not None
             now = result.due_at
 
-        assert process(database, inbox_id, now) == Result("ignored")
+        assert process(database, inbox_id, now) == ProcessingResult("ignored")
 
     @staticmethod
     def log_of(database: Database, provider_message_id: str) -> dict[str, Any]:
@@ -441,7 +441,7 @@ class TestStatuses:
 def test_what_can_never_be_processed_is_dead_at_once(database: Database, body: bytes, reason: str) -> None:
     inbox_id = receive(database, body)
 
-    assert process(database, inbox_id) == Result("dead")
+    assert process(database, inbox_id) == ProcessingResult("dead")
 
     with database.reading() as session:
         assert row_of(session, "dead_letter_webhooks", inbox_id=inbox_id)["error"] == reason
@@ -459,9 +459,9 @@ def test_no_message_can_be_taken_for_an_event_of_the_gateway(database: Database)
     assert take(database, envelope(status("charge.success", str(data["id"])))) == "ignored"
 
     inbox_id = database.in_transaction(
-        webhook_inbox.receive, provider="gateway", body=event_of(data), now=NOW
+        webhook_inbox.receive_event, provider="gateway", body=event_of(data), now=NOW
     )
-    assert process(database, inbox_id) == Result("processed")
+    assert process(database, inbox_id) == ProcessingResult("processed")
 
     with database.reading() as session:
         assert status_of(session, order_id) == "paid_escrow"

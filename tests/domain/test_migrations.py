@@ -8,7 +8,7 @@ import alembic.command
 import pytest
 from alembic.script import ScriptDirectory
 
-from commands.db import alembic_config, current_revision, differences, head
+from commands.db import alembic_config, current_revision, latest_revision, list_differences
 from marketplace.models import metadata
 from tests.support.installation import query
 from tests.support.servers import Addresses, create_database, drop_database
@@ -53,16 +53,16 @@ def test_there_is_one_line_of_revisions() -> None:
     scripts = ScriptDirectory.from_config(alembic_config(""))
     revisions = [script.revision for script in scripts.walk_revisions()]
     assert revisions == sorted(revisions, reverse=True)
-    assert scripts.get_heads() == [head()] == revisions[:1]
+    assert scripts.get_heads() == [latest_revision()] == revisions[:1]
     assert all(script.doc for script in scripts.walk_revisions())
 
 
 def test_models_and_migrations_agree(empty: str) -> None:
     assert current_revision(empty) is None
-    assert len(differences(empty)) >= len(metadata.tables)  # the comparison sees what is missing
+    assert len(list_differences(empty)) >= len(metadata.tables)  # the comparison sees what is missing
     alembic.command.upgrade(alembic_config(empty), "head")
-    assert current_revision(empty) == head()
-    assert differences(empty) == []
+    assert current_revision(empty) == latest_revision()
+    assert list_differences(empty) == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_drift_is_told(addresses: Addresses, drift: str, told: str) -> None:
     url = create_database(addresses, name)
     try:
         query(url, drift)
-        [line] = differences(url)
+        [line] = list_differences(url)
         assert line.startswith(told)
     finally:
         drop_database(addresses, name)
@@ -96,7 +96,7 @@ def test_down_to_nothing_and_up_again_gives_the_same(empty: str) -> None:
     assert schema(empty, without=DATA) == {part: [] for part in SCHEMA if part not in DATA}
     alembic.command.upgrade(config, "head")
     assert schema(empty) == first
-    assert differences(empty) == []
+    assert list_differences(empty) == []
 
 
 def test_each_revision_can_be_taken_back(empty: str) -> None:

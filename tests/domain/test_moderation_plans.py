@@ -63,14 +63,14 @@ def test_prices_of_a_category_are_those_of_its_newest(filled: tuple[Session, UUI
 
     indexes, buffers = explained(
         session,
-        automated_review._PRICES,
+        automated_review._SELECT_PRICES_IN_CATEGORY,
         category_id=category_id,
         product_id=uuid4(),
-        most=rules.MOST_PRICES,
+        most=rules.MAX_COMPARABLE_PRICES,
     )
 
     assert "ix_products_category_newest" in indexes
-    assert buffers < 3 * rules.MOST_PRICES
+    assert buffers < 3 * rules.MAX_COMPARABLE_PRICES
 
 
 def test_prices_of_a_tree_are_those_of_the_newest_of_each_category(filled: tuple[Session, UUID]) -> None:
@@ -78,15 +78,15 @@ def test_prices_of_a_tree_are_those_of_the_newest_of_each_category(filled: tuple
 
     indexes, buffers = explained(
         session,
-        automated_review._PRICES_BELOW,
+        automated_review._SELECT_PRICES_IN_SUBTREE,
         category_id=category_id,
         product_id=uuid4(),
-        each=automated_review._MOST_OF_EACH,
-        most=rules.MOST_PRICES,
+        each=automated_review._MAX_PRICES_PER_CATEGORY,
+        most=rules.MAX_COMPARABLE_PRICES,
     )
 
     assert "ix_products_category_newest" in indexes
-    assert buffers < 3 * automated_review._MOST_OF_EACH + 100
+    assert buffers < 3 * automated_review._MAX_PRICES_PER_CATEGORY + 100
 
 
 @pytest.mark.parametrize("continued", [False, True])
@@ -106,7 +106,7 @@ def test_the_queue_is_read_by_its_index(filled: tuple[Session, UUID], continued:
         )
 
     indexes, buffers = explained(
-        session, queries._ALL, status="in_review", held=True, campus=None, limit=21, **position
+        session, queries._SELECT_QUEUE, status="in_review", held=True, campus=None, limit=21, **position
     )
 
     assert "ix_products_moderation" in indexes

@@ -11,16 +11,16 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges import quarantine
-from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.refunds import order_cancellation
-from tests.support.finance import actor_of, make_officer, refund, refunds_of, say
+from tests.support.finance import act_of, make_officer, refund, refunds_of, say
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -81,7 +81,7 @@ def by_event(session: Session, shop: Shop) -> UUID:
     order_id = place(session, shop, make_product(session, shop))
     charge = make_charge(make_intent(session, shop, order_id))
     apply(session, charge)
-    assert apply(session, charge) is Outcome.REPEATED
+    assert apply(session, charge) is ChargeOutcome.REPEATED
     return order_id
 
 
@@ -89,7 +89,9 @@ def by_asking(session: Session, shop: Shop) -> UUID:
     order_id = place(session, shop, make_product(session, shop))
     charge = make_charge(make_intent(session, shop, order_id))
     for _ in range(2):
-        lifecycle.settle(session, reference=charge.reference, charge=charge, fee_bearer="platform", now=NOW)
+        lifecycle.apply_reported_charge(
+            session, reference=charge.reference, charge=charge, fee_bearer="platform", now=NOW
+        )
     return order_id
 
 
@@ -101,13 +103,13 @@ def by_wallet(session: Session, shop: Shop) -> UUID:
 def by_officer(session: Session, shop: Shop) -> UUID:
     """What was held back of a checkout covers what is left of it by the time that it is accepted."""
     shops = neighbours(session, shop, 2)
-    done = check_out(session, shop, [Wish(make_product(session, one), 1) for one in shops])
+    done = check_out(session, shop, [RequestedItem(make_product(session, one), 1) for one in shops])
     assert done.payment is not None
     charge = make_charge(done.payment, amount_minor=done.payment.amount_minor - 1)
-    assert apply(session, charge) is Outcome.QUARANTINED
+    assert apply(session, charge) is ChargeOutcome.QUARANTINED
     mine = [order_id for order_id in done.order_ids if store_of(session, order_id) == shop.store_id]
     [other] = set(done.order_ids) - set(mine)
-    order_cancellation.cancel(session, order_id=other, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=other, caller=shop.buyer, reason=None, now=NOW)
     resolve(session, charge.id, "accept_rest")
     return mine[0]
 
@@ -119,14 +121,12 @@ def store_of(session: Session, order_id: UUID) -> UUID:
 
 def resolve(session: Session, charge_id: str, action: str) -> None:
     officer = make_officer(session)
-    quarantine.resolve(
+    quarantine.resolve_quarantined_charge(
         session,
         held_id=row_of(session, "quarantined_charges", gateway_charge_id=charge_id)["id"],
         action=action,  # type: ignore[arg-type]
         note="Looked into it.",
-        officer=officer,
-        actor=actor_of(officer),
-        now=NOW,
+        act=act_of(officer, now=NOW),
     )
 
 
@@ -149,7 +149,7 @@ class TestPaid:
 
     def test_each_vendor_of_a_checkout_is_told_of_their_own(self, session: Session, shop: Shop) -> None:
         shops = neighbours(session, shop, 3)
-        done = check_out(session, shop, [Wish(make_product(session, one), 1) for one in shops])
+        done = check_out(session, shop, [RequestedItem(make_product(session, one), 1) for one in shops])
         assert done.payment is not None
 
         apply(session, make_charge(done.payment))
@@ -185,12 +185,12 @@ class TestOver:
         fill_wallet(session, shop.buyer.id, 5_000)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(5_000))
 
-        orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+        orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
         [(kind, words)] = news(session, shop.buyer.id)
         assert kind == "order_expired"
         assert words.startswith(f"Order {number_of(session, order_id)} was not paid in time")
-        assert f"{naira_text(5_000)} that your wallet had paid are back" in words
+        assert f"{format_naira(5_000)} that your wallet had paid are back" in words
         assert news(session, shop.vendor.id) == []
 
     @pytest.mark.parametrize("by", ["buyer", "vendor"])
@@ -202,25 +202,27 @@ class TestOver:
         intent = make_intent(session, shop, order_id)
         apply(session, make_charge(intent))
 
-        order_cancellation.cancel(session, order_id=order_id, caller=getattr(shop, by), reason=None, now=NOW)
+        order_cancellation.cancel_order(
+            session, order_id=order_id, caller=getattr(shop, by), reason=None, now=NOW
+        )
 
         number = number_of(session, order_id)
         buyer, vendor = news(session, shop.buyer.id)[-1], news(session, shop.vendor.id)[-1]
         assert buyer[0] == vendor[0] == "order_cancelled"
         assert buyer[1].startswith(f"Order {number} was cancelled by the {by}.")
-        assert f"{naira_text(intent.amount_minor)} go back to where you paid from" in buyer[1]
-        assert f"{naira_text(5_000)} are back in your wallet" in buyer[1]
+        assert f"{format_naira(intent.amount_minor)} go back to where you paid from" in buyer[1]
+        assert f"{format_naira(5_000)} are back in your wallet" in buyer[1]
         assert vendor[1] == f"Order {number} was cancelled by the {by}. Its pieces are in stock again."
 
     def test_an_unpaid_one_gives_the_wallet_its_part(self, session: Session, shop: Shop) -> None:
         fill_wallet(session, shop.buyer.id, 5_000)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(5_000))
 
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
         [(kind, words)] = news(session, shop.buyer.id)
         assert kind == "order_cancelled"
-        assert words.endswith(f"{naira_text(5_000)} are back in your wallet.")
+        assert words.endswith(f"{format_naira(5_000)} are back in your wallet.")
         assert news(session, shop.vendor.id) == []
 
 
@@ -236,8 +238,8 @@ class TestHeldBack:
         [(kind, words)] = news(session, shop.buyer.id)
         assert kind == "payment_held"
         assert words.startswith(
-            f"{naira_text(70_000)} came for {number_of(session, order_id)}, and"
-            f" {naira_text(intent.amount_minor)} are due"
+            f"{format_naira(70_000)} came for {number_of(session, order_id)}, and"
+            f" {format_naira(intent.amount_minor)} are due"
         )
         assert "do not pay again" in words
         assert news(session, shop.vendor.id) == []
@@ -268,7 +270,7 @@ class TestHeldBack:
         kind, words = news(session, shop.buyer.id)[-1]
         assert kind == "payment_resolved"
         left = 4_500 if action == "accept_rest" else intent.amount_minor
-        assert naira_text(left) in words
+        assert format_naira(left) in words
         assert "pen the order" in words
         assert row_of(session, "notifications", user_id=shop.buyer.id, type="payment_resolved")["link"] == (
             f"/orders/{order_id}"
@@ -297,7 +299,7 @@ class TestRefunds:
 
         found = [words for told, words in news(session, shop.buyer.id) if told == kind]
         assert len(found) == 1
-        assert naira_text(1_000) in found[0]
+        assert format_naira(1_000) in found[0]
         assert len(news(session, shop.vendor.id)) == before
 
     def test_what_is_refused_tells_nobody(self, session: Session, shop: Shop) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database
 from marketplace.kernel.paging import TableRequest
 from marketplace.orders import admin_table
-from marketplace.orders.admin_table import Filters
+from marketplace.orders.admin_table import OrderFilters
 from tests.support.counting import peak_memory
 from tests.support.finance import make_officer
 from tests.support.plans import Read, read
@@ -63,7 +63,7 @@ class Orders:
 
     def page(self, sort: str, given: dict[str, Any], *, descending: bool, offset: int = 0) -> Read:
         """Read a page."""
-        statement = admin_table._page(sort, tuple(given), descending=descending)
+        statement = admin_table._page_statement(sort, tuple(given), descending=descending)
         values = given | self.since | {"now": NOW, "limit": LIMIT, "offset": offset}
         return read(self.session, statement, values, table="orders")
 
@@ -180,7 +180,9 @@ def test_a_long_file_is_never_held_as_rows(orders: Orders) -> None:
     caller = make_officer(orders.session)
 
     with peak_memory() as peak:
-        rows = admin_table.export(orders.session, caller=caller, filters=Filters(), table=table, now=NOW)
+        rows = admin_table.export_orders(
+            orders.session, caller=caller, filters=OrderFilters(), table=table, now=NOW
+        )
         count = sum(1 for _ in rows)
 
     assert count == 10_000

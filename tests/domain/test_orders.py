@@ -41,15 +41,15 @@ from tests.support.purchases import (
     wrong_pin_of,
 )
 
-VIEW = queries.View(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
+VIEW = queries.OrderViewContext(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
 
 
 def cancel(session: Session, order_id: UUID, caller: Caller, reason: str | None = None) -> None:
-    order_cancellation.cancel(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
+    order_cancellation.cancel_order(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
 
 
 def see(session: Session, order_id: UUID, caller: Caller) -> dict[str, object]:
-    return queries.order_for(session, order_id=order_id, caller=caller, view=VIEW)
+    return queries.fetch_order_view(session, order_id=order_id, caller=caller, view=VIEW)
 
 
 class TestStock:
@@ -104,7 +104,7 @@ class TestCancelling:
         with pytest.raises(NotFoundError):
             cancel(session, order_id, stranger)
         with pytest.raises(NotFoundError):
-            operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+            operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
 
     def test_a_vendor_may_call_an_unpaid_order_off_and_sees_that_it_is(
         self, session: Session, shop: Shop
@@ -163,7 +163,9 @@ class TestTheVendorsSteps:
         """The clock of whoever paid may be ahead of ours: no response takes less than no time."""
         for minutes in (3, 90, -2):
             order_id = paid_order(session, shop)
-            operations.accept(session, order_id=order_id, caller=shop.vendor, now=later(minutes=minutes))
+            operations.accept_order(
+                session, order_id=order_id, caller=shop.vendor, now=later(minutes=minutes)
+            )
 
         store = row_of(session, "vendor_profiles", id=shop.store_id)
         assert (store["response_seconds_sum"], store["response_count"]) == (93 * 60, 3)
@@ -172,19 +174,19 @@ class TestTheVendorsSteps:
         order_id = paid_order(session, shop)
 
         with pytest.raises(IllegalTransitionError, match="is paid_escrow; ship takes one that is processing"):
-            operations.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+            operations.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
         with pytest.raises(IllegalTransitionError, match="is paid_escrow; verify-code takes"):
             release(session, shop, order_id)
-        operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
         with pytest.raises(IllegalTransitionError, match="is processing; accept takes"):
-            operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+            operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
 
     def test_another_vendor_has_no_part_in_it(self, session: Session, shop: Shop) -> None:
         order_id, other = shipped_order(session, shop), make_shop(session)
 
         for step in (
-            lambda: operations.accept(session, order_id=order_id, caller=other.vendor, now=NOW),
-            lambda: operations.ship(
+            lambda: operations.accept_order(session, order_id=order_id, caller=other.vendor, now=NOW),
+            lambda: operations.ship_order(
                 session, order_id=order_id, caller=other.vendor, tracking_note=None, now=NOW
             ),
             lambda: release(session, other, order_id),
@@ -197,14 +199,14 @@ class TestTheVendorsSteps:
             with pytest.raises(NotFoundError):
                 see(session, uuid4(), caller)
         with pytest.raises(NotFoundError):
-            operations.accept(session, order_id=uuid4(), caller=shop.vendor, now=NOW)
+            operations.accept_order(session, order_id=uuid4(), caller=shop.vendor, now=NOW)
 
     def test_commission_is_rounded_down_line_by_line(self, session: Session) -> None:
         shop = make_shop(session, commission_bps=333)
         order_id = place(session, shop, make_product(session, shop, price_minor=101, quantity=9), quantity=3)
         pay(session, shop, order_id)
-        operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
-        operations.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+        operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        operations.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
 
         release(session, shop, order_id)
 
@@ -293,8 +295,8 @@ class TestWhoSeesWhat:
         assert see(session, order_id, shop.vendor)["deliveryPin"] is None
         assert see(session, order_id, officer)["deliveryPin"] is None
 
-        operations.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
-        operations.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+        operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        operations.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
         assert see(session, order_id, shop.buyer)["deliveryPin"] == pin_of(order_id)
         release(session, shop, order_id)
         assert see(session, order_id, shop.buyer)["deliveryPin"] is None
@@ -327,14 +329,14 @@ class TestWhoSeesWhat:
         others = paid_order(session, with_buyer(session, shop))
         page = PageRequest(10)
 
-        own = queries.orders_of_buyer(session, caller=shop.buyer, status=None, page=page, view=VIEW)
+        own = queries.list_orders_of_buyer(session, caller=shop.buyer, status=None, page=page, view=VIEW)
         assert [order["id"] for order in own.items] == [paid, unpaid]
-        inbound = queries.orders_of_vendor(
+        inbound = queries.list_orders_of_vendor(
             session, vendor_id=shop.store_id, status=None, page=page, view=VIEW
         )
         assert [order["id"] for order in inbound.items] == [others, paid]
         assert {order["deliveryPin"] for order in inbound.items} == {None}
-        waiting = queries.orders_of_buyer(
+        waiting = queries.list_orders_of_buyer(
             session, caller=shop.buyer, status="pending_payment", page=page, view=VIEW
         )
         assert [order["id"] for order in waiting.items] == [unpaid]
@@ -343,7 +345,7 @@ class TestWhoSeesWhat:
         placed = [paid_order(session, shop) for _ in range(5)]
         seen, position = [], None
         for _ in range(4):
-            page = queries.orders_of_buyer(
+            page = queries.list_orders_of_buyer(
                 session, caller=shop.buyer, status=None, page=PageRequest(2, position), view=VIEW
             )
             seen += [order["id"] for order in page.items]

@@ -20,10 +20,10 @@ Nudges = list[tuple[str, str, UUID, datetime | None]]
 @pytest.fixture
 def nudged() -> Iterator[Nudges]:
     """Collect nudges instead of telling queues."""
-    before, seen = list(wakeups._nudge), []
-    wakeups.set_nudge(lambda *told: seen.append(told))
+    before, seen = list(wakeups._wakeup_senders), []
+    wakeups.set_wakeup_sender(lambda *told: seen.append(told))
     yield seen
-    wakeups._nudge[:] = before
+    wakeups._wakeup_senders[:] = before
 
 
 def enqueue(session: Session, *, due_at: datetime = NOW, topic: str = "test") -> UUID:
@@ -91,7 +91,7 @@ class TestRunning:
 
         assert not run(database, event_id, lambda *_: None)
         with database.reading() as session:
-            assert event_id not in outbox.due_events(session, queue=QUEUE, now=NOW, most=500)
+            assert event_id not in outbox.list_due_events(session, queue=QUEUE, now=NOW, most=500)
         assert run(database, event_id, lambda *_: None, later(hours=1))
 
     def test_what_fails_leaves_nothing(self, database: Database, nudged: Nudges) -> None:
@@ -107,7 +107,7 @@ class TestRunning:
             run(database, event_id, handler)
 
         with database.reading() as session:
-            due = outbox.due_events(session, queue=QUEUE, now=NOW, most=500)
+            due = outbox.list_due_events(session, queue=QUEUE, now=NOW, most=500)
         assert event_id in due
         assert another[0] not in due
 
@@ -123,8 +123,8 @@ class TestRunning:
             event_id = enqueue(session)
 
         with database.reading() as session:
-            assert event_id not in outbox.due_events(session, queue="webhooks", now=NOW, most=500)
-            assert event_id in outbox.due_events(session, queue=QUEUE, now=NOW, most=500)
+            assert event_id not in outbox.list_due_events(session, queue="webhooks", now=NOW, most=500)
+            assert event_id in outbox.list_due_events(session, queue=QUEUE, now=NOW, most=500)
 
 
 def test_failures_are_retried_ever_later_and_given_up_at_last(database: Database, nudged: Nudges) -> None:
@@ -134,7 +134,7 @@ def test_failures_are_retried_ever_later_and_given_up_at_last(database: Database
     now, delays = NOW, []
     for _ in range(MAX_TRIES - 1):
         failure = database.in_transaction(
-            outbox.note_failure, event_id=event_id, error="ZeroDivisionError", now=now
+            outbox.record_failure, event_id=event_id, error="ZeroDivisionError", now=now
         )
         assert failure is not None
         due_at = failure.due_at
@@ -146,8 +146,8 @@ def test_failures_are_retried_ever_later_and_given_up_at_last(database: Database
     assert delays == [10 * 2**number for number in range(MAX_TRIES - 1)]
     # What docs/alerts.md and OUTBOX_GIVEN_UP call almost a day.
     assert timedelta(seconds=sum(delays)) == timedelta(hours=22, minutes=45, seconds=10)
-    last = database.in_transaction(outbox.note_failure, event_id=event_id, error="Last", now=now)
-    assert last == outbox.Failure("test", MAX_TRIES, None)
+    last = database.in_transaction(outbox.record_failure, event_id=event_id, error="Last", now=now)
+    assert last == outbox.FailedAttempt("test", MAX_TRIES, None)
     found = row(database, event_id)
     assert (found["attempts"], found["failed_at"], found["last_error"]) == (MAX_TRIES, now, "Last")
     assert not run(database, event_id, lambda *_: None, later(days=30))
@@ -157,8 +157,8 @@ def test_a_try_that_two_failed_at_counts_once(database: Database, nudged: Nudges
     with database.transaction() as session:
         event_id = enqueue(session)
 
-    first = database.in_transaction(outbox.note_failure, event_id=event_id, error="One", now=NOW)
-    second = database.in_transaction(outbox.note_failure, event_id=event_id, error="Two", now=NOW)
+    first = database.in_transaction(outbox.record_failure, event_id=event_id, error="One", now=NOW)
+    second = database.in_transaction(outbox.record_failure, event_id=event_id, error="Two", now=NOW)
 
     assert first is not None
     assert second is None
@@ -170,7 +170,7 @@ def test_a_failure_is_not_noted_of_what_is_done(database: Database, nudged: Nudg
         event_id = enqueue(session)
     run(database, event_id, lambda *_: None)
 
-    assert database.in_transaction(outbox.note_failure, event_id=event_id, error="Late", now=NOW) is None
+    assert database.in_transaction(outbox.record_failure, event_id=event_id, error="Late", now=NOW) is None
     assert row(database, event_id)["last_error"] is None
 
 
@@ -191,7 +191,7 @@ def fail_times(database: Database, event_id: UUID, times: int) -> datetime:
     """Have an event's work fail so often, and give when it is due again."""
     now = NOW
     for _ in range(times):
-        failure = database.in_transaction(outbox.note_failure, event_id=event_id, error="away", now=now)
+        failure = database.in_transaction(outbox.record_failure, event_id=event_id, error="away", now=now)
         assert failure is not None
         assert failure.due_at is not None
         now = failure.due_at
@@ -206,12 +206,12 @@ def test_a_clock_that_goes_back_does_not_hold_a_retry_up(database: Database, tri
     due_at = fail_times(database, event_id, tries)
     delay = min(timedelta(seconds=10) * 2 ** (tries - 1), timedelta(hours=12))
 
-    database.in_transaction(outbox.pull_in, now=due_at - delay)
+    database.in_transaction(outbox.cap_retry_delays, now=due_at - delay)
     assert row(database, event_id)["due_at"] == due_at
     back = due_at - timedelta(days=2)
     # Others may have left one of theirs.
-    assert database.in_transaction(outbox.pull_in, now=back) >= 1
-    assert database.in_transaction(outbox.pull_in, now=back) == 0
+    assert database.in_transaction(outbox.cap_retry_delays, now=back) >= 1
+    assert database.in_transaction(outbox.cap_retry_delays, now=back) == 0
 
     assert row(database, event_id)["due_at"] == back + delay
     # What is meant for later is nobody's retry.

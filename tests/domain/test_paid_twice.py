@@ -10,14 +10,14 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.kernel.paging import TableRequest
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
-from marketplace.ledger.queries import balances_by_kind
+from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import admin_queries, states
-from marketplace.payments.money_trail.build import whereabouts
+from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import buyer_debt, gateway_refund, polling, refund_events
 from marketplace.providers.gateway.payments import GatewayRefund
 from tests.support.alerts import open_about
@@ -56,7 +56,9 @@ def made(session: Session, officer: Caller, order_id: UUID) -> GatewayRefund:
     [row] = refunds_of(session, order_id)
     say(session, row["id"], "needs-attention", id="77")
     mend(session, row["id"], officer, states.CREDIT, "needs-attention")
-    return GatewayRefund("77", "processed", row["amount_minor"], gateway_refund.note_of(row["id"], 1))
+    return GatewayRefund(
+        "77", "processed", row["amount_minor"], gateway_refund.refund_reference(row["id"], 1)
+    )
 
 
 @pytest.fixture
@@ -68,12 +70,14 @@ def refund_id(session: Session, order_id: UUID) -> UUID:
 
 def mend(session: Session, refund_id: UUID, officer: Caller, trigger: str, word: str) -> None:
     row = row_of(session, "refunds", id=refund_id)
-    said = GatewayRefund("77", word, row["amount_minor"], gateway_refund.note_of(refund_id, row["attempt"]))
+    said = GatewayRefund(
+        "77", word, row["amount_minor"], gateway_refund.refund_reference(refund_id, row["attempt"])
+    )
     mend_refund(session, refund_id, officer, trigger, said)
 
 
 def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
-    return gateway_refund.settle(session, refund_id=refund_id, told=told, now=NOW)
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=NOW)
 
 
 def spend(session: Session, shop: Shop, minor: int) -> UUID:
@@ -93,7 +97,7 @@ class TestAfterTheCredit:
     def test_a_wallet_that_has_it_gives_it_back(
         self, session: Session, shop: Shop, refund_id: UUID, made: GatewayRefund
     ) -> None:
-        before = balances_by_kind(session)["gateway_clearing"]
+        before = fetch_balances_by_kind(session)["gateway_clearing"]
         fill_wallet(session, shop.buyer.id, 500)
 
         assert settle(session, refund_id, made) == "credited"
@@ -102,11 +106,11 @@ class TestAfterTheCredit:
         assert wallet_of(session, shop.buyer.id) == 500
         assert owed_by(session, shop.buyer.id) == 0
         # What was filled in came by the gateway too.
-        assert balances_by_kind(session)["gateway_clearing"] == before + 500 - amount
+        assert fetch_balances_by_kind(session)["gateway_clearing"] == before + 500 - amount
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == amount
         assert open_about(session, f"refund:{refund_id}") == {"REFUND_SENT_TWICE": "SEV-1"}
         [body] = bodies_of(session, shop.buyer.id, "refund_paid_twice")
-        assert f"{naira_text(amount)} were taken from your wallet" in body
+        assert f"{format_naira(amount)} were taken from your wallet" in body
         assert "owe" not in body
         assert_books_are_whole(session)
 
@@ -120,7 +124,7 @@ class TestAfterTheCredit:
         owed = made.amount_minor - 1_000
         assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, owed)
         [body] = bodies_of(session, shop.buyer.id, "refund_paid_twice")
-        assert f"You owe us {naira_text(owed)}" in body
+        assert f"You owe us {format_naira(owed)}" in body
         assert_books_are_whole(session)
 
     def test_however_often_it_is_told_it_is_booked_once(
@@ -144,12 +148,12 @@ class TestAfterTheCredit:
         reference = row_of(session, "orders", id=order_id)["payment_reference"]
         bare = GatewayRefund("", "processed", made.amount_minor, "", reference)
 
-        assert refund_events.hear(session, told=made if named else bare, now=NOW)
+        assert refund_events.handle_refund_event(session, told=made if named else bare, now=NOW)
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert times_to_ask(session, refund_id) == 1
-        found = polling.find(session, refund_id=refund_id)
-        assert not polling.note(session, found, [made], NOW)
+        found = polling.find_refund(session, refund_id=refund_id)
+        assert not polling.record_status(session, found, [made], NOW)
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == made.amount_minor
         assert_books_are_whole(session)
 
@@ -160,21 +164,21 @@ class TestAfterTheCredit:
         amount = made.amount_minor
         if spent:
             spend(session, shop, amount - 100)
-        before = {"buyer_receivable": 0} | balances_by_kind(session)
+        before = {"buyer_receivable": 0} | fetch_balances_by_kind(session)
         charge_id = row_of(session, "refunds", id=refund_id)["charge_id"]
         left = row_of(session, "gateway_charges", id=charge_id)["refunded_minor"]
         settle(session, refund_id, made)
         failed = replace(made, status="failed")
 
-        assert refund_events.hear(session, told=failed, now=NOW)
+        assert refund_events.handle_refund_event(session, told=failed, now=NOW)
         assert times_to_ask(session, refund_id) == 1
         for _ in range(2):
             assert settle(session, refund_id, failed) == "credited"
-        buyer_debt.collect(session, buyer_id=shop.buyer.id, now=NOW)
+        buyer_debt.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
 
         assert wallet_of(session, shop.buyer.id) == (100 if spent else amount)
         assert owed_by(session, shop.buyer.id) == 0
-        assert {"buyer_receivable": 0} | balances_by_kind(session) == before
+        assert {"buyer_receivable": 0} | fetch_balances_by_kind(session) == before
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert row_of(session, "gateway_charges", id=charge_id)["refunded_minor"] == left
         assert len(bodies_of(session, shop.buyer.id, "wallet_credited")) == 2
@@ -183,12 +187,12 @@ class TestAfterTheCredit:
     def test_nothing_else_that_is_told_changes_anything(
         self, session: Session, refund_id: UUID, made: GatewayRefund
     ) -> None:
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
 
         for word in ("pending", "processing", "failed", "needs-attention"):
             assert say(session, refund_id, word) == "credited"
 
-        assert balances_by_kind(session) == before
+        assert fetch_balances_by_kind(session) == before
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
 
     def test_the_charge_has_nothing_left_to_refund(
@@ -212,7 +216,7 @@ class TestAfterTheCredit:
 
         listed = admin_queries.list_refunds(
             session,
-            filters=admin_queries.RefundFilters(status=admin_queries.PAID_TWICE),
+            filters=admin_queries.RefundFilters(status=admin_queries.PAID_TWICE_FILTER),
             page=TableRequest(number=1, limit=50, sort="createdAt", descending=True),
             now=NOW,
         )
@@ -228,7 +232,7 @@ class TestAfterTheCredit:
         spend(session, shop, made.amount_minor - 1_000)
         settle(session, refund_id, made)
 
-        found = whereabouts(session, order_id=order_id, caller=shop.buyer)
+        found = build_money_trail(session, order_id=order_id, caller=shop.buyer)
 
         last = found["entries"][-1]
         assert (last["kind"], last["amountMinor"], last["from"], last["to"]) == (
@@ -248,14 +252,14 @@ class TestAnEarlierTry:
         say(session, refund_id, "failed", id="77")
         mend(session, refund_id, officer, states.RETRY, "failed")
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
-        return GatewayRefund("77", "processed", amount, gateway_refund.note_of(refund_id, 1))
+        return GatewayRefund("77", "processed", amount, gateway_refund.refund_reference(refund_id, 1))
 
     def test_is_the_refund_if_the_next_one_was_not_asked_for(
         self, session: Session, shop: Shop, refund_id: UUID, failed: GatewayRefund
     ) -> None:
         assert settle(session, refund_id, failed) == "processed"
 
-        assert gateway_refund.claim(session, refund_id=refund_id, now=NOW) is None
+        assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is None
         assert settle(session, refund_id, failed) == "processed"
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert_books_are_whole(session)
@@ -264,7 +268,7 @@ class TestAnEarlierTry:
     def test_is_the_refund_if_the_next_one_did_not_succeed(
         self, session: Session, refund_id: UUID, failed: GatewayRefund, word: str
     ) -> None:
-        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
+        gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, word, id="78")
 
         assert settle(session, refund_id, failed) == "processed"
@@ -276,8 +280,10 @@ class TestAnEarlierTry:
     def test_is_owed_if_both_are_sent(
         self, session: Session, shop: Shop, refund_id: UUID, failed: GatewayRefund, first: str
     ) -> None:
-        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
-        second = GatewayRefund("78", "processed", failed.amount_minor, gateway_refund.note_of(refund_id, 2))
+        gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
+        second = GatewayRefund(
+            "78", "processed", failed.amount_minor, gateway_refund.refund_reference(refund_id, 2)
+        )
         told = [second, failed] if first == "the present one" else [failed, second]
 
         for said in [*told, *told]:
@@ -292,7 +298,7 @@ class TestAnEarlierTry:
         self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, failed: GatewayRefund
     ) -> None:
         """Then finance has the refund still to give, which makes good what is owed."""
-        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
+        gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, "pending", id="78")
         settle(session, refund_id, failed)
         say(session, refund_id, "failed", id="78")
@@ -302,7 +308,7 @@ class TestAnEarlierTry:
         assert settle(session, refund_id, failed) == "credited"
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == failed.amount_minor
-        assert buyer_debt.collect(session, buyer_id=shop.buyer.id, now=NOW)
+        assert buyer_debt.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
         assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 0)
         assert_books_are_whole(session)
 
@@ -311,10 +317,10 @@ class TestAnEarlierTry:
         self, session: Session, officer: Caller, refund_id: UUID, failed: GatewayRefund, trigger: str
     ) -> None:
         """The gateway tells of it for ever as sent."""
-        gateway_refund.claim(session, refund_id=refund_id, now=NOW)
+        gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, "pending", id="78")
         settle(session, refund_id, failed)
-        second = replace(failed, id="78", status="failed", note=gateway_refund.note_of(refund_id, 2))
+        second = replace(failed, id="78", status="failed", note=gateway_refund.refund_reference(refund_id, 2))
         settle(session, refund_id, second)
 
         done = mend_refund(session, refund_id, officer, trigger, failed, second)
@@ -334,16 +340,16 @@ class TestCollecting:
         buyer_id = shop.buyer.id
         fill_wallet(session, buyer_id, owed - 300)
 
-        assert buyer_debt.collect(session, buyer_id=buyer_id, now=NOW)
+        assert buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
         assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (0, 300)
-        assert not buyer_debt.collect(session, buyer_id=buyer_id, now=NOW)
+        assert not buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
         fill_wallet(session, buyer_id, 1_000)
-        assert buyer_debt.collect(session, buyer_id=buyer_id, now=NOW)
+        assert buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
 
         assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (700, 0)
         bodies = bodies_of(session, buyer_id, "debt_collected")
         assert [body.rsplit(". ", 1)[-1] for body in bodies] == [
-            f"{naira_text(300)} are still owed.",
+            f"{format_naira(300)} are still owed.",
             "Nothing is owed any more.",
         ]
         assert_books_are_whole(session)
@@ -351,7 +357,9 @@ class TestCollecting:
 
 def move(session: Session, source: str, debit: accounts.Account, credit: accounts.Account) -> None:
     postings = [Posting(debit, "debit", 500), Posting(credit, "credit", 500)]
-    post(session, kind="debt_collected", source=source, description="Of tests", postings=postings, now=NOW)
+    post_transaction(
+        session, kind="debt_collected", source=source, description="Of tests", postings=postings, now=NOW
+    )
 
 
 def test_a_debt_that_can_not_be_collected_keeps_no_other_waiting(database: Database) -> None:
@@ -363,7 +371,7 @@ def test_a_debt_that_can_not_be_collected_keeps_no_other_waiting(database: Datab
             move(session, f"test:{buyer_id}", accounts.buyer_receivable(buyer_id), accounts.GATEWAY_CLEARING)
         move(session, f"debt:{first}:0", accounts.GATEWAY_CLEARING, accounts.OWN_FUNDS)
 
-    collected = buyer_debt.collect_debts(database, now=NOW)
+    collected = buyer_debt.offset_buyer_debts(database, now=NOW)
 
     with database.transaction() as session:
         assert collected == 1
@@ -378,9 +386,9 @@ def test_the_gateway_is_asked_about_credited_ones_for_a_month(
 ) -> None:
     def quiet(days: int) -> bool:
         now = later(days=days)
-        rows = polling._QUIET.all(
+        rows = polling._SELECT_REFUNDS_TO_POLL.all(
             session,
-            before=now - polling.QUIET_FOR,
+            before=now - polling.POLL_AFTER,
             day_before=now - timedelta(days=1),
             watched_since=now - timedelta(days=30),
             most=500,

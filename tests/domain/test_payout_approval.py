@@ -13,13 +13,13 @@ from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payouts.batches import cancellation
-from marketplace.payouts.batches.approval import ChangedError, SameOfficerError
+from marketplace.payouts.batches.approval import BatchChangedError, DuplicateApprovalError
 from marketplace.payouts.batches.batch import EmptyBatchError
-from marketplace.payouts.batches.fingerprint import content_hash
+from marketplace.payouts.batches.fingerprint import compute_fingerprint
 from marketplace.payouts.transfers import dispatch
-from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError, OnHoldError
+from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError, PayeesOnHoldError
 from marketplace.platform.halts import PayoutsHaltedError, halt_payouts
-from tests.support.finance import actor_of, audited, make_officer, told
+from tests.support.finance import act_of, audited, make_officer, told
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
@@ -42,27 +42,21 @@ REASON = "The amounts are not what they were last week."
 
 
 def reject(session: Session, batch_id: UUID, officer: Caller, reason: str = REASON) -> None:
-    cancellation.reject(
-        session, batch_id=batch_id, officer=officer, actor=actor_of(officer), reason=reason, now=NOW
-    )
+    cancellation.reject_batch(session, batch_id=batch_id, act=act_of(officer, now=NOW), reason=reason)
 
 
 def exclude(session: Session, batch_id: UUID, officer: Caller, *intent_ids: UUID) -> str:
-    return cancellation.exclude(
+    return cancellation.exclude_payments(
         session,
         batch_id=batch_id,
         intent_ids=intent_ids,
-        officer=officer,
-        actor=actor_of(officer),
+        act=act_of(officer, now=NOW),
         reason=REASON,
-        now=NOW,
     )
 
 
 def begin(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW) -> int:
-    return dispatch.begin_dispatch(
-        session, batch_id=batch_id, officer=officer, actor=actor_of(officer), now=now
-    )
+    return dispatch.begin_dispatch(session, batch_id=batch_id, act=act_of(officer, now=now))
 
 
 def status(session: Session, batch_id: UUID) -> str:
@@ -82,7 +76,7 @@ def test_a_scheduled_batch_takes_two_officers(session: Session) -> None:
     assert approve(session, batch_id, second) == "approved"
 
     batch = row_of(session, "payout_batches", id=batch_id)
-    assert batch["approved_hash"] == content_hash(session, batch_id=batch_id) == batch["content_hash"]
+    assert batch["approved_hash"] == compute_fingerprint(session, batch_id=batch_id) == batch["content_hash"]
     assert batch["approved_at"] == NOW
     assert (
         row_of(session, "payout_approvals", batch_id=batch_id, officer_id=first.id)["comment"]
@@ -100,7 +94,7 @@ def test_who_staged_it_is_the_first_of_the_two(session: Session) -> None:
     stager, other = make_officer(session), make_officer(session)
     batch_id = staged_batch(session, make_payees(session, 1), officer=stager)
 
-    with pytest.raises(SameOfficerError):
+    with pytest.raises(DuplicateApprovalError):
         approve(session, batch_id, stager)
     assert status(session, batch_id) == "staged"
     assert approve(session, batch_id, other) == "approved"
@@ -121,7 +115,7 @@ def test_the_same_officer_does_not_count_twice(session: Session) -> None:
     officer = make_officer(session)
     approve(session, batch_id, officer)
 
-    with pytest.raises(SameOfficerError):
+    with pytest.raises(DuplicateApprovalError):
         approve(session, batch_id, officer)
 
     assert status(session, batch_id) == "staged"
@@ -159,12 +153,12 @@ def test_an_approved_batch_is_not_approved_again(session: Session) -> None:
 def test_an_approval_of_what_was_not_read_is_refused(session: Session) -> None:
     payee = make_payee(session)
     batch_id = staged_batch(session, [payee])
-    read = content_hash(session, batch_id=batch_id)
+    read = compute_fingerprint(session, batch_id=batch_id)
     change_account(session, payee)
 
-    with pytest.raises(ChangedError):
+    with pytest.raises(BatchChangedError):
         approve(session, batch_id, make_officer(session), seen_hash=read)
-    seen = content_hash(session, batch_id=batch_id)
+    seen = compute_fingerprint(session, batch_id=batch_id)
     assert seen != read
     assert approve(session, batch_id, make_officer(session), seen_hash=seen) == "staged"
 
@@ -191,7 +185,7 @@ def test_an_account_that_changed_after_the_approval_is_approved_anew(session: Se
 
     assert approve(session, batch_id, first) == "staged"
     assert row_of(session, "payout_batches", id=batch_id)["approved_hash"] is None
-    with pytest.raises(SameOfficerError):
+    with pytest.raises(DuplicateApprovalError):
         approve(session, batch_id, first)
     assert approve(session, batch_id, make_officer(session)) == "approved"
 
@@ -228,11 +222,11 @@ _OF_IT = f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_ONE.format
 )
 def test_whatever_is_changed_of_what_it_pays_shows_in_its_hash(session: Session, change: str) -> None:
     batch_id = staged_batch(session, make_payees(session, 2))
-    before = content_hash(session, batch_id=batch_id)
+    before = compute_fingerprint(session, batch_id=batch_id)
 
     session.execute(text(change), {"id": batch_id})
 
-    assert content_hash(session, batch_id=batch_id) != before
+    assert compute_fingerprint(session, batch_id=batch_id) != before
 
 
 def test_a_rejected_batch_gives_all_its_money_back(session: Session) -> None:
@@ -370,7 +364,7 @@ def test_a_new_account_holds_the_dispatch_until_its_time_is_over(session: Sessio
     for _ in range(2):
         approve(session, batch_id, make_officer(session))
 
-    with pytest.raises(OnHoldError, match="2026-11-21T09:30:00"):
+    with pytest.raises(PayeesOnHoldError, match="2026-11-21T09:30:00"):
         begin(session, batch_id, make_officer(session), now=later(hours=23))
     assert begin(session, batch_id, make_officer(session), now=later(hours=24)) == 1
 
@@ -382,7 +376,7 @@ def test_a_store_that_was_suspended_since_holds_the_dispatch(session: Session) -
         text("UPDATE vendor_profiles SET status = 'suspended' WHERE id = :id"), {"id": payees[0].store_id}
     )
 
-    with pytest.raises(OnHoldError, match="Payees on hold: 1"):
+    with pytest.raises(PayeesOnHoldError, match="Payees on hold: 1"):
         begin(session, batch_id, make_officer(session))
 
 

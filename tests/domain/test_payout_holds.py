@@ -38,7 +38,7 @@ def paid_store(market: Market) -> Store:
 
 def holds_of(market: Market, *stores: Store) -> list[tuple[Hold, ...]]:
     with market.database.reading() as session:
-        found = holds.holds_of(session, vendor_ids=[store.id for store in stores], now=NOW)
+        found = holds.find_vendor_holds(session, vendor_ids=[store.id for store in stores], now=NOW)
     return [found[store.id] for store in stores]
 
 
@@ -93,7 +93,9 @@ def test_what_staff_restricted_is_not_paid(
 def test_many_take_one_query_and_who_is_not_there_has_no_answer(market: Market) -> None:
     stores = [paid_store(market) for _ in range(5)]
     with counted_statements(market.database) as statements, market.database.reading() as session:
-        found = holds.holds_of(session, vendor_ids=[*(store.id for store in stores), uuid4()], now=NOW)
+        found = holds.find_vendor_holds(
+            session, vendor_ids=[*(store.id for store in stores), uuid4()], now=NOW
+        )
 
     assert found == {store.id: () for store in stores}
     assert len(statements) == 1
@@ -103,6 +105,6 @@ def test_a_persons_wallet_is_held_by_what_is_theirs_alone(market: Market) -> Non
     shop, buyer = paid_store(market), market.person()
     market.change(VendorProfile, shop.id, status="suspended")
     with market.database.reading() as session:
-        found = holds.holds_of_people(session, user_ids=[shop.user_id, buyer], now=NOW)
+        found = holds.find_wallet_holds(session, user_ids=[shop.user_id, buyer], now=NOW)
 
     assert found == {shop.user_id: (), buyer: (Hold(holds.NO_BANK_ACCOUNT),)}

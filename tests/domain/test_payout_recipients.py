@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts.batches.fingerprint import content_hash
+from marketplace.payouts.batches.fingerprint import compute_fingerprint
 from marketplace.payouts.payees import bank_accounts
 from marketplace.payouts.payees.bank_accounts import ResolvedAccount
-from tests.support.finance import actor_of, audited, told
+from tests.support.finance import act_of, audited, told
 from tests.support.payouts import Payee, make_payee, staged_batch
 from tests.support.purchases import NOW, row_of
 
@@ -20,14 +20,14 @@ def payee(session: Session) -> Payee:
 
 
 def known(session: Session, payee: Payee) -> ResolvedAccount:
-    row = bank_accounts.account_of(session, user_id=payee.user.id)
+    row = bank_accounts.find_current_account(session, user_id=payee.user.id)
     assert row is not None
     return ResolvedAccount(**{name: row[name] for name in ResolvedAccount.__dataclass_fields__})
 
 
 def given(session: Session, payee: Payee, account: ResolvedAccount) -> bool:
-    return bank_accounts.replace(
-        session, user_id=payee.user.id, account=account, actor=actor_of(payee.user), now=NOW
+    return bank_accounts.replace_payout_account(
+        session, user_id=payee.user.id, account=account, act=act_of(payee.user, now=NOW)
     )
 
 
@@ -70,8 +70,8 @@ def test_a_batch_that_was_read_with_another_recipient_pays_something_else(
     session: Session, payee: Payee
 ) -> None:
     batch_id = staged_batch(session, [payee])
-    before = content_hash(session, batch_id=batch_id)
+    before = compute_fingerprint(session, batch_id=batch_id)
 
     given(session, payee, replace(known(session, payee), recipient_code="RCP_new"))
 
-    assert content_hash(session, batch_id=batch_id) != before
+    assert compute_fingerprint(session, batch_id=batch_id) != before

@@ -13,7 +13,7 @@ from marketplace.cart.models import CartItem
 from marketplace.catalog.models import Product
 from marketplace.identity.models import Address
 from marketplace.kernel.errors import ValidationError
-from marketplace.orders.placing.order_validation import OutOfStockError, Wish
+from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
 from marketplace.orders.placing.place_order import (
     MAX_UNPAID_ORDERS,
     PAYABLE_FOR,
@@ -111,7 +111,7 @@ def test_a_category_may_have_a_rate_of_its_own(session: Session) -> None:
     )
     dear = session.execute(text("SELECT id FROM products ORDER BY id DESC LIMIT 1")).scalar_one()
 
-    order_id = place(session, shop, wishes=[Wish(free, 1), Wish(dear, 1)])
+    order_id = place(session, shop, wishes=[RequestedItem(free, 1), RequestedItem(dear, 1)])
 
     rates = session.execute(
         text("SELECT commission_bps FROM order_items WHERE order_id = :id ORDER BY position"),
@@ -154,8 +154,8 @@ def test_there_must_be_enough_of_each(session: Session, shop: Shop) -> None:
     enough, short = make_product(session, shop, quantity=5), make_product(session, shop, quantity=2)
     place(session, shop, short)
 
-    with pytest.raises(OutOfStockError) as refused:
-        place(session, shop, wishes=[Wish(enough, 5), Wish(short, 2)])
+    with pytest.raises(InsufficientStockError) as refused:
+        place(session, shop, wishes=[RequestedItem(enough, 5), RequestedItem(short, 2)])
 
     assert refused.value.status == 409
     assert [(param.name, param.reason) for param in refused.value.invalid_params] == [
@@ -169,7 +169,11 @@ def test_what_is_not_published_is_not_to_be_had(session: Session, shop: Shop, st
     good, hidden = make_product(session, shop), make_product(session, shop, status=status)
 
     with pytest.raises(ValidationError) as refused:
-        place(session, shop, wishes=[Wish(good, 1), Wish(hidden, 1), Wish(uuid4(), 1)])
+        place(
+            session,
+            shop,
+            wishes=[RequestedItem(good, 1), RequestedItem(hidden, 1), RequestedItem(uuid4(), 1)],
+        )
 
     assert refused_params(refused) == ["items[1].productId", "items[2].productId"]
 
@@ -182,7 +186,10 @@ def test_an_order_is_of_one_vendor(session: Session, shop: Shop) -> None:
         place(
             session,
             shop,
-            wishes=[Wish(make_product(session, shop), 1), Wish(make_product(session, other), 1)],
+            wishes=[
+                RequestedItem(make_product(session, shop), 1),
+                RequestedItem(make_product(session, other), 1),
+            ],
         )
 
     assert refused_params(refused) == ["items"]
@@ -246,7 +253,7 @@ def test_five_orders_may_wait_for_payment(session: Session, shop: Shop) -> None:
     place(session, shop, product_id)
     with pytest.raises(TooManyUnpaidOrdersError):
         place(session, shop, product_id)
-    order_cancellation.cancel(session, order_id=waiting[1], caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=waiting[1], caller=shop.buyer, reason=None, now=NOW)
     place(session, shop, product_id)
 
 

@@ -90,11 +90,11 @@ def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[lis
 def test_sales_that_are_over_cost_nothing(
     session: Session, state: str | None, index: str, *, continued: bool
 ) -> None:
-    statement = flash_sale_listing._public(state=state, campus=None, continued=continued)
+    statement = flash_sale_listing._public_statement(state=state, campus=None, continued=continued)
     now = session.execute(text("SELECT now()")).scalar_one()
     values = statement._constants | {
         "now": now,
-        "oldest": now - flash_sale_listing.LONGEST,
+        "oldest": now - flash_sale_listing.MAX_SALE_DURATION,
         "media_base_url": "",
         "limit": 21,
         "last_moment": (now - timedelta(minutes=31)).isoformat(),
@@ -109,7 +109,7 @@ def test_sales_that_are_over_cost_nothing(
 
 
 def test_what_was_featured_once_costs_little(session: Session) -> None:
-    statement = featured._cards(campus=None, continued=False)
+    statement = featured._cards_statement(campus=None, continued=False)
     now = session.execute(text("SELECT now()")).scalar_one()
 
     nodes, buffers = explain(

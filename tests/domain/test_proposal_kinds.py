@@ -12,16 +12,16 @@ from sqlalchemy.orm import Session
 from marketplace.catalog import stock
 from marketplace.kernel.clock import iso
 from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of
-from marketplace.orders.vendor_escrow_balance import in_escrow_of
-from marketplace.payments.integrity.drift import raise_drift
+from marketplace.ledger.queries import fetch_balance
+from marketplace.orders.vendor_escrow_balance import fetch_vendor_escrow_balance
+from marketplace.payments.integrity.drift import raise_drift_and_halt_payouts
 from marketplace.payouts.batches import staging
-from marketplace.payouts.withdrawals import ask_for_cash_out, ask_for_payout
+from marketplace.payouts.withdrawals import request_cash_out, request_payout
 from marketplace.platform import features, halts
-from marketplace.platform.queries import platform_settings
+from marketplace.platform.queries import fetch_platform_settings
 from marketplace.proposals import queries
 from marketplace.proposals.kinds import CHANGES
-from marketplace.proposals.operations import NoLongerFitsError
+from marketplace.proposals.operations import StaleProposalError
 from tests.support.payouts import intents_of, make_payee, make_wallet_payee
 from tests.support.proposals import (
     FEE,
@@ -74,7 +74,7 @@ class TestKinds:
 
     def test_a_running_order_is_released_as_it_was_placed(self, session: Session, shop: Shop) -> None:
         running = shipped_order(session, shop)
-        share_minor = in_escrow_of(session, vendor_id=shop.store_id).held_minor
+        share_minor = fetch_vendor_escrow_balance(session, vendor_id=shop.store_id).held_minor
         for key, value in (("commission_bps", 1_000), ("service_fee_minor", 0), ("delivery_fee_minor", 0)):
             approve(session, propose(session, "fee", {"key": key, "value": value}))
         payload = {"category_id": shop.category_id, "commission_bps": 2_000}
@@ -82,7 +82,7 @@ class TestKinds:
 
         release(session, shop, running)
 
-        assert balance_of(session, account=accounts.vendor_payable(shop.store_id)) == share_minor
+        assert fetch_balance(session, account=accounts.vendor_payable(shop.store_id)) == share_minor
 
     def test_a_category_has_a_commission_of_its_own_and_loses_it_again(
         self, session: Session, shop: Shop
@@ -163,7 +163,7 @@ class TestKinds:
     def test_a_feature_that_is_off_is_refused(self, session: Session, shop: Shop) -> None:
         product = make_product(session, shop)
         approve(session, propose(session, "feature_flag", {"key": "checkout", "enabled": False}))
-        with pytest.raises(features.SwitchedOffError):
+        with pytest.raises(features.FeatureUnavailableError):
             place(session, shop, product)
         approve(session, propose(session, "feature_flag", {"key": "checkout", "enabled": True}))
         place(session, shop, product)
@@ -174,7 +174,7 @@ class TestKinds:
         row = proposal_row(session, proposal_id)
         assert row["before"] == {"key": "new-look", "enabled": None}
         assert row["effect"]["usedByService"] is False
-        assert features.features_of(platform_settings(session))["new-look"] is True
+        assert features.read_features(fetch_platform_settings(session))["new-look"] is True
 
     def test_during_maintenance_nothing_is_placed_and_it_ends_by_itself(
         self, session: Session, shop: Shop
@@ -183,7 +183,7 @@ class TestKinds:
         payload = {"active": True, "message": "New shelves.", "until": later(hours=2)}
         approve(session, propose(session, "maintenance", payload))
 
-        with pytest.raises(features.SwitchedOffError, match="New shelves") as refused:
+        with pytest.raises(features.FeatureUnavailableError, match="New shelves") as refused:
             place(session, shop, product)
         assert refused.value.retry_after_seconds == 3600
         place(session, shop, product, now=later(hours=2))
@@ -203,11 +203,11 @@ class TestResuming:
         assert (row["before"]["halted"], row["before"]["haltReason"]) == (True, "ESCROW_DRIFT: a rule")
         assert row["effect"] == {"resumes": True, "openDrifts": []}
         assert (row["before"]["findings"], row["after"]["findings"]) == (1, 0)
-        assert halts.payouts_halted(session)
+        assert halts.are_payouts_halted(session)
 
         approve(session, proposal_id, now=later(hours=1))
 
-        assert not halts.payouts_halted(session)
+        assert not halts.are_payouts_halted(session)
         halt = row_of(session, "payout_halts", proposal_id=proposal_id)
         assert halt["resumed_at"] == later(hours=1)
 
@@ -218,11 +218,11 @@ class TestResuming:
         halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1))
         again = propose(session, "payout_resume", {"reason": "Mended."})
 
-        with pytest.raises(NoLongerFitsError):
+        with pytest.raises(StaleProposalError):
             approve(session, before)
-        assert halts.payouts_halted(session)
+        assert halts.are_payouts_halted(session)
         approve(session, again)
-        assert not halts.payouts_halted(session)
+        assert not halts.are_payouts_halted(session)
 
     def test_while_they_go_there_is_nothing_to_resume(self, session: Session) -> None:
         before = proposals_filed(session)
@@ -234,15 +234,17 @@ class TestResuming:
     def test_drift_that_is_found_since_is_seen_and_not_carried(self, session: Session, subject: str) -> None:
         def drift(of: str, minor: int) -> None:
             facts = {"driftMinor": minor}
-            raise_drift(session, subject=of, title="Drift", facts=facts, found=minor, now=NOW)
+            raise_drift_and_halt_payouts(
+                session, subject=of, title="Drift", facts=facts, found=minor, now=NOW
+            )
 
         drift("a rule", 500)
         proposer, other = make_admin(session), make_admin(session)
         proposal_id = propose(session, "payout_resume", {"reason": "Mended."}, by=proposer)
         drift("a rule", 500)
-        as_filed = queries.proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
+        as_filed = queries.show_proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
         drift(subject, 700)
-        shown = queries.proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
+        shown = queries.show_proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
 
         assert as_filed["current"] == as_filed["before"]
         assert [(item["reason"], item["facts"]) for item in as_filed["before"]["found"]] == [
@@ -254,22 +256,22 @@ class TestResuming:
             shown["current"]["found"]
         )
         assert shown["effect"] == {"resumes": False, "openDrifts": sorted({"a rule", subject})}
-        with pytest.raises(NoLongerFitsError):
+        with pytest.raises(StaleProposalError):
             approve(session, proposal_id, by=other)
-        assert halts.payouts_halted(session)
+        assert halts.are_payouts_halted(session)
 
         approve(session, propose(session, "payout_resume", {"reason": "Looked at both."}))
         drift(subject, 700)
-        assert not halts.payouts_halted(session)
+        assert not halts.are_payouts_halted(session)
 
     def test_until_then_the_schedule_stages_nothing(self, session: Session) -> None:
         payee = make_payee(session)
         halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
-        assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+        assert staging.stage_on_schedule(session, now=NOW).batch_id is None
 
         approve(session, propose(session, "payout_resume", {"reason": "Mended."}))
 
-        assert staging.stage_by_schedule(session, now=NOW).batch_id is not None
+        assert staging.stage_on_schedule(session, now=NOW).batch_id is not None
         assert [intent["status"] for intent in intents_of(session, payee)] == ["pending"]
 
 
@@ -277,9 +279,9 @@ class TestPayoutsSwitched:
     def test_the_schedule_stages_nothing_while_it_is_off(self, session: Session) -> None:
         make_payee(session)
         approve(session, propose(session, "feature_flag", {"key": "scheduled_payouts", "enabled": False}))
-        assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+        assert staging.stage_on_schedule(session, now=NOW).batch_id is None
         approve(session, propose(session, "feature_flag", {"key": "scheduled_payouts", "enabled": True}))
-        assert staging.stage_by_schedule(session, now=NOW).batch_id is not None
+        assert staging.stage_on_schedule(session, now=NOW).batch_id is not None
 
     @pytest.mark.parametrize("by", ["flag", "maintenance"])
     def test_nobody_asks_for_a_payout_while_that_is_off(self, session: Session, by: str) -> None:
@@ -290,8 +292,8 @@ class TestPayoutsSwitched:
             for key in ("early_withdrawals", "wallet_cash_outs"):
                 approve(session, propose(session, "feature_flag", {"key": key, "enabled": False}))
 
-        with pytest.raises(features.SwitchedOffError):
-            ask_for_payout(session, caller=vendor.user, amount_minor=200_000, now=NOW)
-        with pytest.raises(features.SwitchedOffError):
-            ask_for_cash_out(session, caller=somebody.user, amount_minor=200_000, now=NOW)
+        with pytest.raises(features.FeatureUnavailableError):
+            request_payout(session, caller=vendor.user, amount_minor=200_000, now=NOW)
+        with pytest.raises(features.FeatureUnavailableError):
+            request_cash_out(session, caller=somebody.user, amount_minor=200_000, now=NOW)
         assert intents_of(session, vendor) == intents_of(session, somebody) == []

@@ -13,10 +13,10 @@ from marketplace.infra.db import Database
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.orders.pricing import Fees, Line, price_of
+from marketplace.orders.pricing import Fees, OrderLine, price_order
 from marketplace.platform import halts
 from marketplace.proposals import operations, queries, states
-from marketplace.proposals.operations import Applied, NoLongerFitsError, ProposalExpiredError
+from marketplace.proposals.operations import DueProposalsResult, ProposalExpiredError, StaleProposalError
 from tests.support.finance import audited, told
 from tests.support.proposals import (
     FEE,
@@ -59,7 +59,7 @@ class TestFiling:
 
         sample = row["effect"]["sampleOrder"]
         fees = Fees(COMMISSION_BPS, SERVICE_FEE_MINOR, DELIVERY_FEE_MINOR)
-        price = price_of([Line(1_000_000, 1, COMMISSION_BPS)], fees=fees, delivered=True)
+        price = price_order([OrderLine(1_000_000, 1, COMMISSION_BPS)], fees=fees, delivered=True)
         assert sample["before"]["totalMinor"] == price.total_minor
         assert sample["before"]["commissionMinor"] == 50_000
         assert sample["before"]["vendorMinor"] == 1_000_000 - 50_000 + DELIVERY_FEE_MINOR
@@ -209,7 +209,7 @@ class TestDeciding:
     def test_what_was_changed_since_is_not_approved(self, session: Session) -> None:
         first, second = propose(session), propose(session, "fee", FEE | {"value": 30_000})
         approve(session, first)
-        with pytest.raises(NoLongerFitsError):
+        with pytest.raises(StaleProposalError):
             approve(session, second)
         assert setting(session, KEY) == FEE["value"]
 
@@ -231,17 +231,17 @@ class TestReading:
         proposal_id = propose(session, by=proposer)
         approve(session, propose(session, "fee", {"key": "delivery_fee_minor", "value": 60_000}))
 
-        shown = queries.proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
+        shown = queries.show_proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
         assert shown["current"] == {"key": KEY, "value": SERVICE_FEE_MINOR}
         assert shown["effect"]["sampleOrder"]["after"]["deliveryFeeMinor"] == 60_000
         assert shown["nextActions"] == ["approve", "reject"]
-        own = queries.proposal(session, proposal_id=proposal_id, caller=proposer, now=NOW)
+        own = queries.show_proposal(session, proposal_id=proposal_id, caller=proposer, now=NOW)
         assert own["nextActions"] == ["reject"]
 
     def test_one_that_is_over_is_shown_as_it_was(self, session: Session) -> None:
         proposal_id = propose(session)
         approve(session, proposal_id)
-        shown = queries.proposal(session, proposal_id=proposal_id, caller=make_admin(session), now=NOW)
+        shown = queries.show_proposal(session, proposal_id=proposal_id, caller=make_admin(session), now=NOW)
         assert (shown["status"], shown["current"], shown["nextActions"]) == ("active", None, [])
 
 
@@ -278,11 +278,11 @@ class TestSchedule:
     def test_an_approved_one_takes_effect_when_it_is_due(self, database: Database) -> None:
         proposal_id = self.file(database, 15_000, hours=2)
 
-        assert operations.apply_due(database, now=later(hours=1)) == Applied(0, 0, 0)
+        assert operations.apply_due_proposals(database, now=later(hours=1)) == DueProposalsResult(0, 0, 0)
         with database.reading() as session:
             assert (status(session, proposal_id), setting(session, KEY)) == ("approved", SERVICE_FEE_MINOR)
-        assert operations.apply_due(database, now=later(hours=2)) == Applied(1, 0, 0)
-        assert operations.apply_due(database, now=later(hours=3)) == Applied(0, 0, 0)
+        assert operations.apply_due_proposals(database, now=later(hours=2)) == DueProposalsResult(1, 0, 0)
+        assert operations.apply_due_proposals(database, now=later(hours=3)) == DueProposalsResult(0, 0, 0)
         with database.reading() as session:
             row = proposal_row(session, proposal_id)
             assert (row["status"], row["activated_at"]) == ("active", later(hours=2))
@@ -300,7 +300,7 @@ class TestSchedule:
         with database.transaction() as session:
             approve(session, propose(session, "fee", {"key": KEY, "value": 12_000}))
 
-        assert operations.apply_due(database, now=later(hours=2)) == Applied(0, 1, 0)
+        assert operations.apply_due_proposals(database, now=later(hours=2)) == DueProposalsResult(0, 1, 0)
         with database.reading() as session:
             row = proposal_row(session, proposal_id)
             assert (row["status"], row["rejected_by"]) == ("rejected", None)
@@ -319,7 +319,7 @@ class TestSchedule:
                 {"id": stuck, "at": later(days=7)},
             )
 
-        assert operations.apply_due(database, now=later(days=7)) == Applied(1, 0, 2)
+        assert operations.apply_due_proposals(database, now=later(days=7)) == DueProposalsResult(1, 0, 2)
 
         with database.reading() as session:
             found = [status(session, one) for one in (stuck, behind, overdue, lapsed)]
@@ -336,18 +336,18 @@ class TestSchedule:
         proposal_id = database.in_transaction(work)
         database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: another", NOW, finding="two")
 
-        assert operations.apply_due(database, now=later(hours=1)) == Applied(0, 1, 0)
+        assert operations.apply_due_proposals(database, now=later(hours=1)) == DueProposalsResult(0, 1, 0)
         with database.reading() as session:
             row = proposal_row(session, proposal_id)
             assert (row["status"], row["rejected_by"]) == ("rejected", None)
-            assert halts.payouts_halted(session)
+            assert halts.are_payouts_halted(session)
             for officer_id in (row["proposed_by"], row["approved_by"]):
                 assert told(session, officer_id)[-1] == "proposal_rejected"
 
     def test_one_that_is_approved_can_be_taken_back_before_it_is_due(self, database: Database) -> None:
         proposal_id = self.file(database, 15_000, hours=2)
         database.in_transaction(reject, proposal_id)
-        assert operations.apply_due(database, now=later(hours=2)) == Applied(0, 0, 0)
+        assert operations.apply_due_proposals(database, now=later(hours=2)) == DueProposalsResult(0, 0, 0)
         with database.reading() as session:
             assert setting(session, KEY) == SERVICE_FEE_MINOR
 
@@ -355,8 +355,10 @@ class TestSchedule:
         proposal_id = database.in_transaction(propose)
         just_before = NOW + timedelta(days=7) - timedelta(microseconds=1)
 
-        assert operations.apply_due(database, now=just_before) == Applied(0, 0, 0)
-        assert operations.apply_due(database, now=NOW + timedelta(days=7)) == Applied(0, 0, 1)
+        assert operations.apply_due_proposals(database, now=just_before) == DueProposalsResult(0, 0, 0)
+        assert operations.apply_due_proposals(database, now=NOW + timedelta(days=7)) == DueProposalsResult(
+            0, 0, 1
+        )
         with database.reading() as session:
             row = proposal_row(session, proposal_id)
             assert (row["status"], iso(row["expired_at"])) == (states.EXPIRED, iso(NOW + timedelta(days=7)))

@@ -10,21 +10,30 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
-from marketplace.kernel.money import naira_text
-from marketplace.ledger.queries import balances_by_kind
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.kernel.money import format_naira
+from marketplace.ledger.queries import fetch_balances_by_kind
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments.chargeback_guard import DisputedAtBankError
+from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.charges import quarantine
-from marketplace.payments.charges.apply import Outcome
-from marketplace.payments.charges.quarantine import AlreadyResolvedError, NothingToPayError
-from marketplace.payments.intents.checkout import CheckedOut
+from marketplace.payments.charges.apply import ChargeOutcome
+from marketplace.payments.charges.quarantine import (
+    ChargeAlreadyResolvedError,
+    QuarantineActionNotAllowedError,
+)
+from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.lifecycle import Intent, NotPayableError, Target, ensure_intent, record_page
+from marketplace.payments.intents.lifecycle import (
+    Intent,
+    NotPayableError,
+    PaymentTarget,
+    get_or_create_intent,
+    record_hosted_page,
+)
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.finance import (
-    actor_of,
+    act_of,
     audited,
     dispute_charge,
     make_officer,
@@ -66,7 +75,7 @@ def order_id(session: Session, shop: Shop) -> UUID:
 def hold_back(session: Session, intent: Intent, amount_minor: int, **charge: object) -> UUID:
     """Have a charge held back, and give its row's id."""
     made = make_charge(intent, amount_minor=amount_minor, **charge)
-    assert apply(session, made) is Outcome.QUARANTINED
+    assert apply(session, made) is ChargeOutcome.QUARANTINED
     found: UUID = row_of(session, "quarantined_charges", gateway_charge_id=made.id)["id"]
     return found
 
@@ -74,14 +83,12 @@ def hold_back(session: Session, intent: Intent, amount_minor: int, **charge: obj
 def resolve(
     session: Session, held_id: UUID, officer: Caller, action: str, **delta: float
 ) -> dict[str, object]:
-    return quarantine.resolve(
+    return quarantine.resolve_quarantined_charge(
         session,
         held_id=held_id,
         action=action,  # type: ignore[arg-type]
         note=NOTE,
-        officer=officer,
-        actor=actor_of(officer),
-        now=later(**delta),
+        act=act_of(officer, now=later(**delta)),
     )
 
 
@@ -97,7 +104,7 @@ def test_what_the_bank_may_give_back_is_not_decided_on(
     held_id = hold_back(session, intent, 1_000)
     dispute_charge(session, row_of(session, "quarantined_charges", id=held_id)["gateway_charge_id"])
 
-    with pytest.raises(DisputedAtBankError, match="try again when it is won"):
+    with pytest.raises(ChargedBackError, match="try again when it is won"):
         resolve(session, held_id, officer, action)
 
     assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
@@ -124,13 +131,13 @@ class TestAcceptingTheRest:
         fresh = make_intent(session, shop, order_id, now=later(hours=6))
         assert (fresh.amount_minor, fresh.reference != intent.reference) == (500, True)
 
-        assert apply(session, make_charge(fresh)) is Outcome.APPLIED
+        assert apply(session, make_charge(fresh)) is ChargeOutcome.APPLIED
 
         assert status_of(session, order_id) == "paid_escrow"
         assert balances_of_order(session, order_id)["escrow"] == intent.amount_minor
         assert_books_are_whole(session)
         # Called off, each charge goes back to where it came from.
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         assert back_by_charge(session, order_id) == {
             charge_of(session, intent): intent.amount_minor - 500,
             charge_of(session, fresh): 500,
@@ -155,7 +162,7 @@ class TestAcceptingTheRest:
         assert wallet_of(session, shop.buyer.id) == 200
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
         assert_books_are_whole(session)
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         # Both came by the gateway for this order, and go back by it.
         assert [part for part in sums_of(session, order_id) if part[0] == "gateway"] == [
             ("gateway", "pending", intent.amount_minor - 500),
@@ -168,19 +175,23 @@ class TestAcceptingTheRest:
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         done = check_out(
-            session, shop, [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 2)]
+            session,
+            shop,
+            [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 2)],
         )
         assert done.payment is not None
         held_id = hold_back(session, done.payment, done.payment.amount_minor - 1)
         first, second = (row_of(session, "orders", id=order_id) for order_id in done.order_ids)
-        order_cancellation.cancel(session, order_id=first["id"], caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(
+            session, order_id=first["id"], caller=shop.buyer, reason=None, now=NOW
+        )
 
         resolve(session, held_id, officer, "accept_rest")
 
         [body] = [body for body in news_of(session, shop.buyer.id) if "accepted" in body]
         assert body == (
-            f"{naira_text(second['total_minor'])} were accepted: {second['number']} is paid."
-            f" {naira_text(first['total_minor'] - 1)} were more than was due, and are in your wallet."
+            f"{format_naira(second['total_minor'])} were accepted: {second['number']} is paid."
+            f" {format_naira(first['total_minor'] - 1)} were more than was due, and are in your wallet."
         )
         assert wallet_of(session, shop.buyer.id) == first["total_minor"] - 1
         assert_books_are_whole(session)
@@ -192,9 +203,9 @@ class TestAcceptingTheRest:
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(3_000))
         first = make_intent(session, shop, order_id)
         resolve(session, hold_back(session, first, 7_000), officer, "accept_rest")
-        assert apply(session, make_charge(make_intent(session, shop, order_id))) is Outcome.APPLIED
+        assert apply(session, make_charge(make_intent(session, shop, order_id))) is ChargeOutcome.APPLIED
 
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
         assert sums_of(session, order_id) == [
             ("gateway", "pending", 7_000),
@@ -208,7 +219,9 @@ class TestAcceptingTheRest:
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         done = check_out(
-            session, shop, [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 2)]
+            session,
+            shop,
+            [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 2)],
         )
         assert done.payment is not None
         resolve(
@@ -218,10 +231,12 @@ class TestAcceptingTheRest:
             "accept_rest",
         )
         fresh = make_intent_of_checkout(session, shop, done)
-        assert apply(session, make_charge(fresh)) is Outcome.APPLIED
+        assert apply(session, make_charge(fresh)) is ChargeOutcome.APPLIED
 
         for order_id in done.order_ids:
-            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            )
             assert {destination for destination, *_ in sums_of(session, order_id)} == {"gateway"}
             assert "go back to where you paid from" in news_of(session, shop.buyer.id)[-1]
             assert "wallet" not in news_of(session, shop.buyer.id)[-1]
@@ -241,7 +256,7 @@ class TestAcceptingTheRest:
             session, hold_back(session, make_intent(session, shop, order_id), 700), officer, "accept_rest"
         )
 
-        order_cancellation.cancel(
+        order_cancellation.cancel_order(
             session, order_id=order_id, caller=getattr(shop, party), reason=None, now=NOW
         )
 
@@ -256,8 +271,10 @@ class TestAcceptingTheRest:
     def test_orders_of_a_checkout_are_paid_in_part_and_then_all_at_once(
         self, session: Session, shop: Shop, officer: Caller, missing: int
     ) -> None:
-        done: CheckedOut = check_out(
-            session, shop, [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 2)]
+        done: CheckoutResult = check_out(
+            session,
+            shop,
+            [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 2)],
         )
         assert done.payment is not None
         total = done.payment.amount_minor
@@ -270,7 +287,7 @@ class TestAcceptingTheRest:
         assert sum(row["accepted_minor"] for row in rows) == total - missing
         fresh = make_intent_of_checkout(session, shop, done)
         assert fresh.amount_minor == missing
-        assert apply(session, make_charge(fresh)) is Outcome.APPLIED
+        assert apply(session, make_charge(fresh)) is ChargeOutcome.APPLIED
         assert [status_of(session, order_id) for order_id in done.order_ids] == ["paid_escrow"] * 2
         assert_books_are_whole(session)
 
@@ -278,9 +295,9 @@ class TestAcceptingTheRest:
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, 500)
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
-        with pytest.raises(NothingToPayError, match="No order waits"):
+        with pytest.raises(QuarantineActionNotAllowedError, match="No order waits"):
             resolve(session, held_id, officer, "accept_rest")
 
         assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
@@ -292,7 +309,7 @@ class TestAcceptingTheRest:
         nothing = hold_back(session, intent, 0)
 
         for held_id in (foreign, nothing):
-            with pytest.raises(NothingToPayError, match="no money"):
+            with pytest.raises(QuarantineActionNotAllowedError, match="no money"):
                 resolve(session, held_id, officer, "accept_rest")
 
     def test_what_is_not_paid_in_the_end_goes_back_to_its_channel(
@@ -306,11 +323,11 @@ class TestAcceptingTheRest:
             shop, officer = make_shop(session), make_officer(session)
             order_id = place(session, shop, make_product(session, shop))
             intent = make_intent(session, shop, order_id)
-            record_page(session, intent=intent, page=PaymentPage("https://pay/x", "x"), now=NOW)
+            record_hosted_page(session, intent=intent, page=PaymentPage("https://pay/x", "x"), now=NOW)
         gateway.open(intent.reference, intent.amount_minor)
         charge = gateway.charge_of_paid(intent.reference, amountMinor=intent.amount_minor - 500)
         with database.transaction() as session:
-            assert apply(session, charge) is Outcome.QUARANTINED
+            assert apply(session, charge) is ChargeOutcome.QUARANTINED
             held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
             resolve(session, held["id"], officer, "accept_rest")
 
@@ -344,11 +361,11 @@ def news_of(session: Session, user_id: UUID) -> list[str]:
     return list(session.execute(find, {"user_id": user_id}).scalars())
 
 
-def make_intent_of_checkout(session: Session, shop: Shop, done: CheckedOut) -> Intent:
-    return ensure_intent(
+def make_intent_of_checkout(session: Session, shop: Shop, done: CheckoutResult) -> Intent:
+    return get_or_create_intent(
         session,
         buyer_id=shop.buyer.id,
-        target=Target(checkout_id=done.checkout_id),
+        target=PaymentTarget(checkout_id=done.checkout_id),
         callback_url=None,
         now=NOW,
     )
@@ -359,14 +376,14 @@ class TestGivingBack:
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, intent.amount_minor - 500, fees_minor=75)
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
 
         resolve(session, held_id, officer, "refund", minutes=50)
 
         [made] = refunds_of(session, order_id)
         assert (made["destination"], made["status"]) == ("gateway", "pending")
         assert made["amount_minor"] == intent.amount_minor - 500
-        after = balances_by_kind(session)
+        after = fetch_balances_by_kind(session)
         assert after["quarantine"] == before["quarantine"] - made["amount_minor"]
         assert after["refunds_in_transit"] == before["refunds_in_transit"] + made["amount_minor"]
         # The order can be paid anew, and there is time for it.
@@ -390,7 +407,7 @@ class TestGivingBack:
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         charge = make_charge(intent, fees_minor=1_500)
-        assert apply(session, charge, fee_bearer="customer") is Outcome.QUARANTINED
+        assert apply(session, charge, fee_bearer="customer") is ChargeOutcome.QUARANTINED
         held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
 
         resolve(session, held["id"], officer, "refund")
@@ -402,7 +419,7 @@ class TestGivingBack:
         self, session: Session, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, 500)
-        assert apply(session, make_charge(intent)) is Outcome.APPLIED
+        assert apply(session, make_charge(intent)) is ChargeOutcome.APPLIED
 
         resolve(session, held_id, officer, "refund")
 
@@ -427,7 +444,7 @@ class TestGivingBack:
         held_id = hold_back(session, intent, intent.amount_minor, currency="USD")
         before = news_of(session, shop.buyer.id)
 
-        with pytest.raises(NothingToPayError, match="by hand"):
+        with pytest.raises(QuarantineActionNotAllowedError, match="by hand"):
             resolve(session, held_id, officer, "wallet")
 
         assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
@@ -462,12 +479,12 @@ class TestDeciding:
     def test_once(self, session: Session, officer: Caller, intent: Intent, first: str, second: str) -> None:
         held_id = hold_back(session, intent, 500)
         resolve(session, held_id, officer, first)
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
 
-        with pytest.raises(AlreadyResolvedError):
+        with pytest.raises(ChargeAlreadyResolvedError):
             resolve(session, held_id, make_officer(session), second)
 
-        assert balances_by_kind(session) == before
+        assert fetch_balances_by_kind(session) == before
 
     @pytest.mark.parametrize("party", ["buyer", "vendor"])
     def test_by_nobody_who_is_a_party(self, session: Session, shop: Shop, intent: Intent, party: str) -> None:
@@ -485,7 +502,7 @@ class TestDeciding:
     ) -> None:
         held_id = hold_back(session, intent, 500, id=intent.reference)
         named = make_charge(intent, amount_minor=500)
-        assert apply(session, named) is Outcome.REPEATED
+        assert apply(session, named) is ChargeOutcome.REPEATED
 
         resolve(session, held_id, officer, "refund")
 

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.background import queues as figures
 from marketplace.background import workers
-from marketplace.background.queues import Figures
-from marketplace.background.workers import Doing, Worker
+from marketplace.background.queues import QueueStats
+from marketplace.background.workers import Worker, WorkerActivity
 from marketplace.infra import outbox
-from marketplace.infra.batches import BATCH, in_batches
+from marketplace.infra.batches import BATCH_SIZE, run_in_batches
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
@@ -35,15 +35,15 @@ HISTORY = 40_000
 @pytest.fixture
 def cache(services: Services) -> Iterator[Cache]:
     """The cache, where no worker has told of itself."""
-    for worker in workers.look(services.cache).workers:
-        workers.withdraw(services.cache, worker.name)
+    for worker in workers.fetch_live_workers(services.cache).workers:
+        workers.remove_worker(services.cache, worker.name)
     yield services.cache
-    for worker in workers.look(services.cache).workers:
-        workers.withdraw(services.cache, worker.name)
+    for worker in workers.fetch_live_workers(services.cache).workers:
+        workers.remove_worker(services.cache, worker.name)
 
 
-def count(session: Session, cache: Cache, queue: str = QUEUE, now: datetime = NOW) -> Figures:
-    return figures.statistics(session, cache, now=now).queues[queue]
+def count(session: Session, cache: Cache, queue: str = QUEUE, now: datetime = NOW) -> QueueStats:
+    return figures.fetch_queue_report(session, cache, now=now).queues[queue]
 
 
 def enqueue(session: Session, **given: Any) -> UUID:
@@ -51,7 +51,7 @@ def enqueue(session: Session, **given: Any) -> UUID:
     return outbox.enqueue(session, **values)
 
 
-def worker(*doing: Doing, queue: str = QUEUE, name: str | None = None) -> Worker:
+def worker(*doing: WorkerActivity, queue: str = QUEUE, name: str | None = None) -> Worker:
     made = name or f"{queue}@host:{uuid4().hex[:8]}"
     return Worker(made, queue, "host", 7, NOW, NOW, doing)
 
@@ -70,9 +70,9 @@ class TestOutbox:
         assert count(session, cache).later == before.later + 1
 
         outbox.run_event(session, event_id=done, handlers={"t": do_nothing}, now=NOW)
-        outbox.note_failure(session, event_id=retried, error="x", now=NOW)
+        outbox.record_failure(session, event_id=retried, error="x", now=NOW)
         session.execute(text("UPDATE outbox_events SET attempts = 13 WHERE id = :id"), {"id": given_up})
-        outbox.note_failure(session, event_id=given_up, error="x", now=NOW)
+        outbox.record_failure(session, event_id=given_up, error="x", now=NOW)
 
         now = count(session, cache)
         assert (now.waiting, now.failed, now.completed, now.active) == (
@@ -126,18 +126,20 @@ class TestOutbox:
 
 class TestInbox:
     def test_each_delivery_is_counted_where_it_is(self, database: Database, cache: Cache) -> None:
-        def now() -> Figures:
+        def now() -> QueueStats:
             with database.reading() as session:
                 return count(session, cache, queues.WEBHOOKS)
 
         def process(inbox_id: UUID) -> None:
-            webhooks.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+            webhooks.process_event(
+                database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+            )
 
         before = now()
         ignored = event_of({"id": uuid4().int % 10**12}, "subscription.create")
         unknown = event_of({"id": uuid4().int % 10**12, "reference": f"checkout-{uuid4().hex}"})
         stored = [
-            database.in_transaction(webhooks.receive, provider="gateway", body=body, now=NOW)
+            database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=NOW)
             for body in (ignored, ignored, b"{", unknown)
         ]
         assert now().waiting == before.waiting + 4
@@ -155,12 +157,14 @@ class TestWorkers:
     def test_what_workers_are_at_is_active_and_not_waiting(self, session: Session, cache: Cache) -> None:
         before = count(session, cache)
         row_ids = [str(enqueue(session)) for _ in range(3)]
-        doing = [Doing(f"outbox {row_id}", NOW, QUEUE, row_id) for row_id in row_ids]
-        workers.announce(cache, worker(doing[0], doing[1], Doing("periodic relay-inbox", NOW)))
+        doing = [WorkerActivity(f"outbox {row_id}", NOW, QUEUE, row_id) for row_id in row_ids]
+        workers.record_heartbeat(
+            cache, worker(doing[0], doing[1], WorkerActivity("periodic relay-inbox", NOW))
+        )
         # Two may hold one for a moment.
-        workers.announce(cache, worker(doing[1]))
+        workers.record_heartbeat(cache, worker(doing[1]))
 
-        found = figures.statistics(session, cache, now=NOW)
+        found = figures.fetch_queue_report(session, cache, now=NOW)
 
         assert (found.queues[QUEUE].active, found.queues[QUEUE].waiting) == (2, before.waiting + 1)
         assert found.seen is not None
@@ -169,43 +173,46 @@ class TestWorkers:
 
     def test_one_is_known_by_its_last_word_until_it_withdraws(self, cache: Cache) -> None:
         first = worker(name="a")
-        workers.announce(cache, first)
-        workers.announce(cache, worker(Doing("x", NOW), name="a"))
-        workers.announce(cache, worker(name="b"))
-        assert [(one.name, len(one.doing)) for one in workers.look(cache).workers] == [("a", 1), ("b", 0)]
+        workers.record_heartbeat(cache, first)
+        workers.record_heartbeat(cache, worker(WorkerActivity("x", NOW), name="a"))
+        workers.record_heartbeat(cache, worker(name="b"))
+        assert [(one.name, len(one.doing)) for one in workers.fetch_live_workers(cache).workers] == [
+            ("a", 1),
+            ("b", 0),
+        ]
 
-        workers.withdraw(cache, "a")
+        workers.remove_worker(cache, "a")
 
-        assert [one.name for one in workers.look(cache).workers] == ["b"]
+        assert [one.name for one in workers.fetch_live_workers(cache).workers] == ["b"]
 
     @pytest.mark.parametrize("seconds", [-(workers.STALE_SECONDS + 1), workers.STALE_SECONDS + 60])
     def test_a_stale_one_is_gone_also_if_the_servers_clock_went_back(
         self, cache: Cache, seconds: int
     ) -> None:
-        workers.announce(cache, worker(name="stale"))
-        workers.announce(cache, worker(name="alive"))
+        workers.record_heartbeat(cache, worker(name="stale"))
+        workers.record_heartbeat(cache, worker(name="alive"))
         client = cache._client
-        client.zincrby(workers._SEEN, seconds * 1000, "stale")
+        client.zincrby(workers._LAST_SEEN_KEY, seconds * 1000, "stale")
 
-        assert [one.name for one in workers.look(cache).workers] == ["alive"]
-        assert client.hkeys(workers._TOLD) == [b"alive"]
+        assert [one.name for one in workers.fetch_live_workers(cache).workers] == ["alive"]
+        assert client.hkeys(workers._DETAILS_KEY) == [b"alive"]
 
     def test_all_of_it_is_forgotten_if_nobody_tells_anything(self, cache: Cache) -> None:
-        workers.announce(cache, worker())
-        for key in (workers._SEEN, workers._TOLD):
+        workers.record_heartbeat(cache, worker())
+        for key in (workers._LAST_SEEN_KEY, workers._DETAILS_KEY):
             assert 0 < cache._client.ttl(key) <= workers.STALE_SECONDS
 
     def test_without_the_cache_the_rows_are_still_counted(self, session: Session) -> None:
         away = Cache(f"redis://127.0.0.1:{closed_port()}/0")
         with pytest.raises(CacheDownError):
-            workers.look(away)
+            workers.fetch_live_workers(away)
 
-        found = figures.statistics(session, away, now=NOW)
+        found = figures.fetch_queue_report(session, away, now=NOW)
 
         assert found.seen is None
         assert found.queues.keys() == set(queues.NAMES)
         with pytest.raises(ServiceUnavailableError, match="nobody knows what the workers do"):
-            figures.complete_statistics(session, away, now=NOW)
+            figures.fetch_complete_queue_report(session, away, now=NOW)
 
 
 def fill(session: Session, *, part_open: int, part_failed: int) -> None:
@@ -243,7 +250,7 @@ class TestCost:
         """One statement; nothing but indexes of what is open or failed, and the few rows of counts."""
         parameters = {"now": datetime.now(UTC), "webhooks": queues.WEBHOOKS}
         fill(session, part_open=1, part_failed=1)
-        plan, buffers = explain(session, figures._FIGURES.sql, parameters)
+        plan, buffers = explain(session, figures._COUNT_QUEUES.sql, parameters)
 
         assert not {"Seq Scan outbox_events", "Seq Scan webhook_inbox"} & set(plan)
         read = {node for node in plan if node.startswith("ix_")}
@@ -251,7 +258,7 @@ class TestCost:
         assert {"ix_outbox_events_due", "ix_outbox_events_failed"} <= read
 
         fill(session, part_open=0, part_failed=0)
-        _, longer = explain(session, figures._FIGURES.sql, parameters)
+        _, longer = explain(session, figures._COUNT_QUEUES.sql, parameters)
         print(f"{buffers} buffers, {longer} of a history that is twice as long")
         assert longer < buffers * 1.1 + 10
 
@@ -266,7 +273,7 @@ class TestCost:
         session.execute(text("ANALYZE outbox_events"))
 
         plan, buffers = explain(
-            session, outbox._DUE.sql, {"queue": queue, "now": datetime.now(UTC), "most": 100}
+            session, outbox._SELECT_DUE_EVENT_IDS.sql, {"queue": queue, "now": datetime.now(UTC), "most": 100}
         )
 
         assert "ix_outbox_events_due" in plan
@@ -291,7 +298,7 @@ class TestRetention:
             )
         completed = count(session, cache).completed
 
-        assert outbox.purge(session, now=NOW, most=10_000) >= 2
+        assert outbox.purge_events(session, now=NOW, most=10_000) >= 2
 
         kept = set(session.scalars(text("SELECT id FROM outbox_events")))
         assert {name for name, row_id in row_ids.items() if row_id in kept} == {
@@ -306,11 +313,13 @@ class TestRetention:
         old = NOW - timedelta(days=5_000)
         bodies = [event_of({"id": uuid4().int % 10**12}, "subscription.create"), b"{", b"["]
         stored = [
-            database.in_transaction(webhooks.receive, provider="gateway", body=body, now=old)
+            database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=old)
             for body in bodies
         ]
         for inbox_id, at in zip(stored, (old, old, old + timedelta(days=300)), strict=True):
-            webhooks.process(database, inbox_id=inbox_id, fee_bearer="platform", now=at, random=lambda: 0.5)
+            webhooks.process_event(
+                database, inbox_id=inbox_id, fee_bearer="platform", now=at, random=lambda: 0.5
+            )
 
         def kept(sql: str) -> list[bool]:
             with database.reading() as session:
@@ -320,14 +329,14 @@ class TestRetention:
 
         inbox = "SELECT count(*) FROM webhook_inbox WHERE id = :id"
         letters = "SELECT count(*) FROM dead_letter_webhooks WHERE inbox_id = :id"
-        assert in_batches(database, retention.purge, now=old + timedelta(days=89)) == 0
-        assert in_batches(database, retention.purge, now=old + timedelta(days=90)) == 1
+        assert run_in_batches(database, retention.purge_events, now=old + timedelta(days=89)) == 0
+        assert run_in_batches(database, retention.purge_events, now=old + timedelta(days=90)) == 1
         assert kept(inbox) == [False, True, True]
-        assert in_batches(database, retention.purge, now=old + timedelta(days=365)) == 1
+        assert run_in_batches(database, retention.purge_events, now=old + timedelta(days=365)) == 1
         assert kept(inbox) == [False, False, True]
         assert kept(letters) == [False, False, True]
-        again = database.in_transaction(webhooks.receive, provider="gateway", body=bodies[0], now=NOW)
-        result = webhooks.process(
+        again = database.in_transaction(webhooks.receive_event, provider="gateway", body=bodies[0], now=NOW)
+        result = webhooks.process_event(
             database, inbox_id=again, fee_bearer="platform", now=NOW, random=lambda: 0.5
         )
         assert result is not None
@@ -341,5 +350,5 @@ class TestRetention:
             took.append(most)
             return most if len(took) < 3 else 7
 
-        assert in_batches(database, work, now=NOW) == 2 * BATCH + 7
-        assert took == [BATCH] * 3
+        assert run_in_batches(database, work, now=NOW) == 2 * BATCH_SIZE + 7
+        assert took == [BATCH_SIZE] * 3

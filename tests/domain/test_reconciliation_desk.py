@@ -10,8 +10,12 @@ from sqlalchemy import text
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.reconciliation import invariants, ledger_check
-from marketplace.reconciliation.adjustments import SameOfficerError, UncoveredError
-from marketplace.reconciliation.resolution import AlreadyResolvedError, OutdatedError, UnfittingError
+from marketplace.reconciliation.adjustments import InsufficientOwnFundsError, SecondApproverRequiredError
+from marketplace.reconciliation.resolution import (
+    DifferenceAlreadyResolvedError,
+    ResolutionNotAllowedError,
+    SupersededRunError,
+)
 from sandbox.process import wait_until
 from tests.support.finance import make_officer
 from tests.support.purchases import assert_books_are_whole
@@ -35,7 +39,7 @@ def test_a_difference_that_an_officer_explained_is_booked_and_told_no_more(servi
     assert service.reconcile().status == "drift"
     assert resolve(service, "own_funds")["bookedMinor"] == -100_000
     assert service.balances()["own_funds"] == 0
-    with pytest.raises(AlreadyResolvedError):
+    with pytest.raises(DifferenceAlreadyResolvedError):
         resolve(service, "own_funds")
     [audited] = service.rows("SELECT * FROM audit_logs WHERE action = 'reconciliation.resolve'")
     assert (audited["actor_id"], audited["after"]["note"]) == (service.officer.id, NOTE)
@@ -50,7 +54,7 @@ def test_more_than_the_company_has_there_is_not_written_off(service: Service) ->
     service.gateway.fill(49_999)
     service.transfer("somebody-elses-7", 50_000)
     service.reconcile()
-    with pytest.raises(UncoveredError, match=r"NGN 499\.99"):
+    with pytest.raises(InsufficientOwnFundsError, match=r"NGN 499\.99"):
         resolve(service, "own_funds")
     assert service.balances()["own_funds"] == 49_999
     assert service.reconcile().status == "drift"
@@ -81,12 +85,12 @@ def test_much_is_written_off_by_two_officers(service: Service) -> None:
         "resolution": "own_funds",
         "bookedMinor": 0,
     }
-    with pytest.raises(SameOfficerError):
+    with pytest.raises(SecondApproverRequiredError):
         resolve(service, "own_funds")
     assert service.balances()["own_funds"] == 200_000
     # The next run finds the same, and what is proposed for it stands.
     assert service.reconcile().status == "drift"
-    with pytest.raises(SameOfficerError):
+    with pytest.raises(SecondApproverRequiredError):
         resolve(service, "own_funds")
     second = second_officer(service)
     assert resolve(service, "own_funds", officer=second)["bookedMinor"] == -100_001
@@ -106,7 +110,7 @@ def test_much_too_much_takes_two_officers_as_well(service: Service) -> None:
     service.reconcile()
     own = service.balances()["own_funds"]
     assert resolve(service, "own_funds")["state"] == "proposed"
-    with pytest.raises(SameOfficerError):
+    with pytest.raises(SecondApproverRequiredError):
         resolve(service, "own_funds")
     assert (service.balances()["own_funds"], service.reconcile().status) == (own, "drift")
     done = resolve(service, "own_funds", officer=second_officer(service))
@@ -184,7 +188,7 @@ def test_much_is_no_charge_of_the_gateway(service: Service) -> None:
     service.paid_order()
     service.transfer("a-charge-of-nobody", 100_001)
     service.reconcile()
-    with pytest.raises(UnfittingError, match="by own_funds"):
+    with pytest.raises(ResolutionNotAllowedError, match="by own_funds"):
         resolve(service, "gateway_cost")
 
 
@@ -204,7 +208,7 @@ def test_a_charge_whose_event_never_came_is_asked_about_and_applied(service: Ser
     order_id, reference, _ = service.order()
     service.gateway.pay(reference)
     service.reconcile(ahead=LATER)
-    with pytest.raises(UnfittingError):
+    with pytest.raises(ResolutionNotAllowedError):
         resolve(service, "own_funds")
     resolve(service, "ask")
     service.work_off_outbox()
@@ -234,7 +238,7 @@ def test_only_what_the_latest_run_found_is_resolved_by_who_is_no_party(service: 
     earlier = (service.run_id, service.found()[0]["id"])
     service.reconcile()
     [order] = service.rows("SELECT buyer_id FROM orders")
-    with pytest.raises(OutdatedError):
+    with pytest.raises(SupersededRunError):
         resolve(service, "own_funds", run_id=earlier[0], exception_id=earlier[1])
     with pytest.raises(NotFoundError):
         resolve(service, "own_funds", exception_id=uuid4())
@@ -275,4 +279,4 @@ def test_what_it_booked_is_held_to_the_rules_of_the_books(service: Service, rule
 
 
 def test_every_rule_is_broken_here_once() -> None:
-    assert set(DAMAGE) == set(invariants._CHECKS)
+    assert set(DAMAGE) == set(invariants._RECONCILIATION_INVARIANTS)

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from marketplace.ledger import accounts
-from marketplace.providers.gateway.records import Kind, Record
+from marketplace.providers.gateway.records import GatewayRecord, RecordKind
 from marketplace.reconciliation import ledger_check
-from marketplace.reconciliation.adjustments import SameOfficerError
-from marketplace.reconciliation.resolution import UnfittingError
+from marketplace.reconciliation.adjustments import SecondApproverRequiredError
+from marketplace.reconciliation.resolution import ResolutionNotAllowedError
 from tests.support.finance import make_officer
 from tests.support.reconciling import Double, Forgetful, Service, service
 from tests.support.resolving import resolve
@@ -28,7 +28,7 @@ PAID_MINOR, FEE_MINOR = 200_000, 1_000
 class Unaware(Forgetful):
     """Knows nothing of what it moved."""
 
-    def record(self, kind: Kind, gateway_id: str) -> Record | None:
+    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Give none."""
         return None
 
@@ -36,11 +36,11 @@ class Unaware(Forgetful):
 class Deleted(Double):
     """Has no transfers any more, and what they moved is back."""
 
-    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
         """Give a list, of transfers an empty one."""
         return iter(()) if kind == "transfer" else super().records(kind, since=since, until=until)
 
-    def record(self, kind: Kind, gateway_id: str) -> Record | None:
+    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Give one of it, but no transfer."""
         return None if kind == "transfer" else super().record(kind, gateway_id)
 
@@ -116,10 +116,10 @@ def test_a_payout_that_the_gateway_has_no_more_comes_back_by_two_officers(
     assert service.told() == [("transfer", "missing_there", "look_up_payout", missing)]
 
     # It has said all that it knows: to ask it again would change nothing.
-    with pytest.raises(UnfittingError, match="not resolved by ask, but by came_back"):
+    with pytest.raises(ResolutionNotAllowedError, match="not resolved by ask, but by came_back"):
         resolve(service, "ask")
     assert resolve(service, "came_back")["state"] == "proposed"
-    with pytest.raises(SameOfficerError):
+    with pytest.raises(SecondApproverRequiredError):
         resolve(service, "came_back")
     with service.database.transaction() as session:
         second = make_officer(session)
@@ -151,5 +151,5 @@ def test_what_is_no_success_any_more_does_not_come_back_again(service: Service) 
     assert resolve(service, "came_back")["state"] == "proposed"
     with service.database.transaction() as session:
         second = make_officer(session)
-    with pytest.raises(UnfittingError, match="is reversed by now"):
+    with pytest.raises(ResolutionNotAllowedError, match="is reversed by now"):
         resolve(service, "came_back", officer=second)

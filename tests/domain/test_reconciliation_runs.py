@@ -8,21 +8,22 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from marketplace.audit.operations import Act
 from marketplace.kernel.errors import (
     ProviderUnavailableError,
     ValidationError,
 )
-from marketplace.platform.halts import payouts_halted
-from marketplace.providers.gateway.records import GatewayRecords, Kind, Movement, Record
+from marketplace.platform.halts import are_payouts_halted
+from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
 from marketplace.reconciliation import ledger_check, run
 from marketplace.reconciliation.run import (
-    BeingReconciledError,
+    ReconciliationLeasedError,
     ReconciliationRunningError,
     ReconciliationStuckError,
 )
 from marketplace.reconciliation.window import EARLIEST
-from tasks.dispatcher import Relay
-from tasks.periodic_tasks import task_named
+from tasks.dispatcher import Dispatcher
+from tasks.periodic_tasks import get_periodic_task
 from tests.support.purchases import assert_books_are_whole
 from tests.support.reconciling import Double, Service, service
 from tests.support.resolving import resolve
@@ -50,10 +51,10 @@ class Mortal(Double):
             self._left -= 1
             yield page
 
-    def movements(self) -> Iterator[list[Movement]]:
+    def movements(self) -> Iterator[list[BalanceMovement]]:
         return self._counted(super().movements())
 
-    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
         return self._counted(super().records(kind, since=since, until=until))
 
 
@@ -64,7 +65,7 @@ class Restless(Double):
         super().__init__(records)
         self._happens = happens
 
-    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
         self._happens()
         return super().records(kind, since=since, until=until)
 
@@ -85,17 +86,21 @@ class Miscounting(Double):
 
 def start(service: Service, *, now: datetime | None = None, **values: Any) -> UUID:
     with service.database.transaction() as session:
-        return run.start(session, started_by=run.OPERATOR, now=now or datetime.now(UTC), **values)
+        return run.start_reconciliation(
+            session, started_by=run.OPERATOR, act=Act("operator", now or datetime.now(UTC)), **values
+        )
 
 
 def perform(service: Service, run_id: UUID, *, ahead: timedelta = timedelta(0)) -> Any:
     now = datetime.now(UTC) + ahead
-    return run.perform(service.database, service.records, run_id=run_id, now=now, clock=lambda: now)
+    return run.perform_reconciliation(
+        service.database, service.records, run_id=run_id, now=now, clock=lambda: now
+    )
 
 
 def halted(service: Service) -> bool:
     with service.database.reading() as session:
-        return payouts_halted(session)
+        return are_payouts_halted(session)
 
 
 def drifts(service: Service) -> list[tuple[str, bool]]:
@@ -140,7 +145,7 @@ def test_another_worker_leaves_a_run_to_the_one_that_is_at_it(service: Service) 
     with pytest.raises(_KilledError):
         perform(service, run_id)
     service.records = service.services.gateway_records
-    with pytest.raises(BeingReconciledError):
+    with pytest.raises(ReconciliationLeasedError):
         perform(service, run_id)
     assert perform(service, run_id, ahead=timedelta(minutes=6)).status == "matched"
     assert perform(service, run_id, ahead=timedelta(minutes=6)) is None
@@ -208,7 +213,9 @@ def test_a_gateway_that_does_not_answer_makes_the_run_fail(service: Service) -> 
     assert row["failure"].startswith("The payment gateway")
     assert (halted(service), drifts(service)) == (False, [])
     with pytest.raises(ProviderUnavailableError):
-        task_named("reconcile-escrow").run(service.services, Relay(service.services), datetime.now(UTC))
+        get_periodic_task("reconcile-escrow").run(
+            service.services, Dispatcher(service.services), datetime.now(UTC)
+        )
     service.gateway.line.fault = None
     assert service.reconcile().status == "matched"
 
@@ -235,16 +242,16 @@ def test_the_schedule_fails_where_one_has_been_running_for_an_hour(service: Serv
     with service.database.transaction() as session:
         session.execute(text("UPDATE reconciliations SET claimed_until = :now"), {"now": now})
     with pytest.raises(ReconciliationStuckError, match=str(run_id)):
-        task_named("reconcile-escrow").run(service.services, Relay(service.services), now)
+        get_periodic_task("reconcile-escrow").run(service.services, Dispatcher(service.services), now)
 
 
 def test_the_schedule_reconciles_and_leaves_one_that_runs_alone(service: Service) -> None:
     service.paid_order()
-    relay = Relay(service.services)
-    outcome = task_named("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
+    relay = Dispatcher(service.services)
+    outcome = get_periodic_task("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
     assert outcome.status == "matched"
     start(service)
-    told = task_named("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
+    told = get_periodic_task("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
     assert told == "one is running already"
     assert [
         row["started_by"] for row in service.rows("SELECT started_by FROM reconciliations ORDER BY id")

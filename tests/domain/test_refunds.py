@@ -13,12 +13,12 @@ from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.orders.pricing import Price, release_of
-from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
+from marketplace.orders.pricing import Price, split_escrow
+from marketplace.orders.transitions import SYSTEM, EscrowTransition, apply_transition, lock_order
 from marketplace.payments.refunds import order_cancellation
-from marketplace.payments.refunds.admin_refund import AlreadyReleasedError, EscrowDeficitError, Pieces
+from marketplace.payments.refunds.admin_refund import AlreadyReleasedError, EscrowDeficitError, RefundItem
 from tests.support.finance import REASON, audited, refund, refunds_of, say, sums_of, told
 from tests.support.purchases import (
     COMMISSION_BPS,
@@ -56,12 +56,16 @@ def escrow_of(session: Session, order_id: UUID) -> tuple[str, int]:
 
 
 def cancel(session: Session, order_id: UUID, caller: Caller) -> None:
-    order_cancellation.cancel(session, order_id=order_id, caller=caller, reason="Changed my mind", now=NOW)
+    order_cancellation.cancel_order(
+        session, order_id=order_id, caller=caller, reason="Changed my mind", now=NOW
+    )
 
 
 def freeze(session: Session, order_id: UUID) -> None:
     order = lock_order(session, order_id=order_id)
-    move(session, order=order, trigger="dispute", actor=SYSTEM, now=NOW, escrow=EscrowMove("freeze"))
+    apply_transition(
+        session, order=order, trigger="dispute", actor=SYSTEM, now=NOW, escrow=EscrowTransition("freeze")
+    )
 
 
 class TestCancellingWhatIsPaid:
@@ -74,7 +78,7 @@ class TestCancellingWhatIsPaid:
         order_id = place(session, shop, product_id, quantity=2)
         pay(session, shop, order_id)
         if accepted:
-            orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
+            orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
         total = row_of(session, "orders", id=order_id)["total_minor"]
 
         cancel(session, order_id, getattr(shop, by))
@@ -155,7 +159,7 @@ class TestCancellingWhatIsPaid:
 
     def test_orders_of_one_charge_go_back_each_for_itself(self, session: Session, shop: Shop) -> None:
         shops = neighbours(session, shop, 3)
-        done = check_out(session, shop, [Wish(make_product(session, one), 1) for one in shops])
+        done = check_out(session, shop, [RequestedItem(make_product(session, one), 1) for one in shops])
         assert done.payment is not None
         charge = make_charge(done.payment)
         apply_charge_of(session, charge)
@@ -247,7 +251,7 @@ class TestByAnOfficer:
         order_id = paid_order(session, shop, quantity=3)
         product_id = row_of(session, "order_items", order_id=order_id)["product_id"]
 
-        done = refund(session, order_id, officer, items=[Pieces(product_id, 2)])
+        done = refund(session, order_id, officer, items=[RefundItem(product_id, 2)])
 
         assert done["amountMinor"] == 2 * PRICE_MINOR
         [(_, _, after)] = audited(session, order_id)
@@ -265,12 +269,12 @@ class TestByAnOfficer:
                 session,
                 order_id,
                 officer,
-                items=[Pieces(product_id, 1)],
+                items=[RefundItem(product_id, 1)],
                 amount_minor=PRICE_MINOR + difference,
             )
 
         assert [param.name for param in refused.value.invalid_params] == ["amountMinor"]
-        done = refund(session, order_id, officer, items=[Pieces(product_id, 1)], amount_minor=PRICE_MINOR)
+        done = refund(session, order_id, officer, items=[RefundItem(product_id, 1)], amount_minor=PRICE_MINOR)
         assert done["amountMinor"] == PRICE_MINOR
 
     def test_items_that_are_not_in_the_order_are_named(
@@ -280,7 +284,7 @@ class TestByAnOfficer:
         product_id = row_of(session, "order_items", order_id=order_id)["product_id"]
 
         with pytest.raises(ValidationError) as refused:
-            refund(session, order_id, officer, items=[Pieces(uuid4(), 1), Pieces(product_id, 2)])
+            refund(session, order_id, officer, items=[RefundItem(uuid4(), 1), RefundItem(product_id, 2)])
 
         assert [param.name for param in refused.value.invalid_params] == [
             "items[0].productId",
@@ -396,7 +400,7 @@ class TestPieces:
     @pytest.fixture
     def order_id(self, session: Session, shop: Shop, products: tuple[UUID, UUID]) -> UUID:
         one, two = products
-        order_id = place(session, shop, wishes=[Wish(one, 1), Wish(two, 2)])
+        order_id = place(session, shop, wishes=[RequestedItem(one, 1), RequestedItem(two, 2)])
         pay(session, shop, order_id)
         return order_id
 
@@ -425,18 +429,18 @@ class TestPieces:
         products: tuple[UUID, UUID],
     ) -> None:
         one, two = products
-        refund(session, order_id, officer, items=[Pieces(one, 1)])
+        refund(session, order_id, officer, items=[RefundItem(one, 1)])
 
         with pytest.raises(ValidationError) as refused:
-            refund(session, order_id, officer, items=[Pieces(two, 1), Pieces(one, 1)])
+            refund(session, order_id, officer, items=[RefundItem(two, 1), RefundItem(one, 1)])
 
         assert [(param.name, param.reason) for param in refused.value.invalid_params] == [
             ("items[1].quantity", "The order has 1 of it, and 1 of them refunded by now.")
         ]
         assert self.refunded(session, order_id) == [1, 0]
         assert sums_of(session, order_id) == [("gateway", "pending", 170_000)]
-        refund(session, order_id, officer, items=[Pieces(two, 1)])
-        refund(session, order_id, officer, items=[Pieces(two, 1)])
+        refund(session, order_id, officer, items=[RefundItem(two, 1)])
+        refund(session, order_id, officer, items=[RefundItem(two, 1)])
         assert self.refunded(session, order_id) == [1, 2]
         assert_books_are_whole(session)
 
@@ -450,7 +454,7 @@ class TestPieces:
     ) -> None:
         titles = [row_of(session, "products", id=product_id)["title"] for product_id in products]
 
-        refund(session, order_id, officer, items=[Pieces(products[0], 1), Pieces(products[1], 2)])
+        refund(session, order_id, officer, items=[RefundItem(products[0], 1), RefundItem(products[1], 2)])
 
         for person, told_stock in ((shop.buyer, False), (shop.vendor, True)):
             [body] = self.bodies(session, person.id)
@@ -466,7 +470,7 @@ class TestPieces:
         products: tuple[UUID, UUID],
     ) -> None:
         one, two = products
-        refund(session, order_id, officer, items=[Pieces(two, 1)])
+        refund(session, order_id, officer, items=[RefundItem(two, 1)])
         assert (stock_of(session, one), stock_of(session, two)) == ((9, 0), (9, 0))
 
         cancel(session, order_id, shop.buyer)
@@ -487,10 +491,10 @@ class TestPieces:
     ) -> None:
         one, two = products
         if shipped:
-            orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
-            orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+            orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
+            orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
 
-        refund(session, order_id, officer, items=[Pieces(two, 1)])
+        refund(session, order_id, officer, items=[RefundItem(two, 1)])
         refund(session, order_id, officer)
 
         left = ((9, 0), (8, 0)) if shipped else ((10, 0), (10, 0))
@@ -539,7 +543,7 @@ def test_what_is_left_is_shared_to_the_kobo(
     subtotal: int, delivery: int, service: int, commission: int, held: int
 ) -> None:
     price = Price(subtotal, delivery, service, 0)
-    whole = release_of(price, commission_minor=subtotal * commission // 10_000)
+    whole = split_escrow(price, commission_minor=subtotal * commission // 10_000)
     left = price.total_minor * held // 10_000
 
     share = whole.of_held(left)

@@ -8,20 +8,20 @@ import orjson
 import pytest
 from sqlalchemy import text
 
-from commands.replay import told
-from marketplace.audit.operations import AuditActor
+from commands.replay import describe_changes
+from marketplace.audit.operations import Act
 from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import NotFoundError
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payments.refunds import gateway_refund
 from marketplace.webhooks import inbox as webhook_inbox
 from marketplace.webhooks import queries
 from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS
-from marketplace.webhooks.queries import Filters
-from marketplace.webhooks.replay import BeingProcessedError, Replay, rehearse
-from marketplace.webhooks.replay import replay as replay_in
+from marketplace.webhooks.queries import WebhookEventFilters
+from marketplace.webhooks.replay import EventInProgressError, ReplayResult, dry_run_event
+from marketplace.webhooks.replay import replay_event as replay_in
 from tests.support import messaging as messages
 from tests.support.alerts import alerts_about
 from tests.support.events import transfer_data
@@ -42,7 +42,6 @@ from tests.support.purchases import (
     status_of,
 )
 
-ACTOR = AuditActor("operator ada")
 TABLES = (
     *("ledger_transactions", "ledger_entries", "order_events", "refunds", "notifications", "outbox_events"),
     *("quarantined_charges", "audit_logs", "processed_webhook_events", "alerts"),
@@ -89,14 +88,14 @@ def till(database: Database) -> Till:
 
 
 def receive(database: Database, body: bytes, provider: str = "gateway") -> UUID:
-    return database.in_transaction(webhook_inbox.receive, provider=provider, body=body, now=NOW)
+    return database.in_transaction(webhook_inbox.receive_event, provider=provider, body=body, now=NOW)
 
 
 def dead(database: Database, body: bytes) -> UUID:
     """Have an event fail six times."""
     inbox_id, now = receive(database, body), NOW
     while (
-        result := webhook_inbox.process(
+        result := webhook_inbox.process_event(
             database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
         )
     ) and result.status == "retrying":
@@ -107,18 +106,22 @@ def dead(database: Database, body: bytes) -> UUID:
 
 def row(database: Database, inbox_id: UUID) -> dict[str, Any]:
     with database.reading() as session:
-        return queries.show_event(session, inbox_id=inbox_id)
+        return queries.fetch_event(session, inbox_id=inbox_id)
 
 
-def replay(database: Database, inbox_id: UUID, *, hours: int = 1) -> Replay:
+def replay(database: Database, inbox_id: UUID, *, hours: int = 1) -> ReplayResult:
     with database.reading() as outside:
         return database.in_transaction(
-            replay_in, outside, inbox_id=inbox_id, fee_bearer="platform", actor=ACTOR, now=later(hours=hours)
+            replay_in,
+            outside,
+            inbox_id=inbox_id,
+            fee_bearer="platform",
+            act=Act("operator ada", later(hours=hours)),
         )
 
 
-def rehearsed(database: Database, inbox_id: UUID) -> Replay:
-    return rehearse(database, inbox_id=inbox_id, fee_bearer="platform", now=later(hours=1))
+def rehearsed(database: Database, inbox_id: UUID) -> ReplayResult:
+    return dry_run_event(database, inbox_id=inbox_id, fee_bearer="platform", now=later(hours=1))
 
 
 def counts(database: Database) -> dict[str, int]:
@@ -148,10 +151,10 @@ def open_alert(database: Database, subject: str) -> dict[str, Any] | None:
 @pytest.fixture
 def nudged() -> Iterator[list[tuple[Any, ...]]]:
     """What queues were told of."""
-    before, seen = list(wakeups._nudge), []
-    wakeups.set_nudge(lambda *told: seen.append(told))
+    before, seen = list(wakeups._wakeup_senders), []
+    wakeups.set_wakeup_sender(lambda *told: seen.append(told))
     yield seen
-    wakeups._nudge[:] = before
+    wakeups._wakeup_senders[:] = before
 
 
 def test_a_dead_event_is_replayed_with_its_effect_and_its_record(till: Till) -> None:
@@ -258,8 +261,8 @@ def test_a_strangers_transfer_is_shown_by_its_exception_and_its_alert(database: 
     assert (alert["event"], alert["identifier"], alert["subject"]) == ("raised", "TRANSFER_UNKNOWN", subject)
     # That channels are told of it goes without saying.
     assert result.changes["work"] == []
-    assert told(result) == [
-        f"payout exception: transfer {data['reference']} unexpected, {naira_text(data['amount'])}",
+    assert describe_changes(result) == [
+        f"payout exception: transfer {data['reference']} unexpected, {format_naira(data['amount'])}",
         f"alert raised: SEV-2 TRANSFER_UNKNOWN, The gateway made a transfer that is none of ours ({subject})",
     ]
     with database.reading() as session:
@@ -279,7 +282,7 @@ def test_a_refund_that_the_gateway_sent_is_shown_by_its_status(database: Databas
         "id": uuid4().int % 10**12,
         "status": "processed",
         "amount": str(made["amount_minor"]),
-        "merchant_note": gateway_refund.note_of(made["id"], 1),
+        "merchant_note": gateway_refund.refund_reference(made["id"], 1),
     }
     inbox_id = receive(database, event_of(data, "refund.processed"))
 
@@ -307,14 +310,14 @@ def test_a_charge_that_would_be_held_back_is_shown_so(till: Till) -> None:
 def test_what_others_write_meanwhile_is_not_told(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     database = till.database
     inbox_id = receive(database, till.charge())
-    perform = webhook_inbox.perform
+    perform = webhook_inbox.apply_event
 
     def slowly(*args: Any, **kwargs: Any) -> Any:
         with database.transaction() as session:
             paid_order(session, make_shop(session))
         return perform(*args, **kwargs)
 
-    monkeypatch.setattr(webhook_inbox, "perform", slowly)
+    monkeypatch.setattr(webhook_inbox, "apply_event", slowly)
     changes = rehearsed(database, inbox_id).changes
 
     assert len(changes["ledger"]) == 1
@@ -327,15 +330,19 @@ def test_one_that_is_over_changes_nothing_and_says_so(till: Till, kind: str) -> 
     if kind == "ignored":
         body = event_of({"id": uuid4().hex}, "customer.greeted")
     inbox_id = receive(database, body)
-    webhook_inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    webhook_inbox.process_event(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
     if kind == "duplicate":
         inbox_id = receive(database, body)
-        webhook_inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+        webhook_inbox.process_event(
+            database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+        )
     before, event = counts(database), row(database, inbox_id)
 
     results = [rehearsed(database, inbox_id), replay(database, inbox_id), replay(database, inbox_id)]
 
-    assert results == [Replay(kind, kind, "unchanged")] * 3
+    assert results == [ReplayResult(kind, kind, "unchanged")] * 3
     assert row(database, inbox_id) == event
     # All but what was audited.
     assert counts(database) == before | {"audit_logs": before["audit_logs"] + 2}
@@ -363,7 +370,7 @@ def test_a_replay_that_fails_leaves_the_event_dead(till: Till) -> None:
 
     result = replay(database, inbox_id)
 
-    assert result == Replay("dead", "dead", "failed", "no payment has this reference")
+    assert result == ReplayResult("dead", "dead", "failed", "no payment has this reference")
     after = row(database, inbox_id)
     assert (after["status"], after["attempts"], after["died_at"]) == ("dead", 7, died_at)
     assert after["replayed_at"] is None
@@ -375,12 +382,14 @@ def test_a_replay_too_many_takes_none_of_the_tries_that_are_left(till: Till) -> 
     database = till.database
     till.unpaid_reference()
     inbox_id = receive(database, till.charge())
-    webhook_inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    webhook_inbox.process_event(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
     before = row(database, inbox_id)
 
     results = [replay(database, inbox_id) for _ in range(6)]
 
-    assert results == [Replay("retrying", "retrying", "failed", "no payment has this reference")] * 6
+    assert results == [ReplayResult("retrying", "retrying", "failed", "no payment has this reference")] * 6
     after = row(database, inbox_id)
     assert (after["status"], after["attempts"], after["due_at"]) == ("retrying", 1, before["due_at"])
 
@@ -389,7 +398,7 @@ def test_a_replay_does_not_give_up_on_a_status_whose_message_may_still_come(data
     inbox_id = receive(database, messages.envelope(messages.status(messages.some_id(), "sent")), "messaging")
     now = NOW
     for _ in RETRY_DELAYS_SECONDS:
-        result = webhook_inbox.process(
+        result = webhook_inbox.process_event(
             database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
         )
         assert result is not None
@@ -428,7 +437,9 @@ def test_a_failure_nobody_foresaw_leaves_nothing_either(till: Till) -> None:
 def test_one_that_waits_for_its_retry_may_be_tried_now(till: Till) -> None:
     database, reference = till.database, till.unpaid_reference()
     inbox_id = receive(database, till.charge())
-    webhook_inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5)
+    webhook_inbox.process_event(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
     due_at = row(database, inbox_id)["due_at"]
 
     assert replay(database, inbox_id).outcome == "failed"
@@ -445,7 +456,7 @@ def test_one_that_somebody_has_is_refused(till: Till) -> None:
     with database.transaction() as session:
         session.execute(text("SELECT 1 FROM webhook_inbox WHERE id = :id FOR UPDATE"), {"id": inbox_id})
         for attempt in (replay, rehearsed):
-            with pytest.raises(BeingProcessedError) as refused:
+            with pytest.raises(EventInProgressError) as refused:
                 attempt(database, inbox_id)
             assert refused.value.retry_after_seconds == 2
     assert replay(database, inbox_id).outcome == "processed"
@@ -488,7 +499,7 @@ def test_an_envelope_is_shown_by_its_parts_and_a_message_as_kept(database: Datab
     for inbox_id in (whole, one):
         assert replay(database, inbox_id).outcome == "processed"
         with database.reading() as session:
-            shown = queries.show_for_staff(session, inbox_id=inbox_id)
+            shown = queries.fetch_event_for_staff(session, inbox_id=inbox_id)
         # Both are made of the sender's number.
         assert shown["eventId"] is None
         assert "wamid" not in str(shown["payload"])
@@ -502,7 +513,9 @@ class TestLists:
 
         def found(**wanted: Any) -> list[UUID]:
             with database.reading() as session:
-                rows, matching = queries.dead_events(session, filters=Filters(**wanted), most=1_000)
+                rows, matching = queries.list_dead_events(
+                    session, filters=WebhookEventFilters(**wanted), most=1_000
+                )
             assert matching == len(rows)
             return [one["id"] for one in rows if one["id"] in inbox]
 
@@ -521,7 +534,9 @@ class TestLists:
 
         def turn(most: int) -> tuple[list[UUID], int]:
             with database.reading() as session:
-                rows, matching = queries.dead_events(session, filters=Filters(None, event_type), most=most)
+                rows, matching = queries.list_dead_events(
+                    session, filters=WebhookEventFilters(None, event_type), most=most
+                )
             return [one["id"] for one in rows], matching
 
         inbox = [die() for _ in range(4)]
@@ -542,8 +557,12 @@ class TestLists:
             dead(database, event_of({"id": uuid4().int % 10**9, **data, **status}, event_type))
 
         with database.reading() as session:
-            found = queries.causes(session, filters=Filters("dead", event_type), most=10)
-            most = queries.causes(session, filters=Filters("dead", event_type), most=1)
+            found = queries.list_failure_causes(
+                session, filters=WebhookEventFilters("dead", event_type), most=10
+            )
+            most = queries.list_failure_causes(
+                session, filters=WebhookEventFilters("dead", event_type), most=1
+            )
 
         told_of = [(row["event_type"], row["last_error"], row["events"]) for row in found]
         assert told_of == [
@@ -567,9 +586,9 @@ class TestLists:
             }
         )
         with database.reading() as session:
-            shown = queries.show_for_staff(session, inbox_id=receive(database, body))
-            unreadable = queries.show_for_staff(session, inbox_id=receive(database, b"["))
-            deep = queries.show_for_staff(
+            shown = queries.fetch_event_for_staff(session, inbox_id=receive(database, body))
+            unreadable = queries.fetch_event_for_staff(session, inbox_id=receive(database, b"["))
+            deep = queries.fetch_event_for_staff(
                 session, inbox_id=receive(database, b'{"a":' * 900 + b"1" + b"}" * 900)
             )
 

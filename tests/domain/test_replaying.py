@@ -21,9 +21,9 @@ from tests.support.purchases import NOW
 def event(database: Database) -> dict[str, Any]:
     """Give an event that was never tried."""
     body = orjson.dumps({"event": "transfer.failed", "data": transfer_data("failed")})
-    inbox_id = database.in_transaction(inbox.receive, provider="gateway", body=body, now=NOW)
+    inbox_id = database.in_transaction(inbox.receive_event, provider="gateway", body=body, now=NOW)
     with database.reading() as session:
-        return queries.show_event(session, inbox_id=inbox_id)
+        return queries.fetch_event(session, inbox_id=inbox_id)
 
 
 def clock_that_fails_at_third(error: BaseException) -> Callable[[], datetime]:
@@ -64,7 +64,7 @@ def test_what_was_done_is_told_whatever_ends_it(
     assert {name: counts.total() for name, counts in run.counts().items()} == {"not tried yet": 2}
     assert "not tried yet: 2 of 4, broken off (" in capsys.readouterr().err
     with database.reading() as session:
-        states = [queries.show_event(session, inbox_id=row["id"])["status"] for row in rows]
+        states = [queries.fetch_event(session, inbox_id=row["id"])["status"] for row in rows]
     assert states == ["processed", "processed", "received", "received"]
 
 

@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session
 
 from marketplace.cart import operations as cart
 from marketplace.cart.operations import CartLine
-from marketplace.cart.queries import cart_of
+from marketplace.cart.queries import fetch_cart
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import flash_sales
 from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.orders import operations
-from marketplace.orders.placing.place_order import PriceChangedError, Wish
+from marketplace.orders.placing.place_order import PriceChangedError, RequestedItem
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
@@ -118,7 +118,7 @@ def test_lines_of_one_order_have_each_their_own_price(session: Session, shop: Sh
     plain = make_product(session, shop)
     sale_id = put_on_sale(session, product_id, quantity=3)
 
-    order_id = place(session, shop, wishes=[Wish(plain, 1), Wish(product_id, 3)])
+    order_id = place(session, shop, wishes=[RequestedItem(plain, 1), RequestedItem(product_id, 3)])
 
     rows = session.execute(
         text(
@@ -144,7 +144,7 @@ def test_a_sale_that_ended_between_looking_and_placing_is_told(
 ) -> None:
     sale_id = put_on_sale(session, product_id)
     expected = SALE_PRICE + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
-    flash_sales.end(session, act(session, later(minutes=1)), sale_id=sale_id)
+    flash_sales.end_flash_sale(session, act(session, later(minutes=1)), sale_id=sale_id)
 
     with pytest.raises(PriceChangedError) as refused:
         place(session, shop, product_id, expected_total_minor=expected, now=later(minutes=1))
@@ -165,10 +165,10 @@ def test_an_order_that_comes_to_nothing_gives_its_pieces_back(
     assert left_of(session, product_id) == 0
 
     if how == "cancelled":
-        order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     else:
         order = lock_order(session, order_id=order_id)
-        operations.expire(session, order=order, actor=SYSTEM, now=later(minutes=30))
+        operations.expire_order(session, order=order, actor=SYSTEM, now=later(minutes=30))
 
     assert (sold_of(session, sale_id), left_of(session, product_id)) == (0, 3)
     assert item_of(session, place(session, shop, product_id, quantity=3)) == (SALE_PRICE, sale_id)
@@ -182,9 +182,9 @@ def test_pieces_of_a_sale_that_is_over_do_not_go_to_the_next(
     second = put_on_sale(
         session, product_id, quantity=5, starts_at=later(minutes=10), ends_at=later(minutes=20)
     )
-    flash_sales.turn(session, product_id=product_id, now=later(minutes=10))
+    flash_sales.on_boundary(session, product_id=product_id, now=later(minutes=10))
 
-    order_cancellation.cancel(
+    order_cancellation.cancel_order(
         session, order_id=order_id, caller=shop.buyer, reason=None, now=later(minutes=11)
     )
 
@@ -215,7 +215,7 @@ def test_what_was_placed_keeps_its_price(session: Session, shop: Shop, product_i
     sale_id = put_on_sale(session, product_id)
     order_id = place(session, shop, product_id)
 
-    flash_sales.change(
+    flash_sales.update_flash_sale(
         session,
         act(session),
         sale_id=sale_id,
@@ -223,19 +223,19 @@ def test_what_was_placed_keeps_its_price(session: Session, shop: Shop, product_i
         discount=Discount(percent=10),
         changes={"ends_at": later(minutes=5)},
     )
-    flash_sales.end(session, act(session), sale_id=sale_id)
+    flash_sales.end_flash_sale(session, act(session), sale_id=sale_id)
 
     assert item_of(session, order_id) == (SALE_PRICE, sale_id)
 
 
 class TestTheCart:
     def cart(self, session: Session, shop: Shop, now: datetime = NOW) -> dict[str, Any]:
-        return cart_of(session, user_id=shop.buyer.id, now=now, media_base_url="")
+        return fetch_cart(session, user_id=shop.buyer.id, now=now, media_base_url="")
 
     def fill(
         self, session: Session, shop: Shop, product_id: UUID, quantity: int, now: datetime = NOW
     ) -> None:
-        cart.synchronise(session, caller=shop.buyer, lines=[CartLine(product_id, quantity)], now=now)
+        cart.synchronise_cart(session, caller=shop.buyer, lines=[CartLine(product_id, quantity)], now=now)
 
     def test_it_shows_what_placing_would_cost(self, session: Session, shop: Shop, product_id: UUID) -> None:
         put_on_sale(session, product_id, quantity=3)

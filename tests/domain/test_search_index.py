@@ -11,7 +11,12 @@ from sqlalchemy import text
 
 from marketplace.catalog.search import index_maintenance
 from marketplace.catalog.search import lexicon as search_lexicon
-from marketplace.catalog.search.find import _Asker, _Position, _values, _ways
+from marketplace.catalog.search.find import (
+    _block_parameters,
+    _match_strategies,
+    _SearchContext,
+    _SearchPosition,
+)
 from marketplace.catalog.search.models import SearchDocument, SearchLexeme, SearchTerm
 from marketplace.catalog.search.ranking_sql import search_statement
 from marketplace.infra.db import Database, driver_cursor
@@ -45,7 +50,7 @@ def large(addresses: Addresses) -> Iterator[Database]:
     with database.transaction() as session:
         values = {"vendor": store.id, "campus": store.campus_id, "category": market.category_id}
         session.execute(_FILL, values | {"rows": ROWS})
-        index_maintenance.refresh(session, now=market.now)
+        index_maintenance.refresh_search_index(session, now=market.now)
     with database.reading() as session:
         session.execute(text("VACUUM ANALYZE"))
     yield database
@@ -58,11 +63,11 @@ def large(addresses: Addresses) -> Iterator[Database]:
 )
 def test_common_words_do_not_read_everything(large: Database, words: list[str]) -> None:
     with large.reading() as session:
-        lexicon = search_lexicon.look_up(session, given=words)
-        asker = _Asker(session, words, {}, datetime.now(UTC), "")
-        way = next(_ways(asker, lexicon))
+        lexicon = search_lexicon.load_lexicon(session, given=words)
+        asker = _SearchContext(session, words, {}, datetime.now(UTC), "")
+        way = next(_match_strategies(asker, lexicon))
         statement = search_statement(way.steps, (), prepared=False)
-        values = statement._constants | _values(asker, way, _Position(way.number), limit=21)
+        values = statement._constants | _block_parameters(asker, way, _SearchPosition(way.number), limit=21)
 
         with driver_cursor(session) as cursor:
             cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", values)
@@ -109,7 +114,7 @@ def test_the_task_counts_words_takes_over_popularity_and_repairs(database: Datab
         session.execute(text("ALTER TABLE products ENABLE TRIGGER search_updated"))
 
     with database.transaction() as session:
-        done = index_maintenance.refresh(session, now=market.now)
+        done = index_maintenance.refresh_search_index(session, now=market.now)
 
     assert done["priors"] >= 1
     assert row_of(database, SearchDocument, liked).prior > row_of(database, SearchDocument, lost).prior

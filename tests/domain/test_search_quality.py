@@ -8,7 +8,7 @@ import pytest
 
 from bench.search_quality.labels import Label
 from bench.search_quality.measuring import evaluate, mean
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.search import find, index_maintenance
 from marketplace.infra.db import Database
 from marketplace.kernel.paging import PageRequest
@@ -133,7 +133,7 @@ def frozen(addresses: Addresses) -> Iterator[Database]:
                 store, title=title, tags=list(tags), category_id=category_id, popularity=number * 7 % 5
             )
     with database.transaction() as session:
-        index_maintenance.refresh(session, now=market.now)
+        index_maintenance.refresh_search_index(session, now=market.now)
     yield database
     database.close()
     drop_database(addresses, name)
@@ -141,10 +141,10 @@ def frozen(addresses: Addresses) -> Iterator[Database]:
 
 def titles(database: Database, query: str) -> list[str]:
     with database.reading() as session:
-        page = find.search(
+        page = find.search_catalog(
             session,
             words=query,
-            filters=Filters(),
+            filters=ProductFilters(),
             page=PageRequest(10),
             now=datetime.now(UTC),
             media_base_url="",

@@ -9,11 +9,15 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.ledger.queries import balances_by_kind
+from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, refund_events
-from marketplace.payments.refunds.gateway_refund import ASKING_FOR, BeingSentError, ToSend
-from marketplace.payments.refunds.polling import ChangedMeanwhileError
-from marketplace.providers.gateway.payments import GatewayRefund, MalformedChargeError
+from marketplace.payments.refunds.gateway_refund import (
+    SENDING_LEASE,
+    PendingGatewayRefund,
+    RefundInProgressError,
+)
+from marketplace.payments.refunds.polling import RefundChangedError
+from marketplace.providers.gateway.payments import GatewayRefund, MalformedGatewayDataError
 from tests.support.alerts import open_about
 from tests.support.finance import times_to_ask
 from tests.support.gateway import TestGateway
@@ -39,15 +43,15 @@ def refund_id(session: Session, shop: Shop, gateway: TestGateway) -> UUID:
     intent = make_intent(session, shop, order_id)
     gateway.open(intent.reference, intent.amount_minor)
     apply(session, gateway.charge_of_paid(intent.reference))
-    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     refund = row_of(session, "refunds", order_id=order_id)
     assert (refund["status"], refund["amount_minor"]) == ("pending", AMOUNT)
     found: UUID = refund["id"]
     return found
 
 
-def claimed(session: Session, refund_id: UUID, **delta: float) -> ToSend:
-    found = gateway_refund.claim(session, refund_id=refund_id, now=later(**delta))
+def claimed(session: Session, refund_id: UUID, **delta: float) -> PendingGatewayRefund:
+    found = gateway_refund.lease_refund(session, refund_id=refund_id, now=later(**delta))
     assert found is not None
     return found
 
@@ -57,37 +61,37 @@ def status_of(session: Session, refund_id: UUID) -> str:
     return status
 
 
-def sent(gateway: TestGateway, found: ToSend) -> int:
+def sent(gateway: TestGateway, found: PendingGatewayRefund) -> int:
     """Tell how often the gateway was asked to send."""
     return gateway.calls(found.reference).get("POST /refund", 0)
 
 
-def word(found: ToSend, status: str, **values: Any) -> GatewayRefund:
+def word(found: PendingGatewayRefund, status: str, **values: Any) -> GatewayRefund:
     given = {"id": "77", "amount_minor": found.amount_minor, "note": found.note, "reference": found.reference}
     return GatewayRefund(**{"status": status} | given | values)
 
 
 def settle(session: Session, told: GatewayRefund | None, refund_id: UUID) -> str:
     assert told is not None
-    return gateway_refund.settle(session, refund_id=refund_id, told=told, now=later(minutes=5))
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=later(minutes=5))
 
 
 class TestSending:
     def test_the_gateway_is_asked_once_and_the_books_follow_its_word(
         self, session: Session, shop: Shop, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
-        before = balances_by_kind(session)
+        before = fetch_balances_by_kind(session)
         found = claimed(session, refund_id)
         assert not found.was_asked
 
-        told = gateway_refund.send(gateway.adapter(settings), found)
+        told = gateway_refund.send_refund(gateway.adapter(settings), found)
 
         assert settle(session, told, refund_id) == "submitted"
-        assert balances_by_kind(session) == before
+        assert fetch_balances_by_kind(session) == before
         assert sent(gateway, found) == 1
-        assert gateway_refund.claim(session, refund_id=refund_id, now=later(hours=1)) is None
+        assert gateway_refund.lease_refund(session, refund_id=refund_id, now=later(hours=1)) is None
         assert settle(session, word(found, "processed", id=told.id), refund_id) == "processed"  # type: ignore[union-attr]
-        after = balances_by_kind(session)
+        after = fetch_balances_by_kind(session)
         assert after["refunds_in_transit"] == before["refunds_in_transit"] - AMOUNT
         assert after["gateway_clearing"] == before["gateway_clearing"] - AMOUNT
         assert row_of(session, "refunds", id=refund_id)["settled_at"] == later(minutes=5)
@@ -97,10 +101,10 @@ class TestSending:
     def test_one_worker_asks_at_a_time(self, session: Session, refund_id: UUID) -> None:
         claimed(session, refund_id)
 
-        with pytest.raises(BeingSentError):
-            gateway_refund.claim(session, refund_id=refund_id, now=later(seconds=119))
+        with pytest.raises(RefundInProgressError):
+            gateway_refund.lease_refund(session, refund_id=refund_id, now=later(seconds=119))
 
-        assert claimed(session, refund_id, seconds=ASKING_FOR.total_seconds()).was_asked
+        assert claimed(session, refund_id, seconds=SENDING_LEASE.total_seconds()).was_asked
 
     def test_a_worker_that_died_before_it_asked_is_made_up_for(
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
@@ -108,7 +112,7 @@ class TestSending:
         claimed(session, refund_id)
 
         found = claimed(session, refund_id, minutes=3)
-        told = gateway_refund.send(gateway.adapter(settings), found)
+        told = gateway_refund.send_refund(gateway.adapter(settings), found)
 
         assert settle(session, told, refund_id) == "submitted"
         assert sent(gateway, found) == 1
@@ -120,15 +124,15 @@ class TestSending:
         found = claimed(session, refund_id)
         gateway.line.fault = fault
         with pytest.raises(ProviderUnavailableError):
-            gateway_refund.send(gateway.adapter(settings), found)
+            gateway_refund.send_refund(gateway.adapter(settings), found)
         assert status_of(session, refund_id) == "pending"
 
         # While the gateway can't be asked whether it knows of it, it is not sent.
         again = claimed(session, refund_id, minutes=3)
         with pytest.raises(ProviderUnavailableError):
-            gateway_refund.send(gateway.adapter(settings), again)
+            gateway_refund.send_refund(gateway.adapter(settings), again)
         gateway.line.fault = None
-        told = gateway_refund.send(gateway.adapter(settings), again)
+        told = gateway_refund.send_refund(gateway.adapter(settings), again)
 
         # By then it may be through with it.
         assert settle(session, told, refund_id) in ("submitted", "processed")
@@ -140,26 +144,27 @@ class TestSending:
     ) -> None:
         gateway.line.fault = "refuse"
         with pytest.raises(ProviderUnavailableError):
-            gateway_refund.send(gateway.adapter(settings), claimed(session, refund_id))
+            gateway_refund.send_refund(gateway.adapter(settings), claimed(session, refund_id))
         gateway.line.fault = None
 
         found = claimed(session, refund_id, minutes=3)
         assert (
-            settle(session, gateway_refund.send(gateway.adapter(settings), found), refund_id) == "submitted"
+            settle(session, gateway_refund.send_refund(gateway.adapter(settings), found), refund_id)
+            == "submitted"
         )
         assert sent(gateway, found) == 1
 
     def test_one_that_the_gateway_refuses_is_finances_and_stays_in_transit(
         self, session: Session, shop: Shop, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
-        before, found = balances_by_kind(session), claimed(session, refund_id)
+        before, found = fetch_balances_by_kind(session), claimed(session, refund_id)
         elsewhere = {"transaction": found.reference, "amount": found.amount_minor}
         gateway.call("POST", "/refund", json=elsewhere)
 
-        told = gateway_refund.send(gateway.adapter(settings), found)
+        told = gateway_refund.send_refund(gateway.adapter(settings), found)
 
         assert settle(session, told, refund_id) == "failed"
-        assert balances_by_kind(session) == before
+        assert fetch_balances_by_kind(session) == before
         assert (
             session.execute(
                 text("SELECT count(*) FROM notifications WHERE user_id = :id AND type = 'refund_processed'"),
@@ -176,7 +181,7 @@ class TestSending:
         other._client._session.headers["Authorization"] = "Bearer sk_test_of_somebody_else"
 
         with pytest.raises(ProviderUnavailableError):
-            gateway_refund.send(other, claimed(session, refund_id))
+            gateway_refund.send_refund(other, claimed(session, refund_id))
 
 
 def test_all_pages_of_the_gateways_refunds_are_read(
@@ -201,7 +206,7 @@ def test_all_pages_of_the_gateways_refunds_are_read(
 
 
 def hear(session: Session, told: GatewayRefund) -> bool:
-    return refund_events.hear(session, told=told, now=later(minutes=5))
+    return refund_events.handle_refund_event(session, told=told, now=later(minutes=5))
 
 
 class TestTheGatewaysWord:
@@ -222,14 +227,14 @@ class TestTheGatewaysWord:
     def test_what_it_says_when_asked_is_noted_whatever_it_said_before(
         self, session: Session, refund_id: UUID, words: list[str], status: str
     ) -> None:
-        before, found = balances_by_kind(session), claimed(session, refund_id)
+        before, found = fetch_balances_by_kind(session), claimed(session, refund_id)
 
         for said in words:
             settle(session, word(found, said), refund_id)
 
         assert status_of(session, refund_id) == status
         left = 0 if status == "processed" else AMOUNT
-        moved = before["refunds_in_transit"] - balances_by_kind(session)["refunds_in_transit"]
+        moved = before["refunds_in_transit"] - fetch_balances_by_kind(session)["refunds_in_transit"]
         assert moved == AMOUNT - left
         assert_books_are_whole(session)
 
@@ -310,10 +315,10 @@ class TestEvents:
 
         assert status_of(session, refund_id) == first
         assert times_to_ask(session, refund_id) == 1
-        row = polling.find(session, refund_id=refund_id)
-        assert not polling.note(session, row, [word(found, first)], later(minutes=6))
-        row = polling.find(session, refund_id=refund_id)
-        assert polling.note(session, row, [word(found, then)], later(minutes=7))
+        row = polling.find_refund(session, refund_id=refund_id)
+        assert not polling.record_status(session, row, [word(found, first)], later(minutes=6))
+        row = polling.find_refund(session, refund_id=refund_id)
+        assert polling.record_status(session, row, [word(found, then)], later(minutes=7))
         assert status_of(session, refund_id) == then
         assert_books_are_whole(session)
 
@@ -321,11 +326,11 @@ class TestEvents:
         self, session: Session, refund_id: UUID
     ) -> None:
         found = claimed(session, refund_id)
-        row = polling.find(session, refund_id=refund_id)
+        row = polling.find_refund(session, refund_id=refund_id)
         settle(session, word(found, "failed"), refund_id)
 
-        with pytest.raises(ChangedMeanwhileError):
-            polling.note(session, row, [word(found, "processed")], later(minutes=6))
+        with pytest.raises(RefundChangedError):
+            polling.record_status(session, row, [word(found, "processed")], later(minutes=6))
 
         assert status_of(session, refund_id) == "failed"
 
@@ -380,5 +385,5 @@ class TestReading:
         ],
     )
     def test_what_is_no_refund_is_refused(self, values: dict[str, Any]) -> None:
-        with pytest.raises(MalformedChargeError):
+        with pytest.raises(MalformedGatewayDataError):
             GatewayRefund.from_wire(BODY | values)

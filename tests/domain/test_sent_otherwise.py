@@ -7,11 +7,11 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
-from marketplace.kernel.money import naira_text
-from marketplace.ledger.queries import balances_by_kind
+from marketplace.kernel.money import format_naira
+from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments import states
 from marketplace.payments.refunds import gateway_refund
-from marketplace.payments.refunds.recovery import NotFailedError
+from marketplace.payments.refunds.recovery import RefundStillInFlightError
 from marketplace.providers.gateway.payments import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import audited, charge_of, dispute_charge, mend_refund, owed_by, refund, refunds_of
@@ -42,11 +42,11 @@ def refund_id(session: Session, officer: Caller, order_id: UUID) -> UUID:
 
 
 def said(refund_id: UUID, minor: int, status: str = "processed", *, attempt: int = 1) -> GatewayRefund:
-    return GatewayRefund(f"7{attempt}", status, minor, gateway_refund.note_of(refund_id, attempt))
+    return GatewayRefund(f"7{attempt}", status, minor, gateway_refund.refund_reference(refund_id, attempt))
 
 
 def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
-    return gateway_refund.settle(session, refund_id=refund_id, told=told, now=NOW)
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=NOW)
 
 
 def told_of(session: Session, user_id: UUID) -> list[str]:
@@ -75,13 +75,13 @@ def test_the_difference_is_in_the_wallet_or_owed(
     if before:
         fill_wallet(session, buyer_id, before)
     assert settle(session, refund_id, said(refund_id, sent)) == "needs_attention"
-    books = balances_by_kind(session)
+    books = fetch_balances_by_kind(session)
 
     done = mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, sent))
 
     assert done["status"] == "credited"
     assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (wallet, owed)
-    after = balances_by_kind(session)
+    after = fetch_balances_by_kind(session)
     assert after["gateway_clearing"] == books["gateway_clearing"] - sent
     assert after["refunds_in_transit"] == books["refunds_in_transit"] - WANTED
     row = row_of(session, "refunds", id=refund_id)
@@ -95,13 +95,13 @@ def test_the_difference_is_in_the_wallet_or_owed(
     assert_books_are_whole(session)
 
 
-TAKEN = f"{naira_text(200)} of what was too much were taken from your wallet."
-OWED = f"You owe us {naira_text(300)}: they come off what your wallet receives next."
+TAKEN = f"{format_naira(200)} of what was too much were taken from your wallet."
+OWED = f"You owe us {format_naira(300)}: they come off what your wallet receives next."
 
 
 @pytest.mark.parametrize(
     ("sent", "words"),
-    [(400, f"The other {naira_text(600)} are in your wallet."), (1_500, f"{TAKEN} {OWED}")],
+    [(400, f"The other {format_naira(600)} are in your wallet."), (1_500, f"{TAKEN} {OWED}")],
 )
 def test_the_buyer_is_told_where_it_is(
     session: Session, shop: Shop, officer: Caller, refund_id: UUID, sent: int, words: str
@@ -112,8 +112,8 @@ def test_the_buyer_is_told_where_it_is(
     mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, sent))
 
     assert told_of(session, shop.buyer.id)[-1] == (
-        f"Your refund was sent with another amount: {naira_text(sent)} were sent to where you paid from, not"
-        f" {naira_text(WANTED)}. {words}"
+        f"Your refund was sent with another amount: {format_naira(sent)} were sent to where you paid from, not"
+        f" {format_naira(WANTED)}. {words}"
     )
 
 
@@ -150,7 +150,7 @@ def test_nothing_is_done_before_it_is_sent(
 ) -> None:
     settle(session, refund_id, said(refund_id, 400, status))
 
-    with pytest.raises(NotFailedError, match=f"{status} of it, with 400 kobo"):
+    with pytest.raises(RefundStillInFlightError, match=f"{status} of it, with 400 kobo"):
         mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400, status))
 
     assert row_of(session, "refunds", id=refund_id)["status"] == "needs_attention"
@@ -162,9 +162,9 @@ def test_a_second_refund_with_our_note_is_not_taken_for_it(
 ) -> None:
     """That it may be sent twice is an alert of its own."""
     settle(session, refund_id, said(refund_id, WANTED, "needs-attention"))
-    other = GatewayRefund("99", "processed", 400, gateway_refund.note_of(refund_id, 1))
+    other = GatewayRefund("99", "processed", 400, gateway_refund.refund_reference(refund_id, 1))
 
-    with pytest.raises(NotFailedError):
+    with pytest.raises(RefundStillInFlightError):
         mend_refund(session, refund_id, officer, states.CREDIT, other)
 
     assert wallet_of(session, shop.buyer.id) == 0

@@ -8,15 +8,15 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of, balances_by_kind
+from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
 from marketplace.payments.refunds import buyer_debt
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import Wish
+from marketplace.payouts.accounting.reservations import PayoutRequest
 from marketplace.payouts.batches import staging
 from marketplace.payouts.transfers import apply_status
-from marketplace.payouts.transfers.apply_status import NotOursError
+from marketplace.payouts.transfers.apply_status import UnknownTransferError
 from tests.support.alerts import open_about
-from tests.support.finance import actor_of, make_officer, told
+from tests.support.finance import act_of, make_officer, told
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
@@ -50,7 +50,7 @@ class Case:
     def __init__(self, session: Session, payee: Payee | None = None) -> None:
         self.session = session
         self.payee = payee or make_payee(session)
-        self.before = balances_by_kind(session)
+        self.before = fetch_balances_by_kind(session)
         self.batch_id = dispatched_batch(session, [self.payee])
         [self.transfer] = transfers_in(session, self.batch_id)
 
@@ -81,7 +81,7 @@ class Case:
 
     def moved(self, kind: str) -> int:
         """How far the books' accounts of a kind moved since before the staging."""
-        return balances_by_kind(self.session).get(kind, 0) - self.before.get(kind, 0)
+        return fetch_balances_by_kind(self.session).get(kind, 0) - self.before.get(kind, 0)
 
     def asked(self) -> int:
         """How often the gateway is to be asked about it."""
@@ -166,8 +166,8 @@ def test_its_payee_is_told_why_and_what_to_do_without_the_whole_number(session: 
 def test_one_out_of_the_wallet_goes_back_to_it(session: Session) -> None:
     payee = make_wallet_payee(session)
     batch_id = staged_batch(session, [make_payee(session)])
-    wish = Wish(reservations.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
-    reservations.claim(session, wishes=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
+    wish = PayoutRequest(reservations.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
+    reservations.reserve_payouts(session, wishes=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
     for _ in range(2):
         approve(session, batch_id, make_officer(session))
     dispatch(session, batch_id)
@@ -287,7 +287,7 @@ def test_what_was_sent_after_all_and_is_not_there_any_more_is_owed(session: Sess
 
     assert case.payee.store_id is not None
     debt = accounts.vendor_receivable(case.payee.store_id)
-    assert balance_of(session, account=debt) == OWED_MINOR - 100
+    assert fetch_balance(session, account=debt) == OWED_MINOR - 100
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
     assert news["body"].endswith(
         " NGN 1.00 were taken from your balance again."
@@ -300,7 +300,7 @@ def test_a_cash_out_that_was_sent_after_all_is_paid_off_by_the_wallet_as_no_refu
     payee = make_wallet_payee(session)
     ask(session, payee, OWED_MINOR)
     officer = make_officer(session)
-    staged = staging.stage(session, officer=officer, actor=actor_of(officer), now=NOW)
+    staged = staging.stage_batch(session, act=act_of(officer, now=NOW))
     assert staged.batch_id is not None
     approve(session, staged.batch_id, make_officer(session))
     dispatch(session, staged.batch_id)
@@ -312,7 +312,7 @@ def test_a_cash_out_that_was_sent_after_all_is_paid_off_by_the_wallet_as_no_refu
     assert news["body"].endswith("twice. You owe us NGN 5,000.00, taken from what your wallet gets next.")
 
     owe(session, payee, OWED_MINOR)
-    assert buyer_debt.collect(session, buyer_id=payee.user.id, now=NOW)
+    assert buyer_debt.offset_against_wallet(session, buyer_id=payee.user.id, now=NOW)
 
     news = row_of(session, "notifications", user_id=payee.user.id, type="debt_collected")
     assert "for money that had reached you twice. Nothing is owed any more." in news["body"]
@@ -366,8 +366,8 @@ def test_a_batch_ends_with_its_last_payout(session: Session) -> None:
 
 
 def test_a_refusal_is_a_failure_of_its_own(session: Session, case: Case) -> None:
-    row = apply_status.lock(session, reference=case.transfer["reference"])
-    apply_status.refuse(session, row, refused_with=400, now=NOW)
+    row = apply_status.lock_payout(session, reference=case.transfer["reference"])
+    apply_status.mark_rejected(session, row, refused_with=400, now=NOW)
 
     assert case.statuses == ("failed", "pending")
     assert owed(session, case.payee) == OWED_MINOR
@@ -378,5 +378,5 @@ def test_a_refusal_is_a_failure_of_its_own(session: Session, case: Case) -> None
 
 
 def test_one_that_is_none_of_ours_locks_nothing(session: Session) -> None:
-    with pytest.raises(NotOursError):
-        apply_status.lock(session, reference="payout-" + "0" * 32)
+    with pytest.raises(UnknownTransferError):
+        apply_status.lock_payout(session, reference="payout-" + "0" * 32)

@@ -8,16 +8,17 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import Act
 from marketplace.kernel.errors import ForbiddenError, ValidationError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import InsufficientFundsError
-from marketplace.ledger.queries import balance_of
+from marketplace.ledger.queries import fetch_balance
 from marketplace.payouts.batches import staging
-from marketplace.payouts.batches.fingerprint import content_hash
-from marketplace.payouts.batches.staging import NothingToPayError
-from marketplace.platform.features import SCHEDULED_PAYOUTS, flag_setting
+from marketplace.payouts.batches.fingerprint import compute_fingerprint
+from marketplace.payouts.batches.staging import NothingToStageError
+from marketplace.platform.features import SCHEDULED_PAYOUTS, feature_setting_key
 from marketplace.platform.halts import halt_payouts
-from tests.support.finance import actor_of, audited, make_officer, told
+from tests.support.finance import act_of, audited, make_officer, told
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
@@ -47,7 +48,7 @@ from tests.support.purchases import (
 MINIMUM_MINOR = 100_000
 
 
-def reasons(staged: staging.Staged) -> dict[UUID, str]:
+def reasons(staged: staging.StagingResult) -> dict[UUID, str]:
     return {one.vendor_id: one.reason for one in staged.left_out}
 
 
@@ -62,7 +63,7 @@ def test_what_was_released_is_staged_and_claimed_in_the_books(session: Session) 
 
     batch = row_of(session, "payout_batches", id=batch_id)
     assert (batch["status"], batch["staged_by"]) == ("staged", None)
-    assert batch["content_hash"] == content_hash(session, batch_id=batch_id)
+    assert batch["content_hash"] == compute_fingerprint(session, batch_id=batch_id)
     [intent] = intents_in(session, batch_id)
     assert (intent["amount_minor"], intent["status"], intent["account_id"]) == (
         had,
@@ -119,7 +120,7 @@ def test_of_all_those_alone_are_told_who_have_enough_and_are_on_hold(session: Se
     held, indebted = make_payee(session, account={"created_at": NOW}), make_payee(session)
     owes(session, indebted, OWED_MINOR - 1)
 
-    told_of = reasons(staging.stage(session, officer=None, actor=staging.SCHEDULE, now=NOW))
+    told_of = reasons(staging.stage_batch(session, act=Act("schedule", NOW)))
 
     assert told_of.keys().isdisjoint({waiting.store_id, poor.store_id, without.store_id})
     assert told_of[held.store_id or uuid4()] == "bank_account_changed"
@@ -193,7 +194,7 @@ def test_what_a_vendor_owes_is_taken_first(session: Session) -> None:
     [intent] = intents_in(session, batch_id)
     assert intent["amount_minor"] == OWED_MINOR - 120_000
     assert payee.store_id is not None
-    assert balance_of(session, account=accounts.vendor_receivable(payee.store_id)) == 0
+    assert fetch_balance(session, account=accounts.vendor_receivable(payee.store_id)) == 0
     assert owed(session, payee) == 0
 
 
@@ -235,11 +236,7 @@ def test_the_rest_of_a_balance_of_which_a_part_was_asked_for_is_told_to_wait(
     ask(session, none, OWED_MINOR)
 
     named = [enough, poor, indebted, none]
-    staged = (
-        stage(session, named)
-        if by_name
-        else staging.stage(session, officer=None, actor=staging.SCHEDULE, now=NOW)
-    )
+    staged = stage(session, named) if by_name else staging.stage_batch(session, act=Act("schedule", NOW))
 
     told_of = reasons(staged)
     assert {payee.store_id for payee in named} & told_of.keys() == {enough.store_id}
@@ -257,7 +254,7 @@ def test_what_was_asked_for_out_of_a_wallet_joins_when_all_are_staged(session: S
     intent_id = ask(session, buyer, 150_000)
     officer = make_officer(session)
 
-    staged = staging.stage_by_hand(session, officer=officer, actor=actor_of(officer), now=NOW)
+    staged = staging.stage_manually(session, act=act_of(officer, now=NOW))
 
     assert staged.batch_id is not None
     assert intent_id in {row["id"] for row in intents_in(session, staged.batch_id)}
@@ -342,7 +339,7 @@ def test_nobody_stages_what_is_their_own(session: Session) -> None:
 
     with pytest.raises(ForbiddenError):
         stage(session, [payee], officer=officer)
-    staged = staging.stage(session, officer=officer, actor=actor_of(officer), now=NOW)
+    staged = staging.stage_batch(session, act=act_of(officer, now=NOW))
 
     assert staged.batch_id is not None
     rows = intents_in(session, staged.batch_id)
@@ -369,13 +366,11 @@ def test_the_schedule_stages_nothing_while_payouts_are_halted_and_an_officer_may
     payee, officer = make_payee(session), make_officer(session)
     halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
 
-    assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+    assert staging.stage_on_schedule(session, now=NOW).batch_id is None
     assert owed(session, payee) == OWED_MINOR
 
     assert payee.store_id is not None
-    staged = staging.stage_by_hand(
-        session, officer=officer, actor=actor_of(officer), vendor_ids=[payee.store_id], now=NOW
-    )
+    staged = staging.stage_manually(session, act=act_of(officer, now=NOW), vendor_ids=[payee.store_id])
     assert staged.batch_id is not None
 
 
@@ -386,17 +381,17 @@ def test_the_schedule_stages_nothing_while_that_is_switched_off(session: Session
             "INSERT INTO platform_settings (key, value, description) VALUES (:key, 'false', 'Of a test')"
             " ON CONFLICT (key) DO UPDATE SET value = 'false'"
         ),
-        {"key": flag_setting(SCHEDULED_PAYOUTS)},
+        {"key": feature_setting_key(SCHEDULED_PAYOUTS)},
     )
 
-    assert staging.stage_by_schedule(session, now=NOW).batch_id is None
+    assert staging.stage_on_schedule(session, now=NOW).batch_id is None
     assert owed(session, payee) == OWED_MINOR
 
 
 def test_the_schedule_stages_all_who_can_be_paid(session: Session) -> None:
     payees = [*make_payees(session, 3), make_payee(session, owed_minor=1)]
 
-    staged = staging.stage_by_schedule(session, now=NOW)
+    staged = staging.stage_on_schedule(session, now=NOW)
 
     assert staged.batch_id is not None
     stores = {row["vendor_id"] for row in intents_in(session, staged.batch_id)}
@@ -406,7 +401,7 @@ def test_the_schedule_stages_all_who_can_be_paid(session: Session) -> None:
 def test_a_batch_is_bounded_and_the_rest_is_the_next_one(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "MOST_PAYEES", 2)
+    monkeypatch.setattr(staging, "PAYEES_LIMIT", 2)
     payees = make_payees(session, 3)
 
     first, second = stage(session, payees), stage(session, payees)
@@ -418,10 +413,8 @@ def test_by_hand_it_is_told_that_there_is_nothing_to_pay(session: Session) -> No
     officer, payee = make_officer(session), make_payee(session, owed_minor=0)
     assert payee.store_id is not None
 
-    with pytest.raises(NothingToPayError) as refusal:
-        staging.stage_by_hand(
-            session, officer=officer, actor=actor_of(officer), vendor_ids=[payee.store_id], now=NOW
-        )
+    with pytest.raises(NothingToStageError) as refusal:
+        staging.stage_manually(session, act=act_of(officer, now=NOW), vendor_ids=[payee.store_id])
 
     assert refusal.value.extensions == {
         "leftOut": [{"vendorId": str(payee.store_id), "reason": "nothing_to_pay", "until": None}]
@@ -433,12 +426,10 @@ def test_a_vendor_that_there_is_not_is_named(session: Session) -> None:
     assert payee.store_id is not None
 
     with pytest.raises(ValidationError) as refusal:
-        staging.stage(
+        staging.stage_batch(
             session,
-            officer=None,
-            actor=staging.SCHEDULE,
+            act=Act("schedule", NOW),
             vendor_ids=[payee.store_id, uuid4()],
-            now=NOW,
         )
 
     assert [fault.name for fault in refusal.value.invalid_params] == ["vendorIds[1]"]

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.ledger import accounts, queries
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.payouts.payees import statements
 from tests.support.counting import peak_memory
 from tests.support.plans import read
@@ -51,7 +51,7 @@ class Long:
         self.session, self.owner, self.store = session, uuid4(), uuid4()
         for account in (accounts.wallet(self.owner), accounts.vendor_payable(self.store)):
             prefix = f"plan:{uuid4().hex}:"
-            post(
+            post_transaction(
                 session,
                 kind="gift",
                 source=prefix + "first",
@@ -102,7 +102,11 @@ FILTERS: dict[str, dict[str, Any]] = {
 def test_the_first_page_reads_no_more_than_itself(long: Long, filtered: str, *, of_store: bool) -> None:
     wanted = FILTERS[filtered]
     owners = [long.owner, long.store] if of_store else [long.owner]
-    statement = queries._BY_TIME if wanted.keys() & {"starts", "ends"} else queries._BY_ID
+    statement = (
+        queries._SELECT_ENTRIES_BY_TIME
+        if wanted.keys() & {"starts", "ends"}
+        else queries._SELECT_ENTRIES_BY_ID
+    )
     nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
 
     found = read(
@@ -136,7 +140,7 @@ def test_a_page_deep_inside_reads_as_much_as_the_first(
     wanted = FILTERS[filtered] | ({"starts": NOW} if by_time else {})
     nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
     values = nothing | wanted | {"owners": owners, "most": LIMIT + 1}
-    statement = queries._BY_TIME if by_time else queries._BY_ID
+    statement = queries._SELECT_ENTRIES_BY_TIME if by_time else queries._SELECT_ENTRIES_BY_ID
 
     first, deep = (
         read(long.session, statement, values | place, table="ledger_entries")
@@ -160,7 +164,7 @@ def test_a_vendors_statement_reads_no_more_than_what_was_booked_since_it_begins(
     }
 
     found = read(
-        long.session, statements._ENTRIES, {"ids": ids, "most": 1_001} | period, table="ledger_entries"
+        long.session, statements._SELECT_ENTRIES, {"ids": ids, "most": 1_001} | period, table="ledger_entries"
     )
 
     assert found.rows == since - 400 - 1
@@ -170,7 +174,7 @@ def test_a_vendors_statement_reads_no_more_than_what_was_booked_since_it_begins(
 
 def test_a_long_file_is_never_held_as_rows(long: Long) -> None:
     with peak_memory() as peak:
-        rows = queries.entries_of(
+        rows = queries.iterate_statement_entries(
             long.session, owners=[long.owner, long.store], wanted=queries.EntryFilter(), most=10_000
         )
         ids = {row["id"].bytes for row in rows}

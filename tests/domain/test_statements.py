@@ -7,13 +7,13 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.paging import PageRequest
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
-from marketplace.ledger.queries import EntryFilter, statement_of
+from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.ledger.queries import EntryFilter, fetch_statement_page
 from tests.support.purchases import NOW, Shop, later, paid_order, release, shipped_order
 
 
 def credit(session: Session, owner: UUID, minor: int, *, now: datetime = NOW, kind: str = "gift") -> None:
-    post(
+    post_transaction(
         session,
         kind=kind,
         source=uuid4().hex,
@@ -29,7 +29,7 @@ def credit(session: Session, owner: UUID, minor: int, *, now: datetime = NOW, ki
 def amounts(
     session: Session, owner: UUID, *, limit: int = 100, **wanted: datetime | str
 ) -> list[tuple[str, int, int]]:
-    page = statement_of(
+    page = fetch_statement_page(
         session,
         owners=[owner],
         wanted=EntryFilter(**wanted),
@@ -41,7 +41,7 @@ def amounts(
 def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Shop) -> None:
     order_id = paid_order(session, shop)
 
-    [spent, received] = statement_of(
+    [spent, received] = fetch_statement_page(
         session, owners=[shop.buyer.id], wanted=EntryFilter(), page=PageRequest(10)
     ).items
 
@@ -63,7 +63,7 @@ def test_a_vendor_sees_what_was_released(session: Session, shop: Shop) -> None:
     order_id = shipped_order(session, shop)
     release(session, shop, order_id)
 
-    [entry] = statement_of(
+    [entry] = fetch_statement_page(
         session, owners=[shop.vendor.id, shop.store_id], wanted=EntryFilter(), page=PageRequest(10)
     ).items
 
@@ -117,7 +117,9 @@ def test_pages_join_without_gap_or_overlap_while_entries_come(session: Session) 
     seen: list[int] = []
     position = None
     for _ in range(10):
-        page = statement_of(session, owners=[owner], wanted=EntryFilter(), page=PageRequest(3, position))
+        page = fetch_statement_page(
+            session, owners=[owner], wanted=EntryFilter(), page=PageRequest(3, position)
+        )
         seen += [entry["amountMinor"] for entry in page.items]
         position = page.next_position
         credit(session, owner, 100)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.catalog.browse import trending
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics import counters
 from marketplace.infra.cache import Cache, Script
@@ -71,12 +71,12 @@ def count(
     for kind in kinds or (counters.VIEW,):
         for _ in range(times):
             with database.reading() as session:
-                counters.count(session, cache=cache, product_id=product_id, kind=kind, now=now)
+                counters.count_product_event(session, cache=cache, product_id=product_id, kind=kind, now=now)
 
 
 def totals(database: Database, product_id: UUID) -> tuple[int, int, int]:
     with database.reading() as session:
-        found = counters.totals_of(session, product_id=product_id)
+        found = counters.fetch_totals(session, product_id=product_id)
     return found["views"], found["cartAdds"], found["shares"]
 
 
@@ -100,9 +100,9 @@ def test_counts_are_added_up_by_the_hour_and_in_all(
     count(database, cache, product_id, "view", "cart_add", now=NOW + HOUR)
     assert totals(database, product_id) == (0, 0, 0)
 
-    counters.flush(database, cache, now=NOW + HOUR)
+    counters.flush_counts(database, cache, now=NOW + HOUR)
     count(database, cache, product_id, "cart_add", now=NOW + HOUR)
-    counters.flush(database, cache, now=NOW + HOUR)
+    counters.flush_counts(database, cache, now=NOW + HOUR)
 
     begun = NOW.replace(minute=0)
     assert hours(database, product_id) == [(begun, 2, 0, 1), (begun + HOUR, 1, 2, 0)]
@@ -115,19 +115,19 @@ def test_a_flush_that_is_killed_at_any_step_adds_up_once(
     database: Database, cache: Cache, market: Market, store: Store, *, step: int, after: bool
 ) -> None:
     """Its steps: take, read, add up, discard."""
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
     product_id = market.product(store)
     count(database, cache, product_id, times=7)
     dying = Dying(database, cache, step=step, after=after)
 
     with pytest.raises(KilledError):
-        counters.flush(dying, dying, now=NOW)  # type: ignore[arg-type]
+        counters.flush_counts(dying, dying, now=NOW)  # type: ignore[arg-type]
     count(database, cache, product_id, "share")
     for _ in range(2):
-        counters.flush(database, cache, now=NOW)
+        counters.flush_counts(database, cache, now=NOW)
 
     assert totals(database, product_id) == (7, 0, 1)
-    assert counters.counters(cache).take(most=10) == []
+    assert counters.product_counters(cache).take(most=10) == []
 
 
 def test_a_transaction_that_fails_leaves_the_batch(
@@ -143,9 +143,9 @@ def test_a_transaction_that_fails_leaves_the_batch(
                 raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        counters.flush(Failing(), cache, now=NOW)  # type: ignore[arg-type]
+        counters.flush_counts(Failing(), cache, now=NOW)  # type: ignore[arg-type]
     assert totals(database, product_id) == (0, 0, 0)
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
 
     assert totals(database, product_id) == (3, 0, 0)
 
@@ -154,10 +154,10 @@ def test_ids_that_do_not_exist_break_nothing(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     product_id, stray = market.product(store), uuid4()
-    counters.counters(cache).increment(f"{int(NOW.timestamp()) // 3600}:view:{stray.hex}")
+    counters.product_counters(cache).increment(f"{int(NOW.timestamp()) // 3600}:view:{stray.hex}")
     count(database, cache, product_id)
 
-    assert counters.flush(database, cache, now=NOW) == 1
+    assert counters.flush_counts(database, cache, now=NOW) == 1
 
     assert totals(database, product_id) == (1, 0, 0)
     assert hours(database, stray) == []
@@ -174,7 +174,7 @@ def test_what_the_public_does_not_see_is_not_counted(
     away = market.product(market.store(on_vacation=True))
     count(database, cache, away)
 
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
     assert totals(database, away) == (1, 0, 0)
 
 
@@ -185,9 +185,9 @@ def test_without_the_cache_counts_go_to_the_table_at_once(
     count(database, down, product_id, "view", "cart_add", times=3)
 
     assert totals(database, product_id) == (3, 3, 0)
-    assert counters.flush(database, down, now=NOW) == 0
+    assert counters.flush_counts(database, down, now=NOW) == 0
     count(database, cache, product_id)
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
 
     assert totals(database, product_id) == (4, 3, 0)
     assert list_trending(database, market, now=NOW) == [product_id]
@@ -199,10 +199,10 @@ def test_hours_are_deleted_after_ninety_days_and_totals_stay(
     product_id = market.product(store)
     count(database, cache, product_id)
     count(database, cache, product_id, now=NOW + timedelta(days=89))
-    [batch_id] = counters.counters(cache).take(most=10)
-    counters.flush(database, cache, now=NOW + timedelta(days=89))
+    [batch_id] = counters.product_counters(cache).take(most=10)
+    counters.flush_counts(database, cache, now=NOW + timedelta(days=89))
 
-    database.in_transaction(counters.purge, now=NOW + timedelta(days=91))
+    database.in_transaction(counters.purge_old_counts, now=NOW + timedelta(days=91))
 
     assert len(hours(database, product_id)) == 1
     assert totals(database, product_id) == (2, 0, 0)
@@ -215,7 +215,7 @@ def test_hours_are_deleted_after_ninety_days_and_totals_stay(
             return int(found.scalar_one())
 
     assert batches() == 1
-    database.in_transaction(counters.purge, now=NOW + timedelta(days=180))
+    database.in_transaction(counters.purge_old_counts, now=NOW + timedelta(days=180))
     assert batches() == 0
     assert hours(database, product_id) == []
 
@@ -226,14 +226,14 @@ def test_a_batch_that_outlived_its_id_is_not_added_twice(
     product_id = market.product(store)
     count(database, cache, product_id)
     dying = Dying(database, cache, step=4, after=False)
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
     count(database, cache, product_id)
     with pytest.raises(KilledError):
-        counters.flush(dying, dying, now=NOW)  # type: ignore[arg-type]
+        counters.flush_counts(dying, dying, now=NOW)  # type: ignore[arg-type]
     much_later = NOW + timedelta(days=92)
-    database.in_transaction(counters.purge, now=much_later)
+    database.in_transaction(counters.purge_old_counts, now=much_later)
 
-    counters.flush(database, cache, now=much_later)
+    counters.flush_counts(database, cache, now=much_later)
 
     assert totals(database, product_id) == (2, 0, 0)
 
@@ -246,7 +246,7 @@ def list_trending(database: Database, market: Market, *, now: datetime, limit: i
         for _ in range(50):
             page = trending.list_trending(
                 session,
-                filters=Filters(campus=str(market.campus_id)),
+                filters=ProductFilters(campus=str(market.campus_id)),
                 page=PageRequest(limit, position),
                 now=now,
                 media_base_url="",
@@ -265,7 +265,7 @@ def test_cart_adds_weigh_more_and_shares_nothing(
     count(database, cache, viewed, times=4)
     count(database, cache, wanted, "cart_add")
     count(database, cache, shared, "share", times=50)
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
 
     assert list_trending(database, market, now=NOW) == [wanted, viewed, shared]
 
@@ -277,19 +277,19 @@ def test_recent_hours_weigh_more_and_after_a_day_nothing_is_left(
     new = market.product(store, popularity=2)
     count(database, cache, old, times=5, now=NOW - 7 * HOUR)
     count(database, cache, new, times=3, now=NOW)
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
     assert list_trending(database, market, now=NOW) == [new, old]
 
-    counters.flush(database, cache, now=NOW + 17 * HOUR)
+    counters.flush_counts(database, cache, now=NOW + 17 * HOUR)
     count(database, cache, old, now=NOW + 17 * HOUR)
-    counters.flush(database, cache, now=NOW + 17 * HOUR)
+    counters.flush_counts(database, cache, now=NOW + 17 * HOUR)
     # The hour that has left the window is not in it any more: 1 against 3 of 17 hours ago.
     assert list_trending(database, market, now=NOW + 17 * HOUR) == [old, new]
 
     with database.reading() as session:
         trends = text("SELECT count(*) FROM product_counts WHERE product_id = :id AND trending IS NOT NULL")
         assert session.execute(trends, {"id": new}).scalar_one() == 1
-        counters.flush(database, cache, now=NOW + 24 * HOUR)
+        counters.flush_counts(database, cache, now=NOW + 24 * HOUR)
         assert session.execute(trends, {"id": new}).scalar_one() == 0
         assert session.execute(trends, {"id": old}).scalar_one() == 1
 
@@ -300,11 +300,11 @@ def test_time_alone_does_not_change_the_order(
     ids = [market.product(store) for _ in range(8)]
     for number, product_id in enumerate(ids):
         count(database, cache, product_id, times=number + 1, now=NOW - (number * 5 % 8) * HOUR)
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
     first = list_trending(database, market, now=NOW)
 
     for hour in range(1, 16):
-        counters.flush(database, cache, now=NOW + hour * HOUR)
+        counters.flush_counts(database, cache, now=NOW + hour * HOUR)
         assert list_trending(database, market, now=NOW + hour * HOUR, limit=3) == first
 
 
@@ -319,7 +319,7 @@ def test_the_score_is_what_a_plain_model_gives(
         for age, views, cart_adds in rows:
             count(database, cache, product_id, "view", times=views, now=NOW - age * HOUR)
             count(database, cache, product_id, "cart_add", times=cart_adds, now=NOW - age * HOUR)
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
 
     def score(product_id: UUID) -> float:
         return sum((views + 5 * adds) * 0.5 ** (age / 6) for age, views, adds in counted[product_id])
@@ -334,7 +334,7 @@ def test_what_nobody_looked_at_follows_by_popularity_over_all_pages(
     unseen = [market.product(store, popularity=number // 2) for number in range(9)]
     for number, product_id in enumerate(seen):
         count(database, cache, product_id, times=2**number)
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
     tail = sorted(unseen, key=lambda product_id: (market.row(Product, product_id).popularity, product_id))
 
     for limit in (1, 2, 3, 4, 5, 6, 14, 20):
@@ -347,12 +347,12 @@ def test_a_time_that_is_past_does_not_upset_it(
     """An operator may run the task as of a time; counts that are younger come when their time has come."""
     product_id = market.product(store)
     count(database, cache, product_id)
-    counters.flush(database, cache, now=NOW - timedelta(days=3650))
+    counters.flush_counts(database, cache, now=NOW - timedelta(days=3650))
     assert totals(database, product_id) == (1, 0, 0)
     with database.reading() as session:
         due = text("SELECT trending, recount_at FROM product_counts WHERE product_id = :id")
         assert tuple(session.execute(due, {"id": product_id}).one()) == (None, NOW.replace(minute=0))
 
-    counters.flush(database, cache, now=NOW)
+    counters.flush_counts(database, cache, now=NOW)
     with database.reading() as session:
         assert session.execute(due, {"id": product_id}).one()[0] is not None

@@ -8,14 +8,14 @@ import pytest
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.gateway.errors import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from marketplace.providers.gateway.payments import MalformedChargeError
+from marketplace.providers.gateway.payments import MalformedGatewayDataError
 from marketplace.providers.gateway.transfers import (
-    MOST_AT_ONCE,
-    FundsShortError,
+    MAX_BULK_TRANSFERS,
     HttpTransferGateway,
-    KeyRefusedError,
-    TransferOrder,
+    InsufficientGatewayBalanceError,
+    TransferInstruction,
     TransferRefusedError,
 )
 from tests.support.events import transfer_data
@@ -35,7 +35,7 @@ def funds(gateway: TestGateway) -> None:
     gateway.fill(100 * AMOUNT_MINOR)
 
 
-def order_to(adapter: HttpTransferGateway, **values: Any) -> TransferOrder:
+def order_to(adapter: HttpTransferGateway, **values: Any) -> TransferInstruction:
     recipient = adapter.make_recipient(**ACCOUNT)
     assert recipient is not None
     given: dict[str, Any] = {
@@ -44,7 +44,7 @@ def order_to(adapter: HttpTransferGateway, **values: Any) -> TransferOrder:
         "recipient_code": recipient,
         "reason": "Payout",
     }
-    return TransferOrder(**given | values)
+    return TransferInstruction(**given | values)
 
 
 def test_the_same_account_is_the_same_recipient(adapter: HttpTransferGateway) -> None:
@@ -75,7 +75,7 @@ def test_the_same_reference_is_the_same_transfer(adapter: HttpTransferGateway, g
 
 @pytest.mark.usefixtures("funds")
 def test_many_are_sent_at_once_or_none(adapter: HttpTransferGateway) -> None:
-    orders = [order_to(adapter, amount_minor=1_000) for _ in range(MOST_AT_ONCE)]
+    orders = [order_to(adapter, amount_minor=1_000) for _ in range(MAX_BULK_TRANSFERS)]
 
     sent = adapter.send_all(orders)
 
@@ -93,9 +93,9 @@ def test_more_than_there_is_is_refused_as_that(adapter: HttpTransferGateway, gat
     held = gateway.call("GET", "/balance")[0]["balance"]
     order = order_to(adapter, amount_minor=held + 1)
 
-    with pytest.raises(FundsShortError):
+    with pytest.raises(InsufficientGatewayBalanceError):
         adapter.send(order)
-    with pytest.raises(FundsShortError):
+    with pytest.raises(InsufficientGatewayBalanceError):
         adapter.send_all([order])
 
 
@@ -124,7 +124,7 @@ def test_a_lost_answer_is_no_refusal(adapter: HttpTransferGateway, gateway: Test
     ):
         with pytest.raises(ProviderUnavailableError) as lost:
             call()
-        assert not isinstance(lost.value, KeyRefusedError)
+        assert not isinstance(lost.value, GatewayKeyRefusedError)
 
 
 def test_a_wrong_key_is_told_apart(gateway: TestGateway, settings: Settings) -> None:
@@ -132,19 +132,19 @@ def test_a_wrong_key_is_told_apart(gateway: TestGateway, settings: Settings) -> 
 
     for call in (
         lambda: adapter.make_recipient(**ACCOUNT),
-        lambda: adapter.send(TransferOrder("payout-" + "0" * 32, 1, "RCP_x", "Payout")),
+        lambda: adapter.send(TransferInstruction("payout-" + "0" * 32, 1, "RCP_x", "Payout")),
         lambda: adapter.transfer("payout-" + "0" * 32),
         lambda: list(adapter.transfers(since=datetime.now(UTC), until=datetime.now(UTC))),
     ):
-        with pytest.raises(KeyRefusedError):
+        with pytest.raises(GatewayKeyRefusedError):
             call()
 
 
 @pytest.mark.usefixtures("funds")
 def test_those_of_a_period_are_listed_page_by_page(adapter: HttpTransferGateway) -> None:
     since = datetime.now(UTC) - timedelta(seconds=5)
-    orders = [order_to(adapter, amount_minor=1_000) for _ in range(MOST_AT_ONCE + 1)]
-    for part in (orders[:MOST_AT_ONCE], orders[MOST_AT_ONCE:]):
+    orders = [order_to(adapter, amount_minor=1_000) for _ in range(MAX_BULK_TRANSFERS + 1)]
+    for part in (orders[:MAX_BULK_TRANSFERS], orders[MAX_BULK_TRANSFERS:]):
         adapter.send_all(part)
 
     listed = list(adapter.transfers(since=since, until=datetime.now(UTC) + timedelta(seconds=5)))
@@ -184,5 +184,5 @@ def test_a_fee_that_is_none_is_not_reckoned_with(fee: object) -> None:
 
 @pytest.mark.parametrize("broken", [{"amount": 1.0}, {"amount": None}, {"reference": ""}, {"id": None}])
 def test_one_that_can_not_be_read_is_refused(broken: dict[str, Any]) -> None:
-    with pytest.raises(MalformedChargeError):
+    with pytest.raises(MalformedGatewayDataError):
         GatewayTransfer.from_wire(transfer_data("success", **broken))

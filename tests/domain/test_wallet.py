@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 from marketplace.kernel.errors import ValidationError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments.charges.apply import Outcome
+from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents.lifecycle import NotPayableError
 from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
@@ -50,7 +50,7 @@ def product_id(session: Session, shop: Shop) -> UUID:
 
 
 def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
-    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
 
 def refunds_of(session: Session, order_id: UUID) -> list[tuple[str, int]]:
@@ -82,11 +82,11 @@ class TestAPart:
         intent = make_intent(session, shop, order_id)
         assert intent.amount_minor == TOTAL - 60_001
         assert row_of(session, "payment_allocations", intent_id=intent.id)["amount_minor"] == TOTAL - 60_001
-        assert apply(session, make_charge(intent, amount_minor=TOTAL - 60_001)) is Outcome.APPLIED
+        assert apply(session, make_charge(intent, amount_minor=TOTAL - 60_001)) is ChargeOutcome.APPLIED
 
         assert balances_of_order(session, order_id)["escrow"] == TOTAL
-        orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
-        orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+        orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
         release(session, shop, order_id)
         assert "escrow" not in balances_of_order(session, order_id)
         assert_books_are_whole(session)
@@ -99,7 +99,7 @@ class TestAPart:
 
         charge = make_charge(make_intent(session, shop, order_id), amount_minor=TOTAL - 60_002)
 
-        assert apply(session, charge) is Outcome.QUARANTINED
+        assert apply(session, charge) is ChargeOutcome.QUARANTINED
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("end", ["cancelled", "expired"])
@@ -112,7 +112,7 @@ class TestAPart:
         if end == "cancelled":
             cancel(session, shop, order_id)
         else:
-            orders.expire(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
+            orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
         assert wallet_of(session, shop.buyer.id) == 100_000
         assert balances_of_order(session, order_id) == {}
@@ -126,7 +126,7 @@ class TestAPart:
         intent = make_intent(session, shop, order_id)
         cancel(session, shop, order_id)
 
-        assert apply(session, make_charge(intent)) is Outcome.RETURNED
+        assert apply(session, make_charge(intent)) is ChargeOutcome.RETURNED
 
         assert refunds_of(session, order_id) == [("gateway", TOTAL - 60_000)]
         assert wallet_of(session, shop.buyer.id) == 60_000
@@ -189,10 +189,10 @@ class TestAll:
     def test_it_is_delivered_like_any_other(self, session: Session, shop: Shop, product_id: UUID) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL)
         order_id = place(session, shop, product_id, wallet=AS_MUCH)
-        orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
-        orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+        orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
 
-        orders.confirm(session, order_id=order_id, caller=shop.buyer, now=NOW)
+        orders.confirm_receipt(session, order_id=order_id, caller=shop.buyer, now=NOW)
 
         assert status_of(session, order_id) == "delivered"
         assert_books_are_whole(session)
@@ -257,8 +257,8 @@ class TestTooMuch:
 
 class TestOfACheckout:
     @pytest.fixture
-    def wishes(self, session: Session, shop: Shop) -> list[Wish]:
-        return [Wish(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
+    def wishes(self, session: Session, shop: Shop) -> list[RequestedItem]:
+        return [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
 
     @pytest.mark.parametrize(
         ("held", "parts"),
@@ -272,7 +272,7 @@ class TestOfACheckout:
         ],
     )
     def test_it_fills_one_order_after_the_other(
-        self, session: Session, shop: Shop, wishes: list[Wish], held: int, parts: list[int]
+        self, session: Session, shop: Shop, wishes: list[RequestedItem], held: int, parts: list[int]
     ) -> None:
         fill_wallet(session, shop.buyer.id, held)
 
@@ -291,12 +291,12 @@ class TestOfACheckout:
                 order_id for order_id, part in zip(done.order_ids, parts, strict=True) if part < TOTAL
             )
             assert done.payment.order_ids == waiting
-            assert apply(session, make_charge(done.payment)) is Outcome.APPLIED
+            assert apply(session, make_charge(done.payment)) is ChargeOutcome.APPLIED
         assert {status_of(session, order_id) for order_id in done.order_ids} == {"paid_escrow"}
         assert_books_are_whole(session)
 
     def test_a_cancelled_one_gives_its_part_back_and_the_others_keep_theirs(
-        self, session: Session, shop: Shop, wishes: list[Wish]
+        self, session: Session, shop: Shop, wishes: list[RequestedItem]
     ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL + 700)
         done = check_out(session, shop, wishes, wallet=AS_MUCH)
@@ -304,7 +304,7 @@ class TestOfACheckout:
         cancel(session, shop, done.order_ids[1])
 
         assert wallet_of(session, shop.buyer.id) == 700
-        assert apply(session, make_charge(done.payment)) is Outcome.APPLIED
+        assert apply(session, make_charge(done.payment)) is ChargeOutcome.APPLIED
         assert [status_of(session, order_id) for order_id in done.order_ids] == [
             "paid_escrow",
             "cancelled",

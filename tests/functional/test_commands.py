@@ -18,8 +18,8 @@ import pytest
 from sqlalchemy import text
 
 from blueprints.areas import contracts
-from blueprints.http.contract import Group
-from commands.proxy import caddyfile
+from blueprints.http.contract import ProcessGroup
+from commands.proxy import render_caddyfile
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.infra.db import Database
@@ -254,7 +254,7 @@ def test_alerts_are_listed_shown_and_resolved(installation: Installation, databa
     assert other in installation.ok("alerts", "list", "--identifier", "REFUND_STUCK")
 
     shown = installation.ok("alerts", "show", alert_id)
-    kind = kinds.KINDS[kinds.REFUND_CAME_BACK]
+    kind = kinds.ALERT_KINDS[kinds.REFUND_CAME_BACK]
     for part in (
         f"subject\t{subject}",
         'facts\t{"amountMinor":7}',
@@ -373,7 +373,7 @@ def test_audit_verify_finds_a_changed_row(installation: Installation) -> None:
 
 def receive(database: Database, body: bytes) -> UUID:
     with database.transaction() as session:
-        return webhooks.receive(session, provider="gateway", body=body, now=system_clock())
+        return webhooks.receive_event(session, provider="gateway", body=body, now=system_clock())
 
 
 def kill(installation: Installation, inbox_id: UUID) -> None:
@@ -646,11 +646,11 @@ def test_periodic_refuses_what_it_can_not_do(installation: Installation) -> None
 
 def test_the_caddyfile_is_the_one_that_the_contracts_give() -> None:
     written = (PROJECT / "deploy" / "Caddyfile").read_text(encoding="utf-8")
-    assert written == caddyfile(contracts()), "run `marketplace proxy caddyfile > deploy/Caddyfile`"
+    assert written == render_caddyfile(contracts()), "run `marketplace proxy caddyfile > deploy/Caddyfile`"
 
 
 def test_the_caddyfile_sends_what_waits_to_those_that_wait() -> None:
-    shown = caddyfile(contracts())
+    shown = render_caddyfile(contracts())
     blocks = re.findall(r"method ([A-Z ]+)\n\t\tpath_regexp (\S+)\n", shown)
     for contract in contracts():
         example = re.sub(r"<[^>]+>", "01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10", contract.path)
@@ -659,8 +659,8 @@ def test_the_caddyfile_sends_what_waits_to_those_that_wait() -> None:
             sent = any(
                 contract.method in methods.split() and re.search(pattern, path) for methods, pattern in blocks
             )
-            assert sent == (contract.group is Group.WAITING), (contract.method, path)
-    assert any(contract.group is Group.WAITING for contract in contracts())
+            assert sent == (contract.group is ProcessGroup.WAITING), (contract.method, path)
+    assert any(contract.group is ProcessGroup.WAITING for contract in contracts())
 
 
 # --- payouts

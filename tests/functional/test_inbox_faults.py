@@ -13,7 +13,7 @@ import psycopg2
 import pytest
 import requests
 
-from marketplace.background.in_flight import DIED
+from marketplace.background.in_flight import WORKER_CRASHED
 from marketplace.infra import outbox, wakeups
 from marketplace.kernel.clock import system_clock
 from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS
@@ -240,11 +240,11 @@ def test_what_kills_its_worker_is_given_up_and_what_is_beside_it_is_done_once(si
 
     assert site.query(
         "SELECT attempts, error FROM dead_letter_webhooks WHERE inbox_id = %s", str(poison[0])
-    ) == [(len(RETRY_DELAYS_SECONDS) + 1, DIED)]
+    ) == [(len(RETRY_DELAYS_SECONDS) + 1, WORKER_CRASHED)]
     assert site.query(
         "SELECT attempts, last_error FROM outbox_events WHERE failed_at IS NOT NULL AND id = %s",
         str(poison[1]),
-    ) == [(outbox.MAX_TRIES, DIED)]
+    ) == [(outbox.MAX_TRIES, WORKER_CRASHED)]
     assert site.query("SELECT identifier FROM alerts WHERE subject = %s", TOPIC) == [("OUTBOX_GIVEN_UP",)]
     # No worker more died than there were tries; and the one beside them lost a try by it.
     assert len(fate.workers) <= 1 + 2 * 2

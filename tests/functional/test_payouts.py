@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from marketplace.infra.settings import load_settings
-from marketplace.payouts.transfers.polling import requery_transfers
+from marketplace.payouts.transfers.polling import poll_transfers
 from marketplace.providers.gateway.transfers import HttpTransferGateway
 from tests.support.forked import Forked
 from tests.support.gateway import GATEWAY_KEY
@@ -117,7 +117,7 @@ def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(site:
 
     # The time has come to ask about them.
     transfers = HttpTransferGateway(load_settings(site.environment))
-    done = requery_transfers(site.database, transfers, now=datetime.now(UTC) + timedelta(minutes=6))
+    done = poll_transfers(site.database, transfers, now=datetime.now(UTC) + timedelta(minutes=6))
     assert done.asked == PAYEES
     assert batch.statuses <= {("submitted", "submitted"), ("success", "success")}
     site.web()

@@ -8,7 +8,7 @@ import requests
 from marketplace.payments import states
 from marketplace.payments.refunds import order_cancellation, recovery
 from marketplace.providers.gateway.payments import Charge
-from tests.support.finance import actor_of, make_officer, refunds_of
+from tests.support.finance import act_of, make_officer, refunds_of
 from tests.support.forked import Forked
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.purchases import (
@@ -45,7 +45,7 @@ class Refund:
         paid = Charge.from_wire(self.gateway("POST", f"/sandbox/pay/{self.reference}", {})["data"])
         with site.database.transaction() as session:
             apply(session, paid)
-            order_cancellation.cancel(
+            order_cancellation.cancel_order(
                 session, order_id=self.order_id, caller=shop.buyer, reason=None, now=NOW
             )
             [made] = refunds_of(session, self.order_id)
@@ -106,8 +106,10 @@ def test_one_that_failed_is_finances_and_is_sent_once_more_when_they_say_so(site
 
     with site.database.transaction() as session:
         officer = make_officer(session)
-        stuck = recovery.find_stuck(session, refund_id=refund.id, trigger=states.RETRY, officer=officer)
-        recovery.retry(session, stuck=stuck, known=[], actor=actor_of(officer), now=NOW)
+        stuck = recovery.find_failed_refund(
+            session, refund_id=refund.id, trigger=states.RETRY, officer_id=officer.id
+        )
+        recovery.retry_failed_refund(session, stuck=stuck, known=[], act=act_of(officer, now=NOW))
     site.stop_processes()
     site.web()
     workers(site)

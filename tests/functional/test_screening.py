@@ -17,7 +17,7 @@ from marketplace.platform.models import Campus
 from marketplace.services import Services
 from marketplace.vendors.models import VendorProfile
 from sandbox.personas import persona_named
-from tasks.dispatcher import SWEEP_GRACE, Relay
+from tasks.dispatcher import SWEEP_GRACE, Dispatcher
 from tests.support.site import Site, kill
 
 QUEUE = queues.AI_MODERATION
@@ -108,7 +108,7 @@ def public(site: Site, product_id: str) -> bool:
 def sweep(site: Site) -> None:
     """Do what the periodic task does: take up what a killed worker left behind."""
     services = Services.from_settings(load_settings(site.environment), application_name="sweep")
-    Relay(services).sweep_outbox(datetime.now(UTC) + SWEEP_GRACE)
+    Dispatcher(services).sweep_outbox(datetime.now(UTC) + SWEEP_GRACE)
     services.database.close()
 
 

@@ -18,7 +18,7 @@ import pytest
 import requests
 
 from marketplace.kernel import queues
-from marketplace.kernel.env_file import read_variables
+from marketplace.kernel.env_file import parse_variables
 from sandbox.lock import is_locked, lock_holders
 from sandbox.ports import is_free
 from sandbox.process import wait_until
@@ -50,7 +50,7 @@ class Stack:
         return self.directory / "stack.lock"
 
     def variables(self) -> dict[str, str]:
-        return read_variables((self.directory / "stack.env").read_text(encoding="utf-8"))
+        return parse_variables((self.directory / "stack.env").read_text(encoding="utf-8"))
 
     def services(self) -> dict[str, int]:
         state: dict[str, Any] = json.loads((self.directory / "state.json").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ import requests
 
 from marketplace.infra.settings import Settings, load_settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.storage import IMMUTABLE, S3ObjectStorage
+from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, S3ObjectStorage
 from tests.support.installation import installed
 from tests.support.servers import Addresses
 
@@ -49,11 +49,11 @@ def test_what_is_public_is_read_by_anybody_and_kept(settings: Settings) -> None:
             key="products/1.webp",
             content=content,
             content_type="image/webp",
-            cache_control=IMMUTABLE,
+            cache_control=IMMUTABLE_CACHE_CONTROL,
         )
     answer = requests.get(f"{settings.s3_endpoint_url}/{bucket}/products/1.webp", timeout=10)
     assert answer.content == b"two"
-    assert answer.headers["Cache-Control"] == IMMUTABLE
+    assert answer.headers["Cache-Control"] == IMMUTABLE_CACHE_CONTROL
 
 
 @pytest.mark.parametrize("seconds", [0, 3601])

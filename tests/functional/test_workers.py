@@ -12,7 +12,7 @@ import requests
 
 from marketplace.background import queues as figures
 from marketplace.background import workers
-from marketplace.background.queues import Figures
+from marketplace.background.queues import QueueStats
 from marketplace.background.workers import Worker
 from marketplace.catalog.moderation import automated_review
 from marketplace.catalog.promotions import common as promotions
@@ -62,7 +62,7 @@ def product(site: Site, shop: Shop) -> UUID:
         return make_product(session, shop)
 
 
-def store(site: Site, queue: str, product_id: UUID, topic: str = promotions.TURN_TOPIC) -> UUID:
+def store(site: Site, queue: str, product_id: UUID, topic: str = promotions.BOUNDARY_TOPIC) -> UUID:
     """Leave work in the outbox that locks a product, due for a while, its message lost."""
     [[row_id]] = site.query(
         "INSERT INTO outbox_events (queue, topic, payload, due_at)"
@@ -80,18 +80,18 @@ def is_done(site: Site, row_id: UUID) -> bool:
 
 
 def names(cache: Cache) -> list[str]:
-    return [re.sub(r"@.*", "", one.name) for one in workers.look(cache).workers]
+    return [re.sub(r"@.*", "", one.name) for one in workers.fetch_live_workers(cache).workers]
 
 
 def busy(cache: Cache, row_id: UUID) -> list[Worker]:
     """Give the workers that tell that they are at a row."""
-    found = workers.look(cache).workers
+    found = workers.fetch_live_workers(cache).workers
     return [one for one in found if str(row_id) in {doing.row_id for doing in one.doing}]
 
 
-def figures_of(site: Site, cache: Cache, queue: str) -> Figures:
+def figures_of(site: Site, cache: Cache, queue: str) -> QueueStats:
     with site.database.reading() as session:
-        return figures.statistics(session, cache, now=datetime.now(UTC)).queues[queue]
+        return figures.fetch_queue_report(session, cache, now=datetime.now(UTC)).queues[queue]
 
 
 def task(site: Site, name: str) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class TestListing:
 
         [row] = [row for row in pages(client, officer()) if row["subject"] == subject]
 
-        kind = kinds.KINDS[kinds.REFUND_STUCK]
+        kind = kinds.ALERT_KINDS[kinds.REFUND_STUCK]
         assert row == {
             "id": str(alert_id),
             "identifier": "REFUND_STUCK",

@@ -9,15 +9,15 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from blueprints.background.routes import area
-from marketplace.audit.operations import OPERATOR
+from marketplace.audit.operations import Act
 from marketplace.background import controls, schedule, workers
-from marketplace.background.schedule import Declared
+from marketplace.background.schedule import DeclaredTask
 from marketplace.background.workers import Worker
 from marketplace.infra import outbox
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
-from marketplace.kernel.schedules import parse
+from marketplace.kernel.schedules import parse_schedule
 from marketplace.services import Services
 from tests.support.market import Bearer, Market
 from tests.support.probes import assert_problem, closed_port, serve
@@ -34,15 +34,15 @@ def officer(market: Market, bearer: Bearer) -> dict[str, str]:
 @pytest.fixture
 def worker(services: Services) -> Iterator[Worker]:
     made = Worker(f"webhooks@host:{uuid4().hex}", queues.WEBHOOKS, "host", 7, NOW, NOW)
-    workers.announce(services.cache, made)
+    workers.record_heartbeat(services.cache, made)
     yield made
-    workers.withdraw(services.cache, made.name)
+    workers.remove_worker(services.cache, made.name)
 
 
 @pytest.fixture
-def task(database: Database) -> Iterator[Declared]:
-    made = Declared(f"test-{uuid4().hex}", "Does a test", queues.WEBHOOKS, "*/5 * * * *")
-    database.in_transaction(schedule.ensure, tasks=(made,), now=NOW)
+def task(database: Database) -> Iterator[DeclaredTask]:
+    made = DeclaredTask(f"test-{uuid4().hex}", "Does a test", queues.WEBHOOKS, "*/5 * * * *")
+    database.in_transaction(schedule.register_tasks, tasks=(made,), now=NOW)
     yield made
     with database.transaction() as session:
         session.execute(text("DELETE FROM periodic_tasks WHERE name = :name"), {"name": made.name})
@@ -115,7 +115,7 @@ class TestQueues:
 
 class TestPeriodic:
     def test_a_task_as_it_stands(
-        self, client: FlaskClient, officer: dict[str, str], database: Database, task: Declared
+        self, client: FlaskClient, officer: dict[str, str], database: Database, task: DeclaredTask
     ) -> None:
         def shown() -> dict[str, object]:
             found = client.get("/api/admin/periodic", headers=officer).json["data"]
@@ -141,11 +141,11 @@ class TestPeriodic:
             "failuresInARow": 0,
         }
 
-        run_id = database.in_transaction(schedule.begin, task=task, by="worker-1", now=NOW)
+        run_id = database.in_transaction(schedule.start_manual_run, task=task, by="worker-1", now=NOW)
         assert run_id is not None
         assert shown()["runningOn"] == "worker-1"
         database.in_transaction(
-            schedule.finish,
+            schedule.finish_run,
             task=task,
             run_id=run_id,
             outcome="failed",
@@ -155,9 +155,12 @@ class TestPeriodic:
             now=NOW,
         )
         database.in_transaction(
-            controls.reschedule, task=task, timetable=parse("every 1h"), actor=OPERATOR, now=NOW
+            controls.reschedule_task,
+            task=task,
+            timetable=parse_schedule("every 1h"),
+            act=Act("operator", NOW),
         )
-        database.in_transaction(controls.pause, task=task, actor=OPERATOR, now=NOW)
+        database.in_transaction(controls.pause_task, task=task, act=Act("operator", NOW))
 
         told = shown()
         assert (told["lastOutcome"], told["lastError"], told["lastDurationMilliseconds"]) == (

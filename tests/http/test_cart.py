@@ -278,7 +278,7 @@ def test_an_order_is_given_the_lines_and_clears_them(
     fill(client, headers, *lines)
 
     with market.database.transaction() as session:
-        assert queries.lines_for_order(session, user_id=buyer) == lines
-        operations.clear(session, user_id=buyer)
-        assert queries.lines_for_order(session, user_id=buyer) == []
+        assert queries.list_cart_quantities(session, user_id=buyer) == lines
+        operations.clear_cart(session, user_id=buyer)
+        assert queries.list_cart_quantities(session, user_id=buyer) == []
     assert cart(client, headers)["items"] == []

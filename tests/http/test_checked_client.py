@@ -7,9 +7,9 @@ import pytest
 from flask import Response
 from flask.testing import FlaskClient
 
-from blueprints.http.contract import PUBLIC, Shared
-from blueprints.http.endpoint import Area, Context
-from blueprints.http.fields import Schema, Text, Whole
+from blueprints.http.contract import PUBLIC, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.fields import Schema, StrictInteger, Text
 from marketplace.kernel.errors import NotFoundError
 from marketplace.services import Services
 from tests.support.checked_client import checked_app
@@ -19,7 +19,7 @@ class Described(Schema):
     """What the routes below say that they answer."""
 
     title = Text(most=20, required=True)
-    price_minor = Whole(low=0, required=True)
+    price_minor = StrictInteger(low=0, required=True)
 
 
 GOOD = {"title": "Lamp", "priceMinor": 5}
@@ -36,8 +36,8 @@ def answering(value: object) -> Callable[[Context], Any]:
 
 
 def asked(services: Services, value: object, **terms: Any) -> Any:
-    area = Area("described", "/api/described", "Answers")
-    area.get("", auth=PUBLIC, limit=Shared.GLOBAL, **{"reply": Described} | terms)(answering(value))
+    area = ContractBlueprint("described", "/api/described", "Answers")
+    area.get("", auth=PUBLIC, limit=SharedLimit.GLOBAL, **{"reply": Described} | terms)(answering(value))
     client: FlaskClient = checked_app(services, [area]).test_client()
     return client.get("/api/described")
 

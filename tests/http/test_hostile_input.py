@@ -12,7 +12,7 @@ from marshmallow import Schema, fields
 from werkzeug.datastructures import MultiDict
 
 from blueprints.areas import contracts
-from blueprints.http.contract import Contract, Token
+from blueprints.http.contract import Contract, TokenPolicy
 from tests.support.listings import faults_of, listing
 from tests.support.market import Bearer, Market, Store
 
@@ -112,7 +112,7 @@ class People:
 
     def headers(self, contract: Contract) -> dict[str, str]:
         """Give headers, with an idempotency key of their own."""
-        if contract.access.token is Token.NONE:
+        if contract.access.token is TokenPolicy.NONE:
             return {}
         people = {"vendor": self._store.user_id, "staff": self._admin}
         role = "staff" if contract.access.permission else max(contract.access.roles or {"buyer"})
@@ -164,7 +164,7 @@ def test_odd_parameters_are_refused(client: FlaskClient, people: People, contrac
             response = client.get(people.path(contract), query_string=query, headers=headers)
             assert_handled(response, f"{field.data_key}={value[:40]!r}")
             # The handshake knows one refusal.
-            if "\0" in value and contract.access.token is not Token.NONE:
+            if "\0" in value and contract.access.token is not TokenPolicy.NONE:
                 assert faults_of(response) == [field.data_key]
 
 

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from blueprints.areas import AREAS
 from marketplace.catalog.models import Image
-from marketplace.providers.storage import IMMUTABLE
+from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL
 from marketplace.services import Services
 from tests.support.checked_client import checked_app
 from tests.support.market import Bearer, Market, Store
@@ -106,7 +106,10 @@ class TestWhatIsTakenIn:
         assert (data["url"], data["width"], data["height"]) == (data["sizes"][1]["url"], 800, 400)
         for one in data["sizes"]:
             stored = storage.objects[key_of(one["url"])]
-            assert (stored.content_type, stored.cache_control) == (one["contentType"], IMMUTABLE)
+            assert (stored.content_type, stored.cache_control) == (
+                one["contentType"],
+                IMMUTABLE_CACHE_CONTROL,
+            )
             assert opened(stored.content).size == (one["width"], one["height"])
         row = market.row(Image, UUID(data["id"]))
         assert (row.status, row.width, row.height, row.content_type) == ("ready", 2000, 1000, "image/jpeg")

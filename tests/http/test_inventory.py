@@ -40,7 +40,7 @@ def test_an_item_tells_what_its_owner_alone_is_told(
     product_id = market.product(store, quantity=9, reserved=2, revision=4, exclusive=True)
     for kind in ("view", "view", "share"):
         assert client.post(f"/api/products/{product_id}/stats/{kind}").status_code == 200
-    counters.flush(services.database, services.cache, now=market.now)
+    counters.flush_counts(services.database, services.cache, now=market.now)
     rejected = market.product(store, status="rejected", status_reason="The title says nothing.", quantity=0)
 
     items = {item["id"]: item for item in ask(client, headers)["data"]}

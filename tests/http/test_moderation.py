@@ -8,8 +8,8 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from blueprints.catalog.moderation.schemas import ModeratedProduct, Term
-from marketplace.audit.queries import first_broken_link
+from blueprints.catalog.moderation.schemas import BannedTermView, ModeratedProduct
+from marketplace.audit.queries import find_first_broken_link
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import automated_review
 from marketplace.infra.db import Database
@@ -164,7 +164,7 @@ class TestDeciding:
         assert (again.json["data"]["status"], again.json["data"]["reviewState"]) == ("in_review", "screening")
         assert again.json["data"]["statusReason"] is None
         # What staff turned down does not slip through the screening.
-        database.in_transaction(automated_review.screen_product, product_id=product_id, now=market.now)
+        database.in_transaction(automated_review.screen_by_rules_alone, product_id=product_id, now=market.now)
         assert market.row(Product, product_id).held
         assert act(client, product_id, "approve", officer).status_code == 200
         assert not market.row(Product, product_id).needs_staff
@@ -353,7 +353,7 @@ class TestDeciding:
             assert [answer.status_code for answer in answers].count(200) == len(acts)  # type: ignore[union-attr]
             assert len(notifications_of(database, store.user_id)) >= len(acts)
         with database.reading() as session:
-            assert first_broken_link(session) is None
+            assert find_first_broken_link(session) is None
 
     def test_a_decision_and_an_edit_at_once_are_one_after_the_other(
         self, app: Flask, market: Market, store: Store, bearer: Bearer
@@ -391,7 +391,7 @@ def test_from_doubt_to_the_public_by_the_vendors_own_hand(
     ).json["data"]
     assert (made["status"], made["reviewState"], made["reviewReasons"]) == ("in_review", "screening", [])
     product_id = UUID(made["id"])
-    database.in_transaction(automated_review.screen_product, product_id=product_id, now=market.now)
+    database.in_transaction(automated_review.screen_by_rules_alone, product_id=product_id, now=market.now)
 
     seen = client.get(f"/api/products/{product_id}", headers=owner).json["data"]
     assert (seen["status"], seen["reviewState"]) == ("in_review", "held")
@@ -410,7 +410,7 @@ def test_from_doubt_to_the_public_by_the_vendors_own_hand(
         "screening",
         [],
     )
-    database.in_transaction(automated_review.screen_product, product_id=product_id, now=market.now)
+    database.in_transaction(automated_review.screen_by_rules_alone, product_id=product_id, now=market.now)
 
     assert ids_of(listed(client, vendor=store.id)) == [product_id]
     kinds = [told["type"] for told in notifications_of(database, store.user_id)]
@@ -446,13 +446,15 @@ class TestBannedTerms:
             client, officer, term=f"  {word.upper()}   Kit ", category="other", exceptions=[f"{word} kit bag"]
         )
         assert made.status_code == 201
-        assert not Term().validate(made.json["data"])
+        assert not BannedTermView().validate(made.json["data"])
         assert made.json["data"]["term"] == f"{word} kit"
         term_id = made.json["data"]["id"]
 
         def screened(title: str) -> bool:
             product_id = market.product(store, status="in_review", title=title)
-            database.in_transaction(automated_review.screen_product, product_id=product_id, now=market.now)
+            database.in_transaction(
+                automated_review.screen_by_rules_alone, product_id=product_id, now=market.now
+            )
             return bool(market.row(Product, product_id).held)
 
         assert screened(f"New {word} kits")

@@ -276,7 +276,7 @@ class TestStatus:
 
     def test_all_is_well(self, desk: Desk) -> None:
         with desk.database.reading() as session:
-            assert halts.current_halt(session) is None
+            assert halts.fetch_current_halt(session) is None
         found = self.status(desk)
         assert found["maintenance"] == {"active": False, "message": None, "until": None}
         assert {item["name"]: item["status"] for item in found["components"]}["database"] == "operational"

@@ -10,9 +10,9 @@ from flask.testing import FlaskClient
 
 from blueprints.catalog.moderation.schemas import BulkDeleted
 from blueprints.http.fields import Deleted
-from marketplace.audit.queries import first_broken_link
+from marketplace.audit.queries import find_first_broken_link
 from marketplace.catalog.models import Product
-from marketplace.catalog.moderation.staff_actions import BULK_REASON
+from marketplace.catalog.moderation.staff_actions import BULK_DELETION_REASON
 from marketplace.infra.db import Database
 from tests.support.listings import faults_of, ids_of, listed
 from tests.support.market import Bearer, Market, Store
@@ -211,7 +211,7 @@ class TestMany:
         assert again.json["data"]["alreadyDeleted"] == [str(first), str(second)]
         assert len(audit_of(database, first)) == len(notifications_of(database, store.user_id)) == 1
         with database.reading() as session:
-            assert first_broken_link(session) is None
+            assert find_first_broken_link(session) is None
 
     @pytest.mark.parametrize(
         ("body", "fault"),
@@ -243,8 +243,8 @@ class TestMany:
         answer = client.delete("/api/products/bulk/delete", json={"ids": [str(product_id)]}, headers=headers)
 
         assert answer.json["data"]["deleted"] == [str(product_id)]
-        assert audit_of(database, product_id)[0]["after"]["statusReason"] == BULK_REASON
-        assert BULK_REASON in notifications_of(database, store.user_id)[0]["body"]
+        assert audit_of(database, product_id)[0]["after"]["statusReason"] == BULK_DELETION_REASON
+        assert BULK_DELETION_REASON in notifications_of(database, store.user_id)[0]["body"]
 
     def test_it_needs_a_body(self, client: FlaskClient, market: Market, bearer: Bearer) -> None:
         headers = bearer(market.staff("moderator"))

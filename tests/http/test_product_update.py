@@ -209,7 +209,9 @@ def test_from_listing_to_the_public(
     made = client.post("/api/products", json=listing(market), headers=bearer(store.user_id)).json["data"]
 
     state = database.in_transaction(
-        automated_review.screen_product, product_id=UUID(made["id"]), now=market.now + timedelta(minutes=1)
+        automated_review.screen_by_rules_alone,
+        product_id=UUID(made["id"]),
+        now=market.now + timedelta(minutes=1),
     )
 
     assert state == "published"

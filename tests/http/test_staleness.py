@@ -87,7 +87,7 @@ def test_the_old_price_is_not_shown_again(shop: Shop) -> None:
     assert shop.shown() is None  # until it is screened
     with shop.market.database.transaction() as session:
         assert (
-            automated_review.screen_product(session, product_id=shop.product_id, now=shop.market.now)
+            automated_review.screen_by_rules_alone(session, product_id=shop.product_id, now=shop.market.now)
             == "published"
         )
 
@@ -133,6 +133,6 @@ def test_a_flush_shows_what_trends_at_once(
     assert client.post(f"/api/products/{second}/stats/cart_add").status_code == 200
     assert order() == [first, second]
 
-    counters.flush(services.database, services.cache, now=market.now)
+    counters.flush_counts(services.database, services.cache, now=market.now)
 
     assert order() == [second, first]

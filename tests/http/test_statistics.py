@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.catalog.browse.schemas import Counted
+from blueprints.catalog.browse.schemas import CountedProductEvent
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics import counters
 from marketplace.infra.db import Database
@@ -34,7 +34,7 @@ def test_each_type_is_counted(client: FlaskClient, market: Market, store: Store,
 
     assert response.status_code == 200
     assert response.headers["RateLimit-Limit"] == "12000000"  # 120, scaled for tests
-    assert not Counted().validate(response.json["data"])
+    assert not CountedProductEvent().validate(response.json["data"])
     assert response.json["data"] == {"counted": True, "type": kind, "productId": str(product_id)}
 
 
@@ -80,7 +80,7 @@ def test_what_is_counted_trends_after_the_flush(
         count(client, viewed)
     count(client, wanted, "cart_add")
 
-    counters.flush(services.database, services.cache, now=market.now)
+    counters.flush_counts(services.database, services.cache, now=market.now)
 
     assert trending(client, market) == [wanted, viewed, quiet]
     assert trending(client, market, category=market.category_id) == [wanted, viewed, quiet]
@@ -93,7 +93,7 @@ def test_the_owner_is_told_and_nobody_else(
     product_id = market.product(store)
     for kind in ("view", "view", "cart_add", "share", "share", "share"):
         count(client, product_id, kind)
-    counters.flush(services.database, services.cache, now=market.now)
+    counters.flush_counts(services.database, services.cache, now=market.now)
 
     own = client.get(f"/api/products/{product_id}", headers=bearer(store.user_id)).json["data"]
     assert (own["views"], own["cartAdds"], own["shares"]) == (2, 1, 3)
@@ -109,10 +109,10 @@ def test_putting_into_the_cart_is_not_counted_by_itself(
     body = {"items": [{"productId": str(product_id), "quantity": 1}]}
     assert client.post("/api/cart", json=body, headers=bearer(market.person())).status_code == 200
 
-    counters.flush(services.database, services.cache, now=market.now)
+    counters.flush_counts(services.database, services.cache, now=market.now)
 
     with services.database.reading() as session:
-        assert counters.totals_of(session, product_id=product_id)["cartAdds"] == 0
+        assert counters.fetch_totals(session, product_id=product_id)["cartAdds"] == 0
 
 
 def test_trending_takes_three_statements_at_most(
@@ -122,7 +122,7 @@ def test_trending_takes_three_statements_at_most(
         product_id = market.product(store)
         if number % 2:
             count(client, product_id)
-    counters.flush(services.database, services.cache, now=market.now)
+    counters.flush_counts(services.database, services.cache, now=market.now)
     for limit in (2, 3, 5, 20):
         with counted_statements(services.database) as seen:
             trending(client, market, category=market.category_id, limit=limit)

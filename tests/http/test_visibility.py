@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from blueprints.areas import contracts
-from marketplace.catalog.browse.product_detail import category_tree
+from marketplace.catalog.browse.product_detail import fetch_category_tree
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions.models import FeaturedProduct, FlashSale, Vibe, VibeProduct
 from tests.support.market import Market, Store
@@ -206,7 +206,7 @@ def test_categories_count_what_is_seen(
     scene_of(client, market, product_status=status, **store)
     # Not over HTTP: the tree is kept for an hour, whatever tests write past the service.
     with market.database.reading() as session:
-        tree = category_tree(session, now=market.now)
+        tree = fetch_category_tree(session, now=market.now)
     [node] = [node for node in tree if node["id"] == str(market.category_id)]
     assert node["listingCount"] == 1
 

@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments.charges.apply import Outcome
-from marketplace.payments.intents.checkout import CheckedOut
+from marketplace.payments.charges.apply import ChargeOutcome
+from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     COMMISSION_BPS,
@@ -106,10 +106,10 @@ def undone(database: Database) -> Iterator[Session]:
         raise UndoneError
 
 
-def place_case(session: Session, case: Case) -> tuple[list[Shop], CheckedOut]:
+def place_case(session: Session, case: Case) -> tuple[list[Shop], CheckoutResult]:
     shops = neighbours(session, make_shop(session), VENDORS)
     wishes = [
-        Wish(
+        RequestedItem(
             make_product(session, shops[line.vendor], price_minor=line.price_minor, quantity=20),
             line.quantity,
         )
@@ -155,7 +155,7 @@ def test_whatever_is_cancelled_and_charged_no_kobo_is_made_or_lost(database: Dat
         due = dues(session, done.order_ids)
         ended = [order_id for number, order_id in enumerate(done.order_ids) if number in case.cancelled]
         for order_id in ended:
-            order_cancellation.cancel(session, order_id=order_id, caller=buyer, reason=None, now=NOW)
+            order_cancellation.cancel_order(session, order_id=order_id, caller=buyer, reason=None, now=NOW)
         waiting = [order_id for order_id in done.order_ids if due[order_id] and order_id not in ended]
         needed = sum(due[order_id] for order_id in waiting)
         paid_in = 0
@@ -163,9 +163,9 @@ def test_whatever_is_cancelled_and_charged_no_kobo_is_made_or_lost(database: Dat
             paid_in = max(done.payment.amount_minor + case.difference_minor, 1)
             outcome = apply(session, make_charge(done.payment, amount_minor=paid_in))
             if not waiting:
-                assert outcome is Outcome.RETURNED
+                assert outcome is ChargeOutcome.RETURNED
             else:
-                assert outcome is (Outcome.APPLIED if paid_in >= needed else Outcome.QUARANTINED)
+                assert outcome is (ChargeOutcome.APPLIED if paid_in >= needed else ChargeOutcome.QUARANTINED)
             # All that waited is paid, or none of it.
             assert len({status_of(session, order_id) for order_id in waiting}) <= 1
 
@@ -216,9 +216,9 @@ def released(session: Session, shops: list[Shop], order_ids: tuple[UUID, ...]) -
         if order["status"] != "paid_escrow":
             continue
         vendor = vendors[order["vendor_id"]]
-        orders.accept(session, order_id=order_id, caller=vendor, now=NOW)
-        orders.ship(session, order_id=order_id, caller=vendor, tracking_note=None, now=NOW)
-        orders.confirm(session, order_id=order_id, caller=shops[0].buyer, now=NOW)
+        orders.accept_order(session, order_id=order_id, caller=vendor, now=NOW)
+        orders.ship_order(session, order_id=order_id, caller=vendor, tracking_note=None, now=NOW)
+        orders.confirm_receipt(session, order_id=order_id, caller=shops[0].buyer, now=NOW)
         lines = session.execute(
             text("SELECT line_total_minor FROM order_items WHERE order_id = :id"), {"id": order_id}
         ).scalars()

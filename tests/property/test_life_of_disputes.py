@@ -20,8 +20,8 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.ledger.queries import balances_by_kind
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.ledger.queries import fetch_balances_by_kind
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.refunds import buyer_debt, gateway_refund, order_cancellation
 from marketplace.providers.gateway.payments import GatewayRefund
 from tests.support.finance import (
@@ -72,7 +72,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
             self.shop = with_buyer(session, make_shop(session))
             self.shops = {shop.store_id: shop for shop in neighbours(session, self.shop, 2)}
             self.officer = make_officer(session)
-            self.before = balances_by_kind(session)
+            self.before = fetch_balances_by_kind(session)
 
     def attempt(self, work: Callable[..., Any], *given: Any, **named: Any) -> None:
         """Do something as the edge does; that it may be refused is part of the life."""
@@ -105,7 +105,9 @@ class LifeOfDisputes(RuleBasedStateMachine):
         """Buy of one store or two by one charge, of more than is due, or twice."""
         with self.database.transaction() as session:
             shops = list(self.shops.values())[:stores]
-            done = check_out(session, self.shop, [Wish(make_product(session, one), 1) for one in shops])
+            done = check_out(
+                session, self.shop, [RequestedItem(make_product(session, one), 1) for one in shops]
+            )
             assert done.payment is not None
             for _ in range(times):
                 charge = make_charge(done.payment, amount_minor=done.payment.amount_minor + more)
@@ -119,7 +121,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
         """Cancel an order."""
         order_id = self.order_ids[pick % len(self.order_ids)]
         self.attempt(
-            order_cancellation.cancel, order_id=order_id, caller=self.shop.buyer, reason=None, now=NOW
+            order_cancellation.cancel_order, order_id=order_id, caller=self.shop.buyer, reason=None, now=NOW
         )
 
     @precondition(lambda self: self.order_ids)
@@ -162,7 +164,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
     def work_off(self, refund_id: UUID, answer: str) -> None:
         """Do what a worker does with a refund's event."""
         self.now += timedelta(minutes=3)
-        found = self.database.in_transaction(gateway_refund.claim, refund_id=refund_id, now=self.now)
+        found = self.database.in_transaction(gateway_refund.lease_refund, refund_id=refund_id, now=self.now)
         if found is None:
             return
         told = self.tries.get(found.note) if found.was_asked else None
@@ -180,9 +182,13 @@ class LifeOfDisputes(RuleBasedStateMachine):
             if answer == "lost":
                 return
         if told is None:
-            self.database.in_transaction(gateway_refund.note_unknown, found=found, now=self.now)
+            self.database.in_transaction(
+                gateway_refund.record_refund_unknown_to_gateway, found=found, now=self.now
+            )
         else:
-            self.database.in_transaction(gateway_refund.settle, refund_id=refund_id, told=told, now=self.now)
+            self.database.in_transaction(
+                gateway_refund.apply_gateway_status, refund_id=refund_id, told=told, now=self.now
+            )
 
     @precondition(lambda self: self.tries)
     @rule(pick=PICK, status=st.sampled_from(["processed", "processed", "failed", "needs-attention"]))
@@ -198,22 +204,30 @@ class LifeOfDisputes(RuleBasedStateMachine):
             return
         told = GatewayRefund(before.id, status, before.amount_minor, note, "")
         self.tries[note] = told
-        named = gateway_refund.noted(note)
+        named = gateway_refund.parse_refund_reference(note)
         assert named is not None
-        self.database.in_transaction(gateway_refund.settle, refund_id=named[0], told=told, now=self.now)
+        self.database.in_transaction(
+            gateway_refund.apply_gateway_status, refund_id=named[0], told=told, now=self.now
+        )
 
     @rule(pick=PICK, trigger=st.sampled_from(["retry", "credit"]))
     def mend(self, pick: int, trigger: str) -> None:
         """Have finance see to a refund that failed, or needs attention; it asks the gateway first."""
         refund_id = self.some_refund(pick, "failed", "needs_attention")
         if refund_id is not None:
-            told = [one for note, one in self.tries.items() if gateway_refund.noted(note)[0] == refund_id]  # type: ignore[index]
+            told = [
+                one
+                for note, one in self.tries.items()
+                if gateway_refund.parse_refund_reference(note)[0] == refund_id
+            ]  # type: ignore[index]
             self.attempt(mend_refund, refund_id, self.officer, trigger, *told)
 
     @rule()
     def collect(self) -> None:
         """Set off what the buyer owes."""
-        self.database.in_transaction(buyer_debt.collect, buyer_id=self.shop.buyer.id, now=self.now)
+        self.database.in_transaction(
+            buyer_debt.offset_against_wallet, buyer_id=self.shop.buyer.id, now=self.now
+        )
 
     @invariant()
     def books_are_whole(self) -> None:
@@ -233,10 +247,10 @@ class LifeOfDisputes(RuleBasedStateMachine):
         for note, told in list(self.tries.items()):
             if told.status in ("pending", "needs-attention"):
                 self.tries[note] = GatewayRefund(told.id, "processed", told.amount_minor, note, "")
-            named = gateway_refund.noted(note)
+            named = gateway_refund.parse_refund_reference(note)
             assert named is not None
             self.database.in_transaction(
-                gateway_refund.settle, refund_id=named[0], told=self.tries[note], now=self.now
+                gateway_refund.apply_gateway_status, refund_id=named[0], told=self.tries[note], now=self.now
             )
         while (refund_id := self.some_refund(0, "pending")) is not None:
             self.work_off(refund_id, "processed")
@@ -256,7 +270,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
         taken = sum(min(self.claimed[one] or self.charges[one], self.charges[one]) for one in lost)
         with self.database.reading() as session:
             wallet, owed = wallet_of(session, self.shop.buyer.id), owed_by(session, self.shop.buyer.id)
-            moved = Counter(balances_by_kind(session))
+            moved = Counter(fetch_balances_by_kind(session))
         moved.subtract(self.before)
 
         assert moved["gateway_clearing"] == paid - sent - taken

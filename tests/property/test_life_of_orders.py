@@ -21,15 +21,15 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, ProviderUnavailableError
-from marketplace.ledger.queries import balances_by_kind
+from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders import operations as orders
 from marketplace.orders.operations import PIN_TRIES, PinLockedError, WrongPinError
 from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS
 from marketplace.orders.states import ORDER
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_page
-from marketplace.payments.intents.lifecycle import Target
+from marketplace.payments.intents.hosted_page import open_hosted_page
+from marketplace.payments.intents.lifecycle import PaymentTarget
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.payments import Charge, PaymentPage
@@ -135,7 +135,7 @@ class LifeOfOrders(RuleBasedStateMachine):
     @staticmethod
     def clearing(session: Any) -> int:
         """Give what the gateway holds for us, and what it kept."""
-        balances = balances_by_kind(session)
+        balances = fetch_balances_by_kind(session)
         return balances["gateway_clearing"] + balances["gateway_fees"]
 
     def taken_by_banks(self, session: Any) -> int:
@@ -203,19 +203,21 @@ class LifeOfOrders(RuleBasedStateMachine):
         shop, order_id = self.some_order(pick)
         self.till.fault = fault
         with suppress(MarketplaceError):
-            intent, page = open_page(
+            intent, page = open_hosted_page(
                 self.database,
                 self.till,
                 buyer_id=shop.buyer.id,
                 email="ada@example.com",
-                target=Target(order_id=order_id),
+                target=PaymentTarget(order_id=order_id),
                 callback_url=None,
                 clock=lambda: self.now,
                 # Whoever waits for a process that died does so on this clock.
                 sleep=lambda seconds: setattr(self, "now", self.now + timedelta(seconds=seconds)),
             )
             if not crash:
-                self.database.in_transaction(payments.record_page, intent=intent, page=page, now=self.now)
+                self.database.in_transaction(
+                    payments.record_hosted_page, intent=intent, page=page, now=self.now
+                )
         self.till.fault = ""
 
     @precondition(lambda self: self.till.pages)
@@ -233,7 +235,7 @@ class LifeOfOrders(RuleBasedStateMachine):
         references = list(self.till.pages)
         reference = references[pick % len(references)]
         self.database.in_transaction(
-            payments.settle,
+            payments.apply_reported_charge,
             reference=reference,
             charge=self.till.charge(reference),
             fee_bearer="platform",
@@ -267,7 +269,7 @@ class LifeOfOrders(RuleBasedStateMachine):
         before = self.status(order_id)
 
         refused = self.attempt(
-            order_cancellation.cancel, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
+            order_cancellation.cancel_order, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
         )
 
         assert (refused is None) == (before in ("pending_payment", "paid_escrow", "processing"))
@@ -279,11 +281,15 @@ class LifeOfOrders(RuleBasedStateMachine):
     def deliver(self, pick: int, crash: bool) -> None:
         """Deliver an event, again or for the first time, in any order; the worker may die before its commit."""
         _, body = self.events[pick % len(self.events)]
-        inbox_id = self.database.in_transaction(webhooks.receive, provider="gateway", body=body, now=self.now)
+        inbox_id = self.database.in_transaction(
+            webhooks.receive_event, provider="gateway", body=body, now=self.now
+        )
         self.inbox.append(inbox_id)
         if crash:
             with suppress(_KilledError), self.database.transaction() as session:
-                webhooks.process_row(session, inbox_id=inbox_id, fee_bearer="platform", now=self.now)
+                webhooks.process_event_in_transaction(
+                    session, inbox_id=inbox_id, fee_bearer="platform", now=self.now
+                )
                 raise _KilledError
         else:
             self.process(inbox_id)
@@ -296,13 +302,15 @@ class LifeOfOrders(RuleBasedStateMachine):
         end = {"status": "resolved", "resolution": "declined" if won else "merchant-accepted"}
         data = dispute_data(charge["reference"], charge["id"], id=charge["id"])
         body = event_of(data | (end if word == "resolve" else {}), f"charge.dispute.{word}")
-        inbox_id = self.database.in_transaction(webhooks.receive, provider="gateway", body=body, now=self.now)
+        inbox_id = self.database.in_transaction(
+            webhooks.receive_event, provider="gateway", body=body, now=self.now
+        )
         self.inbox.append(inbox_id)
         self.process(inbox_id)
 
     def process(self, inbox_id: UUID) -> None:
         """Have a worker process an inbox row."""
-        webhooks.process(
+        webhooks.process_event(
             self.database, inbox_id=inbox_id, fee_bearer="platform", now=self.now, random=lambda: 0.5
         )
 
@@ -376,11 +384,11 @@ class LifeOfOrders(RuleBasedStateMachine):
         shop, order_id = self.some_order(pick)
         before = self.status(order_id)
 
-        accepted = self.attempt(orders.accept, order_id=order_id, caller=shop.vendor, now=self.now)
+        accepted = self.attempt(orders.accept_order, order_id=order_id, caller=shop.vendor, now=self.now)
         assert (accepted is None) == (before == "paid_escrow")
         if accepted is not None:
             shipped = self.attempt(
-                orders.ship, order_id=order_id, caller=shop.vendor, tracking_note=None, now=self.now
+                orders.ship_order, order_id=order_id, caller=shop.vendor, tracking_note=None, now=self.now
             )
             assert (shipped is None) == (before == "processing")
 
@@ -448,7 +456,9 @@ class LifeOfOrders(RuleBasedStateMachine):
             return
         for _, body in self.events:
             self.inbox.append(
-                self.database.in_transaction(webhooks.receive, provider="gateway", body=body, now=self.now)
+                self.database.in_transaction(
+                    webhooks.receive_event, provider="gateway", body=body, now=self.now
+                )
             )
         self.relay()
         self.books_are_whole()

@@ -16,18 +16,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import Act
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of, balances_by_kind
+from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import Wish
+from marketplace.payouts.accounting.reservations import PayoutRequest
 from marketplace.payouts.batches import approval, cancellation, staging
 from marketplace.payouts.transfers import dispatch, polling, submit
-from marketplace.payouts.transfers.void import give_up
-from marketplace.platform.queries import platform_settings
+from marketplace.payouts.transfers.void import void_payout
+from marketplace.platform.queries import fetch_platform_settings
 from marketplace.webhooks import inbox as webhooks
-from tests.support.finance import actor_of, make_officer
+from tests.support.finance import act_of, make_officer
 from tests.support.payouts import OWED_MINOR, Payee, intents_in, make_account, make_payees, owe, owed, owes
 from tests.support.purchases import NOW, assert_books_are_whole
 from tests.support.transfer_till import Till
@@ -61,8 +62,8 @@ class LifeOfPayouts(RuleBasedStateMachine):
             self.owed = dict.fromkeys(range(VENDORS), OWED_MINOR)
             self.clawed_back = dict.fromkeys(range(VENDORS), 0)
             self.officers = [make_officer(session) for _ in range(3)]
-            self.minimum = int(platform_settings(session)["minimum_payout_minor"])
-            held = balances_by_kind(session).get("gateway_clearing", 0)
+            self.minimum = int(fetch_platform_settings(session)["minimum_payout_minor"])
+            held = fetch_balances_by_kind(session).get("gateway_clearing", 0)
             self.clearing_before = held - sum(self.owed.values())
             self.look_at_accounts(session)
 
@@ -70,7 +71,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Try what may be refused, in a transaction of its own; a refusal may have changes to keep."""
         with suppress(MarketplaceError), self.database.transaction() as session:
             try:
-                return work(session, now=self.now, **given)
+                return work(session, **(given if "act" in given else given | {"now": self.now}))
             except MarketplaceError as error:
                 if not error.keeps_changes:
                     raise
@@ -94,9 +95,13 @@ class LifeOfPayouts(RuleBasedStateMachine):
     def withdraw(self, who: int, minor: int) -> None:
         """Have a vendor ask for something."""
         payee = self.payees[who]
-        wish = Wish(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, minor)
+        wish = PayoutRequest(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, minor)
         self.attempt(
-            reservations.claim, wishes=[wish], batch_id=None, minimum_minor=self.minimum, asked_for=True
+            reservations.reserve_payouts,
+            wishes=[wish],
+            batch_id=None,
+            minimum_minor=self.minimum,
+            asked_for=True,
         )
 
     @rule(who=st.integers(0, VENDORS - 1))
@@ -135,9 +140,8 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Stage what can be paid, and go on with it as far as it may go: most batches are sent in the end."""
         officer = self.officers[0] if by_hand else None
         done = self.attempt(
-            staging.stage,
-            officer=officer,
-            actor=actor_of(officer) if officer else staging.SCHEDULE,
+            staging.stage_batch,
+            act=act_of(officer) if officer else Act("schedule", self.now),
             vendor_ids=[payee.store_id for payee in self.payees],
         )
         if done is not None and done.batch_id is not None:
@@ -155,10 +159,9 @@ class LifeOfPayouts(RuleBasedStateMachine):
         if self.batches:
             officer = self.officers[who]
             self.attempt(
-                approval.approve,
+                approval.approve_batch,
                 batch_id=self.batches[pick % len(self.batches)],
-                officer=officer,
-                actor=actor_of(officer),
+                act=act_of(officer, now=self.now),
             )
 
     @rule(pick=PICK)
@@ -166,10 +169,9 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Have an officer reject a batch."""
         if self.batches:
             self.attempt(
-                cancellation.reject,
+                cancellation.reject_batch,
                 batch_id=self.batches[pick % len(self.batches)],
-                officer=self.officers[1],
-                actor=actor_of(self.officers[1]),
+                act=act_of(self.officers[1], now=self.now),
                 reason="It is not what was agreed upon.",
             )
 
@@ -181,11 +183,10 @@ class LifeOfPayouts(RuleBasedStateMachine):
             with self.database.reading() as session:
                 intents = intents_in(session, batch_id)
             self.attempt(
-                cancellation.exclude,
+                cancellation.exclude_payments,
                 batch_id=batch_id,
                 intent_ids=[intents[which % len(intents)]["id"]],
-                officer=self.officers[0],
-                actor=actor_of(self.officers[0]),
+                act=act_of(self.officers[0], now=self.now),
                 reason="It is not what was agreed upon.",
             )
 
@@ -194,10 +195,9 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Have an officer dispatch a batch."""
         if self.batches:
             self.attempt(
-                dispatch.dispatch,
+                dispatch.dispatch_batch,
                 batch_id=self.batches[pick % len(self.batches)],
-                officer=self.officers[2],
-                actor=actor_of(self.officers[2]),
+                act=act_of(self.officers[2], now=self.now),
             )
 
     @rule(
@@ -213,11 +213,15 @@ class LifeOfPayouts(RuleBasedStateMachine):
         before = set(self.till.transfers)
         self.till.fault = fault
         with self.database.reading() as session:
-            found = submit.claim(session, batch_id=self.batches[pick % len(self.batches)], now=self.now)
+            found = submit.lease_payouts(
+                session, batch_id=self.batches[pick % len(self.batches)], now=self.now
+            )
         if death != "after the claim":
-            answers = submit.send(self.till, found.claimed)
+            answers = submit.submit_payouts(self.till, found.claimed)
             if death != "before the note":
-                self.database.in_transaction(submit.note, found=found, answers=answers, now=self.now)
+                self.database.in_transaction(
+                    submit.record_submission, found=found, answers=answers, now=self.now
+                )
         self.till.fault = ""
         made = [data for reference, data in self.till.transfers.items() if reference not in before]
         for data, fate in zip(made, fates, strict=False):
@@ -253,12 +257,14 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Let time go by, and have the sweep come."""
         self.now += timedelta(hours=hours)
         self.till.fault = fault
-        polling.requery_transfers(self.database, self.till, now=self.now)
+        polling.poll_transfers(self.database, self.till, now=self.now)
         self.till.fault = ""
 
     def _deliver(self, body: bytes) -> None:
-        inbox_id = self.database.in_transaction(webhooks.receive, provider="gateway", body=body, now=self.now)
-        done = webhooks.process(
+        inbox_id = self.database.in_transaction(
+            webhooks.receive_event, provider="gateway", body=body, now=self.now
+        )
+        done = webhooks.process_event(
             self.database, inbox_id=inbox_id, fee_bearer="platform", now=self.now, random=lambda: 0.5
         )
         assert done is not None
@@ -269,12 +275,14 @@ class LifeOfPayouts(RuleBasedStateMachine):
         if not hasattr(self, "payees"):
             return
         self._set_status(self.payees, "active")
-        for attempts in (0, 0, 0, len(polling.ASKED_AFTER) - 1):
+        for attempts in (0, 0, 0, len(polling.POLL_DELAYS) - 1):
             for batch_id in self.batches:
                 with self.database.reading() as session:
-                    found = submit.claim(session, batch_id=batch_id, now=self.now)
-                answers = submit.send(self.till, found.claimed)
-                self.database.in_transaction(submit.note, found=found, answers=answers, now=self.now)
+                    found = submit.lease_payouts(session, batch_id=batch_id, now=self.now)
+                answers = submit.submit_payouts(self.till, found.claimed)
+                self.database.in_transaction(
+                    submit.record_submission, found=found, answers=answers, now=self.now
+                )
             for data in list(self.till.transfers.values()):
                 self.till.decide(data, "success")
             for body in list(self.till.events):
@@ -296,13 +304,11 @@ class LifeOfPayouts(RuleBasedStateMachine):
                 {"batches": self.batches},
             ).scalars()
             for payout_id in list(waiting):
-                give_up(
+                void_payout(
                     session,
                     payout_id=payout_id,
                     note="Another account",
-                    officer=self.officers[0],
-                    actor=actor_of(self.officers[0]),
-                    now=self.now,
+                    act=act_of(self.officers[0], now=self.now),
                 )
 
     def _ask_about_all(self, attempts: int) -> None:
@@ -316,7 +322,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
                 ),
                 {"attempts": attempts, "now": self.now, "batches": self.batches},
             )
-        polling.requery_transfers(self.database, self.till, now=self.now)
+        polling.poll_transfers(self.database, self.till, now=self.now)
 
     def check(self, session: Session) -> None:
         """Hold the books to the gateway, each vendor to what they were owed, and each batch to its end."""
@@ -341,7 +347,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
             earned_minor = self.owed[who] - self.clawed_back[who]
             assert paid[payee.store_id] + self.kept_of(session, payee) == earned_minor
         assert sum(paid.values()) == self.till.left_minor
-        clearing = balances_by_kind(session)["gateway_clearing"] - self.clearing_before
+        clearing = fetch_balances_by_kind(session)["gateway_clearing"] - self.clearing_before
         earned_minor = sum(self.owed.values()) - sum(self.clawed_back.values())
         assert clearing == earned_minor - self.till.left_minor
         ended = session.execute(
@@ -360,7 +366,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
             ),
             {"id": payee.store_id},
         ).scalar_one()
-        owing = balance_of(session, account=accounts.vendor_receivable(payee.store_id))
+        owing = fetch_balance(session, account=accounts.vendor_receivable(payee.store_id))
         return owed(session, payee) - owing + int(waiting)
 
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
 
 from marketplace.cart import operations as cart
 from marketplace.cart.operations import CartLine
-from marketplace.cart.queries import cart_of
-from marketplace.catalog.browse.product_detail import product_detail
+from marketplace.cart.queries import fetch_cart
+from marketplace.catalog.browse.product_detail import fetch_product_detail
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import flash_sales
 from marketplace.catalog.promotions.flash_sales import Discount
@@ -143,7 +143,7 @@ class LifeOfSales(RuleBasedStateMachine):
         over = sale.ends_at <= self.now
         try:
             with self.database.transaction() as session:
-                flash_sales.end(session, act(session, self.now), sale_id=sale.id)
+                flash_sales.end_flash_sale(session, act(session, self.now), sale_id=sale.id)
         except MarketplaceError:
             assert over
         else:
@@ -158,7 +158,7 @@ class LifeOfSales(RuleBasedStateMachine):
         possible = sale.ends_at > self.now and (quantity is None or quantity >= sale.sold)
         try:
             with self.database.transaction() as session:
-                flash_sales.change(
+                flash_sales.update_flash_sale(
                     session,
                     act(session, self.now),
                     sale_id=sale.id,
@@ -211,7 +211,7 @@ class LifeOfSales(RuleBasedStateMachine):
         """Cancel an order: its pieces are the sale's again."""
         shop, order_id, sale, quantity = self.waiting.pop(pick % len(self.waiting))
         with self.database.transaction() as session:
-            order_cancellation.cancel(
+            order_cancellation.cancel_order(
                 session, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
             )
         if sale:
@@ -238,13 +238,15 @@ class LifeOfSales(RuleBasedStateMachine):
         product_id, shop = self.products[product % 2], self.buyers[0]
         sale = self.running(product_id)
         with self.database.transaction() as session:
-            flash_sales.turn(session, product_id=product_id, now=self.now)
-            cart.synchronise(session, caller=shop.buyer, lines=[CartLine(product_id, quantity)], now=self.now)
+            flash_sales.on_boundary(session, product_id=product_id, now=self.now)
+            cart.synchronise_cart(
+                session, caller=shop.buyer, lines=[CartLine(product_id, quantity)], now=self.now
+            )
         with self.database.reading() as session:
-            detail = product_detail(
+            detail = fetch_product_detail(
                 session, product_id=product_id, caller=None, now=self.now, media_base_url=""
             )
-            [line] = cart_of(session, user_id=shop.buyer.id, now=self.now, media_base_url="")["items"]
+            [line] = fetch_cart(session, user_id=shop.buyer.id, now=self.now, media_base_url="")["items"]
         shown = detail["flashSale"]
         if sale is None or not sale.has(1):
             assert shown is None

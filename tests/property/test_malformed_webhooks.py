@@ -108,7 +108,7 @@ class Taker:
                 "SELECT id FROM webhook_inbox WHERE status = 'received' ORDER BY id"
             )
             waiting = [row.id for row in rows]
-            stored = [bytes(queries.show_event(session, inbox_id=inbox_id)["body"]) for inbox_id in waiting]
+            stored = [bytes(queries.fetch_event(session, inbox_id=inbox_id)["body"]) for inbox_id in waiting]
         assert stored == [body]
         while waiting:
             self._end(waiting.pop())
@@ -121,7 +121,7 @@ class Taker:
     def _end(self, inbox_id: Any) -> None:
         now = NOW
         for _ in range(7):
-            result = inbox.process(
+            result = inbox.process_event(
                 self.database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=random.random
             )
             assert result is not None
@@ -130,7 +130,7 @@ class Taker:
             now = result.due_at
         assert result.status in ENDS
         with self.database.reading() as session:
-            shown = queries.show_event(session, inbox_id=inbox_id)
+            shown = queries.fetch_event(session, inbox_id=inbox_id)
             assert shown["status"] == result.status
             # Every end was foreseen: what is not has its class for an error.
             assert shown["last_error"] is None or not shown["last_error"][0].isupper(), shown["last_error"]

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.search import query_builder
-from marketplace.catalog.search.query_builder import Frequency, Lexicon
-from marketplace.catalog.search.tokenizer import fold, masked, words
+from marketplace.catalog.search.query_builder import LexemeFrequency, Lexicon
+from marketplace.catalog.search.tokenizer import fold, mask_personal_data, tokenize
 from marketplace.infra.db import Database
 
 TEXTS = st.one_of(
@@ -36,10 +36,10 @@ def takes(session: Session, query: str) -> None:
 
 @given(typed=TEXTS)
 def test_any_text_gives_a_query_that_is_taken(reading: Session, typed: str) -> None:
-    found = words(typed)
+    found = tokenize(typed)
     if not found:
         return
-    query = query_builder.build(found, Lexicon())
+    query = query_builder.build_query(found, Lexicon())
     for part in (query.exact, query.wide, query.partial):
         if part is not None:
             takes(reading, part)
@@ -62,7 +62,7 @@ def test_any_knowledge_gives_a_query_that_is_taken(
     groups = [[" ".join(given_words[:2]), *terms] for terms in synonyms]
     lexicon = Lexicon(
         documents={given_words[0]: 3},
-        frequent={given_words[-1]: Frequency(7, 9)},
+        frequent={given_words[-1]: LexemeFrequency(7, 9)},
         beginning=5,
         synonyms=[[fold(term) for term in terms] for terms in groups],
         total=total,
@@ -71,7 +71,7 @@ def test_any_knowledge_gives_a_query_that_is_taken(
         given_words[place]: some for place, some in meant.items() if place < len(given_words) and some
     }
 
-    query = query_builder.build(given_words, lexicon, corrected=corrected)
+    query = query_builder.build_query(given_words, lexicon, corrected=corrected)
 
     for part in (query.exact, query.wide, query.partial):
         if part is not None:
@@ -79,14 +79,14 @@ def test_any_knowledge_gives_a_query_that_is_taken(
     for share in (query.share_exact, query.share_in_title, query.share_anywhere, query.share_partial):
         assert 0 <= share <= 1
     assert query.share_exact <= query.share_in_title
-    assert query_builder.respelled(given_words, corrected)
+    assert query_builder.corrected_query(given_words, corrected)
 
 
 @given(typed=st.text(max_size=100))
 def test_folding_twice_changes_nothing_more(typed: str) -> None:
-    once = words(typed)
-    assert words(" ".join(once), most=len(once) + 1) == once
-    assert masked(masked(typed)) == masked(typed)
+    once = tokenize(typed)
+    assert tokenize(" ".join(once), most=len(once) + 1) == once
+    assert mask_personal_data(mask_personal_data(typed)) == mask_personal_data(typed)
 
 
 LATIN = [chr(code) for code in range(1, 0x250) if fold(chr(code)).isascii()]
@@ -95,6 +95,6 @@ LATIN = [chr(code) for code in range(1, 0x250) if fold(chr(code)).isascii()]
 @given(typed=st.text(alphabet=LATIN, max_size=60))
 def test_the_database_folds_as_we_do(reading: Session, typed: str) -> None:
     theirs = reading.execute(text("SELECT search_words(:typed)"), {"typed": typed}).scalar_one().split()
-    ours = words(typed, most=60)
+    ours = tokenize(typed, most=60)
     # Behind the words stand their parts; ours are cut off.
     assert [word[:40] for word in theirs[: len(ours)]] == ours

@@ -11,24 +11,24 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.ledger.queries import balances_by_kind
+from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders import operations as orders
 from marketplace.orders import states
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.orders.transitions import SYSTEM, EscrowMove, lock_order, move
+from marketplace.orders.transitions import SYSTEM, EscrowTransition, apply_transition, lock_order
 from marketplace.payments.charges import quarantine
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_page
-from marketplace.payments.intents.lifecycle import Target
+from marketplace.payments.intents.hosted_page import open_hosted_page
+from marketplace.payments.intents.lifecycle import PaymentTarget
 from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, recovery
-from marketplace.payments.refunds.buyer_debt import collect_debts
-from marketplace.payments.refunds.polling import requery_refunds
+from marketplace.payments.refunds.buyer_debt import offset_buyer_debts
+from marketplace.payments.refunds.polling import poll_refunds
 from marketplace.webhooks import inbox as webhooks
 from tests.simulation.crashes import DiedError, MortalDatabase
 from tests.simulation.till import Till
-from tests.support.finance import actor_of, claw_back, make_officer, refund
+from tests.support.finance import act_of, claw_back, make_officer, refund
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -170,8 +170,8 @@ class Life:
             [WalletUse(), WalletUse(), WalletUse(1_000), WalletUse(as_much_as_possible=True)]
         )
 
-    def _wish(self, store_id: UUID) -> Wish:
-        return Wish(self.draw.choice(self.products[store_id]), self.draw.randint(1, 2))
+    def _wish(self, store_id: UUID) -> RequestedItem:
+        return RequestedItem(self.draw.choice(self.products[store_id]), self.draw.randint(1, 2))
 
     def _somebody(self) -> UUID:
         return self.draw.choice(list(self.buyers))
@@ -197,11 +197,13 @@ class Life:
             return
         shop, row = found
         checkout = row["checkout_id"] and self.draw.random() < 0.7
-        target = Target(checkout_id=row["checkout_id"]) if checkout else Target(order_id=row["id"])
+        target = (
+            PaymentTarget(checkout_id=row["checkout_id"]) if checkout else PaymentTarget(order_id=row["id"])
+        )
         self.till.fault = self.draw.choice(["", "", "", "", "lost", "down"])
 
         def work() -> None:
-            intent, page = open_page(
+            intent, page = open_hosted_page(
                 self.database,
                 self.till,
                 buyer_id=shop.buyer.id,
@@ -212,7 +214,7 @@ class Life:
                 # Whoever waits for a process that died does so on this clock.
                 sleep=lambda seconds: setattr(self, "now", self.now + timedelta(seconds=seconds + 15)),
             )
-            self.database.in_transaction(payments.record_page, intent=intent, page=page, now=self.now)
+            self.database.in_transaction(payments.record_hosted_page, intent=intent, page=page, now=self.now)
             self.done["open"] += 1
 
         self.insist("open", work)
@@ -231,7 +233,7 @@ class Life:
             charge = self.till.charge(reference)
             self.attempt(
                 "ask",
-                payments.settle,
+                payments.apply_reported_charge,
                 reference=reference,
                 charge=charge,
                 fee_bearer="platform",
@@ -246,7 +248,7 @@ class Life:
             caller = self.draw.choice([shop.buyer, shop.vendor])
             self.attempt(
                 "cancel",
-                order_cancellation.cancel,
+                order_cancellation.cancel_order,
                 order_id=row["id"],
                 caller=caller,
                 reason=None,
@@ -258,7 +260,9 @@ class Life:
         found = self.one_of("paid_at IS NOT NULL")
         if found is not None:
             shop, row = found
-            self.attempt("confirm", orders.confirm, order_id=row["id"], caller=shop.buyer, now=self.now)
+            self.attempt(
+                "confirm", orders.confirm_receipt, order_id=row["id"], caller=shop.buyer, now=self.now
+            )
 
     # What vendors do
 
@@ -272,9 +276,9 @@ class Life:
         shop, row = found
         given = {"order_id": row["id"], "caller": shop.vendor, "now": self.now}
         if row["status"] == "processing":
-            self.attempt("ship", orders.ship, tracking_note=None, **given)
+            self.attempt("ship", orders.ship_order, tracking_note=None, **given)
         else:
-            self.attempt("accept", orders.accept, **given)
+            self.attempt("accept", orders.accept_order, **given)
 
     def pin(self) -> None:
         """Submit a PIN, more often the right one."""
@@ -306,13 +310,15 @@ class Life:
         self.insist(
             "receive",
             lambda: received.append(
-                self.database.in_transaction(webhooks.receive, provider="gateway", body=body, now=self.now)
+                self.database.in_transaction(
+                    webhooks.receive_event, provider="gateway", body=body, now=self.now
+                )
             ),
         )
         self.insist("process", lambda: self._process(received[-1]))
 
     def _process(self, inbox_id: UUID) -> None:
-        webhooks.process(
+        webhooks.process_event(
             self.database, inbox_id=inbox_id, fee_bearer="platform", now=self.now, random=lambda: 0.5
         )
         self.done["deliver"] += 1
@@ -328,11 +334,11 @@ class Life:
     def _send(self, event: dict[str, Any]) -> None:
         """Work an event of the outbox off, as the worker's phases do."""
         with self.database.transaction() as session:
-            found = gateway_refund.claim(session, refund_id=UUID(event["refund_id"]), now=self.now)
-        told = gateway_refund.send(self.till, found)
+            found = gateway_refund.lease_refund(session, refund_id=UUID(event["refund_id"]), now=self.now)
+        told = gateway_refund.send_refund(self.till, found)
         with self.database.transaction() as session:
             if found is not None and told is not None:
-                gateway_refund.settle(session, refund_id=found.id, told=told, now=self.now)
+                gateway_refund.apply_gateway_status(session, refund_id=found.id, told=told, now=self.now)
                 self.done["send"] += 1
             session.execute(
                 text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
@@ -346,10 +352,10 @@ class Life:
 
     def _look_into(self, event: dict[str, Any]) -> None:
         with self.database.reading() as session:
-            found = polling.find(session, refund_id=UUID(event["refund_id"]))
-        known = polling.ask(self.till, found)
+            found = polling.find_refund(session, refund_id=UUID(event["refund_id"]))
+        known = polling.fetch_status(self.till, found)
         with self.database.transaction() as session:
-            polling.note(session, found, known, self.now)
+            polling.record_status(session, found, known, self.now)
             session.execute(
                 text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
                 {"now": self.now, "id": event["id"]},
@@ -372,8 +378,8 @@ class Life:
         done = sweep_abandoned_checkouts(self.database, self.till, fee_bearer="platform", now=self.now)
         assert done.failed == 0
         self.done["expired"] += done.expired
-        requery_refunds(self.database, self.till, now=self.now)
-        self.done["debts collected"] += collect_debts(self.database, now=self.now)
+        poll_refunds(self.database, self.till, now=self.now)
+        self.done["debts collected"] += offset_buyer_debts(self.database, now=self.now)
 
     def wait(self) -> None:
         """Let time pass."""
@@ -411,17 +417,16 @@ class Life:
 
         def work() -> None:
             with self.database.reading() as session:
-                found = recovery.find_stuck(
-                    session, refund_id=refund_id, trigger=trigger, officer=self.officer
+                found = recovery.find_failed_refund(
+                    session, refund_id=refund_id, trigger=trigger, officer_id=self.officer.id
                 )
-            known = recovery.ask(self.till, found)
+            known = recovery.fetch_status(self.till, found)
             self.attempt(
                 trigger,
-                recovery.retry if retries else recovery.credit,
+                recovery.retry_failed_refund if retries else recovery.credit_failed_refund,
                 stuck=found,
                 known=known,
-                actor=actor_of(self.officer),
-                now=self.now,
+                act=act_of(self.officer, now=self.now),
             )
 
         self.insist(trigger, work)
@@ -433,13 +438,11 @@ class Life:
             action = self.draw.choice(["accept_rest", "refund", "wallet"])
             self.attempt(
                 action,
-                quarantine.resolve,
+                quarantine.resolve_quarantined_charge,
                 held_id=self.draw.choice(held)["id"],
                 action=action,
                 note="Looked into.",
-                officer=self.officer,
-                actor=actor_of(self.officer),
-                now=self.now,
+                act=act_of(self.officer, now=self.now),
             )
 
     # The end
@@ -518,7 +521,7 @@ class Life:
         # All is worked off: what is to be sent is with the gateway, which was heard of, or with finance.
         known = {note: data["status"] for note, data in zip(notes, self.till.refunds, strict=True)}
         for row in self.rows("SELECT id, status, attempt FROM refunds WHERE destination = 'gateway'"):
-            told = known.get(gateway_refund.note_of(row["id"], row["attempt"]))
+            told = known.get(gateway_refund.refund_reference(row["id"], row["attempt"]))
             assert told is not None, f"a refund that is {row['status']} here never reached the gateway"
             expected = {"failed": "failed", "needs_attention": "needs-attention", "processed": "processed"}
             assert row["status"] == "credited" or told == expected.get(row["status"]), (row["status"], told)
@@ -540,18 +543,18 @@ class Life:
 
     @staticmethod
     def _at_the_gateway(session: Session) -> int:
-        balances = balances_by_kind(session)
+        balances = fetch_balances_by_kind(session)
         return balances["gateway_clearing"] + balances["gateway_fees"]
 
 
 def freeze(session: Session, *, order_id: UUID, now: Any) -> None:
     """Freeze an order and its escrow."""
-    move(
+    apply_transition(
         session,
         order=lock_order(session, order_id=order_id),
         trigger=states.DISPUTE,
         actor=SYSTEM,
         now=now,
-        escrow=EscrowMove("freeze"),
+        escrow=EscrowTransition("freeze"),
         columns={"disputed_at": now},
     )

@@ -6,7 +6,7 @@ from uuid import uuid4
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts.operations import SEND_TOPIC
+from marketplace.alerts.operations import SEND_ALERT_TOPIC
 from marketplace.identity.queries import Caller
 from tests.support.purchases import make_person
 
@@ -40,7 +40,7 @@ def messages_of(session: Session, alert_id: Any) -> list[tuple[str, str]]:
             "SELECT payload ->> 'channel', payload ->> 'event' FROM outbox_events"
             " WHERE topic = :topic AND payload ->> 'alertId' = :id ORDER BY id"
         ),
-        {"topic": SEND_TOPIC, "id": str(alert_id)},
+        {"topic": SEND_ALERT_TOPIC, "id": str(alert_id)},
     )
     return [(channel, event) for channel, event in rows]
 

@@ -17,10 +17,10 @@ from werkzeug.routing import MapAdapter
 from werkzeug.test import TestResponse
 
 from blueprints.http.application import build_app
-from blueprints.http.contract import Contract, Shared
+from blueprints.http.contract import Contract, SharedLimit
 from blueprints.http.documentation import ProblemSchema
-from blueprints.http.endpoint import Area
-from blueprints.http.problems import slug
+from blueprints.http.endpoint import ContractBlueprint
+from blueprints.http.problems import error_slug
 from marketplace.kernel.errors import CATALOG
 from marketplace.services import Services
 
@@ -32,7 +32,7 @@ _STATUSES_WITH_RETRY_AFTER = (409, 429, 503)
 _PROBES = "/health"
 
 
-def checked_app(services: Services, areas: Iterable[Area]) -> Flask:
+def checked_app(services: Services, areas: Iterable[ContractBlueprint]) -> Flask:
     """Build the application, with a client that checks all answers against the areas' contracts."""
     served = tuple(areas)
     app = build_app(services, served)
@@ -92,7 +92,7 @@ def _check_headers(response: TestResponse, contract: Contract | None, path: str,
         assert response.status_code in _STATUSES_WITH_RETRY_AFTER
         assert int(headers["Retry-After"]) >= 1
     assert "Retry-After" in headers or response.status_code not in (429, 503) or path.startswith(_PROBES)
-    if contract is not None and contract.limit is Shared.UNLIMITED:
+    if contract is not None and contract.limit is SharedLimit.UNLIMITED:
         assert not any(name in headers for name in _QUOTA)
     elif contract is not None and method != "OPTIONS":
         limit, remaining, reset = (int(headers[name]) for name in _QUOTA)
@@ -112,7 +112,7 @@ def _check_problem(response: TestResponse, path: str, base_url: str) -> None:
         assert (problem["status"], problem["title"]) in {(422, entry.title), (400, "Bad Request")}
     else:
         assert (problem["status"], problem["title"]) == (entry.status, entry.title)
-    assert problem["type"] == f"{base_url}/errors/{slug(problem['code'])}"
+    assert problem["type"] == f"{base_url}/errors/{error_slug(problem['code'])}"
     assert problem["instance"] == path
     assert problem["requestId"] == response.headers["X-Request-ID"]
     assert _UTC.fullmatch(problem["timestamp"])

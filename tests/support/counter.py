@@ -9,9 +9,9 @@ from uuid import uuid4
 from flask.testing import FlaskClient
 from sqlalchemy.orm import Session
 
-from blueprints.http.contract import AUTHENTICATED, Idempotency, RouteLimit, Shared
-from blueprints.http.endpoint import Area, Context, LastPhase
-from blueprints.http.fields import Schema, Text, Whole
+from blueprints.http.contract import AUTHENTICATED, Idempotency, RouteLimit, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
+from blueprints.http.fields import Schema, StrictInteger, Text
 from marketplace.kernel.errors import MarketplaceError, ValidationError
 from marketplace.services import Services
 from tests.support.probes import WAIT_SECONDS, Effects, probe_area, serve
@@ -22,7 +22,7 @@ Work = Callable[[Session], Any]
 class Order(Schema):
     """A body with two fields, one of them with a default."""
 
-    amount = Whole(low=1, required=True)
+    amount = StrictInteger(low=1, required=True)
     note = Text(most=100, load_default=None)
 
 
@@ -107,9 +107,9 @@ class Counter:
             raise error
         return {"effect": effect, "amount": body["amount"], "call": self.calls}
 
-    def _declare(self) -> Area:
+    def _declare(self) -> ContractBlueprint:
         area = probe_area()
-        terms: dict[str, Any] = {"auth": AUTHENTICATED, "limit": Shared.GLOBAL, "body": Order}
+        terms: dict[str, Any] = {"auth": AUTHENTICATED, "limit": SharedLimit.GLOBAL, "body": Order}
 
         @area.post("/required", idempotent=Idempotency.REQUIRED, status=201, **terms)
         def required(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
@@ -130,9 +130,9 @@ class Counter:
             return self._work(ctx.session, body)
 
         @area.post("/phased", idempotent=Idempotency.REQUIRED, phased=True, **terms)
-        def phased(ctx: Context, body: dict[str, Any]) -> LastPhase:
+        def phased(ctx: Context, body: dict[str, Any]) -> FinalPhase:
             with ctx.transaction() as session:
                 self.effects.add(session)
-            return LastPhase(lambda session: self._work(session, body))
+            return FinalPhase(lambda session: self._work(session, body))
 
         return area

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from marketplace.payouts.transfers.polling import Requery, requery_transfers
+from marketplace.payouts.transfers.polling import TransferPollingResult, poll_transfers
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from marketplace.providers.gateway.transfers import TransferOrder
+from marketplace.providers.gateway.transfers import TransferInstruction
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
 from sandbox.process import wait_until
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tests.support.alerts import open_about
 from tests.support.gateway import TestGateway, event_of
 from tests.support.payouts import OWED_MINOR, make_payees, owed
@@ -50,11 +50,11 @@ class Mortal:
         listed: Iterator[GatewayTransfer] = self._transfers.transfers(since=since, until=until)
         return listed
 
-    def send(self, order: TransferOrder) -> GatewayTransfer:
+    def send(self, order: TransferInstruction) -> GatewayTransfer:
         [sent] = self._around(lambda: [self._transfers.send(order)])
         return sent
 
-    def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+    def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
         return self._around(lambda: self._transfers.send_all(orders))
 
     def _around(self, call: Any) -> list[GatewayTransfer]:
@@ -103,19 +103,19 @@ class Case:
             )
             return list(rows.scalars())
 
-    def work(self, relay: Relay, times: int = 1) -> None:
+    def work(self, relay: Dispatcher, times: int = 1) -> None:
         """Have a worker take up what waits to be sent."""
         for _ in range(times):
             for event_id in self.events():
                 relay.run_row("webhooks", "outbox", str(event_id))
 
-    def sweep(self, **delta: float) -> Requery:
+    def sweep(self, **delta: float) -> TransferPollingResult:
         """Have the sweep come so much later than now."""
         return self.sweep_at(datetime.now(UTC) + timedelta(**delta))
 
-    def sweep_at(self, now: datetime) -> Requery:
+    def sweep_at(self, now: datetime) -> TransferPollingResult:
         """Have the sweep come at a time."""
-        return requery_transfers(self.database, self.services.transfers, now=now)
+        return poll_transfers(self.database, self.services.transfers, now=now)
 
     @property
     def transfers(self) -> list[dict[str, Any]]:
@@ -198,8 +198,8 @@ class Losing(Mortal):
 def deliver(case: Case, data: dict[str, Any], event: str | None = None) -> None:
     """Have the gateway's event about a transfer processed."""
     body = event_of(data, event or f"transfer.{data['status']}")
-    inbox_id = case.database.in_transaction(webhooks.receive, provider="gateway", body=body, now=NOW)
-    result = webhooks.process(
+    inbox_id = case.database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=NOW)
+    result = webhooks.process_event(
         case.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
     )
     assert result is not None

@@ -7,15 +7,15 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor
+from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of
+from marketplace.ledger.queries import fetch_balance
 from marketplace.orders import operations as orders
 from marketplace.payments import states
-from marketplace.payments.chargebacks.intake import note_dispute
+from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.refunds import clawback, gateway_refund, order_cancellation, recovery
-from marketplace.payments.refunds.admin_refund import Wanted, process_refund
+from marketplace.payments.refunds.admin_refund import RefundRequest, process_refund
 from marketplace.providers.gateway.payloads import GatewayDispute
 from marketplace.providers.gateway.payments import GatewayRefund
 from tests.support.events import dispute_data
@@ -46,9 +46,9 @@ def make_officer(session: Session) -> Caller:
     return make_person(session, role="staff", staff_role="finance")
 
 
-def actor_of(officer: Caller) -> AuditActor:
-    """Name an officer as the audit does."""
-    return AuditActor("finance", id=officer.id, ip_address="127.0.0.1")
+def act_of(officer: Caller, *, now: datetime = NOW) -> Act:
+    """Build an act of an officer of finance."""
+    return Act("finance", now, user_id=officer.id, ip_address="127.0.0.1")
 
 
 def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> dict[str, Any]:
@@ -57,17 +57,15 @@ def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> 
     return process_refund(
         session,
         order_id=order_id,
-        officer=officer,
-        actor=actor_of(officer),
-        wanted=Wanted(**given),
-        now=NOW,
+        act=act_of(officer, now=NOW),
+        wanted=RefundRequest(**given),
     )
 
 
 def cancelled_order(session: Session, shop: Shop) -> UUID:
     """Make an order that was paid by the gateway and cancelled: its refund waits to be sent."""
     order_id = paid_order(session, shop)
-    order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     return order_id
 
 
@@ -80,8 +78,8 @@ def delivered_order(session: Session, shop: Shop) -> UUID:
 
 def deliver(session: Session, shop: Shop, order_id: UUID) -> None:
     """Have a paid order accepted, shipped and released."""
-    orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
-    orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+    orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
+    orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
     release(session, shop, order_id)
 
 
@@ -94,14 +92,14 @@ def mend_refund(
     now: datetime = NOW,
 ) -> dict[str, Any]:
     """Have an officer try a refund again, or credit it, the gateway having told what it knows."""
-    stuck = recovery.find_stuck(session, refund_id=refund_id, trigger=trigger, officer=officer)
-    work = recovery.retry if trigger == states.RETRY else recovery.credit
-    return work(session, stuck=stuck, known=known, actor=actor_of(officer), now=now)
+    stuck = recovery.find_failed_refund(session, refund_id=refund_id, trigger=trigger, officer_id=officer.id)
+    work = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
+    return work(session, stuck=stuck, known=known, act=act_of(officer, now=now))
 
 
 def owed_by(session: Session, buyer_id: UUID) -> int:
     """Give what a buyer owes us."""
-    return balance_of(session, account=accounts.buyer_receivable(buyer_id))
+    return fetch_balance(session, account=accounts.buyer_receivable(buyer_id))
 
 
 def charge_of(session: Session, order_id: UUID) -> str:
@@ -129,7 +127,7 @@ def dispute_charge(
     ).scalar_one()
     data = dispute_data(reference, int(gateway_charge_id), id=int(gateway_charge_id)) | values
     told = GatewayDispute.from_wire(data | {"resolution": resolution})
-    assert note_dispute(session, told=told, over=resolution is not None, now=NOW)
+    assert record_chargeback(session, told=told, over=resolution is not None, now=NOW)
     found: UUID = session.execute(
         text("SELECT id FROM charge_disputes WHERE gateway_dispute_id = :id"), {"id": told.id}
     ).scalar_one()
@@ -142,10 +140,8 @@ def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) 
     return clawback.claw_back(
         session,
         order_id=order_id,
-        officer=officer,
-        actor=actor_of(officer),
-        wanted=Wanted(**given),
-        now=NOW,
+        act=act_of(officer, now=NOW),
+        wanted=RefundRequest(**given),
     )
 
 
@@ -175,8 +171,8 @@ def say(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
     ).one()
     # A try has one id at the gateway, however often it is told of.
     given = {"id": str((refund_id.int + row[1]) % 10**12), "amount_minor": row[0]} | values
-    told = GatewayRefund(status=status, note=gateway_refund.note_of(refund_id, row[1]), **given)
-    return gateway_refund.settle(session, refund_id=refund_id, told=told, now=NOW)
+    told = GatewayRefund(status=status, note=gateway_refund.refund_reference(refund_id, row[1]), **given)
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=NOW)
 
 
 def times_to_ask(session: Session, refund_id: UUID) -> int:

@@ -10,17 +10,18 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
-from marketplace.ledger.operations import Posting, post
-from marketplace.ledger.queries import balance_of
+from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.ledger.queries import fetch_balance
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import Wish
+from marketplace.payouts.accounting.reservations import PayoutRequest
 from marketplace.payouts.batches import approval, staging
-from marketplace.payouts.batches.staging import SCHEDULE, Staged
+from marketplace.payouts.batches.staging import StagingResult
 from marketplace.payouts.models import PayoutAccount
-from tests.support.finance import actor_of, make_officer
+from tests.support.finance import act_of, make_officer
 from tests.support.purchases import NOW, make_campus, make_person, make_store
 
 OWED_MINOR = 500_000
@@ -102,7 +103,7 @@ def make_wallet_payee(session: Session, *, owed_minor: int = OWED_MINOR, **accou
 
 def owe(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> None:
     """Add to what somebody can be paid, as a released order would."""
-    post(
+    post_transaction(
         session,
         kind="deposit",
         source=f"test:{uuid4()}",
@@ -120,7 +121,7 @@ def owes(
 ) -> None:
     """Have a vendor owe us, as a refund after the release would, or what else the kind says."""
     assert payee.store_id is not None
-    post(
+    post_transaction(
         session,
         kind=kind,
         source=f"test:{uuid4()}",
@@ -135,7 +136,7 @@ def owes(
 
 def owed(session: Session, payee: Payee) -> int:
     """Give what is in the balance that somebody is paid from."""
-    return balance_of(session, account=payee.balance)
+    return fetch_balance(session, account=payee.balance)
 
 
 def intents_of(session: Session, payee: Payee) -> list[dict[str, Any]]:
@@ -165,21 +166,21 @@ def stores_of(payees: Sequence[Payee]) -> list[UUID]:
 
 def ask(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> UUID:
     """Have somebody ask for a payment, which waits for the next batch, and give the intent."""
-    wish = Wish(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
-    made = reservations.claim(session, wishes=[wish], batch_id=None, minimum_minor=1, asked_for=True, now=now)
+    wish = PayoutRequest(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
+    made = reservations.reserve_payouts(
+        session, wishes=[wish], batch_id=None, minimum_minor=1, asked_for=True, now=now
+    )
     return made.made[0].intent_id
 
 
 def stage(
     session: Session, payees: Sequence[Payee], *, officer: Caller | None = None, now: datetime = NOW
-) -> Staged:
+) -> StagingResult:
     """Stage the stores of payees, as the schedule does, or by hand, and what they have asked for."""
-    return staging.stage(
+    return staging.stage_batch(
         session,
-        officer=officer,
-        actor=actor_of(officer) if officer else SCHEDULE,
+        act=act_of(officer, now=now) if officer else Act("schedule", now),
         vendor_ids=stores_of(payees),
-        now=now,
     )
 
 
@@ -195,9 +196,7 @@ def staged_batch(
 
 def approve(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW, **more: Any) -> str:
     """Have an officer approve a batch, and give its status."""
-    return approval.approve(
-        session, batch_id=batch_id, officer=officer, actor=actor_of(officer), now=now, **more
-    )
+    return approval.approve_batch(session, batch_id=batch_id, act=act_of(officer, now=now), **more)
 
 
 def approved_batch(session: Session, payees: Sequence[Payee], *, now: datetime = NOW) -> UUID:
@@ -212,10 +211,10 @@ def paid_batch(session: Session, payees: Sequence[Payee], *, now: datetime = NOW
     """Make a batch whose payments have all arrived, behind the gateway's back; the books are whole."""
     batch_id = approved_batch(session, payees, now=now)
     for row in intents_in(session, batch_id):
-        post(
+        post_transaction(
             session,
             kind="payout",
-            source=reservations.source_of(row["id"]),
+            source=reservations.payout_source(row["id"]),
             description="Payout",
             postings=[
                 Posting(accounts.PAYOUTS_IN_TRANSIT, "debit", row["amount_minor"]),

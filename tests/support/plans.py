@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.infra.db import Database, Statement, driver_cursor
 from tests.support.market import Market
 
@@ -46,12 +46,12 @@ class Shelves:
         self.session = session
         self.store_id = store_id
         self.filters = {
-            "none": Filters(),
-            "campus": Filters(campus=str(campus_id)),
-            "category with those below": Filters(category=str(parent_id)),
-            "campus and category": Filters(campus=str(campus_id), category=str(leaf_id)),
-            "price": Filters(min_price_minor=100_000, max_price_minor=300_000),
-            "stock": Filters(condition="good", in_stock=True),
+            "none": ProductFilters(),
+            "campus": ProductFilters(campus=str(campus_id)),
+            "category with those below": ProductFilters(category=str(parent_id)),
+            "campus and category": ProductFilters(campus=str(campus_id), category=str(leaf_id)),
+            "price": ProductFilters(min_price_minor=100_000, max_price_minor=300_000),
+            "stock": ProductFilters(condition="good", in_stock=True),
         }
 
 

@@ -79,8 +79,8 @@ class Poison:
         died = not self.workers[-1].running
         if died:
             # Nobody has heard of it for long enough.
-            for one in workers.look(self._cache).workers:
-                workers.withdraw(self._cache, one.name)
+            for one in workers.fetch_live_workers(self._cache).workers:
+                workers.remove_worker(self._cache, one.name)
             self._start()
         for row_id, table in self._rows.items():
             if self._site.query(_AGAIN[table], str(row_id)) or died:
@@ -104,7 +104,7 @@ def _die(*_: object) -> Any:
 
 
 def _parse(body: bytes) -> events.Event:
-    event: events.Event = _die() if body == BODY else events.parse(body)
+    event: events.Event = _die() if body == BODY else events.parse_gateway_event(body)
     return event
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from blueprints.http.application import build_app
-from blueprints.http.endpoint import Area
+from blueprints.http.endpoint import ContractBlueprint
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.platform.models import Campus
@@ -35,14 +35,14 @@ def changed(services: Services, **changes: Any) -> Services:
     return replace(services, settings=replace(services.settings, **settings), **others)
 
 
-def serve(services: Services, *areas: Area, **changes: Any) -> FlaskClient:
+def serve(services: Services, *areas: ContractBlueprint, **changes: Any) -> FlaskClient:
     """Give a client of an application of these areas."""
     return build_app(changed(services, **changes), areas).test_client()
 
 
-def probe_area() -> Area:
+def probe_area() -> ContractBlueprint:
     """Make an area to declare probes in."""
-    return Area("probe", "/api/probe", "Probes of the edge")
+    return ContractBlueprint("probe", "/api/probe", "Probes of the edge")
 
 
 def some_address() -> str:

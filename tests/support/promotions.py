@@ -12,7 +12,7 @@ from sqlalchemy import select
 from werkzeug.test import TestResponse
 
 from marketplace.audit.models import AuditLog
-from marketplace.catalog.promotions.common import TURN_TOPIC
+from marketplace.catalog.promotions.common import BOUNDARY_TOPIC
 from marketplace.infra import outbox
 from marketplace.infra.outbox import OutboxEvent
 from tasks.dispatcher import HANDLERS
@@ -111,7 +111,7 @@ class Stage:
         with database.reading() as session:
             due = session.scalars(
                 select(OutboxEvent.id).where(
-                    OutboxEvent.topic == TURN_TOPIC,
+                    OutboxEvent.topic == BOUNDARY_TOPIC,
                     OutboxEvent.due_at <= self.clock.now,
                     OutboxEvent.done_at.is_(None),
                 )
@@ -128,7 +128,7 @@ class Stage:
             found = session.scalars(
                 select(OutboxEvent.due_at)
                 .where(
-                    OutboxEvent.topic == TURN_TOPIC,
+                    OutboxEvent.topic == BOUNDARY_TOPIC,
                     OutboxEvent.payload["productId"].astext == str(product_id),
                 )
                 .order_by(OutboxEvent.due_at)

@@ -7,10 +7,10 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor
+from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.proposals import operations
-from marketplace.proposals.operations import Wanted
+from marketplace.proposals.operations import ProposalDraft
 from tests.support.purchases import NOW, make_person, row_of
 
 REASON = "The rectorate asked for it."
@@ -22,9 +22,9 @@ def make_admin(session: Session) -> Caller:
     return make_person(session, role="staff", staff_role="admin")
 
 
-def actor_of(officer: Caller) -> AuditActor:
-    """Name an officer as the audit does."""
-    return AuditActor("admin", id=officer.id, ip_address="127.0.0.1")
+def act_of(officer: Caller, *, now: datetime = NOW) -> Act:
+    """Build an act of an officer of the platform."""
+    return Act("admin", now, user_id=officer.id, ip_address="127.0.0.1")
 
 
 def propose(
@@ -38,26 +38,24 @@ def propose(
 ) -> UUID:
     """Have an officer propose something."""
     officer = by or make_admin(session)
-    wanted = Wanted(kind, FEE if payload is None else payload, REASON, effective_at)
-    return operations.propose(session, officer=officer, actor=actor_of(officer), wanted=wanted, now=now)
+    wanted = ProposalDraft(kind, FEE if payload is None else payload, REASON, effective_at)
+    return operations.propose(session, act=act_of(officer, now=now), wanted=wanted)
 
 
 def approve(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:
     """Have another officer approve it."""
     officer = by or make_admin(session)
-    operations.approve(session, proposal_id=proposal_id, officer=officer, actor=actor_of(officer), now=now)
+    operations.approve_proposal(session, proposal_id=proposal_id, act=act_of(officer, now=now))
 
 
 def reject(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:
     """Have an officer reject it."""
     officer = by or make_admin(session)
-    operations.reject(
+    operations.reject_proposal(
         session,
         proposal_id=proposal_id,
-        officer=officer,
-        actor=actor_of(officer),
+        act=act_of(officer, now=now),
         reason="Not now.",
-        now=now,
     )
 
 

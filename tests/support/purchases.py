@@ -14,18 +14,18 @@ from marketplace.catalog.models import Category, Product
 from marketplace.identity.models import Profile
 from marketplace.identity.queries import Caller
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
-from marketplace.ledger.queries import balance_of, balances_by_kind
+from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
 from marketplace.orders import operations as orders
 from marketplace.orders.pin import delivery_pin
-from marketplace.orders.placing.order_validation import Wish
-from marketplace.orders.placing.place_order import Delivery, Placement, place_order
+from marketplace.orders.placing.order_validation import RequestedItem
+from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
 from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
-from marketplace.payments.charges.apply import Outcome, apply_charge
+from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
 from marketplace.payments.intents import checkout
 from marketplace.payments.intents import lifecycle as payments
-from marketplace.payments.intents.checkout import CheckedOut
-from marketplace.payments.intents.lifecycle import Intent, Target
+from marketplace.payments.intents.checkout import CheckoutResult
+from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.platform.models import Campus
 from marketplace.providers.gateway.payments import Charge
 from marketplace.reconciliation.ledger_check import verify_ledger
@@ -158,29 +158,31 @@ def place(
     product_id: UUID | None = None,
     *,
     quantity: int = 1,
-    wishes: list[Wish] | None = None,
+    wishes: list[RequestedItem] | None = None,
     delivery: Delivery = DELIVERY,
     expected_total_minor: int | None = None,
     wallet: WalletUse = NO_WALLET,
     now: datetime = NOW,
 ) -> UUID:
     """Place an order: of one product, or of wishes."""
-    wanted = [Wish(product_id, quantity)] if product_id else wishes
-    asked = Placement(shop.buyer, wanted, delivery, expected_total_minor=expected_total_minor, wallet=wallet)
+    wanted = [RequestedItem(product_id, quantity)] if product_id else wishes
+    asked = OrderRequest(
+        shop.buyer, wanted, delivery, expected_total_minor=expected_total_minor, wallet=wallet
+    )
     return place_order(session, asked=asked, now=now)
 
 
 def check_out(
     session: Session,
     shop: Shop,
-    wishes: list[Wish] | None = None,
+    wishes: list[RequestedItem] | None = None,
     *,
     wallet: WalletUse = NO_WALLET,
     now: datetime = NOW,
     **more: Any,
-) -> CheckedOut:
+) -> CheckoutResult:
     """Check wishes, or the cart, out."""
-    asked = Placement(shop.buyer, wishes, more.pop("delivery", DELIVERY), wallet=wallet, **more)
+    asked = OrderRequest(shop.buyer, wishes, more.pop("delivery", DELIVERY), wallet=wallet, **more)
     return checkout.check_out(session, asked=asked, now=now)
 
 
@@ -218,7 +220,7 @@ def cart_of(session: Session, user_id: UUID) -> dict[UUID, int]:
 
 def fill_wallet(session: Session, user_id: UUID, amount_minor: int) -> None:
     """Put money into somebody's wallet."""
-    post(
+    post_transaction(
         session,
         kind="deposit",
         source=f"test:{uuid4()}",
@@ -233,13 +235,13 @@ def fill_wallet(session: Session, user_id: UUID, amount_minor: int) -> None:
 
 def wallet_of(session: Session, user_id: UUID) -> int:
     """Give what is in somebody's wallet."""
-    return balance_of(session, account=accounts.wallet(user_id))
+    return fetch_balance(session, account=accounts.wallet(user_id))
 
 
 def make_intent(session: Session, shop: Shop, order_id: UUID, *, now: datetime = NOW) -> Intent:
     """Make, or find, an order's live payment intent."""
-    return payments.ensure_intent(
-        session, buyer_id=shop.buyer.id, target=Target(order_id=order_id), callback_url=None, now=now
+    return payments.get_or_create_intent(
+        session, buyer_id=shop.buyer.id, target=PaymentTarget(order_id=order_id), callback_url=None, now=now
     )
 
 
@@ -258,7 +260,9 @@ def make_charge(intent: Intent, *, amount_minor: int | None = None, **values: An
     return Charge(**given | values)
 
 
-def apply(session: Session, charge: Charge, *, fee_bearer: str = "platform", now: datetime = NOW) -> Outcome:
+def apply(
+    session: Session, charge: Charge, *, fee_bearer: str = "platform", now: datetime = NOW
+) -> ChargeOutcome:
     """Apply a charge."""
     return apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
 
@@ -280,8 +284,8 @@ def paid_order(session: Session, shop: Shop, *, quantity: int = 1, stock: int = 
 def shipped_order(session: Session, shop: Shop, **order: Any) -> UUID:
     """Make an order that is shipped."""
     order_id = paid_order(session, shop, **order)
-    orders.accept(session, order_id=order_id, caller=shop.vendor, now=NOW)
-    orders.ship(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
+    orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
+    orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
     return order_id
 
 
@@ -359,7 +363,7 @@ def assert_books_are_whole(session: Session) -> None:
     """Hold the books to their rules: no violation, and assets and costs equal what is owed and earned."""
     found = verify_ledger(session)
     assert found == [], [(v.rule, v.rows[:3]) for v in found]
-    balances = balances_by_kind(session)
+    balances = fetch_balances_by_kind(session)
     debits = {kind for kind, side in accounts.NORMAL_SIDES.items() if side == "debit"}
     left = sum(minor for kind, minor in balances.items() if kind in debits)
     assert left == sum(minor for kind, minor in balances.items() if kind not in debits), balances

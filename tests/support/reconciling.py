@@ -11,23 +11,24 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
-from marketplace.ledger.operations import Posting, post
-from marketplace.ledger.queries import balances_by_kind
+from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.payouts.models import PayoutBatch, PayoutTransfer, PayoutTransferIntent
 from marketplace.providers.gateway.payments import Charge
-from marketplace.providers.gateway.records import GatewayRecords, Kind, Movement, Record
+from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
 from marketplace.reconciliation import run
-from marketplace.reconciliation.figures import Outcome
+from marketplace.reconciliation.figures import ReconciliationOutcome
 from marketplace.services import Services
 from sandbox.process import wait_until
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tests.support.finance import make_officer, refund
 from tests.support.gateway import TestGateway
 from tests.support.payouts import Payee, make_payee
@@ -45,15 +46,15 @@ class Double:
         """Give what the gateway holds."""
         return self._records.balance()
 
-    def movements(self) -> Iterator[list[Movement]]:
+    def movements(self) -> Iterator[list[BalanceMovement]]:
         """Give the movements."""
         return self._records.movements()
 
-    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
         """Give a list."""
         return self._records.records(kind, since=since, until=until)
 
-    def record(self, kind: Kind, gateway_id: str) -> Record | None:
+    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Give one of it."""
         return self._records.record(kind, gateway_id)
 
@@ -61,7 +62,7 @@ class Double:
 class Forgetful(Double):
     """Lists nothing, and knows what it is asked about."""
 
-    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
         """Give nothing."""
         return iter(())
 
@@ -69,7 +70,7 @@ class Forgetful(Double):
 class Disputed(Double):
     """Lists what a bank took back of a charge, as a refund that comes of a dispute."""
 
-    def __init__(self, records: GatewayRecords, taken: Record) -> None:
+    def __init__(self, records: GatewayRecords, taken: GatewayRecord) -> None:
         super().__init__(records)
         self._taken = taken
 
@@ -77,13 +78,13 @@ class Disputed(Double):
         """Give what is left."""
         return super().balance() - self._taken.amount_minor
 
-    def movements(self) -> Iterator[list[Movement]]:
+    def movements(self) -> Iterator[list[BalanceMovement]]:
         """Give that movement before all others."""
         minor, at = self._taken.amount_minor, self._taken.created_at
-        yield [Movement(10**15, "Refund", self._taken.id, -minor, self.balance(), at)]
+        yield [BalanceMovement(10**15, "Refund", self._taken.id, -minor, self.balance(), at)]
         yield from super().movements()
 
-    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
         """Give the refund among the others."""
         if kind == "refund":
             yield [self._taken]
@@ -108,12 +109,14 @@ class Service:
         self.database.close()
         self.gateway.close()
 
-    def reconcile(self, *, ahead: timedelta = timedelta(0), **window: datetime) -> Outcome:
+    def reconcile(self, *, ahead: timedelta = timedelta(0), **window: datetime) -> ReconciliationOutcome:
         """Reconcile, now or some time from now, and give what came of it."""
         now = datetime.now(UTC) + ahead
         with self.database.transaction() as session:
-            self.run_id = run.start(session, started_by=run.OPERATOR, now=now, **window)
-        outcome = run.perform(
+            self.run_id = run.start_reconciliation(
+                session, started_by=run.OPERATOR, act=Act("operator", now), **window
+            )
+        outcome = run.perform_reconciliation(
             self.database,
             self.records,
             run_id=self.run_id,
@@ -129,7 +132,7 @@ class Service:
 
     def work_off_outbox(self) -> None:
         """Do the work that was handed on, as the workers would."""
-        relay = Relay(self.services)
+        relay = Dispatcher(self.services)
         for row in self.rows(
             "SELECT id, queue FROM outbox_events WHERE done_at IS NULL AND topic NOT LIKE 'alert.%'"
         ):
@@ -161,7 +164,7 @@ class Service:
     def balances(self) -> dict[str, int]:
         """Give the books' balances by kind of account."""
         with self.database.reading() as session:
-            return balances_by_kind(session)
+            return fetch_balances_by_kind(session)
 
     def held(self) -> int:
         """Give what the gateway holds."""
@@ -190,14 +193,14 @@ class Service:
         with self.database.transaction() as session:
             [row] = session.execute(text("SELECT buyer_id FROM orders WHERE id = :id"), {"id": order_id})
             buyer = replace(self.shop.buyer, id=row[0])
-            order_cancellation.cancel(
+            order_cancellation.cancel_order(
                 session, order_id=order_id, caller=buyer, reason=None, now=datetime.now(UTC)
             )
 
     def bank_takes(self, charge: Charge, *, dispute_id: str, minor: int) -> None:
         """Have a bank take money of a charge back."""
         now = datetime.now(UTC)
-        taken = Record(
+        taken = GatewayRecord(
             "refund", "880000001", "", "processed", minor, 0, "NGN", "", charge.id, dispute_id, now, now
         )
         self.records = Disputed(self.services.gateway_records, taken)
@@ -246,18 +249,20 @@ class Service:
             made = refund(session, order_id, self.officer)
         refund_id: UUID = made["refunds"][0]["id"]
         now = datetime.now(UTC)
-        claimed = self.database.in_transaction(gateway_refund.claim, refund_id=refund_id, now=now)
-        told = gateway_refund.send(self.services.gateway, claimed)
+        claimed = self.database.in_transaction(gateway_refund.lease_refund, refund_id=refund_id, now=now)
+        told = gateway_refund.send_refund(self.services.gateway, claimed)
         assert told is not None
         with self.database.transaction() as session:
-            gateway_refund.settle(session, refund_id=refund_id, told=told, now=now)
+            gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=now)
         return refund_id
 
     def hear_of_refund(self, refund_id: UUID, reference: str) -> str:
         """Hear what became of a refund."""
         [told] = [one for one in self.services.gateway.refunds_of(reference) if str(refund_id) in one.note]
         with self.database.transaction() as session:
-            return gateway_refund.settle(session, refund_id=refund_id, told=told, now=datetime.now(UTC))
+            return gateway_refund.apply_gateway_status(
+                session, refund_id=refund_id, told=told, now=datetime.now(UTC)
+            )
 
     def wait_for_refund(self, reference: str, status: str) -> None:
         """Wait until the gateway says so of the refund of a charge."""
@@ -370,7 +375,7 @@ class Service:
         *,
         kind: str = "test",
     ) -> None:
-        post(
+        post_transaction(
             session,
             kind=kind,
             source=source

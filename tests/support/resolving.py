@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor
+from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.reconciliation import resolution as reconciliation_resolution
 from marketplace.reconciliation.resolution import Decision
@@ -26,11 +26,9 @@ def resolve_in(
     """Resolve it in a transaction that goes on."""
     given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
     who = officer or service.officer
-    return reconciliation_resolution.resolve(
+    return reconciliation_resolution.resolve_difference(
         session,
         **given,
         decision=Decision(resolution, NOTE),
-        officer=who,
-        actor=AuditActor("finance", id=who.id),
-        now=datetime.now(UTC),
+        act=Act("finance", datetime.now(UTC), user_id=who.id),
     )

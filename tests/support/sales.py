@@ -6,9 +6,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor
+from marketplace.audit.operations import Act
 from marketplace.catalog.promotions import flash_sales
-from marketplace.catalog.promotions.common import Act
 from marketplace.catalog.promotions.flash_sales import Discount
 from tests.support.purchases import NOW, make_person, row_of
 
@@ -18,7 +17,7 @@ SALE_PRICE = 200_000
 def act(session: Session, now: datetime = NOW) -> Act:
     """Have a new officer act."""
     officer = make_person(session, role="staff", staff_role="moderator")
-    return Act(officer, AuditActor("moderator", officer.id), now)
+    return Act("moderator", now, user_id=officer.id)
 
 
 def put_on_sale(session: Session, product_id: UUID, *, now: datetime = NOW, **terms: Any) -> UUID:
@@ -29,7 +28,7 @@ def put_on_sale(session: Session, product_id: UUID, *, now: datetime = NOW, **te
         "ends_at": now + timedelta(hours=1),
         "quantity": None,
     }
-    return flash_sales.create(session, act(session, now), product_id=product_id, **given | terms)
+    return flash_sales.create_flash_sale(session, act(session, now), product_id=product_id, **given | terms)
 
 
 def item_of(session: Session, order_id: UUID) -> tuple[int, UUID | None]:

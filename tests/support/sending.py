@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.payouts.transfers import apply_status, transfer_events
 from marketplace.payouts.transfers import dispatch as transfer_dispatch
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from tests.support.finance import actor_of, make_officer
+from tests.support.finance import act_of, make_officer
 from tests.support.payouts import Payee, approved_batch
 from tests.support.purchases import NOW
 
@@ -26,10 +26,7 @@ def dispatched_batch(session: Session, payees: Sequence[Payee]) -> UUID:
 def dispatch(session: Session, batch_id: UUID, **values: Any) -> dict[str, Any]:
     """Have an officer dispatch an approved batch."""
     officer = values.pop("officer", None) or make_officer(session)
-    given = {"now": NOW} | values
-    return transfer_dispatch.dispatch(
-        session, batch_id=batch_id, officer=officer, actor=actor_of(officer), **given
-    )
+    return transfer_dispatch.dispatch_batch(session, batch_id=batch_id, act=act_of(officer, **values))
 
 
 def transfers_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
@@ -75,13 +72,15 @@ def hear(
     session: Session, transfer: dict[str, Any], outcome: str, *, now: datetime = NOW, **values: Any
 ) -> None:
     """Have an event of the gateway about a transfer."""
-    transfer_events.hear(session, outcome=outcome, told=word(transfer, outcome, **values), now=now)
+    transfer_events.handle_transfer_event(
+        session, outcome=outcome, told=word(transfer, outcome, **values), now=now
+    )
 
 
 def answer(session: Session, transfer: dict[str, Any], status: str, **values: Any) -> str:
     """Have the gateway answer, when asked, about a transfer."""
-    row = apply_status.lock(session, reference=transfer["reference"])
-    return apply_status.settle(session, row, word(transfer, status, **values), now=NOW)
+    row = apply_status.lock_payout(session, reference=transfer["reference"])
+    return apply_status.apply_gateway_status(session, row, word(transfer, status, **values), now=NOW)
 
 
 def exceptions_of(session: Session, reference: str) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from marketplace.catalog.media import image_cleanup, images
-from marketplace.catalog.media.image_cleanup import UNUSED_FOR, Swept
+from marketplace.catalog.media.image_cleanup import UNUSED_GRACE_PERIOD, ImageCleanupResult
 from marketplace.catalog.models import Image
 from marketplace.infra.db import Database
 from tests.support.objects import StorageDouble
@@ -15,7 +15,7 @@ from tests.support.pictures import photo
 
 # Long before all that other tests make, so that a sweep as of then is at the shelf's rows alone.
 THEN = datetime(2002, 2, 2, tzinfo=UTC)
-A_DAY_LATER = THEN + UNUSED_FOR + timedelta(seconds=1)
+A_DAY_LATER = THEN + UNUSED_GRACE_PERIOD + timedelta(seconds=1)
 BUCKET = "marketplace-public"
 MEDIA = "http://media"
 
@@ -31,7 +31,7 @@ class Shelf:
     def begin(self, owner_id: UUID, content: bytes, *, now: datetime = THEN) -> UUID:
         with tempfile.TemporaryFile() as file:
             file.write(content)
-            return images.store(
+            return images.upload_image(
                 self.database,
                 self.storage,
                 bucket=BUCKET,
@@ -42,15 +42,15 @@ class Shelf:
             )
 
     def finish(self, image_id: UUID) -> dict[str, Any]:
-        return self.database.in_transaction(images.finish, image_id=image_id, media_base_url=MEDIA)
+        return self.database.in_transaction(images.complete_upload, image_id=image_id, media_base_url=MEDIA)
 
     def store(self, owner_id: UUID, content: bytes | None = None, *, now: datetime = THEN) -> UUID:
         image_id = self.begin(owner_id, content or fresh(), now=now)
         self.finish(image_id)
         return image_id
 
-    def sweep(self, now: datetime = A_DAY_LATER) -> Swept:
-        return image_cleanup.sweep(
+    def sweep(self, now: datetime = A_DAY_LATER) -> ImageCleanupResult:
+        return image_cleanup.delete_unused_images(
             self.database,
             self.storage,
             bucket=BUCKET,

@@ -18,7 +18,7 @@ from sandbox.ports import is_free
 from sandbox.process import Process, wait_until
 from sandbox.providers.server import ProvidersServer
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tests.support.fork_server import Start
 from tests.support.forked import Forked, kept_environment, launched
 from tests.support.gateway import GATEWAY_KEY
@@ -84,7 +84,7 @@ class Site:
     def tell(self, queue: str, table: str, row_id: UUID) -> None:
         """Tell a queue of a row, as a commit does."""
         services = Services.from_settings(load_settings(self.environment), application_name="tests")
-        assert Relay(services).nudge(queue, table, row_id)
+        assert Dispatcher(services).nudge(queue, table, row_id)
 
     def _launch(self, name: str, module: str, *arguments: str) -> Forked:
         start = Start(module, list(arguments), self.environment, strict=False)

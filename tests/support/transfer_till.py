@@ -6,7 +6,11 @@ from typing import Any
 
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from marketplace.providers.gateway.transfers import FundsShortError, TransferOrder, TransferRefusedError
+from marketplace.providers.gateway.transfers import (
+    InsufficientGatewayBalanceError,
+    TransferInstruction,
+    TransferRefusedError,
+)
 from tests.support.gateway import event_of
 
 # An id is an event's name too: no life may have those of another.
@@ -23,19 +27,19 @@ class Till:
         # Of the accounts that may be paid to at the moment: nothing goes to another one.
         self.recipients: set[str] = set()
         # What it should not have been told to do. A sweep goes on whatever is raised, so nothing is raised.
-        self.wrong: list[TransferOrder] = []
+        self.wrong: list[TransferInstruction] = []
 
     def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
         self._may_be_down()
         return f"RCP_{account_number}"
 
-    def send(self, order: TransferOrder) -> GatewayTransfer:
+    def send(self, order: TransferInstruction) -> GatewayTransfer:
         self._may_refuse()
         made = self._make(order)
         self._may_lose()
         return GatewayTransfer.from_wire(made)
 
-    def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+    def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
         self._may_refuse()
         if any(order.reference in self.transfers for order in orders):
             raise TransferRefusedError(404)
@@ -61,7 +65,7 @@ class Till:
         """What is gone from it for good, or was not decided on yet."""
         return sum(data["amount"] for data in self.transfers.values() if data["status"] == "success")
 
-    def _make(self, order: TransferOrder) -> dict[str, Any]:
+    def _make(self, order: TransferInstruction) -> dict[str, Any]:
         if order.reference not in self.transfers and order.recipient_code not in self.recipients:
             self.wrong.append(order)
         data = self.transfers.setdefault(
@@ -87,7 +91,7 @@ class Till:
     def _may_refuse(self) -> None:
         self._may_be_down()
         if self.fault == "short":
-            raise FundsShortError
+            raise InsufficientGatewayBalanceError
         if self.fault in ("unwilling", "closed"):
             raise TransferRefusedError(400, for_good=self.fault == "closed")
 

@@ -6,16 +6,16 @@ import pytest
 from redis import Redis
 
 from marketplace.services import Services
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tests.support.gateway import clock, gateway, paying_services
 
 __all__ = ["clock", "gateway", "paying_services"]
 
 
 @pytest.fixture
-def relay(paying_services: Services) -> Iterator[Relay]:
+def relay(paying_services: Services) -> Iterator[Dispatcher]:
     """The queues, empty before and after."""
-    made = Relay(paying_services)
+    made = Dispatcher(paying_services)
     with Redis.from_url(paying_services.settings.redis_url) as server:
         for queue in made.queues.values():
             queue.flush()

@@ -13,8 +13,8 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds, messages
-from marketplace.alerts.operations import SEND_TOPIC, raise_alert, resolve_alert
-from marketplace.alerts.queries import open_subjects, show_alert
+from marketplace.alerts.operations import SEND_ALERT_TOPIC, raise_alert, resolve_alert
+from marketplace.alerts.queries import fetch_alert_with_messages, list_open_subjects
 from marketplace.infra import circuit_breaker, outbox
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
@@ -27,14 +27,14 @@ from marketplace.providers.messaging.alert_channels import (
     CHANNELS,
     EMAIL,
     AlertMessage,
-    alert_channels,
     alert_circuit_breakers,
+    channel_kind,
     email_channel_name,
-    kind_of_channel,
+    make_alert_channels,
 )
 from marketplace.services import Services
 from tasks import dispatcher as relay_module
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tests.support.alerts import alerts_about, some_subject
 from tests.support.finance import refunds_of
 from tests.support.gateway import MovableClock, TestGateway
@@ -98,7 +98,9 @@ def telling(
         smtp_url=f"smtp://127.0.0.1:{mail.port}",
     )
     return changed(
-        paying_services, alert_channels=alert_channels(given), alert_circuit_breakers=alert_circuit_breakers()
+        paying_services,
+        alert_channels=make_alert_channels(given),
+        alert_circuit_breakers=alert_circuit_breakers(),
     )
 
 
@@ -121,13 +123,13 @@ class Case:
                 text(
                     "SELECT * FROM outbox_events WHERE topic = :topic AND payload ->> 'alertId' = :id ORDER BY id"
                 ),
-                {"topic": SEND_TOPIC, "id": str(self.id)},
+                {"topic": SEND_ALERT_TOPIC, "id": str(self.id)},
             ).mappings()
             return {(row["payload"]["channel"], row["payload"]["event"]): dict(row) for row in rows}
 
     def run(self, services: Services | None = None, *, only: str | None = None) -> None:
         """Have a worker take up all that is to be told, as often as it is tried."""
-        relay = Relay(services or self.services)
+        relay = Dispatcher(services or self.services)
         for (channel, _), row in self.events().items():
             if only in (None, channel) and row["done_at"] is None:
                 self.clock.now = max(self.clock.now, row["due_at"])
@@ -147,15 +149,15 @@ class Case:
 
     def messages(self) -> list[tuple[str, str, bool]]:
         with self.database.reading() as session:
-            shown = show_alert(session, alert_id=self.id)["messages"]
+            shown = fetch_alert_with_messages(session, alert_id=self.id)["messages"]
         return sorted(
-            (kind_of_channel(one["channel"]), one["event"], one["sentAt"] is not None) for one in shown
+            (channel_kind(one["channel"]), one["event"], one["sentAt"] is not None) for one in shown
         )
 
     def waiting(self) -> dict[str, tuple[int, str | None]]:
         """Give how often what is not told was tried, and what it failed at."""
         with self.database.reading() as session:
-            shown = show_alert(session, alert_id=self.id)["waiting"]
+            shown = fetch_alert_with_messages(session, alert_id=self.id)["waiting"]
         return {one["channel"]: (one["attempts"], one["lastError"]) for one in shown}
 
 
@@ -171,7 +173,7 @@ class TestTelling:
         for _ in range(3):
             case.run()
         [text_] = told()
-        kind = kinds.KINDS[kinds.REFUND_REFUSED]
+        kind = kinds.ALERT_KINDS[kinds.REFUND_REFUSED]
         assert text_.startswith("*[SEV-2] REFUND_REFUSED: The gateway refused a refund*\n")
         for part in (case.subject, "amountMinor 250050", kind.meaning, f"marketplace alerts show {case.id}"):
             assert part in text_
@@ -248,7 +250,7 @@ class TestTelling:
         assert second.startswith("*[RESOLVED")
 
     def test_it_hands_on_by_the_sweep_what_a_lost_message_left(
-        self, case: Case, telling: Services, relay: Relay, told: Callable[[], list[str]]
+        self, case: Case, telling: Services, relay: Dispatcher, told: Callable[[], list[str]]
     ) -> None:
         """Nothing was nudged: the rows alone are what the worker finds."""
         with case.database.transaction() as session:
@@ -256,7 +258,7 @@ class TestTelling:
                 text("UPDATE outbox_events SET due_at = '2001-01-01' WHERE payload ->> 'alertId' = :id"),
                 {"id": str(case.id)},
             )
-        mine = Relay(telling)
+        mine = Dispatcher(telling)
         mine.sweep_outbox(NOW)
         queue = mine.queues[queues.NOTIFICATIONS]
         while (task := queue.dequeue()) is not None:
@@ -278,7 +280,7 @@ class TestFaults:
         channel: str,
     ) -> None:
         mortal = {
-            name: Mortal(one, "before it is sent") if kind_of_channel(name) == channel else one
+            name: Mortal(one, "before it is sent") if channel_kind(name) == channel else one
             for name, one in telling.alert_channels.items()
         }
         with pytest.raises(_KilledError):
@@ -352,7 +354,7 @@ class TestFaults:
             alert_email_from="alerts@shop.test",
             smtp_url=f"smtp://127.0.0.1:{mail.port}",
         )
-        case = Case(changed(telling, alert_channels=alert_channels(given)), clock)
+        case = Case(changed(telling, alert_channels=make_alert_channels(given)), clock)
 
         for _ in range(2):
             case.run(only=EMAIL)
@@ -366,7 +368,7 @@ class TestFaults:
         assert mail.mails[0]["Message-ID"] == mail.mails[1]["Message-ID"]
         assert case.events()[("email", "raised")]["done_at"] is not None
         with case.database.reading() as session:
-            shown = show_alert(session, alert_id=case.id)["messages"]
+            shown = fetch_alert_with_messages(session, alert_id=case.id)["messages"]
         assert {one["channel"] for one in shown} == {
             email_channel_name(address) for address in ("late@refused.test", *TO)
         }
@@ -412,7 +414,7 @@ class TestFaults:
         assert row["failed_at"] is not None
         assert case.waiting()["chat"] == (outbox.MAX_TRIES, "ProviderRefusedError")
         with case.database.reading() as session:
-            alert = alerts_about(session, SEND_TOPIC)[-1]
+            alert = alerts_about(session, SEND_ALERT_TOPIC)[-1]
         assert (alert["identifier"], alert["severity"], alert["occurrences"]) == (
             "OUTBOX_GIVEN_UP",
             "SEV-2",
@@ -456,7 +458,7 @@ class TestAChannelThatHangs:
         self, telling: Services, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[Services]:
         """A process in which one message waits for the mail server: so does nobody else, however patient."""
-        monkeypatch.setattr(circuit_breaker, "_PATIENCE_SECONDS", 0.01)
+        monkeypatch.setattr(circuit_breaker, "_TURN_TIMEOUT_SECONDS", 0.01)
         yield replace(
             telling, alert_channels={"chat": telling.alert_channels["chat"], "email:of-a-test": hanging}
         )
@@ -496,13 +498,13 @@ class TestAChannelThatHangs:
 
         for seconds in (0, 9.999):
             clock.now = failed_at + timedelta(seconds=seconds)
-            relay = Relay(hung_up)
+            relay = Dispatcher(hung_up)
             for case in cases[1:]:
                 row = case.events()[("email", "raised")]
                 relay.run_row(queues.NOTIFICATIONS, "outbox", str(row["id"]))
         assert hanging.calls == 1
         due = {case.events()[("email", "raised")]["due_at"] for case in cases}
-        assert due == {failed_at + circuit_breaker.DOWN_FOR}
+        assert due == {failed_at + circuit_breaker.OPEN_DURATION}
 
         # The first one asks again, which is one more try of his; for the others it is none.
         for case in cases:
@@ -526,9 +528,9 @@ class TestAChannelThatHangs:
         second.run(only=EMAIL)
 
         clock.now = now - timedelta(hours=1)
-        second.database.in_transaction(outbox.pull_in, now=clock.now)
+        second.database.in_transaction(outbox.cap_retry_delays, now=clock.now)
 
-        assert second.events()[("email", "raised")]["due_at"] == clock.now + circuit_breaker.DOWN_FOR
+        assert second.events()[("email", "raised")]["due_at"] == clock.now + circuit_breaker.OPEN_DURATION
         # What it remembers of the time to come counts for nothing.
         hanging.is_well = True
         second.run(only=EMAIL)
@@ -537,7 +539,7 @@ class TestAChannelThatHangs:
 
 class TestRaisingInTasks:
     def test_work_that_is_given_up(
-        self, relay: Relay, database: Database, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+        self, relay: Dispatcher, database: Database, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         topic = f"test.{uuid4().hex}"
 
@@ -570,16 +572,18 @@ class TestRaisingInTasks:
     def test_a_key_that_the_gateway_refuses_until_it_takes_a_refund(
         self,
         paying_services: Services,
-        relay: Relay,
+        relay: Dispatcher,
         database: Database,
         clock: MovableClock,
         gateway: TestGateway,
     ) -> None:
         def is_open() -> bool:
             with database.reading() as session:
-                return gateway_alerts.GATEWAY in open_subjects(session, identifier=kinds.GATEWAY_KEY_REFUSED)
+                return gateway_alerts.GATEWAY_SUBJECT in list_open_subjects(
+                    session, identifier=kinds.GATEWAY_KEY_REFUSED
+                )
 
-        database.in_transaction(gateway_alerts.gateway_key_taken, now=NOW)
+        database.in_transaction(gateway_alerts.resolve_gateway_key_refused_alert, now=NOW)
         settings = replace(paying_services.settings, gateway_secret_key="sk_test_of_another")
         wrong = replace(paying_services, gateway=HttpPaymentGateway(settings))
         with database.transaction() as session:
@@ -588,14 +592,16 @@ class TestRaisingInTasks:
             intent = make_intent(session, shop, order_id)
             gateway.open(intent.reference, intent.amount_minor)
             apply(session, gateway.charge_of_paid(intent.reference))
-            order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            )
             [made] = refunds_of(session, order_id)
             event_id = session.execute(
                 text("SELECT id FROM outbox_events WHERE payload ->> 'refundId' = :id"),
                 {"id": str(made["id"])},
             ).scalar_one()
 
-        Relay(wrong).run_row("webhooks", "outbox", str(event_id))
+        Dispatcher(wrong).run_row("webhooks", "outbox", str(event_id))
         assert is_open()
         assert gateway.calls(intent.reference).get("POST /refund") is None
 
@@ -609,5 +615,9 @@ class TestRaisingInTasks:
 
 
 def test_severities_that_a_channel_is_for() -> None:
-    assert [messages.is_for("SEV-2", severity) for severity in kinds.SEVERITIES] == [True, True, False]
-    assert all(messages.is_for("SEV-3", severity) for severity in kinds.SEVERITIES)
+    assert [messages.is_severe_enough("SEV-2", severity) for severity in kinds.SEVERITIES] == [
+        True,
+        True,
+        False,
+    ]
+    assert all(messages.is_severe_enough("SEV-3", severity) for severity in kinds.SEVERITIES)

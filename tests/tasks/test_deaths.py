@@ -12,7 +12,7 @@ from redis import Redis
 from sqlalchemy.orm import Session
 
 from marketplace.background import workers
-from marketplace.background.in_flight import DIED, Beginnings
+from marketplace.background.in_flight import WORKER_CRASHED, InFlightMarkers
 from marketplace.background.workers import Worker
 from marketplace.infra import outbox
 from marketplace.infra.cache import Cache
@@ -21,7 +21,7 @@ from marketplace.kernel import queues
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
 from tasks import dispatcher as relay_module
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tests.support.alerts import alerts_about
 from tests.support.gateway import MovableClock
 from tests.support.probes import changed, closed_port
@@ -41,7 +41,7 @@ class Case:
         self.topic = f"test.{uuid4().hex}"
         self.tries = 0
         self.fails = False
-        self.relay = Relay(services, worker=a_worker())
+        self.relay = Dispatcher(services, worker=a_worker())
 
     def handle(self, _session: Session, _payload: dict[str, Any], _now: Any) -> None:
         self.tries += 1
@@ -56,12 +56,12 @@ class Case:
     def receive(self) -> UUID:
         """Store an event that nobody can read: who tries it buries it."""
         return self.database.in_transaction(
-            webhooks.receive, provider="gateway", body=b"{", now=self.clock.now
+            webhooks.receive_event, provider="gateway", body=b"{", now=self.clock.now
         )
 
     def begun_by(self, worker: Worker, what: str) -> Any:
         """Have a worker be at a row, as far as the others can tell."""
-        return Beginnings(self.services.cache, worker).of(what)
+        return InFlightMarkers(self.services.cache, worker).of(what)
 
     def run(self, event_id: UUID) -> None:
         self.relay.run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
@@ -72,11 +72,11 @@ class Case:
 
     @contextmanager
     def living(self, worker: Worker) -> Iterator[None]:
-        workers.announce(self.services.cache, worker)
+        workers.record_heartbeat(self.services.cache, worker)
         try:
             yield
         finally:
-            workers.withdraw(self.services.cache, worker.name)
+            workers.remove_worker(self.services.cache, worker.name)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_death_is_a_failed_try_and_the_next_one_is_real(case: Case) -> None:
         case.run(event_id)
 
         row = case.row(event_id)
-        assert (case.tries, row["attempts"], row["last_error"]) == (0, 1, DIED)
+        assert (case.tries, row["attempts"], row["last_error"]) == (0, 1, WORKER_CRASHED)
         # What died together is not tried together: it waits for another share of the delay.
         assert timedelta(seconds=5) <= row["due_at"] - NOW <= timedelta(seconds=10)
 
@@ -113,7 +113,7 @@ def test_a_death_at_a_webhook_is_noted_without_looking_at_it_again(case: Case) -
         case.relay.run_row(queues.WEBHOOKS, "inbox", str(inbox_id))
 
         row = case.row(inbox_id, "webhook_inbox")
-        assert (row["status"], row["attempts"], row["last_error"]) == ("retrying", 1, DIED)
+        assert (row["status"], row["attempts"], row["last_error"]) == ("retrying", 1, WORKER_CRASHED)
         assert timedelta(seconds=0.8) <= row["due_at"] - NOW <= timedelta(seconds=1.2)
 
         case.clock.now = row["due_at"]
@@ -135,7 +135,11 @@ def test_as_many_deaths_as_there_are_tries_give_work_up(case: Case) -> None:
     with case.database.reading() as session:
         [alert] = alerts_about(session, case.topic)
     assert alert["identifier"] == "OUTBOX_GIVEN_UP"
-    assert alert["latest_facts"] == {"eventId": str(event_id), "tries": outbox.MAX_TRIES, "error": DIED}
+    assert alert["latest_facts"] == {
+        "eventId": str(event_id),
+        "tries": outbox.MAX_TRIES,
+        "error": WORKER_CRASHED,
+    }
 
 
 def test_as_many_deaths_as_there_are_tries_bury_a_webhook(case: Case) -> None:
@@ -144,7 +148,7 @@ def test_as_many_deaths_as_there_are_tries_bury_a_webhook(case: Case) -> None:
         assert case.row(inbox_id, "webhook_inbox")["status"] in {"received", "retrying"}
         with case.begun_by(a_worker(), f"inbox {inbox_id}"):
             case.relay.run_row(queues.WEBHOOKS, "inbox", str(inbox_id))
-        case.clock.now += timedelta(seconds=webhooks.RETRY_DELAYS_SECONDS[-1] * (1 + webhooks.JITTER))
+        case.clock.now += timedelta(seconds=webhooks.RETRY_DELAYS_SECONDS[-1] * (1 + webhooks.RETRY_JITTER))
 
     with case.database.reading() as session:
         letter = row_of(session, "dead_letter_webhooks", inbox_id=inbox_id)
@@ -153,8 +157,8 @@ def test_as_many_deaths_as_there_are_tries_bury_a_webhook(case: Case) -> None:
             for one in alerts_about(session, "gateway:unreadable")
             if one["latest_facts"].get("inboxId") == str(inbox_id)
         ]
-    assert (letter["attempts"], letter["error"]) == (6, DIED)
-    assert (alert["identifier"], alert["latest_facts"]["error"]) == ("WEBHOOK_DEAD", DIED)
+    assert (letter["attempts"], letter["error"]) == (6, WORKER_CRASHED)
+    assert (alert["identifier"], alert["latest_facts"]["error"]) == ("WEBHOOK_DEAD", WORKER_CRASHED)
 
 
 def test_a_message_that_came_twice_is_no_death(case: Case) -> None:
@@ -170,7 +174,7 @@ def test_a_message_that_came_twice_is_no_death(case: Case) -> None:
         case.clock.now = row["due_at"]
         case.run(event_id)
         row = case.row(event_id)
-        assert (case.tries, row["attempts"], row["last_error"]) == (1, 2, DIED)
+        assert (case.tries, row["attempts"], row["last_error"]) == (1, 2, WORKER_CRASHED)
 
 
 def test_one_that_was_started_anew_under_its_name_is_not_the_one_that_died(case: Case) -> None:
@@ -181,7 +185,7 @@ def test_one_that_was_started_anew_under_its_name_is_not_the_one_that_died(case:
         case.living(replace(first, started_at=later(seconds=1))),
     ):
         case.run(event_id)
-    assert (case.tries, case.row(event_id)["last_error"]) == (0, DIED)
+    assert (case.tries, case.row(event_id)["last_error"]) == (0, WORKER_CRASHED)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -202,7 +206,9 @@ def test_a_row_that_ends_leaves_no_word(case: Case, monkeypatch: pytest.MonkeyPa
     assert word not in words(case.services)
 
 
-def test_what_is_put_back_leaves_no_word(case: Case, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_put_back_leaves_no_word(
+    case: Case, relay: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A worker that must stop is at it still; its process ends before the row does."""
     event_id = case.enqueue()
     left: list[bytes] = []
@@ -224,13 +230,13 @@ def test_without_the_cache_nothing_is_counted_and_all_is_done(case: Case, databa
     away = changed(case.services, cache=Cache(f"redis://127.0.0.1:{closed_port()}/0"))
 
     with case.begun_by(a_worker(), f"outbox {event_id}"):
-        Relay(away, worker=a_worker()).run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
+        Dispatcher(away, worker=a_worker()).run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
 
     assert (case.tries, case.row(event_id)["done_at"]) == (1, NOW)
 
 
 def test_a_process_that_is_no_worker_leaves_no_word(
-    case: Case, relay: Relay, monkeypatch: pytest.MonkeyPatch
+    case: Case, relay: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody could tell that it died: it has no heartbeat."""
     event_id = case.enqueue()

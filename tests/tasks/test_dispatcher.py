@@ -12,14 +12,14 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy.orm import Session
 
-from marketplace.background.workers import Doing
+from marketplace.background.workers import WorkerActivity
 from marketplace.infra import outbox, wakeups
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
 from tasks import dispatcher as relay_module
-from tasks.dispatcher import SWEEP_GRACE, Relay, connect_nudges
+from tasks.dispatcher import SWEEP_GRACE, Dispatcher, connect_wakeups
 from tests.support.gateway import MovableClock, charge_data, event_of
 from tests.support.probes import changed, closed_port
 from tests.support.purchases import (
@@ -54,12 +54,12 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def connected(relay: Relay) -> Iterator[Relay]:
+def connected(relay: Dispatcher) -> Iterator[Dispatcher]:
     """The relay, told of this process's commits."""
-    before = list(wakeups._nudge)
-    connect_nudges(relay)
+    before = list(wakeups._wakeup_senders)
+    connect_wakeups(relay)
     yield relay
-    wakeups._nudge[:] = before
+    wakeups._wakeup_senders[:] = before
 
 
 def enqueue(
@@ -75,7 +75,7 @@ def outbox_row(database: Database, event_id: UUID) -> dict[str, Any]:
         return row_of(session, "outbox_events", id=event_id)
 
 
-def run_pending(relay: Relay, queue: str) -> int:
+def run_pending(relay: Dispatcher, queue: str) -> int:
     """Do what a worker does with the messages that wait."""
     count = 0
     while (task := relay.queues[queue].dequeue()) is not None:
@@ -84,7 +84,7 @@ def run_pending(relay: Relay, queue: str) -> int:
     return count
 
 
-def scheduled(relay: Relay, queue: str, row_id: UUID) -> list[Any]:
+def scheduled(relay: Dispatcher, queue: str, row_id: UUID) -> list[Any]:
     """Give the messages about a row that wait for their time, after a worker has put them aside."""
     run_pending(relay, queue)
     return [task for task in relay.queues[queue].scheduled() if str(row_id) in task.args]
@@ -92,7 +92,7 @@ def scheduled(relay: Relay, queue: str, row_id: UUID) -> list[Any]:
 
 class TestNudging:
     def test_a_queue_that_is_gone_costs_no_more_than_a_moment(self, paying_services: Services) -> None:
-        relay = Relay(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
+        relay = Dispatcher(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
 
         started = time.monotonic()
         for _ in range(50):
@@ -107,7 +107,7 @@ class TestNudging:
             silent.bind(("127.0.0.1", 0))
             silent.listen(64)
             url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
-            relay = Relay(changed(paying_services, redis_url=url))
+            relay = Dispatcher(changed(paying_services, redis_url=url))
             started = time.monotonic()
             relay.nudge(queues.WEBHOOKS, "inbox", uuid4())
             first = time.monotonic() - started
@@ -117,7 +117,7 @@ class TestNudging:
         assert first < 2  # far less than what a worker waits for its next message
         assert time.monotonic() - started - first < 0.5
 
-    def test_it_is_told_of_commits(self, connected: Relay, database: Database, done: list[Any]) -> None:
+    def test_it_is_told_of_commits(self, connected: Dispatcher, database: Database, done: list[Any]) -> None:
         event_id = enqueue(database, {"n": 1})
 
         assert run_pending(connected, queues.NOTIFICATIONS) == 1
@@ -126,7 +126,7 @@ class TestNudging:
         assert outbox_row(database, event_id)["done_at"] == NOW
 
     def test_what_is_due_later_is_taken_up_when_it_is_due(
-        self, connected: Relay, database: Database, clock: MovableClock, done: list[Any]
+        self, connected: Dispatcher, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         event_id = enqueue(database, {"n": 5}, due_at=later(seconds=90))
 
@@ -142,7 +142,7 @@ class TestNudging:
 
 class TestRunningOutboxRows:
     def test_a_row_is_run_once_however_often_it_is_nudged(
-        self, relay: Relay, database: Database, clock: MovableClock, done: list[Any]
+        self, relay: Dispatcher, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         event_id = enqueue(database, {"n": 2})
         for _ in range(3):
@@ -152,7 +152,7 @@ class TestRunningOutboxRows:
         assert done == [{"n": 2}]
 
     def test_a_failure_is_kept_on_the_row_and_tried_again(
-        self, relay: Relay, database: Database, clock: MovableClock, done: list[Any]
+        self, relay: Dispatcher, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         event_id = enqueue(database, {"fail": True})
 
@@ -169,7 +169,7 @@ class TestRunningOutboxRows:
         assert outbox_row(database, event_id)["attempts"] == 2
 
     def test_a_topic_nobody_knows_is_a_failure(
-        self, relay: Relay, database: Database, clock: MovableClock
+        self, relay: Dispatcher, database: Database, clock: MovableClock
     ) -> None:
         event_id = enqueue(database, {}, topic="test.unknown")
 
@@ -177,16 +177,16 @@ class TestRunningOutboxRows:
 
         assert outbox_row(database, event_id)["last_error"] == "KeyError"
 
-    def test_a_row_that_is_not_there_is_nothing_to_do(self, relay: Relay) -> None:
+    def test_a_row_that_is_not_there_is_nothing_to_do(self, relay: Dispatcher) -> None:
         for table in ("outbox", "inbox"):
             relay.run_row(queues.WEBHOOKS, table, str(uuid4()))
 
 
 class TestRunningInboxRows:
     def store(self, database: Database, body: bytes) -> UUID:
-        return database.in_transaction(webhooks.receive, provider="gateway", body=body, now=EARLY)
+        return database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=EARLY)
 
-    def test_a_payment(self, relay: Relay, database: Database, clock: MovableClock) -> None:
+    def test_a_payment(self, relay: Dispatcher, database: Database, clock: MovableClock) -> None:
         with database.transaction() as session:
             shop = make_shop(session)
             order_id = place(session, shop, make_product(session, shop))
@@ -200,7 +200,7 @@ class TestRunningInboxRows:
         assert scheduled(relay, queues.WEBHOOKS, inbox_id) == []
 
     def test_one_that_must_wait_is_scheduled(
-        self, relay: Relay, database: Database, clock: MovableClock
+        self, relay: Dispatcher, database: Database, clock: MovableClock
     ) -> None:
         inbox_id = self.store(database, event_of(charge_data(f"checkout-{uuid4().hex}", 100)))
 
@@ -216,11 +216,11 @@ class TestRunningInboxRows:
 
 class TestSweeping:
     def test_what_a_lost_message_left_behind_is_handed_on(
-        self, relay: Relay, database: Database, clock: MovableClock, done: list[Any]
+        self, relay: Dispatcher, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         event_id = enqueue(database, {"n": 3})
         late = enqueue(database, {"n": 4}, due_at=later(days=1000))
-        inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=b"{", now=EARLY)
+        inbox_id = database.in_transaction(webhooks.receive_event, provider="gateway", body=b"{", now=EARLY)
 
         assert relay.sweep_outbox(EARLY + SWEEP_GRACE).handed_on >= 1
         assert relay.sweep_inbox(EARLY + SWEEP_GRACE).handed_on >= 1
@@ -247,11 +247,12 @@ class TestSweeping:
                 intent = make_intent(session, shop, orders[-1])
                 body = event_of(charge_data(intent.reference, intent.amount_minor))
                 inbox += [
-                    webhooks.receive(session, provider="gateway", body=body, now=EARLY) for _ in range(2)
+                    webhooks.receive_event(session, provider="gateway", body=body, now=EARLY)
+                    for _ in range(2)
                 ]
         away = changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0")
 
-        swept = at_once(lambda relay: relay.sweep_inbox(later()), [Relay(away) for _ in range(4)])
+        swept = at_once(lambda relay: relay.sweep_inbox(later()), [Dispatcher(away) for _ in range(4)])
 
         assert unforeseen(swept) == []
         with database.reading() as session:
@@ -263,7 +264,7 @@ class TestSweeping:
 
     def test_a_row_that_fails_beyond_noting_holds_up_nothing_behind_it(
         self,
-        relay: Relay,
+        relay: Dispatcher,
         paying_services: Services,
         database: Database,
         clock: MovableClock,
@@ -271,18 +272,18 @@ class TestSweeping:
     ) -> None:
         """Also where a sweep works on them itself, one after the other."""
         poison, good = (
-            database.in_transaction(webhooks.receive, provider="gateway", body=b"{", now=at)
+            database.in_transaction(webhooks.receive_event, provider="gateway", body=b"{", now=at)
             for at in (EARLY, EARLY + timedelta(seconds=1))
         )
-        process = webhooks.process
+        process = webhooks.process_event
 
         def fail(database: Database, *, inbox_id: UUID, **more: Any) -> Any:
             if inbox_id == poison:
                 raise ZeroDivisionError
             return process(database, inbox_id=inbox_id, **more)
 
-        monkeypatch.setattr(webhooks, "process", fail)
-        cut_off = Relay(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
+        monkeypatch.setattr(webhooks, "process_event", fail)
+        cut_off = Dispatcher(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
         cut_off.sweep_inbox(later())
         monkeypatch.undo()
 
@@ -292,10 +293,10 @@ class TestSweeping:
         relay.run_row(queues.WEBHOOKS, "inbox", str(poison))
 
     def test_a_lost_message_and_a_clock_that_went_back_lose_no_retry(
-        self, relay: Relay, database: Database, clock: MovableClock
+        self, relay: Dispatcher, database: Database, clock: MovableClock
     ) -> None:
         inbox_id = database.in_transaction(
-            webhooks.receive,
+            webhooks.receive_event,
             provider="gateway",
             body=event_of(charge_data(f"checkout-{uuid4().hex}", 100)),
             now=NOW,
@@ -315,7 +316,7 @@ class TestSweeping:
         assert (row["status"], row["attempts"]) == ("retrying", 2)
         assert row["due_at"] > clock.now
 
-    def test_every_queue_is_swept(self, relay: Relay, database: Database, done: list[Any]) -> None:
+    def test_every_queue_is_swept(self, relay: Dispatcher, database: Database, done: list[Any]) -> None:
         for queue in queues.NAMES:
             database.in_transaction(
                 outbox.enqueue, queue=queue, topic=TOPIC, payload={"queue": queue}, due_at=EARLY
@@ -328,7 +329,7 @@ class TestSweeping:
             assert {"queue": queue} in done
 
     def test_what_has_just_become_due_has_its_message_on_the_way(
-        self, relay: Relay, database: Database, done: list[Any]
+        self, relay: Dispatcher, database: Database, done: list[Any]
     ) -> None:
         enqueue(database, {"n": 6}, due_at=EARLY + timedelta(seconds=1))
 
@@ -338,10 +339,10 @@ class TestSweeping:
         assert {"n": 6} not in done
 
     def test_a_huge_backlog_is_handed_on_in_parts(
-        self, relay: Relay, database: Database, monkeypatch: pytest.MonkeyPatch, done: list[Any]
+        self, relay: Dispatcher, database: Database, monkeypatch: pytest.MonkeyPatch, done: list[Any]
     ) -> None:
         """The longest waiting first; and no more messages are piled up than are worked off soon."""
-        monkeypatch.setattr(relay_module, "QUEUE_FILL", 5)
+        monkeypatch.setattr(relay_module, "MAX_QUEUE_LENGTH", 5)
         early = EARLY - timedelta(days=1)
         with database.transaction() as session:
             for number in range(12):
@@ -361,9 +362,9 @@ class TestSweeping:
             assert [one["part"] for one in done if "part" in one] == parts
 
     def test_it_costs_no_more_than_a_look_while_there_are_messages_enough(
-        self, relay: Relay, database: Database, monkeypatch: pytest.MonkeyPatch, done: list[Any]
+        self, relay: Dispatcher, database: Database, monkeypatch: pytest.MonkeyPatch, done: list[Any]
     ) -> None:
-        monkeypatch.setattr(relay_module, "QUEUE_FILL", 1)
+        monkeypatch.setattr(relay_module, "MAX_QUEUE_LENGTH", 1)
         enqueue(database, {"n": 7})
         relay.nudge(queues.NOTIFICATIONS, "outbox", uuid4())
 
@@ -373,10 +374,10 @@ class TestSweeping:
     def test_without_the_queues_server_it_works_itself(
         self, paying_services: Services, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
-        cut_off = Relay(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
+        cut_off = Dispatcher(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
         event_id = enqueue(database, {"n": 8})
         failing = enqueue(database, {"fail": True})
-        inbox_id = database.in_transaction(webhooks.receive, provider="gateway", body=b"{", now=EARLY)
+        inbox_id = database.in_transaction(webhooks.receive_event, provider="gateway", body=b"{", now=EARLY)
 
         swept = cut_off.sweep_outbox(EARLY + SWEEP_GRACE)
         assert (swept.handed_on, swept.done_here >= 2) == (0, True)
@@ -395,21 +396,21 @@ class TestSweeping:
         done: list[Any],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        cut_off = Relay(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
+        cut_off = Dispatcher(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
         early = EARLY - timedelta(days=2)
         for number in range(6):
             enqueue(database, {"bounded": number}, due_at=early + timedelta(seconds=number))
         as_of = early + SWEEP_GRACE + timedelta(minutes=1)
 
-        monkeypatch.setattr(relay_module, "_MOST_DONE_HERE", 2)
+        monkeypatch.setattr(relay_module, "_MAX_INLINE_ROWS", 2)
         assert cut_off.sweep_outbox(as_of).done_here == 2
-        monkeypatch.setattr(relay_module, "_LONGEST_DONE_HERE_SECONDS", 0.0)
+        monkeypatch.setattr(relay_module, "_MAX_INLINE_SECONDS", 0.0)
         assert cut_off.sweep_outbox(as_of).done_here == 1
         assert [one["bounded"] for one in done if "bounded" in one] == [0, 1, 2]
 
 
 class TestStopping:
-    def test_what_goes_on_is_handed_back(self, relay: Relay, database: Database) -> None:
+    def test_what_goes_on_is_handed_back(self, relay: Dispatcher, database: Database) -> None:
         event_id, inbox_id = enqueue(database, {"n": 9}), uuid4()
         going_on = [(queues.NOTIFICATIONS, "outbox", event_id), (queues.WEBHOOKS, "inbox", inbox_id)]
         with ExitStack() as stack:
@@ -429,7 +430,7 @@ class TestStopping:
 
 class TestActivity:
     def test_it_is_known_while_it_goes_on(
-        self, relay: Relay, database: Database, monkeypatch: pytest.MonkeyPatch
+        self, relay: Dispatcher, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seen: list[Any] = []
 
@@ -442,5 +443,5 @@ class TestActivity:
 
         relay.run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
 
-        assert seen == [Doing(f"outbox {event_id}", NOW, queues.NOTIFICATIONS, str(event_id))]
+        assert seen == [WorkerActivity(f"outbox {event_id}", NOW, queues.NOTIFICATIONS, str(event_id))]
         assert relay.activity.now() == ()

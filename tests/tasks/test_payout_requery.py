@@ -10,16 +10,16 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.payouts.transfers import polling
-from marketplace.payouts.transfers.polling import ASKED_AFTER, Requery, requery_transfers
-from marketplace.payouts.transfers.void import give_up
+from marketplace.payouts.transfers.polling import POLL_DELAYS, TransferPollingResult, poll_transfers
+from marketplace.payouts.transfers.void import void_payout
 from marketplace.platform.halts import halt_payouts
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.services import Services
-from tasks.dispatcher import Relay
-from tasks.periodic_tasks import task_named
+from tasks.dispatcher import Dispatcher
+from tasks.periodic_tasks import get_periodic_task
 from tests.support.alerts import alerts_about, open_about
 from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
-from tests.support.finance import actor_of, make_officer
+from tests.support.finance import act_of, make_officer
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.payouts import OWED_MINOR, Payee, make_account, owed
 from tests.support.purchases import NOW, assert_books_are_whole
@@ -40,7 +40,7 @@ def as_planned(gateway: TestGateway) -> Iterator[None]:
 
 class TestTheSweep:
     def test_it_asks_by_its_schedule_and_gives_up_after_five_days(
-        self, relay: Relay, case: Case, gateway: TestGateway
+        self, relay: Dispatcher, case: Case, gateway: TestGateway
     ) -> None:
         gateway.call(
             "POST",
@@ -50,7 +50,7 @@ class TestTheSweep:
         case.work(relay)
         began = case.transfers[0]["sent_at"]
         asked = []
-        for _ in ASKED_AFTER:
+        for _ in POLL_DELAYS:
             due = case.transfers[0]["ask_at"]
             asked.append(due - began)
             before = self.asked(case)
@@ -59,7 +59,7 @@ class TestTheSweep:
             case.sweep_at(due)
             assert self.asked(case) == before + 1
 
-        assert asked == list(ASKED_AFTER)
+        assert asked == list(POLL_DELAYS)
         assert case.transfers[0]["ask_at"] is None
         with case.database.reading() as session:
             about = open_about(session, f"payout:{case.transfers[0]['intent_id']}")
@@ -76,10 +76,12 @@ class TestTheSweep:
         return case.gateway.calls(case.references[0]).get("GET /transfer/verify", 0)
 
     def test_what_the_gateway_never_knows_is_raised_and_not_sent_any_more(
-        self, case: Case, gateway: TestGateway, relay: Relay
+        self, case: Case, gateway: TestGateway, relay: Dispatcher
     ) -> None:
-        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
-        case.change("payout_transfers", "reference = ANY(:references)", attempts=len(ASKED_AFTER) - 1)
+        case.work(
+            Dispatcher(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse")))
+        )
+        case.change("payout_transfers", "reference = ANY(:references)", attempts=len(POLL_DELAYS) - 1)
 
         done = case.sweep(minutes=6)
 
@@ -90,16 +92,16 @@ class TestTheSweep:
         assert about == {"TRANSFER_UNSETTLED": "SEV-2"}
         # An officer has it asked about anew, and then it is.
         payout_id = case.transfers[0]["intent_id"]
-        case.database.in_transaction(polling.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
+        case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=datetime.now(UTC))
         assert case.sweep(minutes=6).sent_again == 1
 
-    def test_what_is_settled_is_asked_about_once(self, case: Case, relay: Relay) -> None:
+    def test_what_is_settled_is_asked_about_once(self, case: Case, relay: Dispatcher) -> None:
         case.work(relay)
         for data in case.known():
             deliver(case, data)
         case.assert_paid()
         payout_id, asked = case.transfers[0]["intent_id"], self.asked(case)
-        case.database.in_transaction(polling.ask_anew, payout_id=payout_id, now=datetime.now(UTC))
+        case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=datetime.now(UTC))
 
         for minutes in (1, 6, 600):
             case.sweep(minutes=minutes)
@@ -109,9 +111,11 @@ class TestTheSweep:
         case.assert_paid()
 
     def test_nothing_is_sent_again_while_payouts_are_halted(
-        self, case: Case, gateway: TestGateway, relay: Relay
+        self, case: Case, gateway: TestGateway, relay: Dispatcher
     ) -> None:
-        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+        case.work(
+            Dispatcher(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse")))
+        )
         case.database.in_transaction(halt_payouts, "ESCROW_DRIFT: of this test", NOW)
         try:
             done = case.sweep(minutes=6)
@@ -124,12 +128,14 @@ class TestTheSweep:
 
     @pytest.mark.parametrize("moment", ["before the call", "after the call"])
     def test_one_that_dies_while_it_sends_again_is_made_up_for(
-        self, case: Case, gateway: TestGateway, relay: Relay, moment: str
+        self, case: Case, gateway: TestGateway, relay: Dispatcher, moment: str
     ) -> None:
-        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+        case.work(
+            Dispatcher(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse")))
+        )
         mortal = Mortal(case.services.transfers, moment)
         with pytest.raises(KilledError):
-            requery_transfers(case.database, mortal, now=datetime.now(UTC) + timedelta(minutes=6))
+            poll_transfers(case.database, mortal, now=datetime.now(UTC) + timedelta(minutes=6))
 
         for hours in (2, 30):
             case.sweep(hours=hours)
@@ -140,9 +146,11 @@ class TestTheSweep:
         assert max(calls.get("POST /transfer", 0) for calls in case.calls()) == 1
 
     def test_two_sweeps_at_once_make_one_transfer_of_each(
-        self, case: Case, gateway: TestGateway, relay: Relay
+        self, case: Case, gateway: TestGateway, relay: Dispatcher
     ) -> None:
-        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+        case.work(
+            Dispatcher(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse")))
+        )
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda _: case.sweep(minutes=6), range(2)))
@@ -152,7 +160,9 @@ class TestTheSweep:
             deliver(case, data)
         case.assert_paid()
 
-    def test_it_stops_while_the_gateway_is_down(self, case: Case, relay: Relay, gateway: TestGateway) -> None:
+    def test_it_stops_while_the_gateway_is_down(
+        self, case: Case, relay: Dispatcher, gateway: TestGateway
+    ) -> None:
         case.work(relay)
         gateway.line.fault = "refuse"
 
@@ -161,18 +171,20 @@ class TestTheSweep:
         assert (done.gateway_down, done.asked) == (True, 0)
         assert case.statuses == {("submitted", "submitted")}
 
-    def test_what_changed_while_it_was_asked_stays_as_it_is(self, case: Case, relay: Relay) -> None:
+    def test_what_changed_while_it_was_asked_stays_as_it_is(self, case: Case, relay: Dispatcher) -> None:
         case.work(relay)
         [first, *_] = case.transfers
         with case.database.reading() as session:
-            found = polling.find(session, reference=first["reference"])
+            found = polling.find_transfer(session, reference=first["reference"])
         [data] = [one for one in case.known() if one["reference"] == first["reference"]]
         deliver(case, data | {"status": "reversed"}, "transfer.reversed")
 
-        with pytest.raises(polling.ChangedMeanwhileError):
-            case.database.in_transaction(polling.note, found, GatewayTransfer.from_wire(data), now=NOW)
+        with pytest.raises(polling.PayoutChangedError):
+            case.database.in_transaction(
+                polling.record_status, found, GatewayTransfer.from_wire(data), now=NOW
+            )
 
-    def test_what_contradicts_is_asked_about_by_a_worker(self, case: Case, relay: Relay) -> None:
+    def test_what_contradicts_is_asked_about_by_a_worker(self, case: Case, relay: Dispatcher) -> None:
         case.work(relay)
         [data, *_] = case.known()
         deliver(case, data | {"status": "failed", "id": data["id"] + 1}, "transfer.failed")
@@ -194,8 +206,10 @@ class TestTheSweep:
             assert "TRANSFER_SENT_AFTER_ALL" in open_about(session, f"payout:{row['intent_id']}")
             assert_books_are_whole(session)
 
-    def test_it_is_a_periodic_task(self, relay: Relay, paying_services: Services) -> None:
-        assert isinstance(task_named("requery-transfers").run(paying_services, relay, NOW), Requery)
+    def test_it_is_a_periodic_task(self, relay: Dispatcher, paying_services: Services) -> None:
+        assert isinstance(
+            get_periodic_task("requery-transfers").run(paying_services, relay, NOW), TransferPollingResult
+        )
 
 
 def suspend(session: Session, payee: Payee) -> None:
@@ -223,9 +237,11 @@ class TestWhatMayNotBeSentAnyMore:
     """The first call never arrived, and meanwhile something befell a payee."""
 
     @pytest.fixture
-    def payee(self, case: Case, gateway: TestGateway, relay: Relay) -> Payee:
+    def payee(self, case: Case, gateway: TestGateway, relay: Dispatcher) -> Payee:
         """Whom it befalls: the one of the first payout."""
-        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+        case.work(
+            Dispatcher(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse")))
+        )
         assert (case.statuses, case.known()) == ({("unknown", "unknown")}, [])
         return next(one for one in case.payees if one.user.id == case.transfers[0]["user_id"])
 
@@ -235,7 +251,7 @@ class TestWhatMayNotBeSentAnyMore:
 
     def ask_for_the_last_time(self, case: Case) -> dict[str, object]:
         """Have the sweep ask about the first payout for the last time, and give the facts of its alert."""
-        case.change("payout_transfers", "reference = ANY(:references)", attempts=len(ASKED_AFTER) - 1)
+        case.change("payout_transfers", "reference = ANY(:references)", attempts=len(POLL_DELAYS) - 1)
         case.sweep_at(case.transfers[0]["ask_at"])
         with case.database.reading() as session:
             [alert] = alerts_about(session, f"payout:{case.transfers[0]['intent_id']}")
@@ -260,7 +276,7 @@ class TestWhatMayNotBeSentAnyMore:
 
         kept, *others = case.transfers
         assert {one["reference"] for one in case.known()} == {one["reference"] for one in others}
-        assert (kept["payout_status"], kept["ask_at"]) == ("unknown", kept["sent_at"] + ASKED_AFTER[1])
+        assert (kept["payout_status"], kept["ask_at"]) == ("unknown", kept["sent_at"] + POLL_DELAYS[1])
         facts = self.ask_for_the_last_time(case)
         assert (facts["knownAtGateway"], facts["keptFromSending"]) == (False, reasons)
 
@@ -285,13 +301,11 @@ class TestWhatMayNotBeSentAnyMore:
         self.ask_for_the_last_time(case)
         with case.database.transaction() as session:
             officer = make_officer(session)
-            given_up = give_up(
+            given_up = void_payout(
                 session,
                 payout_id=case.transfers[0]["intent_id"],
                 note="The account was changed before it was sent.",
-                officer=officer,
-                actor=actor_of(officer),
-                now=NOW,
+                act=act_of(officer, now=NOW),
             )
 
         assert given_up["status"] == "failed"

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 from marketplace.payouts.transfers import submit
 from marketplace.platform.halts import halt_payouts
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from marketplace.providers.gateway.transfers import TransferOrder, TransferRefusedError
+from marketplace.providers.gateway.transfers import TransferInstruction, TransferRefusedError
 from marketplace.services import Services
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tests.support.alerts import open_about
 from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
 from tests.support.finance import told
@@ -38,7 +38,9 @@ def as_planned(gateway: TestGateway) -> Iterator[None]:
 
 
 class TestTheWorker:
-    def test_it_sends_a_batch_by_one_call_and_the_events_settle_it(self, relay: Relay, case: Case) -> None:
+    def test_it_sends_a_batch_by_one_call_and_the_events_settle_it(
+        self, relay: Dispatcher, case: Case
+    ) -> None:
         case.work(relay, times=3)
 
         assert case.statuses == {("submitted", "submitted")}
@@ -53,7 +55,7 @@ class TestTheWorker:
             with case.database.reading() as session:
                 assert told(session, payee.user.id)[-1:] == ["payout_sent"]
 
-    def test_accounts_are_made_recipients_once(self, relay: Relay, case: Case) -> None:
+    def test_accounts_are_made_recipients_once(self, relay: Dispatcher, case: Case) -> None:
         case.work(relay)
 
         with case.database.reading() as session:
@@ -65,7 +67,7 @@ class TestTheWorker:
         assert len(set(codes)) == len(codes)
 
     def test_more_than_a_hundred_go_in_several_calls(
-        self, relay: Relay, paying_services: Services, gateway: TestGateway, clock: MovableClock
+        self, relay: Dispatcher, paying_services: Services, gateway: TestGateway, clock: MovableClock
     ) -> None:
         code = gateway.call(
             "POST",
@@ -83,17 +85,17 @@ class TestTheWorker:
 
     @pytest.mark.parametrize("moment", ["before the call", "after the call", "before the commit"])
     def test_one_that_dies_is_made_up_for_and_nothing_is_sent_twice(
-        self, relay: Relay, case: Case, moment: str, monkeypatch: pytest.MonkeyPatch
+        self, relay: Dispatcher, case: Case, moment: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        mortal = Relay(replace(case.services, transfers=Mortal(case.services.transfers, moment)))
+        mortal = Dispatcher(replace(case.services, transfers=Mortal(case.services.transfers, moment)))
         if moment == "before the commit":
-            noted = submit.note_answers
+            noted = submit.record_results
 
             def die(session: Session, **given: Any) -> None:
                 noted(session, **given)
                 raise KilledError
 
-            monkeypatch.setattr(submit, "note_answers", die)
+            monkeypatch.setattr(submit, "record_results", die)
         with pytest.raises(KilledError):
             case.work(mortal)
         monkeypatch.undo()
@@ -115,15 +117,17 @@ class TestTheWorker:
             deliver(case, data)
         case.assert_paid()
 
-    def test_two_at_the_same_event_send_different_ones(self, relay: Relay, case: Case) -> None:
+    def test_two_at_the_same_event_send_different_ones(self, relay: Dispatcher, case: Case) -> None:
         with case.database.reading() as session:
-            first = submit.claim(session, batch_id=case.batch_id, now=NOW)
-            second = submit.claim(session, batch_id=case.batch_id, now=NOW)
+            first = submit.lease_payouts(session, batch_id=case.batch_id, now=NOW)
+            second = submit.lease_payouts(session, batch_id=case.batch_id, now=NOW)
 
         assert len(first.claimed) == 3
         assert second.claimed == []
 
-    def test_who_is_on_hold_by_now_is_not_paid_and_the_others_are(self, relay: Relay, case: Case) -> None:
+    def test_who_is_on_hold_by_now_is_not_paid_and_the_others_are(
+        self, relay: Dispatcher, case: Case
+    ) -> None:
         payee = case.payees[0]
         self.put(case, payee, "suspended")
 
@@ -151,22 +155,22 @@ class TestTheWorker:
             )
 
     def test_an_event_may_come_before_our_own_answer(
-        self, case: Case, relay: Relay, gateway: TestGateway
+        self, case: Case, relay: Dispatcher, gateway: TestGateway
     ) -> None:
         class Early(Mortal):
-            def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+            def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
                 sent = super().send_all(orders)
                 for data in case.known():
                     deliver(case, data)
                 return sent
 
-        case.work(Relay(replace(case.services, transfers=Early(case.services.transfers, ""))))
+        case.work(Dispatcher(replace(case.services, transfers=Early(case.services.transfers, ""))))
 
         case.assert_paid()
 
     def test_a_number_and_a_name_are_in_no_repr(self, case: Case) -> None:
         with case.database.reading() as session:
-            found = submit.claim(session, batch_id=case.batch_id, now=NOW)
+            found = submit.lease_payouts(session, batch_id=case.batch_id, now=NOW)
 
         assert found.claimed[0].account_number not in repr(found)
         assert found.claimed[0].account_name not in repr(found)
@@ -175,14 +179,16 @@ class TestTheWorker:
 class TestTrouble:
     @pytest.mark.parametrize("fault", ["lose", "garble"])
     def test_a_lost_answer_is_unknown_until_the_gateway_is_asked(
-        self, relay: Relay, case: Case, gateway: TestGateway, clock: MovableClock, fault: str
+        self, relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock, fault: str
     ) -> None:
         # Recipients are known, so that what is lost is the transfer.
-        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, fault))))
+        case.work(
+            Dispatcher(replace(case.services, transfers=Losing(case.services.transfers, gateway, fault)))
+        )
 
         assert case.statuses == {("unknown", "unknown")}
         # The next ones wait for a while, and these are not sent again meanwhile.
-        assert [row["due_at"] for row in self.waiting(case)] == [NOW + submit.PAUSE]
+        assert [row["due_at"] for row in self.waiting(case)] == [NOW + submit.RETRY_PAUSE]
         clock.now = later(minutes=6)
         case.work(relay)
         assert case.statuses == {("unknown", "unknown")}
@@ -198,9 +204,11 @@ class TestTrouble:
             return [row_of(session, "outbox_events", id=event_id) for event_id in case.events()]
 
     def test_what_never_arrived_is_sent_once_under_the_same_reference(
-        self, relay: Relay, case: Case, gateway: TestGateway
+        self, relay: Dispatcher, case: Case, gateway: TestGateway
     ) -> None:
-        case.work(Relay(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse"))))
+        case.work(
+            Dispatcher(replace(case.services, transfers=Losing(case.services.transfers, gateway, "refuse")))
+        )
         assert case.statuses == {("unknown", "unknown")}
         assert case.known() == []
 
@@ -212,7 +220,7 @@ class TestTrouble:
         case.assert_paid()
 
     def test_too_little_at_the_gateway_waits_and_is_raised(
-        self, relay: Relay, case: Case, gateway: TestGateway, clock: MovableClock
+        self, relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock
     ) -> None:
         held = gateway.call("GET", "/balance")[0]["balance"]
         gateway.call("POST", "/sandbox/settlements", json={"amountMinor": held})
@@ -232,7 +240,7 @@ class TestTrouble:
         case.assert_sent_once()
 
     def test_one_that_the_gateway_will_not_take_does_not_keep_the_others(
-        self, relay: Relay, case: Case
+        self, relay: Dispatcher, case: Case
     ) -> None:
         payee = case.payees[1]
         [spoilt] = [row for row in case.transfers if row["user_id"] == payee.user.id]
@@ -254,7 +262,7 @@ class TestTrouble:
             assert_books_are_whole(session)
 
     def test_a_recipient_that_the_gateway_does_not_know_any_more_is_made_anew_for_the_next_payout(
-        self, relay: Relay, case: Case, gateway: TestGateway
+        self, relay: Dispatcher, case: Case, gateway: TestGateway
     ) -> None:
         payee = case.payees[1]
         self.spoil(case, payee.account_id)
@@ -288,11 +296,11 @@ class TestTrouble:
             )
 
     def test_a_refused_key_is_raised_and_tried_again(
-        self, relay: Relay, case: Case, gateway: TestGateway, clock: MovableClock
+        self, relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock
     ) -> None:
         wrong = gateway.transfer_adapter(case.services.settings, gateway_secret_key="sk_test_of_another")
 
-        case.work(Relay(replace(case.services, transfers=wrong)))
+        case.work(Dispatcher(replace(case.services, transfers=wrong)))
 
         assert case.statuses == {("pending", "pending")}
         with case.database.reading() as session:
@@ -303,7 +311,7 @@ class TestTrouble:
         with case.database.reading() as session:
             assert "GATEWAY_KEY_REFUSED" not in open_about(session, "payment gateway")
 
-    def test_what_is_halted_stays_and_goes_on_afterwards(self, relay: Relay, case: Case) -> None:
+    def test_what_is_halted_stays_and_goes_on_afterwards(self, relay: Dispatcher, case: Case) -> None:
         case.database.in_transaction(halt_payouts, "ESCROW_DRIFT: of this test", NOW)
         try:
             case.work(relay)
@@ -323,7 +331,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize("outcome", ["failed", "reversed"])
     def test_what_fails_at_the_gateway_is_found_by_asking_too(
-        self, relay: Relay, case: Case, gateway: TestGateway, outcome: str
+        self, relay: Dispatcher, case: Case, gateway: TestGateway, outcome: str
     ) -> None:
         gateway.call("POST", "/sandbox/transfers/next", json={"outcome": outcome, "count": 3})
         case.work(relay)
@@ -342,13 +350,13 @@ class TestTrouble:
             assert_books_are_whole(session)
 
     def test_a_gateway_that_takes_none_of_them_gives_none_of_them_up(
-        self, relay: Relay, case: Case, clock: MovableClock
+        self, relay: Dispatcher, case: Case, clock: MovableClock
     ) -> None:
         class Unwilling(Mortal):
             def _around(self, call: Any) -> list[GatewayTransfer]:
                 raise TransferRefusedError(400)
 
-        case.work(Relay(replace(case.services, transfers=Unwilling(case.services.transfers, ""))))
+        case.work(Dispatcher(replace(case.services, transfers=Unwilling(case.services.transfers, ""))))
 
         assert case.statuses == {("pending", "pending")}
         assert case.alerts == {"PAYOUTS_REFUSED": "SEV-2"}
@@ -357,12 +365,12 @@ class TestTrouble:
         assert case.statuses == {("submitted", "submitted")}
         assert case.alerts == {}
 
-    def test_what_the_answer_says_nothing_of_is_unknown(self, relay: Relay, case: Case) -> None:
+    def test_what_the_answer_says_nothing_of_is_unknown(self, relay: Dispatcher, case: Case) -> None:
         class Forgetful(Mortal):
-            def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+            def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
                 return super().send_all(orders)[1:]
 
-        case.work(Relay(replace(case.services, transfers=Forgetful(case.services.transfers, ""))))
+        case.work(Dispatcher(replace(case.services, transfers=Forgetful(case.services.transfers, ""))))
 
         found = sorted(row["payout_status"] for row in case.transfers)
         assert found == ["submitted", "submitted", "unknown"]
@@ -371,7 +379,7 @@ class TestTrouble:
             deliver(case, data)
         case.assert_paid()
 
-    def test_an_account_that_there_is_not_is_given_up(self, relay: Relay, case: Case) -> None:
+    def test_an_account_that_there_is_not_is_given_up(self, relay: Dispatcher, case: Case) -> None:
         class Closed(Mortal):
             def make_recipient(self, **account: str) -> str | None:
                 return None if account["account_number"] == number else super().make_recipient(**account)
@@ -380,7 +388,7 @@ class TestTrouble:
             account = row_of(session, "payout_accounts", id=case.payees[0].account_id)
         number = account["account_number"]
 
-        case.work(Relay(replace(case.services, transfers=Closed(case.services.transfers, ""))))
+        case.work(Dispatcher(replace(case.services, transfers=Closed(case.services.transfers, ""))))
 
         by_payee = {row["user_id"]: row for row in case.transfers}
         refused = by_payee.pop(case.payees[0].user.id)
@@ -394,7 +402,7 @@ class TestTrouble:
             assert_books_are_whole(session)
 
     def test_while_recipients_can_not_be_made_nothing_is_sent(
-        self, relay: Relay, case: Case, gateway: TestGateway
+        self, relay: Dispatcher, case: Case, gateway: TestGateway
     ) -> None:
         gateway.line.fault = "refuse"
         case.work(relay)

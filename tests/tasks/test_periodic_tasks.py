@@ -14,9 +14,9 @@ from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
 from tasks import worker
-from tasks.dispatcher import SWEEP_GRACE, Relay, Swept
-from tasks.periodic_tasks import PERIODIC_TASKS, UnknownPeriodicTaskError, task_named, told
-from tasks.scheduler import LOOK_SECONDS, LOST_AFTER_SECONDS
+from tasks.dispatcher import SWEEP_GRACE, Dispatcher, QueueSweepResult
+from tasks.periodic_tasks import PERIODIC_TASKS, UnknownPeriodicTaskError, format_result, get_periodic_task
+from tasks.scheduler import LOST_AFTER_SECONDS, SCHEDULE_POLL_SECONDS
 from tests.support.gateway import MovableClock
 from tests.support.purchases import make_product, make_shop, place, status_of
 
@@ -24,9 +24,9 @@ from tests.support.purchases import make_product, make_shop, place, status_of
 EARLY = datetime(2001, 1, 1, tzinfo=UTC)
 
 
-def run_now(name: str, services: Services, relay: Relay, *, now: datetime) -> Any:
+def run_now(name: str, services: Services, relay: Dispatcher, *, now: datetime) -> Any:
     """Run a task as of a time, past the schedule."""
-    return task_named(name).run(services, relay, now)
+    return get_periodic_task(name).run(services, relay, now)
 
 
 def test_each_has_a_name_a_purpose_a_queue_and_a_time() -> None:
@@ -44,32 +44,32 @@ def test_each_has_a_name_a_purpose_a_queue_and_a_time() -> None:
 
 def test_what_money_waits_for_runs_every_minute_at_least() -> None:
     for name in ("expire-checkouts", "relay-inbox", "relay-outbox"):
-        assert task_named(name).timetable.after(EARLY) - EARLY <= timedelta(minutes=1)
+        assert get_periodic_task(name).timetable.after(EARLY) - EARLY <= timedelta(minutes=1)
 
 
 def test_a_killed_workers_rows_are_taken_up_within_a_minute() -> None:
     """Even if the worker that was killed had begun the very sweep that is to take them up."""
     for name in ("relay-inbox", "relay-outbox"):
-        period = task_named(name).timetable.after(EARLY) - EARLY
-        noticed = timedelta(seconds=LOST_AFTER_SECONDS + LOOK_SECONDS)
+        period = get_periodic_task(name).timetable.after(EARLY) - EARLY
+        noticed = timedelta(seconds=LOST_AFTER_SECONDS + SCHEDULE_POLL_SECONDS)
         assert SWEEP_GRACE + noticed + period <= timedelta(seconds=55)
 
 
 def test_an_unknown_one_is_refused_naming_those_there_are() -> None:
     with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor is none of expire-checkouts, "):
-        task_named("sweep-the-floor")
+        get_periodic_task("sweep-the-floor")
 
 
 @pytest.mark.parametrize(
     ("result", "words"),
-    [(None, "done"), (3, "3"), (Swept(handed_on=2, done_here=1), "handed on 2, done here 1")],
+    [(None, "done"), (3, "3"), (QueueSweepResult(handed_on=2, done_here=1), "handed on 2, done here 1")],
 )
 def test_what_one_did_is_told_in_a_few_words(result: object, words: str) -> None:
-    assert told(result) == words
+    assert format_result(result) == words
 
 
 @pytest.mark.parametrize("name", [task.name for task in PERIODIC_TASKS])
-def test_each_runs(relay: Relay, paying_services: Services, clock: MovableClock, name: str) -> None:
+def test_each_runs(relay: Dispatcher, paying_services: Services, clock: MovableClock, name: str) -> None:
     """As of a time when nothing was there yet."""
     database = paying_services.database
     try:
@@ -86,7 +86,7 @@ def test_each_runs(relay: Relay, paying_services: Services, clock: MovableClock,
 
 
 def test_one_may_be_run_as_of_a_time(
-    relay: Relay, paying_services: Services, database: Database, clock: MovableClock
+    relay: Dispatcher, paying_services: Services, database: Database, clock: MovableClock
 ) -> None:
     with database.transaction() as session:
         shop = make_shop(session)
@@ -101,10 +101,10 @@ def test_one_may_be_run_as_of_a_time(
 
 
 def test_keys_are_deleted_after_their_day(
-    relay: Relay, paying_services: Services, database: Database
+    relay: Dispatcher, paying_services: Services, database: Database
 ) -> None:
     scope = KeyScope(caller=uuid4().hex, method="POST", path="/x", key=str(uuid4()), request_hash="x")
-    database.in_transaction(idempotency.claim, scope=scope, now=EARLY)
+    database.in_transaction(idempotency.acquire_key, scope=scope, now=EARLY)
 
     def kept() -> int:
         with database.reading() as session:

@@ -10,7 +10,7 @@ from huey.registry import Message
 
 from marketplace.kernel import queues
 from marketplace.services import Services
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tasks.queues import JsonSerializer, make_queue
 
 SERIALIZER = JsonSerializer()
@@ -75,7 +75,7 @@ def test_nothing_is_connected_to_before_it_is_used() -> None:
         assert make_queue(name, "redis://127.0.0.1:1/0").name == name
 
 
-def test_what_is_scheduled_waits_for_its_time(relay: Relay, paying_services: Services) -> None:
+def test_what_is_scheduled_waits_for_its_time(relay: Dispatcher, paying_services: Services) -> None:
     row_id = uuid4()
 
     relay.nudge(queues.WEBHOOKS, "inbox", row_id, delay_seconds=30)
@@ -93,7 +93,7 @@ def test_what_is_scheduled_waits_for_its_time(relay: Relay, paying_services: Ser
     assert [one.id for one in queue.read_schedule(later)] == [task.id]
 
 
-def test_queues_are_kept_apart(relay: Relay) -> None:
+def test_queues_are_kept_apart(relay: Dispatcher) -> None:
     relay.nudge(queues.NOTIFICATIONS, "outbox", uuid4())
 
     waiting = {name: len(queue.pending()) for name, queue in relay.queues.items()}

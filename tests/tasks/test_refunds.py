@@ -11,16 +11,16 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.refunds import gateway_refund, order_cancellation, polling
-from marketplace.payments.refunds.polling import requery_refunds
+from marketplace.payments.refunds.polling import poll_refunds
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.payments import GatewayRefund
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
 from sandbox.process import wait_until
-from tasks.dispatcher import Relay
-from tasks.periodic_tasks import task_named
+from tasks.dispatcher import Dispatcher
+from tasks.periodic_tasks import get_periodic_task
 from tests.support.finance import dispute_charge, refunds_of
 from tests.support.gateway import MovableClock, TestGateway, event_of
 from tests.support.purchases import (
@@ -68,7 +68,7 @@ class Case:
         with self.database.transaction() as session:
             shop = make_shop(session)
             shops = neighbours(session, shop, orders)
-            done = check_out(session, shop, [Wish(make_product(session, one), 1) for one in shops])
+            done = check_out(session, shop, [RequestedItem(make_product(session, one), 1) for one in shops])
             intent = done.payment
             assert intent is not None
             gateway.open(intent.reference, intent.amount_minor)
@@ -76,7 +76,9 @@ class Case:
         self.ids: list[UUID] = []
         with self.database.transaction() as session:
             for order_id in done.order_ids:
-                order_cancellation.cancel(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+                order_cancellation.cancel_order(
+                    session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+                )
                 [made] = refunds_of(session, order_id)
                 self.ids.append(made["id"])
         self.id = self.ids[0]
@@ -98,7 +100,7 @@ class Case:
         with self.database.reading() as session:
             return row_of(session, "refunds", id=self.id)
 
-    def run(self, relay: Relay) -> None:
+    def run(self, relay: Dispatcher) -> None:
         """Have a worker take the event up, as often as it is tried."""
         with self.database.transaction() as session:
             session.execute(
@@ -122,7 +124,7 @@ def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -
 
 
 def test_a_worker_sends_it_once_however_often_it_is_told(
-    relay: Relay, gateway: TestGateway, case: Case
+    relay: Dispatcher, gateway: TestGateway, case: Case
 ) -> None:
     for _ in range(3):
         relay.run_row("webhooks", "outbox", str(case.event_id))
@@ -132,22 +134,22 @@ def test_a_worker_sends_it_once_however_often_it_is_told(
 
 @pytest.mark.parametrize("moment", ["before the call", "after the call", "before the commit"])
 def test_a_worker_that_dies_is_made_up_for(
-    relay: Relay,
+    relay: Dispatcher,
     paying_services: Services,
     gateway: TestGateway,
     case: Case,
     moment: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mortal = Relay(replace(paying_services, gateway=Mortal(paying_services.gateway, moment)))
+    mortal = Dispatcher(replace(paying_services, gateway=Mortal(paying_services.gateway, moment)))
     if moment == "before the commit":
-        settled = gateway_refund.settle
+        settled = gateway_refund.apply_gateway_status
 
         def die(session: Session, **given: Any) -> str:
             settled(session, **given)
             raise _KilledError
 
-        monkeypatch.setattr(gateway_refund, "settle", die)
+        monkeypatch.setattr(gateway_refund, "apply_gateway_status", die)
     with pytest.raises(_KilledError):
         case.run(mortal)
     monkeypatch.undo()
@@ -163,7 +165,7 @@ def test_a_worker_that_dies_is_made_up_for(
 
 
 def test_an_event_is_found_that_comes_before_our_own_answer(
-    relay: Relay, gateway: TestGateway, case: Case, paying_services: Services
+    relay: Dispatcher, gateway: TestGateway, case: Case, paying_services: Services
 ) -> None:
     """The worker is between the gateway's answer and its commit when the event is processed."""
 
@@ -174,7 +176,7 @@ def test_an_event_is_found_that_comes_before_our_own_answer(
             assert case.row["status"] == "processed"
             return told
 
-    case.run(Relay(replace(paying_services, gateway=Early(paying_services.gateway, ""))))
+    case.run(Dispatcher(replace(paying_services, gateway=Early(paying_services.gateway, ""))))
 
     case.assert_sent_once(gateway)
     assert case.row["status"] == "processed"
@@ -191,16 +193,16 @@ def deliver(services: Services, case: Case, gateway_id: str, event: str, **value
         "merchant_note": f"marketplace refund {case.id}",
     } | values
     inbox_id = services.database.in_transaction(
-        webhooks.receive, provider="gateway", body=event_of(data, event), now=NOW
+        webhooks.receive_event, provider="gateway", body=event_of(data, event), now=NOW
     )
-    result = webhooks.process(
+    result = webhooks.process_event(
         services.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
     )
     assert result is not None
     return result.status
 
 
-def work_off(relay: Relay, database: Database, refund_id: UUID, topic: str = "refund.ask") -> None:
+def work_off(relay: Dispatcher, database: Database, refund_id: UUID, topic: str = "refund.ask") -> None:
     """Have a worker do what waits to be done about a refund."""
     with database.reading() as session:
         waiting = session.execute(
@@ -225,7 +227,7 @@ def settled(gateway: TestGateway, refund_id: UUID) -> str:
         [found] = [
             data
             for data in gateway.call("GET", "/refund?perPage=100")
-            if data["merchant_note"] == gateway_refund.note_of(refund_id, 1)
+            if data["merchant_note"] == gateway_refund.refund_reference(refund_id, 1)
         ]
         told: str = found["status"]
         return told
@@ -244,7 +246,7 @@ class TestEvents:
         assert case.row["status"] == "processed"
 
     def test_one_without_id_and_note_has_the_gateway_asked(
-        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+        self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         case.run(relay)
         settled(gateway, case.id)
@@ -263,7 +265,7 @@ class TestEvents:
             assert_books_are_whole(session)
 
     def test_one_of_another_refund_settles_none_of_ours(
-        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+        self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         """Somebody refunded as much of the charge by hand, at the gateway."""
         gateway.call("POST", "/sandbox/refunds/next", json={"outcome": "failed"})
@@ -281,7 +283,7 @@ class TestEvents:
             assert_books_are_whole(session)
 
     def test_those_of_equal_refunds_of_one_charge_are_told_apart_by_asking(
-        self, relay: Relay, gateway: TestGateway, paying_services: Services, clock: MovableClock
+        self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, clock: MovableClock
     ) -> None:
         case = Case(paying_services, gateway, orders=2)
         first, second = case.ids
@@ -315,11 +317,11 @@ class TestEvents:
 
 
 class TestTheSweep:
-    def sweep(self, services: Services, **delta: float) -> polling.Requery:
-        return requery_refunds(services.database, services.gateway, now=later(**delta))
+    def sweep(self, services: Services, **delta: float) -> polling.RefundPollingResult:
+        return poll_refunds(services.database, services.gateway, now=later(**delta))
 
     def test_it_asks_about_what_nothing_was_heard_of(
-        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+        self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         """The event of its result was lost."""
         case.run(relay)
@@ -340,7 +342,7 @@ class TestTheSweep:
         assert wait_until(look, timeout_seconds=20)
 
     def test_it_hands_on_again_what_was_given_up(
-        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+        self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         with case.database.transaction() as session:
             session.execute(
@@ -358,7 +360,7 @@ class TestTheSweep:
         case.assert_sent_once(gateway)
 
     def test_what_waits_for_a_dispute_is_left_until_that_is_over(
-        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+        self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         with case.database.transaction() as session:
             charge_id = row_of(session, "gateway_charges", id=case.row["charge_id"])["gateway_charge_id"]
@@ -379,14 +381,16 @@ class TestTheSweep:
 
     def test_what_may_have_been_sent_is_asked_about_while_it_is_disputed(
         self,
-        relay: Relay,
+        relay: Dispatcher,
         gateway: TestGateway,
         paying_services: Services,
         clock: MovableClock,
         case: Case,
     ) -> None:
         """A worker died before its call, and the event was given up."""
-        mortal = Relay(replace(paying_services, gateway=Mortal(paying_services.gateway, "before the call")))
+        mortal = Dispatcher(
+            replace(paying_services, gateway=Mortal(paying_services.gateway, "before the call"))
+        )
         with pytest.raises(_KilledError):
             case.run(mortal)
         with case.database.transaction() as session:
@@ -404,7 +408,7 @@ class TestTheSweep:
         assert "POST /refund" not in gateway.calls(case.reference)
 
     def test_one_that_the_gateway_refuses_to_tell_of_does_not_hold_up_the_others(
-        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+        self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         case.run(relay)
         self.until(
@@ -422,14 +426,14 @@ class TestTheSweep:
                 return super().refunds_of(reference)
 
         refusing: Any = Refusing(paying_services.gateway, "")
-        done = requery_refunds(case.database, refusing, now=later(minutes=61))
+        done = poll_refunds(case.database, refusing, now=later(minutes=61))
 
         assert done.failed == 1
         assert case.row["status"] == "processed"
         assert other.row["status"] == "submitted"
 
     def test_it_stops_while_the_gateway_is_down(
-        self, relay: Relay, gateway: TestGateway, paying_services: Services, case: Case
+        self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         case.run(relay)
         gateway.line.fault = "refuse"
@@ -438,5 +442,7 @@ class TestTheSweep:
 
         assert (done.gateway_down, done.asked, case.row["status"]) == (True, 0, "submitted")
 
-    def test_it_is_a_periodic_task(self, relay: Relay, paying_services: Services) -> None:
-        assert isinstance(task_named("requery-refunds").run(paying_services, relay, NOW), polling.Requery)
+    def test_it_is_a_periodic_task(self, relay: Dispatcher, paying_services: Services) -> None:
+        assert isinstance(
+            get_periodic_task("requery-refunds").run(paying_services, relay, NOW), polling.RefundPollingResult
+        )

@@ -11,19 +11,19 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from marketplace.audit.operations import OPERATOR
+from marketplace.audit.operations import Act
 from marketplace.background import controls, schedule
-from marketplace.background.schedule import State
+from marketplace.background.schedule import PeriodicTaskSnapshot
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
-from marketplace.kernel.schedules import parse
+from marketplace.kernel.schedules import parse_schedule
 from marketplace.services import Services
 from sandbox.process import wait_until
 from tasks import scheduler as scheduler_module
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tasks.periodic_tasks import PeriodicTask
-from tasks.scheduler import LOST_AFTER_SECONDS, MOST_AT_ONCE, TAKEN_OVER_AFTER, Runs, Scheduler
+from tasks.scheduler import LOST_AFTER_SECONDS, MAX_CONCURRENT_RUNS, TAKEOVER_AFTER, Scheduler, TaskRunner
 from tests.support.gateway import MovableClock
 from tests.support.threads import at_once
 
@@ -34,7 +34,7 @@ BOUND_SECONDS = 20.0
 class Stage:
     """A task of its own for each test, and schedulers that know no other."""
 
-    def __init__(self, services: Services, relay: Relay, clock: MovableClock) -> None:
+    def __init__(self, services: Services, relay: Dispatcher, clock: MovableClock) -> None:
         self.services = services
         self.relay = relay
         self.clock = clock
@@ -42,13 +42,13 @@ class Stage:
         self.let_go = threading.Event()
         self.let_go.set()
         self.monotonic = 0.0
-        self.runs: dict[Scheduler, Runs] = {}
+        self.runs: dict[Scheduler, TaskRunner] = {}
         self.tasks: list[PeriodicTask] = []
 
     def task(self, when: str, work: Callable[[], Any] = lambda: None, **given: str) -> PeriodicTask:
         """Make a task; its run waits until it is let go."""
 
-        def run(_services: Services, _relay: Relay, now: datetime) -> Any:
+        def run(_services: Services, _relay: Dispatcher, now: datetime) -> Any:
             self.ran.append(now)
             assert self.let_go.wait(BOUND_SECONDS)
             return work()
@@ -59,7 +59,7 @@ class Stage:
         return made
 
     def scheduler(self, queue: str = queues.WEBHOOKS, by: str = "worker-1") -> Scheduler:
-        runs = Runs(self.services, self.relay, by=by)
+        runs = TaskRunner(self.services, self.relay, by=by)
         made = Scheduler(self.services, runs, queue=queue, tasks=self.tasks, monotonic=lambda: self.monotonic)
         self.runs[made] = runs
         return made
@@ -76,20 +76,20 @@ class Stage:
         for one in self.runs:
             one.join(BOUND_SECONDS)
 
-    def state(self, task: PeriodicTask) -> State:
+    def state(self, task: PeriodicTask) -> PeriodicTaskSnapshot:
         with self.services.database.reading() as session:
-            [found] = schedule.states(session, (task,))
+            [found] = schedule.fetch_snapshots(session, (task,))
             return found
 
     def tell(self, change: Callable[..., Any], task: PeriodicTask, **given: Any) -> Any:
         """Do what an operator does."""
         return self.services.database.in_transaction(
-            change, task=task, actor=OPERATOR, now=self.clock.now, **given
+            change, task=task, act=Act("operator", self.clock.now), **given
         )
 
 
 @pytest.fixture
-def stage(paying_services: Services, relay: Relay, clock: MovableClock) -> Iterator[Stage]:
+def stage(paying_services: Services, relay: Dispatcher, clock: MovableClock) -> Iterator[Stage]:
     made = Stage(paying_services, relay, clock)
     clock.now = FULL_HOUR
     yield made
@@ -198,13 +198,13 @@ class TestTicks:
         assert stage.look(stage.scheduler(), FULL_HOUR + minutes(1)) == [later.name]
 
     def test_a_worker_runs_so_many_at_once_and_leaves_the_rest_to_others(self, stage: Stage) -> None:
-        names = {stage.task("* * * * *").name for _ in range(MOST_AT_ONCE + 1)}
+        names = {stage.task("* * * * *").name for _ in range(MAX_CONCURRENT_RUNS + 1)}
         one, other = stage.scheduler(), stage.scheduler(queues.AI_MODERATION)
         stage.look(one, FULL_HOUR)
         stage.let_go.clear()
 
         started = set(stage.look(one, FULL_HOUR + minutes(1)))
-        assert len(started) == MOST_AT_ONCE
+        assert len(started) == MAX_CONCURRENT_RUNS
         assert stage.look(one, FULL_HOUR + minutes(1) + seconds(20)) == []
         assert set(stage.look(other, FULL_HOUR + minutes(1) + seconds(20))) == names - started
 
@@ -215,8 +215,8 @@ class TestTicks:
         due = FULL_HOUR + minutes(1)
 
         assert stage.look(other, due) == []
-        assert stage.look(other, due + TAKEN_OVER_AFTER - seconds(1)) == []
-        assert stage.look(other, due + TAKEN_OVER_AFTER) == [task.name]
+        assert stage.look(other, due + TAKEOVER_AFTER - seconds(1)) == []
+        assert stage.look(other, due + TAKEOVER_AFTER) == [task.name]
 
 
 class TestFailures:
@@ -299,7 +299,7 @@ class TestFailures:
     def claimed_by_one_who_dies(self, stage: Stage, task: PeriodicTask) -> UUID:
         stage.clock.now = FULL_HOUR + minutes(1)
         run_id = stage.services.database.in_transaction(
-            schedule.claim, state=stage.state(task), by="victim", now=stage.clock.now
+            schedule.start_due_run, state=stage.state(task), by="victim", now=stage.clock.now
         )
         assert run_id is not None
         return run_id
@@ -366,7 +366,7 @@ class TestFailures:
         task = stage.task("* * * * *")
         one = stage.scheduler()
         stage.look(one, FULL_HOUR)
-        finish, failures = schedule.finish, [1, 2]
+        finish, failures = schedule.finish_run, [1, 2]
 
         def away(*given: Any, **named: Any) -> bool:
             if failures:
@@ -374,8 +374,8 @@ class TestFailures:
                 raise ServiceUnavailableError("away", retry_after_seconds=1)
             return finish(*given, **named)
 
-        monkeypatch.setattr(schedule, "finish", away)
-        monkeypatch.setattr(scheduler_module, "LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(schedule, "finish_run", away)
+        monkeypatch.setattr(scheduler_module, "SCHEDULE_POLL_SECONDS", 0.01)
         stage.look(one, FULL_HOUR + minutes(1))
 
         assert failures == []
@@ -389,12 +389,12 @@ class TestOperators:
         one = stage.scheduler()
         stage.look(one, FULL_HOUR)
 
-        assert stage.tell(controls.pause, task)
-        assert not stage.tell(controls.pause, task)
+        assert stage.tell(controls.pause_task, task)
+        assert not stage.tell(controls.pause_task, task)
         assert stage.look(one, FULL_HOUR + minutes(90)) == []
         stage.clock.now = FULL_HOUR + minutes(90) + seconds(10)
-        assert stage.tell(controls.resume, task)
-        assert not stage.tell(controls.resume, task)
+        assert stage.tell(controls.resume_task, task)
+        assert not stage.tell(controls.resume_task, task)
 
         # What it missed meanwhile was not wanted.
         assert stage.look(one, stage.clock.now) == []
@@ -411,7 +411,7 @@ class TestOperators:
         stage.let_go.clear()
         stage.look(one, FULL_HOUR + minutes(1))
 
-        stage.tell(controls.pause, task)
+        stage.tell(controls.pause_task, task)
         stage.let_go.set()
         stage.settle()
 
@@ -423,18 +423,18 @@ class TestOperators:
         one = stage.scheduler()
         stage.look(one, FULL_HOUR + seconds(1))
 
-        following = stage.tell(controls.reschedule, task, timetable=parse("every 10s"))
+        following = stage.tell(controls.reschedule_task, task, timetable=parse_schedule("every 10s"))
         assert following == FULL_HOUR + seconds(10)
         stage.let_go.clear()
         assert stage.look(one, FULL_HOUR + seconds(10)) == [task.name]
-        stage.tell(controls.reschedule, task, timetable=parse("30 10 * * *"))
+        stage.tell(controls.reschedule_task, task, timetable=parse_schedule("30 10 * * *"))
         stage.let_go.set()
         stage.settle()
 
         assert stage.state(task).next_run_at == FULL_HOUR + minutes(30)
         assert stage.look(one, FULL_HOUR + seconds(20)) == []
         assert stage.look(one, FULL_HOUR + minutes(30)) == [task.name]
-        assert stage.tell(controls.reschedule, task, timetable=None) == FULL_HOUR + timedelta(hours=1)
+        assert stage.tell(controls.reschedule_task, task, timetable=None) == FULL_HOUR + timedelta(hours=1)
         assert stage.state(task).timetable is None
         assert [after for _, _, after in audited(database, task)] == [
             {"timetable": "every 10s"},
@@ -450,14 +450,14 @@ class TestOperators:
 
         def claimed() -> UUID | None:
             return stage.services.database.in_transaction(
-                schedule.claim, state=seen, by="worker-1", now=stage.clock.now
+                schedule.start_due_run, state=seen, by="worker-1", now=stage.clock.now
             )
 
-        stage.tell(controls.pause, task)
+        stage.tell(controls.pause_task, task)
         assert claimed() is None
-        stage.tell(controls.resume, task)
+        stage.tell(controls.resume_task, task)
         assert claimed() is None
-        stage.tell(controls.reschedule, task, timetable=parse("every 1m"))
+        stage.tell(controls.reschedule_task, task, timetable=parse_schedule("every 1m"))
         assert claimed() is None
 
     def test_one_that_is_begun_by_hand_is_not_started_twice(self, stage: Stage) -> None:
@@ -467,7 +467,7 @@ class TestOperators:
 
         def begin() -> UUID | None:
             return stage.services.database.in_transaction(
-                schedule.begin, task=task, by="operator", now=stage.clock.now
+                schedule.start_manual_run, task=task, by="operator", now=stage.clock.now
             )
 
         first = begin()
@@ -492,7 +492,7 @@ class TestOperators:
     def test_what_no_code_knows_any_more_is_forgotten_in_time(self, stage: Stage) -> None:
         gone, kept, paused = (stage.task("* * * * *") for _ in range(3))
         stage.look(stage.scheduler(), FULL_HOUR)
-        stage.tell(controls.pause, paused)
+        stage.tell(controls.pause_task, paused)
         stage.tasks = [kept]
         stage.look(stage.scheduler(), FULL_HOUR + timedelta(hours=23))
         assert stage.state(gone)
@@ -500,7 +500,7 @@ class TestOperators:
         stage.look(stage.scheduler(), FULL_HOUR + timedelta(hours=25))
 
         with stage.services.database.reading() as session:
-            names = {state.name for state in schedule.states(session, (gone, kept, paused))}
+            names = {state.name for state in schedule.fetch_snapshots(session, (gone, kept, paused))}
         assert names == {kept.name, paused.name}
         stage.tasks = [gone, kept, paused]
 

@@ -17,9 +17,9 @@ from marketplace.catalog.moderation import automated_review
 from marketplace.infra import outbox
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
-from marketplace.providers.moderation import HttpContentModerator, Verdict
+from marketplace.providers.moderation import HttpContentModerator, ModerationResult
 from marketplace.services import Services
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tests.support.gateway import TIMEOUT_SECONDS, MovableClock, TestGateway
 from tests.support.market import Market, Store
 from tests.support.moderation import notifications_of
@@ -71,8 +71,8 @@ def services(paying_services: Services, ai: Ai) -> Services:
 
 
 @pytest.fixture
-def worker(services: Services) -> Relay:
-    return Relay(services)
+def worker(services: Services) -> Dispatcher:
+    return Dispatcher(services)
 
 
 @pytest.fixture
@@ -106,7 +106,9 @@ def make(market: Market, store: Store, database: Database) -> Callable[..., UUID
 def events_of(database: Database, product_id: UUID) -> list[UUID]:
     """Give the ids of a listing's events, in order."""
     with database.reading() as session:
-        due = outbox.due_events(session, queue=queues.AI_MODERATION, now=NOW + timedelta(days=9), most=10_000)
+        due = outbox.list_due_events(
+            session, queue=queues.AI_MODERATION, now=NOW + timedelta(days=9), most=10_000
+        )
         rows = [row_of(session, "outbox_events", id=event_id) for event_id in due]
     return [row["id"] for row in rows if row["payload"]["productId"] == str(product_id)]
 
@@ -116,7 +118,7 @@ def event(database: Database, event_id: UUID) -> dict[str, Any]:
         return row_of(session, "outbox_events", id=event_id)
 
 
-def run(worker: Relay, event_id: UUID) -> None:
+def run(worker: Dispatcher, event_id: UUID) -> None:
     worker.run_row(queues.AI_MODERATION, "outbox", str(event_id))
 
 
@@ -134,7 +136,7 @@ def edit(database: Database, market: Market, store: Store, product_id: UUID, **c
 
 
 def test_a_clean_listing_is_published_and_nothing_else_is_told_of_it(
-    worker: Relay,
+    worker: Dispatcher,
     database: Database,
     market: Market,
     store: Store,
@@ -155,7 +157,12 @@ def test_a_clean_listing_is_published_and_nothing_else_is_told_of_it(
 
 
 def test_what_the_provider_flags_waits_for_staff(
-    worker: Relay, database: Database, market: Market, ai: Ai, make: Callable[..., UUID], clock: MovableClock
+    worker: Dispatcher,
+    database: Database,
+    market: Market,
+    ai: Ai,
+    make: Callable[..., UUID],
+    clock: MovableClock,
 ) -> None:
     by_words, by_plan = make(description="Money doubling, no risk."), make()
     run(worker, events_of(database, by_words)[0])
@@ -171,7 +178,12 @@ def test_what_the_provider_flags_waits_for_staff(
 
 
 def test_the_provider_is_not_asked_where_the_rules_have_found_something(
-    worker: Relay, database: Database, market: Market, ai: Ai, make: Callable[..., UUID], clock: MovableClock
+    worker: Dispatcher,
+    database: Database,
+    market: Market,
+    ai: Ai,
+    make: Callable[..., UUID],
+    clock: MovableClock,
 ) -> None:
     product_id = make(description="Call 0803 123 4567")
 
@@ -189,7 +201,7 @@ def test_without_a_provider_the_rules_decide(
     make: Callable[..., UUID],
     clock: MovableClock,
 ) -> None:
-    worker = Relay(replace(services, moderator=None))
+    worker = Dispatcher(replace(services, moderator=None))
     clean, doubtful = make(), make(title="Toy gnu and g.u.n")
     for product_id in (clean, doubtful):
         run(worker, events_of(database, product_id)[0])
@@ -204,7 +216,7 @@ class TestAProviderThatFails:
     def test_is_asked_again_and_the_listing_goes_live_then(
         self,
         *,
-        worker: Relay,
+        worker: Dispatcher,
         database: Database,
         market: Market,
         ai: Ai,
@@ -229,7 +241,7 @@ class TestAProviderThatFails:
 
     def test_for_ten_minutes_is_waited_for_no_longer(
         self,
-        worker: Relay,
+        worker: Dispatcher,
         database: Database,
         market: Market,
         store: Store,
@@ -252,7 +264,7 @@ class TestAProviderThatFails:
         waited = clock.now - NOW
         assert timedelta(minutes=10) <= waited <= timedelta(minutes=15)
         listing = market.row(Product, product_id)
-        assert (listing.held, listing.review_reasons) == (True, [automated_review.NOT_CHECKED])
+        assert (listing.held, listing.review_reasons) == (True, [automated_review.NOT_CHECKED_IN_TIME])
         assert [told["type"] for told in notifications_of(database, store.user_id)] == ["product_held"]
 
 
@@ -265,19 +277,19 @@ class TestMeanwhile:
         def __init__(self, inner: Any, act: Callable[[], None]) -> None:
             self._inner, self._act = inner, act
 
-        def check(self, text: str) -> Verdict:
-            verdict: Verdict = self._inner.check(text)
+        def check(self, text: str) -> ModerationResult:
+            verdict: ModerationResult = self._inner.check(text)
             self._act()
             return verdict
 
-    def worker(self, services: Services, act: Callable[[], None]) -> Relay:
-        return Relay(replace(services, moderator=self.Interrupted(services.moderator, act)))
+    def worker(self, services: Services, act: Callable[[], None]) -> Dispatcher:
+        return Dispatcher(replace(services, moderator=self.Interrupted(services.moderator, act)))
 
     def test_an_edit_is_decided_about_by_its_own_event(
         self,
         *,
         services: Services,
-        worker: Relay,
+        worker: Dispatcher,
         database: Database,
         market: Market,
         store: Store,
@@ -339,7 +351,7 @@ class TestMeanwhile:
     def test_a_worker_that_dies_before_it_settles_leaves_an_event_that_is_due(
         self,
         services: Services,
-        worker: Relay,
+        worker: Dispatcher,
         database: Database,
         market: Market,
         store: Store,
@@ -399,7 +411,7 @@ def test_workers_that_take_the_same_event_publish_and_tell_once(
     product_id = make()
     [event_id] = events_of(database, product_id)
 
-    at_once(lambda _: run(Relay(services), event_id), range(4))
+    at_once(lambda _: run(Dispatcher(services), event_id), range(4))
 
     assert market.row(Product, product_id).status == "published"
     assert 1 <= len(ai.texts()) <= 4
@@ -409,7 +421,7 @@ def test_workers_that_take_the_same_event_publish_and_tell_once(
 
 def test_a_slow_answer_that_comes_late_changes_nothing(
     services: Services,
-    worker: Relay,
+    worker: Dispatcher,
     database: Database,
     market: Market,
     store: Store,

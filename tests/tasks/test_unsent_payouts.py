@@ -5,7 +5,7 @@ from sqlalchemy import text
 
 from marketplace.payouts.transfers import notifications
 from marketplace.services import Services
-from tasks.dispatcher import Relay
+from tasks.dispatcher import Dispatcher
 from tests.support.dispatched import Case
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.payouts import OWED_MINOR, make_account, owed
@@ -18,7 +18,7 @@ def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -
     return Case(paying_services, gateway)
 
 
-def run_short(relay: Relay, case: Case, gateway: TestGateway) -> None:
+def run_short(relay: Dispatcher, case: Case, gateway: TestGateway) -> None:
     held = gateway.call("GET", "/balance")[0]["balance"]
     gateway.call("POST", "/sandbox/settlements", json={"amountMinor": held})
     case.work(relay)
@@ -26,7 +26,7 @@ def run_short(relay: Relay, case: Case, gateway: TestGateway) -> None:
 
 
 def test_what_was_approved_for_an_account_that_was_replaced_is_the_payees_again(
-    relay: Relay, case: Case
+    relay: Dispatcher, case: Case
 ) -> None:
     payee = case.payees[0]
     with case.database.transaction() as session:
@@ -51,7 +51,7 @@ def test_what_was_approved_for_an_account_that_was_replaced_is_the_payees_again(
 
 
 def test_what_waits_for_funds_is_given_up_once_its_account_is_replaced(
-    relay: Relay, case: Case, gateway: TestGateway
+    relay: Dispatcher, case: Case, gateway: TestGateway
 ) -> None:
     run_short(relay, case, gateway)
     # The event of the next try found payouts halted: the sweep hands the batch on.
@@ -74,7 +74,7 @@ def test_what_waits_for_funds_is_given_up_once_its_account_is_replaced(
 
 
 def test_that_funds_are_short_is_over_once_nothing_waits_for_them(
-    relay: Relay, case: Case, gateway: TestGateway, clock: MovableClock
+    relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock
 ) -> None:
     run_short(relay, case, gateway)
     with case.database.transaction() as session:

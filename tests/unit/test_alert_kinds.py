@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from marketplace.alerts import kinds
-from marketplace.alerts.kinds import KINDS, Kind
+from marketplace.alerts.kinds import ALERT_KINDS, AlertKind
 from marketplace.kernel.redaction import redact_text
 
 PROJECT = Path(__file__).parents[2]
-each = pytest.mark.parametrize(("identifier", "kind"), KINDS.items(), ids=KINDS)
+each = pytest.mark.parametrize(("identifier", "kind"), ALERT_KINDS.items(), ids=ALERT_KINDS)
 
 
 def sources() -> str:
@@ -21,14 +21,14 @@ def sources() -> str:
 
 
 @each
-def test_it_is_raised_somewhere(identifier: str, kind: Kind) -> None:
+def test_it_is_raised_somewhere(identifier: str, kind: AlertKind) -> None:
     names = [name for name, value in vars(kinds).items() if value == identifier]
     assert names == [identifier]
     assert re.search(rf"\b{identifier}\b", sources())
 
 
 @each
-def test_it_says_what_somebody_who_was_woken_up_needs(identifier: str, kind: Kind) -> None:
+def test_it_says_what_somebody_who_was_woken_up_needs(identifier: str, kind: AlertKind) -> None:
     assert re.fullmatch(r"[A-Z][A-Z0-9_]{2,63}", identifier)
     assert kind.severity in kinds.SEVERITIES
     assert kind.permission in (kinds.FINANCE, kinds.PLATFORM)

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.seeding import wares
-from marketplace.catalog.moderation.banned_words import BannedWords, Term, words_of
-from marketplace.catalog.moderation.rules import Content, Measure, findings
+from marketplace.catalog.moderation.banned_words import BannedPhrase, BannedWords, tokenize_phrase
+from marketplace.catalog.moderation.rules import ListingContent, ScreeningContext, find_rule_violations
 
 MIGRATION = Path(__file__).parents[2] / "migrations" / "versions" / "0006_moderation.py"
 
 
-def starting_set() -> list[Term]:
+def starting_set() -> list[BannedPhrase]:
     """Give the terms that every installation begins with."""
     spec = importlib.util.spec_from_file_location("moderation_migration", MIGRATION)
     assert spec is not None
@@ -26,7 +26,7 @@ def starting_set() -> list[Term]:
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return [
-        Term(term, category, exceptions)
+        BannedPhrase(term, category, exceptions)
         for category, terms in module._BANNED.items()
         for term, exceptions in terms.items()
     ]
@@ -34,7 +34,7 @@ def starting_set() -> list[Term]:
 
 TERMS = starting_set()
 BANNED = BannedWords(TERMS)
-FIT = Content(
+FIT = ListingContent(
     title="Reading lamp",
     description="Hardly used.",
     price_minor=50_000,
@@ -131,37 +131,37 @@ def test_what_only_looks_like_it_passes(text: str) -> None:
     st.sampled_from([str.upper, str.title, str.capitalize]),
     st.sampled_from(["{}", "{}s", "Buy {} here", "the {}, new", "({})", "{}!", "*{}*", "\u201c{}\u201d"]),
 )
-def test_every_term_of_the_starting_set_is_found(term: Term, write: Any, frame: str) -> None:
+def test_every_term_of_the_starting_set_is_found(term: BannedPhrase, write: Any, frame: str) -> None:
     assert term.term in found(frame.format(write(term.term)))
 
 
 @given(
-    st.sampled_from([term for term in TERMS if len("".join(words_of(term.term))) >= 4]),
+    st.sampled_from([term for term in TERMS if len("".join(tokenize_phrase(term.term))) >= 4]),
     st.sampled_from(" .-_*"),
 )
-def test_every_term_is_found_spaced_out(term: Term, separator: str) -> None:
-    assert term.term in found(separator.join("".join(words_of(term.term))))
+def test_every_term_is_found_spaced_out(term: BannedPhrase, separator: str) -> None:
+    assert term.term in found(separator.join("".join(tokenize_phrase(term.term))))
 
 
 @given(st.sampled_from([(term, phrase) for term in TERMS for phrase in term.exceptions]))
-def test_every_exception_holds_its_term_and_is_none(pair: tuple[Term, str]) -> None:
+def test_every_exception_holds_its_term_and_is_none(pair: tuple[BannedPhrase, str]) -> None:
     term, phrase = pair
-    assert set(words_of(term.term)) <= set(words_of(phrase))
+    assert set(tokenize_phrase(term.term)) <= set(tokenize_phrase(phrase))
     assert term.term not in found(f"A {phrase} for sale")
 
 
 def test_the_starting_set_is_folded_and_names_nothing_twice() -> None:
     terms = [term.term for term in TERMS]
     assert len(set(terms)) == len(terms) > 60
-    assert all(" ".join(words_of(term)) == term for term in terms)
+    assert all(" ".join(tokenize_phrase(term)) == term for term in terms)
 
 
 def test_nothing_that_students_are_seen_to_sell_is_taken_for_it() -> None:
     """The whole catalogue that the demonstration is seeded with passes the rules of words."""
     names = [text for text in _texts(vars(wares)) if len(text) > 2]
     assert len(names) > 200
-    measure = Measure(banned=BANNED, prices=[])
-    alarms = {name: findings(replace(FIT, title=f"New {name}"[:140]), measure) for name in names}
+    measure = ScreeningContext(banned=BANNED, prices=[])
+    alarms = {name: find_rule_violations(replace(FIT, title=f"New {name}"[:140]), measure) for name in names}
     assert {name: reasons for name, reasons in alarms.items() if reasons} == {}
 
 
@@ -189,12 +189,15 @@ def _texts(value: Any, depth: int = 0) -> list[str]:
 
 class TestFindings:
     def test_the_words_that_are_meant_are_named_wherever_they_stand(self) -> None:
-        measure = Measure(banned=BANNED, prices=[])
+        measure = ScreeningContext(banned=BANNED, prices=[])
         for change in ({"title": "Fresh weed"}, {"description": "Fresh weed"}, {"tags": ["weed"]}):
-            [reason] = findings(replace(FIT, **change), measure)  # type: ignore[arg-type]
+            [reason] = find_rule_violations(replace(FIT, **change), measure)  # type: ignore[arg-type]
             assert "\u201cweed\u201d" in reason
             assert "drugs" in reason
-        assert len(findings(replace(FIT, title="Weed", description="weed", tags=["weed"]), measure)) == 1
+        assert (
+            len(find_rule_violations(replace(FIT, title="Weed", description="weed", tags=["weed"]), measure))
+            == 1
+        )
 
     def test_contact_details_are_named_by_place_and_kind_and_not_repeated(self) -> None:
         content = replace(
@@ -204,7 +207,7 @@ class TestFindings:
             tags=["0803", "123", "4567"],
         )
 
-        reasons = findings(content, Measure(banned=BANNED, prices=[]))
+        reasons = find_rule_violations(content, ScreeningContext(banned=BANNED, prices=[]))
 
         assert len(reasons) == 3
         assert reasons[0].startswith("The title holds a phone number.")
@@ -219,39 +222,54 @@ class TestFindings:
     def test_a_price_far_out_of_line_is_doubted(self, price_minor: int, word: str | None) -> None:
         prices = [80_000 + 2_000 * number for number in range(21)]
 
-        reasons = findings(replace(FIT, price_minor=price_minor), Measure(banned=BANNED, prices=prices))
+        reasons = find_rule_violations(
+            replace(FIT, price_minor=price_minor), ScreeningContext(banned=BANNED, prices=prices)
+        )
 
         assert [word in reason for reason in reasons if word] == ([True] if word else [])
         assert bool(reasons) == bool(word)
 
     def test_few_prices_tell_nothing(self) -> None:
-        assert findings(replace(FIT, price_minor=10**9), Measure(banned=BANNED, prices=[100_000] * 19)) == []
-        assert findings(replace(FIT, price_minor=10**9), Measure(banned=BANNED, prices=[100_000] * 20)) != []
+        assert (
+            find_rule_violations(
+                replace(FIT, price_minor=10**9), ScreeningContext(banned=BANNED, prices=[100_000] * 19)
+            )
+            == []
+        )
+        assert (
+            find_rule_violations(
+                replace(FIT, price_minor=10**9), ScreeningContext(banned=BANNED, prices=[100_000] * 20)
+            )
+            != []
+        )
 
     def test_where_prices_lie_far_apart_by_nature_more_is_in_line(self) -> None:
         """Cables and laptops in one category: its own spread is what counts."""
         prices = [100_000] * 30 + [30_000_000] * 30 + [1_000_000] * 30
-        measure = Measure(banned=BANNED, prices=prices)
+        measure = ScreeningContext(banned=BANNED, prices=prices)
 
-        assert findings(replace(FIT, price_minor=50_000_000), measure) == []
+        assert find_rule_violations(replace(FIT, price_minor=50_000_000), measure) == []
         assert (
-            findings(replace(FIT, price_minor=10_000_000_000), Measure(banned=BANNED, prices=[100_000] * 30))
+            find_rule_violations(
+                replace(FIT, price_minor=10_000_000_000),
+                ScreeningContext(banned=BANNED, prices=[100_000] * 30),
+            )
             != []
         )
 
     @given(st.lists(st.integers(100, 10**10), max_size=60), st.integers(100, 10**10))
     def test_no_prices_break_it_and_the_median_is_in_line(self, prices: list[int], price_minor: int) -> None:
-        measure = Measure(banned=BANNED, prices=prices)
-        assert len(findings(replace(FIT, price_minor=price_minor), measure)) <= 1
+        measure = ScreeningContext(banned=BANNED, prices=prices)
+        assert len(find_rule_violations(replace(FIT, price_minor=price_minor), measure)) <= 1
         if prices:
             usual = sorted(prices)[len(prices) // 2]
             if len(prices) % 2:
-                assert findings(replace(FIT, price_minor=usual), measure) == []
+                assert find_rule_violations(replace(FIT, price_minor=usual), measure) == []
 
     def test_the_longest_listing_is_screened_quickly(self) -> None:
         content = replace(FIT, title="gu n " * 28, description="g u n s c 0 c " * 357, tags=["co caine"] * 10)
         started = time.perf_counter()
 
-        findings(content, Measure(banned=BANNED, prices=list(range(100, 1_100))))
+        find_rule_violations(content, ScreeningContext(banned=BANNED, prices=list(range(100, 1_100))))
 
         assert time.perf_counter() - started < 0.5

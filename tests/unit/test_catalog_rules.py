@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from marketplace.catalog.moderation.banned_words import BannedWords
-from marketplace.catalog.moderation.rules import Content, Measure, findings
+from marketplace.catalog.moderation.rules import ListingContent, ScreeningContext, find_rule_violations
 from marketplace.catalog.states import PRODUCT, trigger_for
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.ratings import average_rating
 
-NOTHING = Measure(banned=BannedWords([]), prices=[])
-FIT = Content(
+NOTHING = ScreeningContext(banned=BannedWords([]), prices=[])
+FIT = ListingContent(
     title="Reading lamp",
     description="Hardly used.",
     price_minor=50_000,
@@ -68,12 +68,12 @@ def test_deleted_is_the_only_end() -> None:
 
 
 def test_nothing_is_found_in_a_fit_listing() -> None:
-    assert findings(FIT, NOTHING) == []
+    assert find_rule_violations(FIT, NOTHING) == []
 
 
 @pytest.mark.parametrize("title", ["LG TV", "3D printer", "Ìwé kíkà", "A 1000000 N note holder"])
 def test_ordinary_titles_pass(title: str) -> None:
-    assert findings(replace(FIT, title=title), NOTHING) == []
+    assert find_rule_violations(replace(FIT, title=title), NOTHING) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_ordinary_titles_pass(title: str) -> None:
     ],
 )
 def test_each_fault_is_named(change: dict[str, object], word: str) -> None:
-    reasons = findings(replace(FIT, **change), NOTHING)  # type: ignore[arg-type]
+    reasons = find_rule_violations(replace(FIT, **change), NOTHING)  # type: ignore[arg-type]
     assert len(reasons) == 1
     assert word in reasons[0]
 
@@ -108,7 +108,7 @@ def test_each_fault_is_named(change: dict[str, object], word: str) -> None:
     ],
 )
 def test_contact_details_cut_up_over_the_texts_are_found(change: dict[str, object]) -> None:
-    [reason] = findings(replace(FIT, **change), NOTHING)  # type: ignore[arg-type]
+    [reason] = find_rule_violations(replace(FIT, **change), NOTHING)  # type: ignore[arg-type]
     assert reason.startswith("Read one after the other")
     assert "0803" not in reason
 
@@ -123,11 +123,11 @@ def test_contact_details_cut_up_over_the_texts_are_found(change: dict[str, objec
     ],
 )
 def test_numbers_of_several_texts_make_no_phone(change: dict[str, object]) -> None:
-    assert findings(replace(FIT, **change), NOTHING) == []  # type: ignore[arg-type]
+    assert find_rule_violations(replace(FIT, **change), NOTHING) == []  # type: ignore[arg-type]
 
 
 def test_all_faults_are_named_together() -> None:
-    assert len(findings(replace(FIT, title="?!?", price_minor=1, image_count=99), NOTHING)) == 3
+    assert len(find_rule_violations(replace(FIT, title="?!?", price_minor=1, image_count=99), NOTHING)) == 3
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from marketplace.providers.gateway.payments import (
     Charge,
-    MalformedChargeError,
+    MalformedGatewayDataError,
     customer_email,
     signature_matches,
 )
@@ -59,13 +59,13 @@ def test_anything_else_is_no_amount(field: str, amount: Any) -> None:
     if (field, amount) == ("fees", None):
         assert Charge.from_wire(WIRE | {"fees": None}).fees_minor == 0
         return
-    with pytest.raises(MalformedChargeError, match=f"data.{field} is"):
+    with pytest.raises(MalformedGatewayDataError, match=f"data.{field} is"):
         Charge.from_wire(WIRE | {field: amount})
 
 
 @pytest.mark.parametrize("field", ["reference", "status", "amount", "currency"])
 def test_a_field_that_is_missing_is_named(field: str) -> None:
-    with pytest.raises(MalformedChargeError, match=f"data.{field} is not"):
+    with pytest.raises(MalformedGatewayDataError, match=f"data.{field} is not"):
         Charge.from_wire({name: value for name, value in WIRE.items() if name != field})
 
 
@@ -75,13 +75,13 @@ def test_a_field_that_is_missing_is_named(field: str) -> None:
     ids=repr,
 )
 def test_a_field_of_another_type_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(MalformedChargeError):
+    with pytest.raises(MalformedGatewayDataError):
         Charge.from_wire(WIRE | wrong)
 
 
 @pytest.mark.parametrize("data", [None, [], "charge", 7, [WIRE]], ids=repr)
 def test_what_is_no_object_is_no_charge(data: Any) -> None:
-    with pytest.raises(MalformedChargeError, match="not an object"):
+    with pytest.raises(MalformedGatewayDataError, match="not an object"):
         Charge.from_wire(data)
 
 
@@ -148,7 +148,7 @@ def test_only_success_is_money(status: str, settled: bool, failed: bool) -> None
 def test_whatever_comes_it_is_a_charge_or_is_refused(data: Any) -> None:
     try:
         charge = Charge.from_wire(data)
-    except MalformedChargeError:
+    except MalformedGatewayDataError:
         return
     assert 0 <= charge.amount_minor <= 10**15
     assert 0 <= charge.fees_minor <= 10**15

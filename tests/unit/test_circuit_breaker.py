@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from marketplace.infra import circuit_breaker
-from marketplace.infra.circuit_breaker import ChannelDownError, CircuitBreaker
+from marketplace.infra.circuit_breaker import CircuitBreaker, CircuitOpenError
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderRefusedError
 
@@ -21,7 +21,7 @@ def now() -> datetime:
 
 
 def later() -> datetime:
-    return NOW + circuit_breaker.DOWN_FOR
+    return NOW + circuit_breaker.OPEN_DURATION
 
 
 def fail(breaker: CircuitBreaker, clock: Callable[[], datetime] = now) -> None:
@@ -53,7 +53,7 @@ def while_passing(
         meanwhile()
         other = pool.submit(passed, breaker)
         if patience_seconds < TIMEOUT_SECONDS:
-            with pytest.raises(ChannelDownError):
+            with pytest.raises(CircuitOpenError):
                 other.result(TIMEOUT_SECONDS)
         leave.set()
         if fails:
@@ -67,7 +67,7 @@ def while_passing(
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], float]:
     def take(seconds: float) -> float:
-        monkeypatch.setattr(circuit_breaker, "_PATIENCE_SECONDS", seconds)
+        monkeypatch.setattr(circuit_breaker, "_TURN_TIMEOUT_SECONDS", seconds)
         return seconds
 
     return take
@@ -94,7 +94,7 @@ def test_who_waits_in_vain_is_put_off_and_the_next_does_not_wait(patience: Calla
 
     def one_waits_in_vain() -> None:
         patience(0.01)
-        with pytest.raises(ChannelDownError):
+        with pytest.raises(CircuitOpenError):
             passed(breaker)
         # Whoever waited now would wait longer than this test does.
         patience(10 * TIMEOUT_SECONDS)
@@ -107,10 +107,10 @@ def test_after_a_failure_nobody_asks_for_a_while() -> None:
     breaker = CircuitBreaker(answers=(ProviderRefusedError,))
     fail(breaker)
 
-    with pytest.raises(ChannelDownError) as closed:
+    with pytest.raises(CircuitOpenError) as closed:
         passed(breaker)
 
-    assert closed.value.delay == circuit_breaker.DOWN_FOR
+    assert closed.value.delay == circuit_breaker.OPEN_DURATION
     assert passed(breaker, later)
 
 
@@ -120,7 +120,7 @@ def test_while_one_asks_whether_it_is_well_again_the_others_do_not_wait(
     patience(10 * TIMEOUT_SECONDS)
     breaker = CircuitBreaker(answers=(ProviderRefusedError,))
     fail(breaker)
-    with breaker.passing(later), pytest.raises(ChannelDownError):
+    with breaker.passing(later), pytest.raises(CircuitOpenError):
         passed(breaker, later)
 
     assert passed(breaker)

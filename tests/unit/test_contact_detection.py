@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.kernel.contact_detection import Contact, contacts_in
+from marketplace.kernel.contact_detection import ContactKind, detect_contacts
 
-PHONE, ACCOUNT, EMAIL, LINK, HANDLE = Contact
+PHONE, ACCOUNT, EMAIL, LINK, HANDLE = ContactKind
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ PHONE, ACCOUNT, EMAIL, LINK, HANDLE = Contact
         ("@аda_sells", HANDLE),
     ],
 )
-def test_contact_details_are_found(text: str, kind: Contact) -> None:
-    assert kind in contacts_in(text)
-    assert kind in contacts_in(f"Very good lamp.\n{text}\nThanks.")
+def test_contact_details_are_found(text: str, kind: ContactKind) -> None:
+    assert kind in detect_contacts(text)
+    assert kind in detect_contacts(f"Very good lamp.\n{text}\nThanks.")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_contact_details_are_found(text: str, kind: Contact) -> None:
     ],
 )
 def test_what_only_looks_like_them_passes(text: str) -> None:
-    assert contacts_in(text) == frozenset()
+    assert detect_contacts(text) == frozenset()
 
 
 _NAMES = "zero one two three four five six seven eight nine".split()  # noqa: SIM905
@@ -192,7 +192,7 @@ def test_a_phone_number_is_found_whatever_separates_its_digits(
     written = "".join(
         digit + separator for digit, separator in zip(digits, [*separators, ""], strict=False)
     ).rstrip(" -./_*\u2013,")
-    assert PHONE in contacts_in(f"{before} {written} {after}")
+    assert PHONE in detect_contacts(f"{before} {written} {after}")
 
 
 @given(number=_DIGITS, how=st.lists(st.integers(0, 3), min_size=11, max_size=11))
@@ -201,7 +201,7 @@ def test_a_phone_number_is_found_in_words_and_other_digits(
 ) -> None:
     digits = "0" + "".join(number)
     written = " ".join(_spelled(digit, kind) for digit, kind in zip(digits, how, strict=True))
-    assert PHONE in contacts_in(f"call {written} now")
+    assert PHONE in detect_contacts(f"call {written} now")
 
 
 _HARMLESS = st.one_of(
@@ -216,7 +216,7 @@ _HARMLESS = st.one_of(
 
 @given(st.lists(_HARMLESS, max_size=5), _PROSE)
 def test_prices_sizes_models_dates_and_times_pass(things: list[str], prose: str) -> None:
-    assert contacts_in(f"{prose}. {' and '.join(things)}") == frozenset()
+    assert detect_contacts(f"{prose}. {' and '.join(things)}") == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -255,6 +255,6 @@ def test_no_text_takes_long(unit: str) -> None:
     text = (unit * 5_000)[:5_000]
     started = time.perf_counter()
 
-    contacts_in(text)
+    detect_contacts(text)
 
     assert time.perf_counter() - started < 0.25

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
-from marketplace.kernel.paging import PageRequest, Part, UnknownCursorError
+from marketplace.kernel.paging import CursorValueType, PageRequest, UnknownCursorError
 
 KEY = b"of-the-tests-only-0123456789abcdef"
 URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -95,7 +95,9 @@ ID, TIME = "0190a5b2-7c3d-7e4f-8a1b-2c3d4e5f6071", "2026-11-20T09:30:00.000001Z"
     ],
     ids=repr,
 )
-def test_a_position_is_read_as_its_listing_is_sorted(position: list[Any], parts: tuple[Part, ...]) -> None:
+def test_a_position_is_read_as_its_listing_is_sorted(
+    position: list[Any], parts: tuple[CursorValueType, ...]
+) -> None:
     assert PageRequest(20, position).after(*parts) == position
     assert PageRequest(20).after(*parts) == [None] * len(parts)
 
@@ -120,7 +122,7 @@ def test_a_position_is_read_as_its_listing_is_sorted(position: list[Any], parts:
     ids=repr,
 )
 def test_a_position_of_another_shape_is_an_unknown_cursor(
-    position: list[Any], parts: tuple[Part, ...]
+    position: list[Any], parts: tuple[CursorValueType, ...]
 ) -> None:
     with pytest.raises(UnknownCursorError) as refused:
         PageRequest(20, position).after(*parts)

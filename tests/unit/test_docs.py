@@ -13,7 +13,7 @@ import pytest
 
 from commands.main import main as marketplace
 from marketplace.infra.settings import Settings, variable_name
-from marketplace.orders.pricing import Fees, Line, price_of, release_of
+from marketplace.orders.pricing import Fees, OrderLine, price_order, split_escrow
 from sandbox.providers.gateway.charges import fee_of
 
 PROJECT = Path(__file__).parents[2]
@@ -126,9 +126,9 @@ def test_examples_of_postings_balance(name: str) -> None:
 
 def test_the_example_of_a_purchase_is_what_the_code_reckons() -> None:
     fees = Fees(commission_bps=500, service_fee_minor=10_000, delivery_fee_minor=50_000)
-    line = Line(170_000, 2, fees.commission_bps)
-    price = price_of([line], fees=fees, delivered=True)
-    share = release_of(price, commission_minor=line.commission_minor)
+    line = OrderLine(170_000, 2, fees.commission_bps)
+    price = price_order([line], fees=fees, delivered=True)
+    share = split_escrow(price, commission_minor=line.commission_minor)
     assert ("escrow", 0, price.total_minor) in booked("payment")
     assert ("gateway_fees", fee_of(price.total_minor), 0) in booked("payment")
     assert ("gateway_fees", fee_of(300_000), 0) in booked("quarantine")

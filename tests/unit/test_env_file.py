@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.kernel.env_file import read_variables, write_variables
+from marketplace.kernel.env_file import format_variables, parse_variables
 
 AWKWARD = {
     "GATEWAY_WEBHOOK_ADDRESSES": "10.0.0.1, 10.0.0.2",
@@ -20,7 +20,7 @@ _values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\
 
 def test_a_shell_reads_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "stack.env"
-    path.write_text(write_variables(AWKWARD), encoding="utf-8")
+    path.write_text(format_variables(AWKWARD), encoding="utf-8")
 
     names = " ".join(f'"${name}"' for name in AWKWARD)
     done = subprocess.run(
@@ -38,12 +38,12 @@ def test_a_shell_reads_what_is_written(tmp_path: Path) -> None:
 
 @given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{0,9}", fullmatch=True), _values))
 def test_what_is_written_is_read_back_the_same(variables: dict[str, str]) -> None:
-    assert read_variables(write_variables(variables)) == variables
+    assert parse_variables(format_variables(variables)) == variables
 
 
 def test_what_is_plain_stays_plain() -> None:
     assert (
-        write_variables({"PUBLIC_BASE_URL": "http://127.0.0.1:8000"})
+        format_variables({"PUBLIC_BASE_URL": "http://127.0.0.1:8000"})
         == "PUBLIC_BASE_URL=http://127.0.0.1:8000\n"
     )
 
@@ -51,4 +51,4 @@ def test_what_is_plain_stays_plain() -> None:
 def test_what_was_written_without_quotes_is_taken_as_it_stands() -> None:
     text = "A=10.0.0.1, 10.0.0.2\nB=it's\n# C=1\n\nno variable\n D=a=b \n"
 
-    assert read_variables(text) == {"A": "10.0.0.1, 10.0.0.2", "B": "it's", "D": "a=b"}
+    assert parse_variables(text) == {"A": "10.0.0.1, 10.0.0.2", "B": "it's", "D": "a=b"}

@@ -4,9 +4,9 @@
 import marshmallow
 import pytest
 
-from blueprints.http.fields import Line, Matches, Text
+from blueprints.http.fields import FullMatch, SingleLineText, Text
 
-PIN = Matches("[0-9]{6}", error="Must be 6 digits.")
+PIN = FullMatch("[0-9]{6}", error="Must be 6 digits.")
 
 
 def test_a_text_that_matches_is_taken_as_it_is() -> None:
@@ -22,7 +22,7 @@ def test_a_text_that_matches_in_part_is_refused(text: str) -> None:
         PIN(text)
 
 
-@pytest.mark.parametrize("field", [Line(most=40), Text(most=40)])
+@pytest.mark.parametrize("field", [SingleLineText(most=40), Text(most=40)])
 class TestWhatCanNotBeSeen:
     @pytest.mark.parametrize(
         ("text", "kept"),

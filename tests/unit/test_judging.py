@@ -8,19 +8,19 @@ import pytest
 
 from marketplace.reconciliation.classification import (
     AMOUNTS_DIFFER,
-    MISSING_HERE,
-    MISSING_THERE,
-    SETTLING_FOR,
+    IN_TRANSIT_TOLERANCE,
+    MISSING_AT_GATEWAY,
+    MISSING_IN_LEDGER,
+    SETTLEMENT_TOLERANCE,
     STATUS_DIFFERS,
     SUGGESTIONS,
-    UNDER_WAY_FOR,
-    Verdict,
-    judge,
+    Classification,
+    classify,
 )
-from marketplace.reconciliation.resolution import FITTING
+from marketplace.reconciliation.resolution import ALLOWED_RESOLUTIONS
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
-LONG_AGO = NOW - SETTLING_FOR
+LONG_AGO = NOW - SETTLEMENT_TOLERANCE
 LATELY = LONG_AGO + timedelta(seconds=1)
 
 
@@ -40,12 +40,12 @@ def payout(here_minor: int, there_minor: int, **facts: Any) -> dict[str, Any]:
 
 
 SENT = {"gateway_id": "7", "moved_at": LONG_AGO}
-LOOK_UP_PAYOUT = Verdict(MISSING_THERE, "look_up_payout")
-ASK = Verdict(STATUS_DIFFERS, "ask_about_payout")
-COMPARE = Verdict(AMOUNTS_DIFFER, "compare_amounts")
-SETTLEMENT = Verdict(MISSING_HERE, "look_up_settlement")
-FOREIGN_REFUND = Verdict(MISSING_HERE, "look_up_refund")
-LOOK_UP = Verdict(MISSING_THERE, "look_up_booking")
+LOOK_UP_PAYOUT = Classification(MISSING_AT_GATEWAY, "look_up_payout")
+ASK = Classification(STATUS_DIFFERS, "ask_about_payout")
+COMPARE = Classification(AMOUNTS_DIFFER, "compare_amounts")
+SETTLEMENT = Classification(MISSING_IN_LEDGER, "look_up_settlement")
+FOREIGN_REFUND = Classification(MISSING_IN_LEDGER, "look_up_refund")
+LOOK_UP = Classification(MISSING_AT_GATEWAY, "look_up_booking")
 
 
 @pytest.mark.parametrize(
@@ -56,34 +56,40 @@ LOOK_UP = Verdict(MISSING_THERE, "look_up_booking")
         (item("settlement", 0, -500, moved_at=LATELY, there_status="pending"), None),
         (item("settlement", 0, -500, moved_at=LONG_AGO), SETTLEMENT),
         (item("settlement", 0, -500, moved_at=LATELY, there_status="failed"), SETTLEMENT),
-        (item("settlement", -500, 0), Verdict(MISSING_THERE, "look_up_settlement")),
-        (item("settlement", -500, -400, moved_at=LATELY), Verdict(AMOUNTS_DIFFER, "compare_amounts")),
+        (item("settlement", -500, 0), Classification(MISSING_AT_GATEWAY, "look_up_settlement")),
+        (item("settlement", -500, -400, moved_at=LATELY), Classification(AMOUNTS_DIFFER, "compare_amounts")),
         # What a bank takes for a dispute that is open, or was over lately, the other side may not have heard of.
         (item("dispute", 0, -500, moved_at=LONG_AGO, here_status="open"), None),
         (item("dispute", 0, -500, moved_at=LATELY, here_status="lost"), None),
         (
             item("dispute", 0, -500, moved_at=LONG_AGO, here_status="lost"),
-            Verdict(MISSING_HERE, "compare_amounts"),
+            Classification(MISSING_IN_LEDGER, "compare_amounts"),
         ),
         (
             item("dispute", -400, -500, moved_at=LONG_AGO, here_status="lost"),
-            Verdict(AMOUNTS_DIFFER, "compare_amounts"),
+            Classification(AMOUNTS_DIFFER, "compare_amounts"),
         ),
         (item("dispute", -500, 0, booked_at=LATELY, here_status="lost"), None),
         (item("dispute", -500, 0, booked_at=LONG_AGO, here_status="lost"), LOOK_UP),
         # A refund that a bank forced is told of by the dispute's event, which takes a while.
         (item("gateway-refund", 0, -500, moved_at=NOW, dispute_id="7"), None),
-        (item("gateway-refund", 0, -500, moved_at=NOW - UNDER_WAY_FOR, dispute_id="7"), FOREIGN_REFUND),
+        (
+            item("gateway-refund", 0, -500, moved_at=NOW - IN_TRANSIT_TOLERANCE, dispute_id="7"),
+            FOREIGN_REFUND,
+        ),
         (item("gateway-refund", 0, -500, moved_at=NOW), FOREIGN_REFUND),
         # What is none of ours is told at once, and so is what the gateway never moved.
-        (item("gateway-transfer", 0, -500, moved_at=NOW), Verdict(MISSING_HERE, "look_up_transfer")),
-        (item("movement", 0, -500, moved_at=NOW), Verdict(MISSING_HERE, "look_up_movement")),
+        (
+            item("gateway-transfer", 0, -500, moved_at=NOW),
+            Classification(MISSING_IN_LEDGER, "look_up_transfer"),
+        ),
+        (item("movement", 0, -500, moved_at=NOW), Classification(MISSING_IN_LEDGER, "look_up_movement")),
         (item("movement", -500, 0, booked_at=NOW), LOOK_UP),
         (item("by-hand", 500, 0, booked_at=NOW), LOOK_UP),
         # A charge of nobody's, as it is and once it was refunded there.
-        (item("charge", 0, 500), Verdict(MISSING_HERE, "look_up_charge")),
-        (item("charge", 0, 100), Verdict(MISSING_HERE, "look_up_charge")),
-        (item("charge", 0, -15), Verdict(MISSING_HERE, "bear_refunded_charge")),
+        (item("charge", 0, 500), Classification(MISSING_IN_LEDGER, "look_up_charge")),
+        (item("charge", 0, 100), Classification(MISSING_IN_LEDGER, "look_up_charge")),
+        (item("charge", 0, -15), Classification(MISSING_IN_LEDGER, "bear_refunded_charge")),
         # A payout that was paid, as the books have it, and that the gateway does not have: also if it moved it once.
         (payout(-500, 0), LOOK_UP_PAYOUT),
         (payout(-500, 0, gateway_id="7", moved_at=NOW), LOOK_UP_PAYOUT),
@@ -96,10 +102,10 @@ LOOK_UP = Verdict(MISSING_THERE, "look_up_booking")
         (item("movement", 0, 500) | {"here_now_minor": 500}, None),
     ],
 )
-def test_what_is_found_is_judged(found: dict[str, Any], verdict: Verdict | None) -> None:
-    assert judge(found, now=NOW) == verdict
+def test_what_is_found_is_judged(found: dict[str, Any], verdict: Classification | None) -> None:
+    assert classify(found, now=NOW) == verdict
 
 
 @pytest.mark.parametrize("action", SUGGESTIONS)
 def test_what_is_suggested_is_what_may_be_done_about_it(action: str) -> None:
-    assert set(re.findall(r"`(\w+)`", SUGGESTIONS[action])) <= FITTING[action]
+    assert set(re.findall(r"`(\w+)`", SUGGESTIONS[action])) <= ALLOWED_RESOLUTIONS[action]

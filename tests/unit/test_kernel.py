@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from marketplace.kernel.clock import iso, system_clock
 from marketplace.kernel.errors import CATALOG, MalformedBodyError, MarketplaceError, ValidationError
 from marketplace.kernel.ids import parse_uuid
-from marketplace.kernel.money import BASIS_POINTS, decimal_text, share_in_basis_points, split
+from marketplace.kernel.money import BASIS_POINTS, format_decimal, share_in_basis_points, split_by_weights
 from marketplace.kernel.paging import PageRequest, page_of
 
 AMOUNTS = st.integers(0, 10**15)
@@ -23,7 +23,7 @@ AMOUNTS = st.integers(0, 10**15)
      (-5, "-0.05"), (-100, "-1"), (-1050, "-10.5"), (10**15 + 1, "10000000000000.01")],
 )  # fmt: skip
 def test_naira_are_written_in_the_fewest_digits(amount: int, text: str) -> None:
-    assert decimal_text(amount) == text
+    assert format_decimal(amount) == text
 
 
 @given(amount=AMOUNTS, rate=st.integers(0, BASIS_POINTS))
@@ -36,16 +36,16 @@ def test_a_share_is_the_most_that_the_rate_allows(amount: int, rate: int) -> Non
 
 @given(amount=AMOUNTS, weights=st.lists(st.integers(0, 1000), min_size=1, max_size=20).filter(any))
 def test_what_has_no_weight_gets_nothing(amount: int, weights: list[int]) -> None:
-    parts = split(amount, weights)
+    parts = split_by_weights(amount, weights)
 
     assert all(part == 0 for part, weight in zip(parts, weights, strict=True) if weight == 0)
-    assert split(amount, weights) == split(amount, [weight * 7 for weight in weights])
+    assert split_by_weights(amount, weights) == split_by_weights(amount, [weight * 7 for weight in weights])
 
 
 def test_the_first_of_equals_gets_the_odd_kobo() -> None:
-    assert split(100, [1, 1, 1]) == [34, 33, 33]
-    assert split(2, [1, 1, 1]) == [1, 1, 0]
-    assert split(10, [6, 3, 1]) == [6, 3, 1]
+    assert split_by_weights(100, [1, 1, 1]) == [34, 33, 33]
+    assert split_by_weights(2, [1, 1, 1]) == [1, 1, 0]
+    assert split_by_weights(10, [6, 3, 1]) == [6, 3, 1]
 
 
 @given(st.uuids())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from marketplace.payouts.payees.name_matching import may_be_the_same
+from marketplace.payouts.payees.name_matching import is_plausible_account_name
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from marketplace.payouts.payees.name_matching import may_be_the_same
     ],
 )
 def test_names_that_may_be_the_same(account: str, names: tuple[str | None, ...]) -> None:
-    assert may_be_the_same(account, *names)
+    assert is_plausible_account_name(account, *names)
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_names_that_may_be_the_same(account: str, names: tuple[str | None, ...])
     ],
 )
 def test_names_that_are_not(account: str, names: tuple[str | None, ...]) -> None:
-    assert not may_be_the_same(account, *names)
+    assert not is_plausible_account_name(account, *names)

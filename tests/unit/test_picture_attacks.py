@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 
 from marketplace.infra.imaging import sandboxed_decode
-from marketplace.infra.imaging.formats import FORMATS, LONGEST_SIGNATURE, PNG, PictureFormat, format_of
+from marketplace.infra.imaging.formats import FORMATS, HEADER_BYTES, PNG, PictureFormat, detect_format
 from marketplace.kernel.errors import (
     MarketplaceError,
     ServiceUnavailableError,
@@ -59,7 +59,7 @@ def measured(content: bytes, kind: PictureFormat) -> Measured:
     with file_of(content) as file:
         file.seek(0)
         done = subprocess.run(
-            [sys.executable, "-I", "-c", _MEASURE, *sandboxed_decode.command(kind, SIZES)],
+            [sys.executable, "-I", "-c", _MEASURE, *sandboxed_decode.decode_worker_command(kind, SIZES)],
             stdin=file,
             stdout=subprocess.PIPE,
             timeout=60,
@@ -71,7 +71,7 @@ def measured(content: bytes, kind: PictureFormat) -> Measured:
 
 def refused(content: bytes) -> MarketplaceError:
     with file_of(content) as file, pytest.raises(MarketplaceError) as error:
-        sandboxed_decode.draw_anew(file, name="file", sizes=SIZES)
+        sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
     return error.value
 
 
@@ -91,7 +91,7 @@ def test_an_attack_is_refused_clearly(name: str) -> None:
 @pytest.mark.parametrize("name", [*(name for name, attack in ATTACKS.items() if attack[1] == 422), *BURDENS])
 def test_it_takes_little(name: str) -> None:
     content = BURDENS[name]() if name in BURDENS else ATTACKS[name][0]()
-    kind = format_of(content[:LONGEST_SIGNATURE])
+    kind = detect_format(content[:HEADER_BYTES])
     if kind is None:
         assert content == b""  # refused before any process is started
         return
@@ -141,7 +141,7 @@ def test_a_png_with_all_its_rows_is_taken(size: tuple[int, int], interlaced: boo
     parts = [chunk(b"IDAT", packed[at : at + 7]) + chunk(b"IDAT", b"") for at in range(0, len(packed), 7)]
 
     with file_of(b"\x89PNG\r\n\x1a\n" + header + b"".join(parts) + chunk(b"IEND", b"")) as file:
-        picture = sandboxed_decode.draw_anew(file, name="file", sizes=SIZES)
+        picture = sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
 
     assert (picture.width, picture.height) == size
     drawn = opened(picture.renditions[-1].content)
@@ -150,7 +150,7 @@ def test_a_png_with_all_its_rows_is_taken(size: tuple[int, int], interlaced: boo
 
 class TestLimits:
     def test_decoding_that_takes_long_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sandboxed_decode, "_DECODING_SECONDS", 0.002)
+        monkeypatch.setattr(sandboxed_decode, "_DECODE_CPU_SECONDS", 0.002)
 
         assert "takes too much" in refused(encoded(gradient(3000, 3000), "PNG")).detail
 
@@ -160,28 +160,30 @@ class TestLimits:
         assert refused(encoded(gradient(5000, 4000), "PNG")).status == 422
 
     def test_a_process_that_does_not_end_is_killed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sandboxed_decode, "_PATIENCE_SECONDS", 0.2)
-        monkeypatch.setattr(sandboxed_decode, "command", lambda _kind, _sizes: ["sleep", "60"])
+        monkeypatch.setattr(sandboxed_decode, "_WORKER_TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr(sandboxed_decode, "decode_worker_command", lambda _kind, _sizes: ["sleep", "60"])
 
         assert isinstance(refused(photo(20, 20)), ServiceUnavailableError)
 
     def test_a_fault_of_ours_is_no_fault_of_the_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            sandboxed_decode, "command", lambda _kind, _sizes: [sys.executable, "-c", "1 / 0"]
+            sandboxed_decode, "decode_worker_command", lambda _kind, _sizes: [sys.executable, "-c", "1 / 0"]
         )
 
-        with file_of(photo(20, 20)) as file, pytest.raises(sandboxed_decode.PictureProcessError):
-            sandboxed_decode.draw_anew(file, name="file", sizes=SIZES)
+        with file_of(photo(20, 20)) as file, pytest.raises(sandboxed_decode.DecodeWorkerFailedError):
+            sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
 
     def test_a_crash_is_the_files_fault(self, monkeypatch: pytest.MonkeyPatch) -> None:
         crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-        monkeypatch.setattr(sandboxed_decode, "command", lambda _kind, _sizes: [sys.executable, "-c", crash])
+        monkeypatch.setattr(
+            sandboxed_decode, "decode_worker_command", lambda _kind, _sizes: [sys.executable, "-c", crash]
+        )
 
         assert refused(photo(20, 20)).status == 422
 
     def test_too_many_at_once_are_told_to_come_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sandboxed_decode, "_QUEUE_SECONDS", 0.01)
-        with sandboxed_decode._turns, sandboxed_decode._turns:
+        monkeypatch.setattr(sandboxed_decode, "_QUEUE_TIMEOUT_SECONDS", 0.01)
+        with sandboxed_decode._worker_slots, sandboxed_decode._worker_slots:
             error = refused(photo(20, 20))
 
         assert isinstance(error, ServiceUnavailableError)
@@ -191,7 +193,9 @@ class TestLimits:
         monkeypatch.setenv("S3_SECRET_ACCESS_KEY", "a secret")
         tell = "import json, os; print(json.dumps({'refused': ' '.join(os.environ)}))"
         monkeypatch.setattr(
-            sandboxed_decode, "command", lambda _kind, _sizes: [sys.executable, "-I", "-c", tell]
+            sandboxed_decode,
+            "decode_worker_command",
+            lambda _kind, _sizes: [sys.executable, "-I", "-c", tell],
         )
 
         assert refused(photo(20, 20)).detail.split()[1:] in (["LANG"], ["LANG", "LC_CTYPE"])
@@ -208,7 +212,7 @@ def test_a_picture_that_is_also_something_else_is_a_picture_alone_afterwards() -
     ):
         assert evil in content
         with file_of(content) as file:
-            picture = sandboxed_decode.draw_anew(file, name="file", sizes=SIZES)
+            picture = sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
         assert picture.format is not PNG or content.startswith(b"\x89PNG")
         for rendition in picture.renditions:
             assert b"script" not in rendition.content

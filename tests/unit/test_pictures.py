@@ -18,10 +18,10 @@ from marketplace.infra.imaging.formats import (
     WEBP,
     Picture,
     PictureFormat,
-    UnfitPictureError,
-    check_size,
-    format_of,
-    webp_size,
+    UnacceptablePictureError,
+    detect_format,
+    ensure_acceptable_size,
+    read_webp_size,
 )
 from marketplace.infra.imaging.rendering import render
 from tests.support.pictures import encoded, gradient, opened, photo
@@ -33,7 +33,7 @@ RED, BLUE = (254, 0, 0), (0, 0, 254)
 
 
 def drawn(content: bytes, kind: PictureFormat | None = None) -> Picture:
-    found = kind or format_of(content)
+    found = kind or detect_format(content)
     assert found is not None
     return render(io.BytesIO(content), found, sizes=SIZES)
 
@@ -300,9 +300,9 @@ class TestAnimations:
 class TestTellingFormats:
     def test_by_the_first_bytes(self) -> None:
         for kind, expected in {"JPEG": JPEG, "PNG": PNG, "WEBP": WEBP, "GIF": GIF}.items():
-            assert format_of(encoded(gradient(9, 9), kind)[:30]) is expected
+            assert detect_format(encoded(gradient(9, 9), kind)[:30]) is expected
         for other in (b"", b"\xff\xd8", b"RIFF....WAVE", b"GIF88a", b"\x89PNG\r\n", b"BM", b"<svg"):
-            assert format_of(other) is None
+            assert detect_format(other) is None
         assert {one.content_type for one in FORMATS.values()} == {
             "image/jpeg", "image/png", "image/webp", "image/gif",
         }  # fmt: skip
@@ -311,14 +311,14 @@ class TestTellingFormats:
     def test_a_webps_size(self, options: dict[str, Any]) -> None:
         content = encoded(gradient(345, 123), "WEBP", **options)
 
-        assert webp_size(content[:30]) == (345, 123)
-        assert webp_size(content[:29]) is None
-        assert webp_size(b"RIFF....WEBPODD " + bytes(30)) is None
+        assert read_webp_size(content[:30]) == (345, 123)
+        assert read_webp_size(content[:29]) is None
+        assert read_webp_size(b"RIFF....WEBPODD " + bytes(30)) is None
 
     def test_a_file_is_read_as_what_it_begins_with_and_as_nothing_else(self) -> None:
-        with pytest.raises(UnfitPictureError, match="damaged or cut off"):
+        with pytest.raises(UnacceptablePictureError, match="damaged or cut off"):
             drawn(photo(30, 20), GIF)
-        with pytest.raises(UnfitPictureError, match="damaged or cut off"):
+        with pytest.raises(UnacceptablePictureError, match="damaged or cut off"):
             drawn(b"\xff\xd8\xff" + encoded(gradient(9, 9), "PNG"))
 
     @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF"])
@@ -326,7 +326,7 @@ class TestTellingFormats:
     def test_a_file_that_is_cut_off(self, kind: str, part: float) -> None:
         content = encoded(gradient(700, 500), kind)
 
-        with pytest.raises(UnfitPictureError, match="cut off"):
+        with pytest.raises(UnacceptablePictureError, match="cut off"):
             drawn(content[: int(len(content) * part)])
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -337,9 +337,9 @@ class TestTellingFormats:
             for place in range(12, min(len(content), 400), 3):
                 changed = bytearray(content)
                 changed[place] ^= 0xFF
-                found = format_of(bytes(changed[:30]))
+                found = detect_format(bytes(changed[:30]))
                 assert found is not None
-                with suppress(UnfitPictureError):
+                with suppress(UnacceptablePictureError):
                     assert drawn(bytes(changed), found).renditions
 
 
@@ -355,19 +355,19 @@ class TestBounds:
         ],
     )
     def test_what_is_out_of_them(self, size: tuple[int, int], told: str) -> None:
-        with pytest.raises(UnfitPictureError, match=told):
-            check_size(*size, max_pixels=24_000_000)
+        with pytest.raises(UnacceptablePictureError, match=told):
+            ensure_acceptable_size(*size, max_pixels=24_000_000)
 
     @pytest.mark.parametrize("size", [(1, 1), (1, 20), (4_000, 200), (12_000, 2_000), (6_000, 4_000)])
     def test_what_is_within_them(self, size: tuple[int, int]) -> None:
-        check_size(*size, max_pixels=24_000_000)
+        ensure_acceptable_size(*size, max_pixels=24_000_000)
 
     def test_a_progressive_jpeg_may_have_fewer_pixels(self) -> None:
         content = bytearray(photo(64, 64, progressive=True))
         start = content.index(b"\xff\xc2") + 5
         content[start : start + 4] = struct.pack(">HH", 6_000, 6_000)
 
-        with pytest.raises(UnfitPictureError, match="25 million"):
+        with pytest.raises(UnacceptablePictureError, match="25 million"):
             drawn(bytes(content))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from marketplace.kernel.pluralize import counted
+from marketplace.kernel.pluralize import format_count
 
 
 @pytest.mark.parametrize(
@@ -10,4 +10,4 @@ from marketplace.kernel.pluralize import counted
     [(0, "0 payments"), (1, "1 payment"), (2, "2 payments"), (5_000, "5,000 payments")],
 )
 def test_what_is_counted_is_one_or_several(number: int, expected: str) -> None:
-    assert counted(number, "payment") == expected
+    assert format_count(number, "payment") == expected

@@ -4,13 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.kernel.money import BASIS_POINTS, decimal_text, share_in_basis_points, split
-from marketplace.orders.pricing import Fees, Line, Release, fill, price_of, release_of
+from marketplace.kernel.money import BASIS_POINTS, format_decimal, share_in_basis_points, split_by_weights
+from marketplace.orders.pricing import (
+    EscrowSplit,
+    Fees,
+    OrderLine,
+    allocate_in_order,
+    price_order,
+    split_escrow,
+)
 
 AMOUNTS = st.integers(min_value=0, max_value=10**13)
 LINES = st.lists(
     st.builds(
-        Line,
+        OrderLine,
         unit_price_minor=st.integers(100, 10**10),
         quantity=st.integers(1, 1000),
         commission_bps=st.integers(0, BASIS_POINTS),
@@ -27,8 +34,8 @@ FEES = st.builds(
 
 
 @given(lines=LINES, fees=FEES, delivered=st.booleans())
-def test_a_price_is_the_sum_of_its_parts(lines: list[Line], fees: Fees, delivered: bool) -> None:
-    price = price_of(lines, fees=fees, delivered=delivered)
+def test_a_price_is_the_sum_of_its_parts(lines: list[OrderLine], fees: Fees, delivered: bool) -> None:
+    price = price_order(lines, fees=fees, delivered=delivered)
 
     assert price.subtotal_minor == sum(line.unit_price_minor * line.quantity for line in lines)
     assert price.delivery_fee_minor == (fees.delivery_fee_minor if delivered else 0)
@@ -47,12 +54,12 @@ def test_a_price_is_the_sum_of_its_parts(lines: list[Line], fees: Fees, delivere
 
 @given(lines=LINES, fees=FEES, delivered=st.booleans())
 def test_a_release_gives_away_what_was_paid_and_takes_no_more_than_the_rate(
-    lines: list[Line], fees: Fees, delivered: bool
+    lines: list[OrderLine], fees: Fees, delivered: bool
 ) -> None:
-    price = price_of(lines, fees=fees, delivered=delivered)
+    price = price_order(lines, fees=fees, delivered=delivered)
     commission = sum(line.commission_minor for line in lines)
 
-    release = release_of(price, commission_minor=commission)
+    release = split_escrow(price, commission_minor=commission)
 
     assert release.vendor_minor + release.platform_minor == price.total_minor
     assert release.vendor_minor == price.subtotal_minor - commission + price.delivery_fee_minor
@@ -66,7 +73,7 @@ def test_a_release_gives_away_what_was_paid_and_takes_no_more_than_the_rate(
 
 @given(amount=AMOUNTS, weights=st.lists(st.integers(0, 10**9), min_size=1, max_size=50).filter(any))
 def test_a_split_adds_up_and_is_fair_to_a_kobo(amount: int, weights: list[int]) -> None:
-    parts = split(amount, weights)
+    parts = split_by_weights(amount, weights)
 
     assert sum(parts) == amount
     for part, weight in zip(parts, weights, strict=True):
@@ -81,21 +88,21 @@ def test_what_is_left_after_a_part_was_refunded_is_shared_as_all_of_it_would_be(
     total = vendor + platform
     held = data.draw(st.integers(0, total)) if total else 0
 
-    left = Release(vendor, platform).of_held(held)
+    left = EscrowSplit(vendor, platform).of_held(held)
 
     assert left.vendor_minor + left.platform_minor == held
     assert 0 <= left.vendor_minor <= vendor
     assert 0 <= left.platform_minor <= platform
     # Neither side bears more than its share, to the kobo.
     assert abs(left.vendor_minor * total - vendor * held) < max(total, 1)
-    assert held < total or left == Release(vendor, platform)
+    assert held < total or left == EscrowSplit(vendor, platform)
 
 
 @given(capacities=st.lists(AMOUNTS, max_size=8), data=st.data())
 def test_what_is_poured_fills_one_after_the_other(capacities: list[int], data: st.DataObject) -> None:
     amount = data.draw(st.integers(0, sum(capacities)))
 
-    parts = fill(amount, capacities)
+    parts = allocate_in_order(amount, capacities)
 
     assert sum(parts) == amount
     assert all(0 <= part <= capacity for part, capacity in zip(parts, capacities, strict=True))
@@ -106,12 +113,12 @@ def test_what_is_poured_fills_one_after_the_other(capacities: list[int], data: s
 @pytest.mark.parametrize(("amount", "capacities"), [(-1, [5]), (6, [5]), (1, []), (1, [5, -1])])
 def test_nonsense_is_not_poured(amount: int, capacities: list[int]) -> None:
     with pytest.raises(ValueError, match="what is poured"):
-        fill(amount, capacities)
+        allocate_in_order(amount, capacities)
 
 
 @given(amount=AMOUNTS)
 def test_naira_are_written_without_rounding(amount: int) -> None:
-    whole, _, fraction = decimal_text(amount).partition(".")
+    whole, _, fraction = format_decimal(amount).partition(".")
 
     assert len(fraction) <= 2
     assert int(whole) * 100 + int(fraction.ljust(2, "0") or 0) == amount
@@ -126,4 +133,4 @@ def test_a_share_of_nonsense_is_refused(amount: int, rate: int) -> None:
 @pytest.mark.parametrize(("amount", "weights"), [(-1, [1]), (1, []), (1, [0, 0]), (1, [2, -1])])
 def test_a_split_of_nonsense_is_refused(amount: int, weights: list[int]) -> None:
     with pytest.raises(ValueError, match=r"a split needs|iterable argument is empty"):
-        split(amount, weights)
+        split_by_weights(amount, weights)

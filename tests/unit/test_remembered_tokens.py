@@ -66,7 +66,7 @@ def test_what_was_refused_is_refused_again() -> None:
 
 
 def test_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "_MAX_VERIFIED", 3)
+    monkeypatch.setattr(identity, "_MAX_CACHED_TOKENS", 3)
     verifier = TokenVerifier(SETTINGS)
     tokens = [token_of(uuid4()) for _ in range(4)]
     first = [verifier.verify(token) for token in tokens]

@@ -5,9 +5,16 @@ import pytest
 from bench.search_quality.labels import Label
 from bench.search_quality.measuring import Outcome, evaluate
 from marketplace.catalog.search import query_builder
-from marketplace.catalog.search.query_builder import Frequency, Lexicon
-from marketplace.catalog.search.spelling import Candidate, corrections, distance
-from marketplace.catalog.search.tokenizer import MAX_WORDS, fold, forms, parts, phrases, words
+from marketplace.catalog.search.query_builder import LexemeFrequency, Lexicon
+from marketplace.catalog.search.spelling import SpellingCandidate, choose_corrections, edit_distance
+from marketplace.catalog.search.tokenizer import (
+    MAX_WORDS,
+    find_phrases,
+    fold,
+    split_letters_and_digits,
+    tokenize,
+    word_forms,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,21 +33,21 @@ from marketplace.catalog.search.tokenizer import MAX_WORDS, fold, forms, parts, 
     ],
 )
 def test_a_text_is_folded_to_words(typed: str, expected: list[str]) -> None:
-    assert words(typed) == expected
-    assert len(words(typed)) <= MAX_WORDS
+    assert tokenize(typed) == expected
+    assert len(tokenize(typed)) <= MAX_WORDS
 
 
 def test_parts_and_forms() -> None:
-    assert parts("fx991es") == ["fx", "991", "es"]
-    assert parts("lamp") == ["lamp"]
+    assert split_letters_and_digits("fx991es") == ["fx", "991", "es"]
+    assert split_letters_and_digits("lamp") == ["lamp"]
     assert fold("É") == "e"
-    assert set(forms("batteries")) >= {"batteries", "battery"}
-    assert set(forms("boxes")) >= {"boxes", "box"}
-    assert forms("lamp") == ["lamp", "lamps"]
+    assert set(word_forms("batteries")) >= {"batteries", "battery"}
+    assert set(word_forms("boxes")) >= {"boxes", "box"}
+    assert word_forms("lamp") == ["lamp", "lamps"]
 
 
 def test_phrases_know_their_places() -> None:
-    found = phrases(["cheap", "power", "banks"])
+    found = find_phrases(["cheap", "power", "banks"])
 
     assert found["power bank"] == found["power banks"] == (1, 3)
     assert found["cheap"] == (0, 1)
@@ -58,47 +65,55 @@ def test_phrases_know_their_places() -> None:
     ],
 )
 def test_faults_are_counted(one: str, other: str, faults: int) -> None:
-    assert distance(one, other, most=3) == distance(other, one, most=3) == faults
+    assert edit_distance(one, other, most=3) == edit_distance(other, one, most=3) == faults
 
 
 def test_faults_are_not_counted_further_than_matters() -> None:
-    assert distance("calculator", "mattress", most=2) == 3
-    assert distance("a", "abcdef", most=2) == 3
+    assert edit_distance("calculator", "mattress", most=2) == 3
+    assert edit_distance("a", "abcdef", most=2) == 3
 
 
 def test_the_nearest_and_most_usual_spelling_is_chosen() -> None:
-    near = [Candidate("lamp", 5), Candidate("lamb", 50), Candidate("camp", 500), Candidate("laptop", 900)]
+    near = [
+        SpellingCandidate("lamp", 5),
+        SpellingCandidate("lamb", 50),
+        SpellingCandidate("camp", 500),
+        SpellingCandidate("laptop", 900),
+    ]
 
-    assert corrections("lamq", near) == ["lamb", "lamp"]
-    assert corrections("zamp", near) == ["camp", "lamp"]
-    assert corrections("lamp", [Candidate("lamp", 5)]) == []
+    assert choose_corrections("lamq", near) == ["lamb", "lamp"]
+    assert choose_corrections("zamp", near) == ["camp", "lamp"]
+    assert choose_corrections("lamp", [SpellingCandidate("lamp", 5)]) == []
     assert (
-        corrections("powerbank", [Candidate("power bank", 3), Candidate("powerbanc", 3)])[0] == "power bank"
+        choose_corrections(
+            "powerbank", [SpellingCandidate("power bank", 3), SpellingCandidate("powerbanc", 3)]
+        )[0]
+        == "power bank"
     )
-    assert corrections("kettl", []) == []
+    assert choose_corrections("kettl", []) == []
 
 
 def test_a_known_word_is_corrected_to_a_far_more_usual_one_alone() -> None:
-    near = [Candidate("laptop", 24), Candidate("lapdog", 900)]
+    near = [SpellingCandidate("laptop", 24), SpellingCandidate("lapdog", 900)]
 
-    assert corrections("labtop", near, known_documents=1) == []
-    assert corrections("labtop", [Candidate("laptop", 25)], known_documents=1) == ["laptop"]
+    assert choose_corrections("labtop", near, known_documents=1) == []
+    assert choose_corrections("labtop", [SpellingCandidate("laptop", 25)], known_documents=1) == ["laptop"]
 
 
 def test_a_query_needs_every_word_that_says_something() -> None:
-    query = query_builder.build(["lamp", "for", "my", "desk"], Lexicon())
+    query = query_builder.build_query(["lamp", "for", "my", "desk"], Lexicon())
 
     assert query.exact == "('lamp' & 'desk')"
     assert query.wide == "('lamp' & ('desk' | 'desk':*))"
     assert query.partial == "(('desk' | 'desk':*) | 'lamp')"
-    assert query_builder.build(["the", "it"], Lexicon()).exact == "('the' & 'it')"
-    assert query_builder.build(["lamp"], Lexicon()).partial is None
+    assert query_builder.build_query(["the", "it"], Lexicon()).exact == "('the' & 'it')"
+    assert query_builder.build_query(["lamp"], Lexicon()).partial is None
 
 
 def test_synonyms_stand_for_words_and_phrases() -> None:
     lexicon = Lexicon(synonyms=[["iphone charger", "lightning cable"], ["gen", "generator"]])
 
-    query = query_builder.build(["iphone", "chargers", "gen"], lexicon)
+    query = query_builder.build_query(["iphone", "chargers", "gen"], lexicon)
 
     assert "('lightning' <-> 'cable')" in query.wide
     assert "'generator'" in query.wide
@@ -109,22 +124,22 @@ def test_spellings_and_halves_are_alternatives() -> None:
     lexicon = Lexicon(documents={"earbuds": 3})
     corrected = {"lapotp": ["laptop", "lap top"]}
 
-    assert "'earbuds'" in query_builder.build(["ear", "buds"], lexicon).wide
-    query = query_builder.build(["lapotp", "bag"], Lexicon(), corrected=corrected)
+    assert "'earbuds'" in query_builder.build_query(["ear", "buds"], lexicon).wide
+    query = query_builder.build_query(["lapotp", "bag"], Lexicon(), corrected=corrected)
     assert query.wide.startswith("(('lapotp' | 'laptop' | ('lap' <-> 'top')) & ")
-    assert query_builder.respelled(["lapotp", "bag"], corrected) == "laptop bag"
+    assert query_builder.corrected_query(["lapotp", "bag"], corrected) == "laptop bag"
 
 
 def test_models_are_taken_apart() -> None:
-    assert query_builder.build(["fx991"], Lexicon()).exact == "('fx991' | ('fx' & '991'))"
+    assert query_builder.build_query(["fx991"], Lexicon()).exact == "('fx991' | ('fx' & '991'))"
 
 
 def test_what_is_common_is_known_to_be() -> None:
     lexicon = Lexicon(
-        documents={"lamp": 40}, frequent={"new": Frequency(100, 5_000)}, beginning=60, total=10_000
+        documents={"lamp": 40}, frequent={"new": LexemeFrequency(100, 5_000)}, beginning=60, total=10_000
     )
 
-    query = query_builder.build(["new", "lamp"], lexicon)
+    query = query_builder.build_query(["new", "lamp"], lexicon)
 
     assert query.share_exact == pytest.approx(0.01**0.5 * 0.004)
     assert query.share_in_title == pytest.approx(0.01**0.5 * 0.006)

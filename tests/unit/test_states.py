@@ -88,7 +88,7 @@ def test_every_state_has_a_delivery_status_and_the_pin_only_where_it_is_of_use()
     assert (told["refunded"], told["disputed"]) == ("returned", "in_transit")
     assert order_states.delivery_status("refunded", shipped=False) == "not_started"
     assert order_states.delivery_status("disputed", shipped=False) == "not_started"
-    assert {"paid_escrow", "processing", "shipped"} == order_states.PIN_VISIBLE
+    assert {"paid_escrow", "processing", "shipped"} == order_states.PIN_VISIBLE_STATES
 
 
 def test_a_table_that_contradicts_itself_is_refused() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.webhooks.events import MAX_ID_LENGTH, HopelessEventError, parse
+from marketplace.webhooks.events import MAX_ID_LENGTH, PermanentEventError, parse_gateway_event
 
 
 def body(event: object = "charge.success", data: object = None) -> bytes:
@@ -13,7 +13,7 @@ def body(event: object = "charge.success", data: object = None) -> bytes:
 
 
 def test_the_id_of_the_data_names_an_event() -> None:
-    event = parse(body())
+    event = parse_gateway_event(body())
 
     assert (event.type, event.dedupe_id) == ("charge.success", "charge.success:7")
     assert event.data == {"id": 7, "reference": "r"}
@@ -33,12 +33,12 @@ def test_the_id_of_the_data_names_an_event() -> None:
     ids=repr,
 )
 def test_the_reference_names_it_where_there_is_no_id(data: dict[str, object], name: str) -> None:
-    assert parse(body(data=data)).dedupe_id == f"charge.success:{name}"
+    assert parse_gateway_event(body(data=data)).dedupe_id == f"charge.success:{name}"
 
 
 @pytest.mark.parametrize("data", [{"amount": 1}, {"id": 1.5}, {"id": [1], "reference": 7}, {}], ids=repr)
 def test_what_it_says_names_it_where_there_is_neither(data: dict[str, object]) -> None:
-    one, again, other = (parse(body(data=each)) for each in (data, data, data | {"more": 1}))
+    one, again, other = (parse_gateway_event(body(data=each)) for each in (data, data, data | {"more": 1}))
 
     assert one.dedupe_id == again.dedupe_id != other.dedupe_id
     assert one.type == "charge.success"
@@ -46,7 +46,9 @@ def test_what_it_says_names_it_where_there_is_neither(data: dict[str, object]) -
 
 @pytest.mark.parametrize("rest", ["", ',"data":null', ',"data":[]', ',"data":"x"'])
 def test_the_type_is_kept_of_one_without_data(rest: str) -> None:
-    one, other = (parse(f'{{"event":"charge.success","domain":"{word}"{rest}}}'.encode()) for word in "ab")
+    one, other = (
+        parse_gateway_event(f'{{"event":"charge.success","domain":"{word}"{rest}}}'.encode()) for word in "ab"
+    )
 
     assert (one.type, one.data) == ("charge.success", {})
     assert one.dedupe_id != other.dedupe_id
@@ -56,7 +58,8 @@ def test_the_type_is_kept_of_one_without_data(rest: str) -> None:
 @pytest.mark.parametrize("length", [7, 400])
 def test_a_name_that_is_too_long_is_replaced_by_a_digest(event: str, length: int) -> None:
     one, again, other = (
-        parse(body(event, {"id": letter * length, "reference": "r"})) for letter in ("x", "x", "y")
+        parse_gateway_event(body(event, {"id": letter * length, "reference": "r"}))
+        for letter in ("x", "x", "y")
     )
 
     assert one.dedupe_id == again.dedupe_id != other.dedupe_id
@@ -81,8 +84,8 @@ def test_a_name_that_is_too_long_is_replaced_by_a_digest(event: str, length: int
     ids=lambda value: repr(value)[:40],
 )
 def test_what_can_never_be_processed_is_hopeless(raw: bytes, reason: str) -> None:
-    with pytest.raises(HopelessEventError, match=reason):
-        parse(raw)
+    with pytest.raises(PermanentEventError, match=reason):
+        parse_gateway_event(raw)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_what_can_never_be_processed_is_hopeless(raw: bytes, reason: str) -> Non
 )
 def test_a_nul_in_a_customers_name_is_left_out(written: bytes, read: str) -> None:
     """The database keeps none, and it must not cost a payment; the six characters alone are no NUL."""
-    event = parse(b'{"event":"charge.success","data":{"id":1,"name":"' + written + b'"}}')
+    event = parse_gateway_event(b'{"event":"charge.success","data":{"id":1,"name":"' + written + b'"}}')
 
     assert event.data["name"] == read
 
@@ -105,13 +108,13 @@ def test_a_nul_in_a_customers_name_is_left_out(written: bytes, read: str) -> Non
 @given(raw=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_whatever_comes_it_is_an_event_or_hopeless(raw: bytes) -> None:
     try:
-        event = parse(raw)
-    except HopelessEventError:
+        event = parse_gateway_event(raw)
+    except PermanentEventError:
         return
     assert event.dedupe_id.startswith(f"{event.type}:")
 
 
 def test_half_a_surrogate_pair_costs_no_payment() -> None:
-    event = parse(b'{"event":"charge.success","data":{"id":1,"metadata":{"note":"\\ud800"}}}')
+    event = parse_gateway_event(b'{"event":"charge.success","data":{"id":1,"metadata":{"note":"\\ud800"}}}')
 
     assert (event.dedupe_id, event.data["metadata"]) == ("charge.success:1", {"note": "?"})

@@ -3,112 +3,120 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.browse.schemas import Counted, NamedMeta, NamedProducts
-from blueprints.catalog.products.schemas import PlaceQuery, ProductCard, StoreQuery
-from blueprints.http.contract import OPTIONAL, PUBLIC, Shared
-from blueprints.http.endpoint import Area, Context
+from blueprints.catalog.browse.schemas import CountedProductEvent, ProductIds, ProductsByIdMeta
+from blueprints.catalog.products.schemas import CampusCategoryQuery, ProductCard, StoreProductQuery
+from blueprints.http.contract import OPTIONAL, PUBLIC, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
 from marketplace.catalog import cache_tags
 from marketplace.catalog.browse import collections, trending
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.statistics import counters
-from marketplace.kernel.paging import Annotated, Page
+from marketplace.kernel.paging import DataWithMeta, Page
 
-area = Area("discovery", "/api/products", "What trends, is new, exclusive, of one store, or named")
+area = ContractBlueprint(
+    "discovery", "/api/products", "What trends, is new, exclusive, of one store, or named"
+)
 
 
 @area.get(
     "/trending",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
-    query=PlaceQuery,
+    limit=SharedLimit.GLOBAL,
+    query=CampusCategoryQuery,
     reply=ProductCard(many=True),
     cache=60,
     tags=(cache_tags.PRODUCTS, cache_tags.TRENDING),
 )
 def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
     """List products by the views and cart adds of the last 24 hours."""
-    return trending.list_trending(ctx.session, filters=Filters(**query), **_terms(ctx))
+    return trending.list_trending(ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx))
 
 
 @area.get(
     "/new-arrivals",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
-    query=PlaceQuery,
+    limit=SharedLimit.GLOBAL,
+    query=CampusCategoryQuery,
     reply=ProductCard(many=True),
     cache=60,
     tags=(cache_tags.PRODUCTS,),
 )
 def list_new_arrivals(ctx: Context, query: dict[str, Any]) -> Page:
     """List products that were published within the last 14 days, the newest first."""
-    return collections.list_new_arrivals(ctx.session, filters=Filters(**query), **_terms(ctx))
+    return collections.list_new_arrivals(
+        ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx)
+    )
 
 
 @area.get(
     "/exclusives",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
-    query=PlaceQuery,
+    limit=SharedLimit.GLOBAL,
+    query=CampusCategoryQuery,
     reply=ProductCard(many=True),
     cache=60,
     tags=(cache_tags.PRODUCTS,),
 )
 def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
     """List the exclusive products of verified stores, the newest first."""
-    return collections.list_exclusives(ctx.session, filters=Filters(**query), **_terms(ctx))
+    return collections.list_exclusives(
+        ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx)
+    )
 
 
 @area.get(
     "/vendor/<uuid:vendor_id>",
     auth=OPTIONAL,
-    limit=Shared.GLOBAL,
-    query=StoreQuery,
+    limit=SharedLimit.GLOBAL,
+    query=StoreProductQuery,
     reply=ProductCard(many=True),
     cache=60,
     tags=(cache_tags.PRODUCTS,),
 )
-def list_of_vendor(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -> Page:
+def list_vendor_products(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -> Page:
     """List the products of one store, the same for everybody."""
     sort = query["sort"]
-    filters = Filters(**{name: value for name, value in query.items() if name != "sort"})
-    return collections.list_of_vendor(
-        ctx.session, vendor_id=vendor_id, filters=filters, sort=sort, **_terms(ctx)
+    filters = ProductFilters(**{name: value for name, value in query.items() if name != "sort"})
+    return collections.list_vendor_products(
+        ctx.session, vendor_id=vendor_id, filters=filters, sort=sort, **_listing_arguments(ctx)
     )
 
 
 @area.post(
     "/bulk",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
-    body=NamedProducts,
+    limit=SharedLimit.GLOBAL,
+    body=ProductIds,
     reply=ProductCard(many=True),
-    meta=NamedMeta,
+    meta=ProductsByIdMeta,
     autocommit=True,
 )
-def get_named(ctx: Context, body: dict[str, Any]) -> Annotated:
+def list_products_by_ids(ctx: Context, body: dict[str, Any]) -> DataWithMeta:
     """Give up to 100 products by their ids, in that order; `meta.missing` names the others."""
-    found, missing = collections.named_products(
+    found, missing = collections.list_products_by_ids(
         ctx.session,
         product_ids=body["ids"],
         now=ctx.now,
         media_base_url=ctx.services.settings.media_base_url,
     )
-    return Annotated(found, {"missing": missing})
+    return DataWithMeta(found, {"missing": missing})
 
 
 @area.post(
     "/<uuid:product_id>/stats/<type>",
     auth=PUBLIC,
     limit="120/minute",
-    choices={"type": counters.TYPES},
-    reply=Counted,
+    choices={"type": counters.EVENT_TYPES},
+    reply=CountedProductEvent,
     autocommit=True,
 )
-def count(ctx: Context, product_id: UUID, type: str) -> dict[str, Any]:  # noqa: A002 - the specification's name
+def count_product_event(ctx: Context, product_id: UUID, type: str) -> dict[str, Any]:  # noqa: A002 - the specification's name
     """Count that a product was looked at, put into a cart, or shared."""
-    counters.count(ctx.session, cache=ctx.services.cache, product_id=product_id, kind=type, now=ctx.now)
+    counters.count_product_event(
+        ctx.session, cache=ctx.services.cache, product_id=product_id, kind=type, now=ctx.now
+    )
     return {"counted": True, "type": type, "productId": product_id}
 
 
-def _terms(ctx: Context) -> dict[str, Any]:
+def _listing_arguments(ctx: Context) -> dict[str, Any]:
     return {"page": ctx.page, "now": ctx.now, "media_base_url": ctx.services.settings.media_base_url}

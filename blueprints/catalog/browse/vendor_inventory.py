@@ -3,19 +3,19 @@
 from typing import Any
 
 from blueprints.catalog.browse.schemas import InventoryItem, InventoryMeta, InventoryQuery
-from blueprints.http.contract import VENDOR, Shared
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import VENDOR, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
 from marketplace.catalog.browse import vendor_inventory
 from marketplace.catalog.browse.vendor_inventory import InventoryFilters
 from marketplace.kernel.paging import TablePage
 
-area = Area("inventory", "/api/products/vendor", "A vendor's own inventory")
+area = ContractBlueprint("inventory", "/api/products/vendor", "A vendor's own inventory")
 
 
 @area.get(
     "/paginated",
     auth=VENDOR,
-    limit=Shared.VENDOR,
+    limit=SharedLimit.VENDOR,
     query=InventoryQuery,
     reply=InventoryItem(many=True),
     meta=InventoryMeta,

@@ -4,38 +4,37 @@ from typing import Any
 from uuid import UUID
 
 from blueprints.catalog.moderation.schemas import (
-    Approval,
+    ApproveProduct,
+    BannedTermView,
     BanTerm,
     BulkDelete,
     BulkDeleted,
     ModeratedProduct,
     ModerationQuery,
-    Refusal,
-    Term,
+    RefuseProduct,
 )
 from blueprints.http.context import Context
-from blueprints.http.contract import VENDOR_OR_STAFF, Shared, staff_with
-from blueprints.http.endpoint import Area
+from blueprints.http.contract import VENDOR_OR_STAFF, SharedLimit, staff_with
+from blueprints.http.endpoint import ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog.moderation import banned_terms, queries, staff_actions
 from marketplace.kernel.paging import Page
 
-area = Area("moderation", "/api/products", "Moderation of listings")
-_MODERATOR = staff_with(staff_actions.MANAGES_PRODUCTS)
+area = ContractBlueprint("moderation", "/api/products", "Moderation of listings")
+_MODERATOR = staff_with(staff_actions.MANAGE_PRODUCTS)
 
 
-@area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=Shared.VENDOR, reply=Deleted)
+@area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=SharedLimit.VENDOR, reply=Deleted)
 def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     """Delete a listing: of the own store, or any as staff that manages products."""
     staff_actions.delete_product(
         ctx.session,
         caller=ctx.user,
-        actor=ctx.actor,
+        act=ctx.act,
         product_id=product_id,
         revision=expected_revision(None),
-        now=ctx.now,
     )
     return {"deleted": True, "id": product_id}
 
@@ -45,11 +44,9 @@ def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Delete listings that violate the rules, all of them or none."""
     result = staff_actions.delete_products(
         ctx.session,
-        officer=ctx.user,
-        actor=ctx.actor,
+        act=ctx.act,
         product_ids=body["ids"],
         reason=body["reason"],
-        now=ctx.now,
     )
     return {
         "deleted": result.deleted,
@@ -61,13 +58,13 @@ def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.get(
     "/moderation",
     auth=_MODERATOR,
-    limit=Shared.GLOBAL,
+    limit=SharedLimit.GLOBAL,
     query=ModerationQuery,
     reply=ModeratedProduct(many=True),
 )
 def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
     """List the listings in moderation, those that wait longest first."""
-    return queries.list_for_staff(
+    return queries.list_moderation_queue(
         ctx.session,
         state=query["status"],
         campus=query.get("campus"),
@@ -77,38 +74,56 @@ def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.post(
-    "/<uuid:product_id>/approve", auth=_MODERATOR, limit=Shared.GLOBAL, body=Approval, reply=ModeratedProduct
+    "/<uuid:product_id>/approve",
+    auth=_MODERATOR,
+    limit=SharedLimit.GLOBAL,
+    body=ApproveProduct,
+    reply=ModeratedProduct,
 )
 def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Publish a listing that is in review or rejected, or bring back a removed one."""
-    staff_actions.approve(ctx.session, note=body.get("note"), **_decision(ctx, product_id, body))
-    return _item(ctx, product_id)
+    staff_actions.approve_product(
+        ctx.session, note=body.get("note"), **_decision_arguments(ctx, product_id, body)
+    )
+    return _moderated_product(ctx, product_id)
 
 
 @area.post(
-    "/<uuid:product_id>/reject", auth=_MODERATOR, limit=Shared.GLOBAL, body=Refusal, reply=ModeratedProduct
+    "/<uuid:product_id>/reject",
+    auth=_MODERATOR,
+    limit=SharedLimit.GLOBAL,
+    body=RefuseProduct,
+    reply=ModeratedProduct,
 )
 def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Reject a listing that is in review; its vendor may mend it."""
-    staff_actions.reject(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
-    return _item(ctx, product_id)
+    staff_actions.reject_product(
+        ctx.session, reason=body["reason"], **_decision_arguments(ctx, product_id, body)
+    )
+    return _moderated_product(ctx, product_id)
 
 
 @area.post(
-    "/<uuid:product_id>/takedown", auth=_MODERATOR, limit=Shared.GLOBAL, body=Refusal, reply=ModeratedProduct
+    "/<uuid:product_id>/takedown",
+    auth=_MODERATOR,
+    limit=SharedLimit.GLOBAL,
+    body=RefuseProduct,
+    reply=ModeratedProduct,
 )
 def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Take a listing down; staff alone bring it back."""
-    staff_actions.take_down(ctx.session, reason=body["reason"], **_decision(ctx, product_id, body))
-    return _item(ctx, product_id)
+    staff_actions.take_down_product(
+        ctx.session, reason=body["reason"], **_decision_arguments(ctx, product_id, body)
+    )
+    return _moderated_product(ctx, product_id)
 
 
 @area.get(
     "/moderation/banned-terms",
     auth=_MODERATOR,
-    limit=Shared.GLOBAL,
+    limit=SharedLimit.GLOBAL,
     query=CursorQuery,
-    reply=Term(many=True),
+    reply=BannedTermView(many=True),
 )
 def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
     """List the terms that name what may not be sold."""
@@ -116,31 +131,36 @@ def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.post(
-    "/moderation/banned-terms", auth=_MODERATOR, limit=Shared.GLOBAL, body=BanTerm, reply=Term, status=201
+    "/moderation/banned-terms",
+    auth=_MODERATOR,
+    limit=SharedLimit.GLOBAL,
+    body=BanTerm,
+    reply=BannedTermView,
+    status=201,
 )
 def ban_term(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Ban a term, from the next screening on."""
-    return banned_terms.add_term(ctx.session, actor=ctx.actor, now=ctx.now, **body)
+    return banned_terms.add_term(ctx.session, act=ctx.act, **body)
 
 
-@area.delete("/moderation/banned-terms/<uuid:term_id>", auth=_MODERATOR, limit=Shared.GLOBAL, reply=Deleted)
-def allow_term(ctx: Context, term_id: UUID) -> dict[str, Any]:
+@area.delete(
+    "/moderation/banned-terms/<uuid:term_id>", auth=_MODERATOR, limit=SharedLimit.GLOBAL, reply=Deleted
+)
+def unban_term(ctx: Context, term_id: UUID) -> dict[str, Any]:
     """Allow a term again."""
-    banned_terms.drop_term(ctx.session, actor=ctx.actor, term_id=term_id, now=ctx.now)
+    banned_terms.remove_term(ctx.session, act=ctx.act, term_id=term_id)
     return {"deleted": True, "id": term_id}
 
 
-def _decision(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def _decision_arguments(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     return {
-        "officer": ctx.user,
-        "actor": ctx.actor,
+        "act": ctx.act,
         "product_id": product_id,
         "revision": expected_revision(body.get("revision")),
-        "now": ctx.now,
     }
 
 
-def _item(ctx: Context, product_id: UUID) -> dict[str, Any]:
-    return queries.item(
+def _moderated_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
+    return queries.fetch_listing_for_staff(
         ctx.session, product_id=product_id, media_base_url=ctx.services.settings.media_base_url
     )

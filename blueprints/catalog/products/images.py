@@ -2,15 +2,15 @@
 
 from functools import partial
 
-from blueprints.catalog.products.schemas import ProductImage
-from blueprints.http.context import Context, LastPhase
+from blueprints.catalog.products.schemas import ProductImageView
+from blueprints.http.context import Context, FinalPhase
 from blueprints.http.contract import VENDOR_OR_STAFF, Upload
-from blueprints.http.endpoint import Area
+from blueprints.http.endpoint import ContractBlueprint
 from blueprints.http.uploads import UploadedFile
 from marketplace.catalog.media import images
 from marketplace.infra.imaging.formats import FORMATS
 
-area = Area("images", "/api/products", "Products, catalog, discovery")
+area = ContractBlueprint("images", "/api/products", "Products, catalog, discovery")
 
 
 @area.post(
@@ -22,14 +22,14 @@ area = Area("images", "/api/products", "Products, catalog, discovery")
         max_bytes=images.MAX_BYTES,
         accepts=tuple(one.content_type for one in FORMATS.values()),
     ),
-    reply=ProductImage,
+    reply=ProductImageView,
     status=201,
     phased=True,
 )
-def upload_image(ctx: Context, file: UploadedFile) -> LastPhase:
+def upload_image(ctx: Context, file: UploadedFile) -> FinalPhase:
     """Take in a picture, which listings of the caller can show from then on."""
     settings = ctx.services.settings
-    image_id = images.store(
+    image_id = images.upload_image(
         ctx.services.database,
         ctx.services.storage,
         bucket=settings.s3_public_bucket,
@@ -38,4 +38,6 @@ def upload_image(ctx: Context, file: UploadedFile) -> LastPhase:
         sha256=file.sha256,
         now=ctx.now,
     )
-    return LastPhase(partial(images.finish, image_id=image_id, media_base_url=settings.media_base_url))
+    return FinalPhase(
+        partial(images.complete_upload, image_id=image_id, media_base_url=settings.media_base_url)
+    )

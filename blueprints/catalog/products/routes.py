@@ -11,20 +11,20 @@ from blueprints.catalog.products.schemas import (
     ProductQuery,
     UpdateProduct,
 )
-from blueprints.http.contract import OPTIONAL, PUBLIC, VENDOR, VENDOR_OR_STAFF, Shared
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import OPTIONAL, PUBLIC, VENDOR, VENDOR_OR_STAFF, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags, vendor_products
 from marketplace.catalog.browse import listing, product_detail
 from marketplace.kernel.paging import Page
 
-area = Area("catalog", "/api/products", "Products, catalog, discovery")
+area = ContractBlueprint("catalog", "/api/products", "Products, catalog, discovery")
 
 
 @area.get(
     "",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
+    limit=SharedLimit.GLOBAL,
     query=ProductQuery,
     reply=ProductCard(many=True),
     cache=300,
@@ -35,7 +35,7 @@ def list_products(ctx: Context, query: dict[str, Any]) -> Page:
     return listing.list_products(
         ctx.session,
         sort=query["sort"],
-        filters=listing.Filters(**_without(query, "sort")),
+        filters=listing.ProductFilters(**_omit_fields(query, "sort")),
         page=ctx.page,
         now=ctx.now,
         media_base_url=ctx.services.settings.media_base_url,
@@ -45,23 +45,25 @@ def list_products(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/categories",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
+    limit=SharedLimit.GLOBAL,
     reply=CategoryNode(many=True),
     cache=3600,
     tags=(cache_tags.CATEGORIES,),
 )
 def list_categories(ctx: Context) -> list[dict[str, Any]]:
     """Give the tree of categories with counts of active listings."""
-    return product_detail.category_tree(ctx.session, now=ctx.now)
+    return product_detail.fetch_category_tree(ctx.session, now=ctx.now)
 
 
-@area.get("/<uuid:product_id>", auth=OPTIONAL, limit=Shared.GLOBAL, reply=ProductDetail)
+@area.get("/<uuid:product_id>", auth=OPTIONAL, limit=SharedLimit.GLOBAL, reply=ProductDetail)
 def get_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     """Show a product with its vendor's reputation and related items."""
-    return _detail(ctx, product_id)
+    return _product_view(ctx, product_id)
 
 
-@area.post("", auth=VENDOR_OR_STAFF, limit=Shared.VENDOR, body=AddProduct, reply=ProductDetail, status=201)
+@area.post(
+    "", auth=VENDOR_OR_STAFF, limit=SharedLimit.VENDOR, body=AddProduct, reply=ProductDetail, status=201
+)
 def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a listing and hand it to the screening, unless it is a draft."""
     product_id = vendor_products.create_product(
@@ -70,13 +72,15 @@ def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         vendor_id=body.get("vendor_id"),
         image_ids=body["image_ids"],
         status=body["status"],
-        fields=_without(body, "vendor_id", "image_ids", "status"),
+        fields=_omit_fields(body, "vendor_id", "image_ids", "status"),
         now=ctx.now,
     )
-    return _detail(ctx, product_id)
+    return _product_view(ctx, product_id)
 
 
-@area.put("/<uuid:product_id>", auth=VENDOR, limit=Shared.VENDOR, body=UpdateProduct, reply=ProductDetail)
+@area.put(
+    "/<uuid:product_id>", auth=VENDOR, limit=SharedLimit.VENDOR, body=UpdateProduct, reply=ProductDetail
+)
 def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a listing of the own store."""
     vendor_products.update_product(
@@ -86,14 +90,14 @@ def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict
         revision=expected_revision(body.get("revision")),
         image_ids=body.get("image_ids"),
         status=body.get("status"),
-        changes=_without(body, "revision", "image_ids", "status"),
+        changes=_omit_fields(body, "revision", "image_ids", "status"),
         now=ctx.now,
     )
-    return _detail(ctx, product_id)
+    return _product_view(ctx, product_id)
 
 
-def _detail(ctx: Context, product_id: UUID) -> dict[str, Any]:
-    return product_detail.product_detail(
+def _product_view(ctx: Context, product_id: UUID) -> dict[str, Any]:
+    return product_detail.fetch_product_detail(
         ctx.session,
         product_id=product_id,
         caller=ctx.caller,
@@ -102,6 +106,6 @@ def _detail(ctx: Context, product_id: UUID) -> dict[str, Any]:
     )
 
 
-def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
+def _omit_fields(given: dict[str, Any], *names: str) -> dict[str, Any]:
     """Copy: a transaction that is tried again is given the same body."""
     return {name: value for name, value in given.items() if name not in names}

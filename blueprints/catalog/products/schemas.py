@@ -5,18 +5,18 @@ from typing import Any
 from marshmallow import ValidationError, fields, validates_schema
 
 from blueprints.http.fields import (
+    BooleanParameter,
     Choice,
-    Distinct,
-    Flag,
-    FlagParameter,
-    Line,
-    Minor,
-    Moment,
+    IntegerParameter,
+    MinorAmount,
     Schema,
+    SingleLineText,
+    StrictBoolean,
+    StrictInteger,
     Text,
+    Timestamp,
+    UniqueList,
     Uuid,
-    Whole,
-    WholeParameter,
 )
 from blueprints.http.paging import CursorQuery
 from marketplace.catalog import states
@@ -26,24 +26,24 @@ from marketplace.catalog.moderation import rules
 _STATUSES = sorted(states.PRODUCT.states)
 
 
-class PlaceQuery(CursorQuery):
+class CampusCategoryQuery(CursorQuery):
     """Where a listing is looked at, and of what kind."""
 
     campus = Text(most=100, metadata={"description": "Id or slug."})
     category = Text(most=100, metadata={"description": "Id or slug; categories below it are included."})
 
 
-class StoreQuery(PlaceQuery):
+class StoreProductQuery(CampusCategoryQuery):
     """What a store's listing is narrowed to, and how it is sorted."""
 
-    min_price_minor = WholeParameter(
+    min_price_minor = IntegerParameter(
         data_key="minPrice", low=0, high=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
     )
-    max_price_minor = WholeParameter(
+    max_price_minor = IntegerParameter(
         data_key="maxPrice", low=0, high=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
     )
     condition = Choice(*rules.CONDITIONS)
-    in_stock = FlagParameter(
+    in_stock = BooleanParameter(
         metadata={"description": "`true` for what can be had, `false` for what is sold out."}
     )
     sort = Choice(*listing.SORTS, load_default=listing.DEFAULT_SORT)
@@ -55,41 +55,41 @@ class StoreQuery(PlaceQuery):
             raise ValidationError("Must not be more than maxPrice.", "minPrice")
 
 
-class ProductQuery(StoreQuery):
+class ProductQuery(StoreProductQuery):
     """What the listing of all stores is narrowed to, and how it is sorted."""
 
     vendor_id = Uuid(data_key="vendor", metadata={"description": "The vendor profile's id."})
 
 
-class _Tag(Line):
+class _LowercaseTag(SingleLineText):
     """A tag: lower case, so that spellings meet."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         return super()._deserialize(value, attr, data, **kwargs).lower()
 
 
-def _title(**terms: Any) -> Line:
-    return Line(least=rules.TITLE_LENGTHS[0], most=rules.TITLE_LENGTHS[-1], **terms)
+def _title(**terms: Any) -> SingleLineText:
+    return SingleLineText(least=rules.TITLE_LENGTHS[0], most=rules.TITLE_LENGTHS[-1], **terms)
 
 
 def _description(**terms: Any) -> Text:
     return Text(least=0, most=rules.MAX_DESCRIPTION_LENGTH, **terms)
 
 
-def _price(**terms: Any) -> Minor:
-    return Minor(low=rules.MIN_PRICE_MINOR, high=rules.MAX_PRICE_MINOR, **terms)
+def _price(**terms: Any) -> MinorAmount:
+    return MinorAmount(low=rules.MIN_PRICE_MINOR, high=rules.MAX_PRICE_MINOR, **terms)
 
 
-def _quantity(**terms: Any) -> Whole:
-    return Whole(low=0, high=rules.MAX_QUANTITY, **terms)
+def _quantity(**terms: Any) -> StrictInteger:
+    return StrictInteger(low=0, high=rules.MAX_QUANTITY, **terms)
 
 
-def _image_ids(**terms: Any) -> Distinct:
-    return Distinct(Uuid(), most=rules.MAX_IMAGES, **terms)
+def _image_ids(**terms: Any) -> UniqueList:
+    return UniqueList(Uuid(), most=rules.MAX_IMAGES, **terms)
 
 
-def _tags(**terms: Any) -> Distinct:
-    return Distinct(_Tag(most=rules.MAX_TAG_LENGTH), most=rules.MAX_TAGS, **terms)
+def _tags(**terms: Any) -> UniqueList:
+    return UniqueList(_LowercaseTag(most=rules.MAX_TAG_LENGTH), most=rules.MAX_TAGS, **terms)
 
 
 class AddProduct(Schema):
@@ -103,7 +103,7 @@ class AddProduct(Schema):
     quantity = _quantity(load_default=1)
     image_ids = _image_ids(load_default=list)
     tags = _tags(load_default=list)
-    exclusive = Flag(
+    exclusive = StrictBoolean(
         load_default=False, metadata={"description": "That a verified store alone has it, or staff say so."}
     )
     status = Choice(
@@ -126,9 +126,11 @@ class UpdateProduct(Schema):
     quantity = _quantity()
     image_ids = _image_ids()
     tags = _tags()
-    exclusive = Flag()
+    exclusive = StrictBoolean()
     status = Choice("published", "paused", "draft")
-    revision = Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+    revision = StrictInteger(
+        low=1, metadata={"description": "The one that was read; a stale one is refused."}
+    )
 
 
 class StoreSummary(Schema):
@@ -141,13 +143,15 @@ class StoreSummary(Schema):
     rating = fields.Float(required=True, allow_none=True)
 
 
-class SaleOnCard(Schema):
+class ActiveFlashSale(Schema):
     """What a product costs while a flash sale runs, and how many pieces it still has for that."""
 
-    price_minor = Minor(required=True)
-    ends_at = Moment(required=True)
-    percent_off = Whole(low=1, high=99, required=True)
-    left = Whole(low=1, required=True, allow_none=True, metadata={"description": "Null without a limit."})
+    price_minor = MinorAmount(required=True)
+    ends_at = Timestamp(required=True)
+    percent_off = StrictInteger(low=1, high=99, required=True)
+    left = StrictInteger(
+        low=1, required=True, allow_none=True, metadata={"description": "Null without a limit."}
+    )
 
 
 class ProductCard(Schema):
@@ -155,9 +159,9 @@ class ProductCard(Schema):
 
     id = Uuid(required=True)
     title = fields.String(required=True)
-    price_minor = Minor(required=True)
+    price_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
-    flash_sale = fields.Nested(SaleOnCard, required=True, allow_none=True)
+    flash_sale = fields.Nested(ActiveFlashSale, required=True, allow_none=True)
     condition = Choice(*rules.CONDITIONS, required=True)
     image_url = fields.String(required=True, allow_none=True)
     campus_id = Uuid(required=True)
@@ -165,30 +169,30 @@ class ProductCard(Schema):
     vendor = fields.Nested(StoreSummary, required=True)
     in_stock = fields.Boolean(required=True)
     rating_average = fields.Float(required=True, allow_none=True)
-    rating_count = Whole(low=0, required=True)
-    published_at = Moment(required=True)
+    rating_count = StrictInteger(low=0, required=True)
+    published_at = Timestamp(required=True)
 
 
 class ImageSize(Schema):
     """One size of a picture, in one format."""
 
     url = fields.String(required=True)
-    width = Whole(low=1, required=True)
-    height = Whole(low=1, required=True)
+    width = StrictInteger(low=1, required=True)
+    height = StrictInteger(low=1, required=True)
     content_type = fields.String(required=True)
 
 
-class ProductImage(Schema):
+class ProductImageView(Schema):
     """A picture of a product: in the size for its own page, and all sizes, the smallest first."""
 
     id = Uuid(required=True)
     url = fields.String(required=True)
-    width = Whole(low=1, required=True, allow_none=True)
-    height = Whole(low=1, required=True, allow_none=True)
+    width = StrictInteger(low=1, required=True, allow_none=True)
+    height = StrictInteger(low=1, required=True, allow_none=True)
     sizes = fields.List(fields.Nested(ImageSize), required=True)
 
 
-class NamedPlace(Schema):
+class CampusOrCategory(Schema):
     """A campus or category, by name."""
 
     id = Uuid(required=True)
@@ -196,26 +200,26 @@ class NamedPlace(Schema):
     slug = fields.String(required=True)
 
 
-class Vacation(Schema):
+class StoreVacation(Schema):
     """Until when a store is away, if it says so."""
 
-    until = Moment(required=True, allow_none=True)
+    until = Timestamp(required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
 
 
 class StoreReputation(StoreSummary):
     """A store with what speaks for it."""
 
-    rating_count = Whole(low=0, required=True)
-    completed_orders = Whole(low=0, required=True)
-    response_minutes = Whole(
+    rating_count = StrictInteger(low=0, required=True)
+    completed_orders = StrictInteger(low=0, required=True)
+    response_minutes = StrictInteger(
         low=0,
         required=True,
         allow_none=True,
         metadata={"description": "On average from an order's payment to its acceptance; null without any."},
     )
-    member_since = Moment(required=True)
-    vacation = fields.Nested(Vacation, required=True, allow_none=True)
+    member_since = Timestamp(required=True)
+    vacation = fields.Nested(StoreVacation, required=True, allow_none=True)
 
 
 class ProductDetail(Schema):
@@ -224,26 +228,26 @@ class ProductDetail(Schema):
     id = Uuid(required=True)
     title = fields.String(required=True)
     description = fields.String(required=True)
-    price_minor = Minor(required=True)
+    price_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
-    flash_sale = fields.Nested(SaleOnCard, required=True, allow_none=True)
+    flash_sale = fields.Nested(ActiveFlashSale, required=True, allow_none=True)
     condition = Choice(*rules.CONDITIONS, required=True)
     image_url = fields.String(required=True, allow_none=True)
-    images = fields.List(fields.Nested(ProductImage), required=True)
+    images = fields.List(fields.Nested(ProductImageView), required=True)
     tags = fields.List(fields.String(), required=True)
     campus_id = Uuid(required=True)
-    campus = fields.Nested(NamedPlace, required=True)
+    campus = fields.Nested(CampusOrCategory, required=True)
     category_id = Uuid(required=True)
-    category = fields.Nested(NamedPlace, required=True)
+    category = fields.Nested(CampusOrCategory, required=True)
     vendor = fields.Nested(StoreReputation, required=True)
-    available = Whole(low=0, required=True)
+    available = StrictInteger(low=0, required=True)
     in_stock = fields.Boolean(required=True)
     orderable = fields.Boolean(required=True)
     rating_average = fields.Float(required=True, allow_none=True)
-    rating_count = Whole(low=0, required=True)
-    published_at = Moment(required=True, allow_none=True)
+    rating_count = StrictInteger(low=0, required=True)
+    published_at = Timestamp(required=True, allow_none=True)
     exclusive = fields.Boolean(required=True)
-    updated_at = Moment(required=True)
+    updated_at = Timestamp(required=True)
     related_items = fields.List(fields.Nested(ProductCard), required=True)
     status = Choice(*_STATUSES)
     status_reason = fields.String(allow_none=True)
@@ -257,13 +261,13 @@ class ProductDetail(Schema):
         fields.String(),
         metadata={"description": "What the screening found, in sentences that say what to change."},
     )
-    quantity = Whole(low=0)
-    reserved = Whole(low=0)
-    revision = Whole(low=1)
-    created_at = Moment()
-    views = Whole(low=0)
-    cart_adds = Whole(low=0)
-    shares = Whole(low=0)
+    quantity = StrictInteger(low=0)
+    reserved = StrictInteger(low=0)
+    revision = StrictInteger(low=1)
+    created_at = Timestamp()
+    views = StrictInteger(low=0)
+    cart_adds = StrictInteger(low=0)
+    shares = StrictInteger(low=0)
 
 
 class CategoryNode(Schema):
@@ -272,7 +276,7 @@ class CategoryNode(Schema):
     id = Uuid(required=True)
     name = fields.String(required=True)
     slug = fields.String(required=True)
-    listing_count = Whole(low=0, required=True)
+    listing_count = StrictInteger(low=0, required=True)
     children = fields.List(
         fields.Nested(lambda: CategoryNode()),  # noqa: PLW0108 - the name exists only later
         required=True,

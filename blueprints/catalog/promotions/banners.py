@@ -3,30 +3,30 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.promotions.common import PROMOTERS, act_of, media_of, without
+from blueprints.catalog.promotions.common import PROMOTERS, get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     AddBanner,
     BannerQuery,
     BannerView,
     ChangeBanner,
     StaffBanner,
-    StaffQuery,
+    StaffPromotionQuery,
 )
-from blueprints.http.contract import PUBLIC, Shared
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import PUBLIC, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import banners
 from marketplace.kernel.paging import Page
 
-area = Area("banners", "/api/banners", "Banners")
+area = ContractBlueprint("banners", "/api/banners", "Banners")
 
 
 @area.get(
     "",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
+    limit=SharedLimit.GLOBAL,
     query=BannerQuery,
     reply=BannerView(many=True),
     cache=300,
@@ -34,49 +34,57 @@ area = Area("banners", "/api/banners", "Banners")
 )
 def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
     """List the banners whose time it is, by their position."""
-    return banners.list_shown(
+    return banners.list_running_banners(
         ctx.session,
         campus=query.get("campus"),
         placement=query.get("placement"),
         page=ctx.page,
         now=ctx.now,
-        media_base_url=media_of(ctx),
+        media_base_url=get_media_base_url(ctx),
     )
 
 
-@area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffQuery, reply=StaffBanner(many=True))
+@area.get(
+    "/all", auth=PROMOTERS, limit=SharedLimit.GLOBAL, query=StaffPromotionQuery, reply=StaffBanner(many=True)
+)
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List banners of any state for staff, the last made first."""
-    return banners.list_for_staff(
-        ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now, media_base_url=media_of(ctx)
+    return banners.list_banners_for_staff(
+        ctx.session,
+        state=query.get("state"),
+        page=ctx.page,
+        now=ctx.now,
+        media_base_url=get_media_base_url(ctx),
     )
 
 
-@area.post("", auth=PROMOTERS, limit=Shared.GLOBAL, body=AddBanner, reply=StaffBanner, status=201)
+@area.post("", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=AddBanner, reply=StaffBanner, status=201)
 def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a banner."""
-    return _view(ctx, banners.create(ctx.session, act_of(ctx), fields=body))
+    return _staff_view(ctx, banners.create_banner(ctx.session, ctx.act, fields=body))
 
 
-@area.put("/<uuid:banner_id>", auth=PROMOTERS, limit=Shared.GLOBAL, body=ChangeBanner, reply=StaffBanner)
+@area.put("/<uuid:banner_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=ChangeBanner, reply=StaffBanner)
 def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a banner that is not over."""
-    banners.change(
+    banners.update_banner(
         ctx.session,
-        act_of(ctx),
+        ctx.act,
         banner_id=banner_id,
         revision=expected_revision(body.get("revision")),
-        changes=without(body, "revision"),
+        changes=omit_fields(body, "revision"),
     )
-    return _view(ctx, banner_id)
+    return _staff_view(ctx, banner_id)
 
 
-@area.delete("/<uuid:banner_id>", auth=PROMOTERS, limit=Shared.GLOBAL, reply=Deleted)
+@area.delete("/<uuid:banner_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, reply=Deleted)
 def end_banner(ctx: Context, banner_id: UUID) -> dict[str, Any]:
     """Take a banner down now."""
-    banners.end(ctx.session, act_of(ctx), banner_id=banner_id)
+    banners.end_banner(ctx.session, ctx.act, banner_id=banner_id)
     return {"deleted": True, "id": banner_id}
 
 
-def _view(ctx: Context, banner_id: UUID) -> dict[str, Any]:
-    return banners.for_staff(ctx.session, banner_id=banner_id, now=ctx.now, media_base_url=media_of(ctx))
+def _staff_view(ctx: Context, banner_id: UUID) -> dict[str, Any]:
+    return banners.fetch_banner_for_staff(
+        ctx.session, banner_id=banner_id, now=ctx.now, media_base_url=get_media_base_url(ctx)
+    )

@@ -4,21 +4,16 @@ from typing import Any
 
 from blueprints.http.context import Context
 from blueprints.http.contract import staff_with
-from marketplace.catalog.promotions.common import MANAGES, Act
+from marketplace.catalog.promotions.common import MANAGE_PRODUCTS
 
-PROMOTERS = staff_with(MANAGES)
-
-
-def act_of(ctx: Context) -> Act:
-    """Tell who acts, and when."""
-    return Act(ctx.user, ctx.actor, ctx.now)
+PROMOTERS = staff_with(MANAGE_PRODUCTS)
 
 
-def media_of(ctx: Context) -> str:
+def get_media_base_url(ctx: Context) -> str:
     """Tell where pictures are read."""
     return ctx.services.settings.media_base_url
 
 
-def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
+def omit_fields(body: dict[str, Any], *names: str) -> dict[str, Any]:
     """Copy a body but for some fields: a transaction that is tried again is given the same."""
     return {name: value for name, value in body.items() if name not in names}

@@ -4,29 +4,29 @@ from typing import Any
 from uuid import UUID
 
 from blueprints.catalog.products.schemas import ProductCard
-from blueprints.catalog.promotions.common import PROMOTERS, act_of, media_of, without
+from blueprints.catalog.promotions.common import PROMOTERS, get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     AddFeatured,
     CampusQuery,
     ChangeFeatured,
     StaffFeatured,
-    StaffQuery,
+    StaffPromotionQuery,
 )
-from blueprints.http.contract import PUBLIC, Shared
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import PUBLIC, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import featured
 from marketplace.kernel.paging import Page
 
-area = Area("featured", "/api/products/featured", "Featured products")
+area = ContractBlueprint("featured", "/api/products/featured", "Featured products")
 
 
 @area.get(
     "",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
+    limit=SharedLimit.GLOBAL,
     query=CampusQuery,
     reply=ProductCard(many=True),
     cache=300,
@@ -34,50 +34,58 @@ area = Area("featured", "/api/products/featured", "Featured products")
 )
 def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
     """List the products that staff put forward, in their order."""
-    return featured.list_cards(
+    return featured.list_featured_cards(
         ctx.session,
         campus=query.get("campus"),
         page=ctx.page,
         now=ctx.now,
-        media_base_url=media_of(ctx),
+        media_base_url=get_media_base_url(ctx),
     )
 
 
-@area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffQuery, reply=StaffFeatured(many=True))
+@area.get(
+    "/all",
+    auth=PROMOTERS,
+    limit=SharedLimit.GLOBAL,
+    query=StaffPromotionQuery,
+    reply=StaffFeatured(many=True),
+)
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List featured products of any state for staff, the last made first."""
-    return featured.list_for_staff(ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now)
+    return featured.list_featured_for_staff(ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now)
 
 
-@area.post("", auth=PROMOTERS, limit=Shared.GLOBAL, body=AddFeatured, reply=StaffFeatured, status=201)
+@area.post("", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=AddFeatured, reply=StaffFeatured, status=201)
 def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Feature a product."""
-    entry_id = featured.create(
+    entry_id = featured.create_featured_product(
         ctx.session,
-        act_of(ctx),
+        ctx.act,
         product_id=body["product_id"],
         position=body["position"],
         starts_at=body.get("starts_at"),
         ends_at=body["ends_at"],
     )
-    return featured.for_staff(ctx.session, entry_id=entry_id, now=ctx.now)
+    return featured.fetch_featured_for_staff(ctx.session, entry_id=entry_id, now=ctx.now)
 
 
-@area.put("/<uuid:entry_id>", auth=PROMOTERS, limit=Shared.GLOBAL, body=ChangeFeatured, reply=StaffFeatured)
+@area.put(
+    "/<uuid:entry_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=ChangeFeatured, reply=StaffFeatured
+)
 def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change where, or when, a product is featured."""
-    featured.change(
+    featured.update_featured_product(
         ctx.session,
-        act_of(ctx),
+        ctx.act,
         entry_id=entry_id,
         revision=expected_revision(body.get("revision")),
-        changes=without(body, "revision"),
+        changes=omit_fields(body, "revision"),
     )
-    return featured.for_staff(ctx.session, entry_id=entry_id, now=ctx.now)
+    return featured.fetch_featured_for_staff(ctx.session, entry_id=entry_id, now=ctx.now)
 
 
-@area.delete("/<uuid:entry_id>", auth=PROMOTERS, limit=Shared.GLOBAL, reply=Deleted)
+@area.delete("/<uuid:entry_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, reply=Deleted)
 def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
     """Feature a product no longer."""
-    featured.end(ctx.session, act_of(ctx), entry_id=entry_id)
+    featured.end_featured_product(ctx.session, ctx.act, entry_id=entry_id)
     return {"deleted": True, "id": entry_id}

@@ -3,53 +3,59 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.promotions.common import PROMOTERS, act_of, media_of, without
+from blueprints.catalog.promotions.common import PROMOTERS, get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
-    ActiveSaleQuery,
+    ActiveFlashSaleQuery,
     AddFlashSale,
     ChangeFlashSale,
+    FlashSaleQuery,
     FlashSaleView,
-    SaleQuery,
     StaffFlashSale,
-    StaffSaleQuery,
+    StaffFlashSaleQuery,
 )
-from blueprints.http.contract import PUBLIC, Shared
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import PUBLIC, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import flash_sale_listing, flash_sales
 from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.kernel.paging import Page
 
-area = Area("flash_sales", "/api/flash-sales", "Flash sales")
+area = ContractBlueprint("flash_sales", "/api/flash-sales", "Flash sales")
 
-_DISCOUNT = ("sale_price_minor", "percent_off")
+_DISCOUNT_FIELDS = ("sale_price_minor", "percent_off")
 
 
 @area.get(
     "/active",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
-    query=ActiveSaleQuery,
+    limit=SharedLimit.GLOBAL,
+    query=ActiveFlashSaleQuery,
     reply=FlashSaleView(many=True),
     cache=60,
     tags=(cache_tags.FLASH_SALES, cache_tags.PRODUCTS),
 )
 def list_active(ctx: Context, query: dict[str, Any]) -> Page:
     """List the flash sales that run and have pieces left, the next to end first."""
-    return _listed(ctx, state=flash_sale_listing.RUNNING, campus=query.get("campus"))
+    return _list_public(ctx, state=flash_sale_listing.RUNNING, campus=query.get("campus"))
 
 
-@area.get("", auth=PUBLIC, limit=Shared.GLOBAL, query=SaleQuery, reply=FlashSaleView(many=True))
+@area.get("", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=FlashSaleQuery, reply=FlashSaleView(many=True))
 def list_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
     """List the flash sales that run or are to come."""
-    return _listed(ctx, state=query.get("state"), campus=query.get("campus"))
+    return _list_public(ctx, state=query.get("state"), campus=query.get("campus"))
 
 
-@area.get("/all", auth=PROMOTERS, limit=Shared.GLOBAL, query=StaffSaleQuery, reply=StaffFlashSale(many=True))
+@area.get(
+    "/all",
+    auth=PROMOTERS,
+    limit=SharedLimit.GLOBAL,
+    query=StaffFlashSaleQuery,
+    reply=StaffFlashSale(many=True),
+)
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List flash sales of any state for staff, the last made first."""
-    return flash_sale_listing.list_for_staff(
+    return flash_sale_listing.list_flash_sales_for_staff(
         ctx.session,
         state=query.get("state"),
         product_id=query.get("product_id"),
@@ -58,53 +64,55 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.post("", auth=PROMOTERS, limit=Shared.GLOBAL, body=AddFlashSale, reply=StaffFlashSale, status=201)
+@area.post("", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=AddFlashSale, reply=StaffFlashSale, status=201)
 def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a flash sale."""
-    sale_id = flash_sales.create(
+    sale_id = flash_sales.create_flash_sale(
         ctx.session,
-        act_of(ctx),
+        ctx.act,
         product_id=body["product_id"],
         discount=Discount(body.get("sale_price_minor"), body.get("percent_off")),
         starts_at=body.get("starts_at"),
         ends_at=body["ends_at"],
         quantity=body["quantity"],
     )
-    return _view(ctx, sale_id)
+    return _staff_view(ctx, sale_id)
 
 
-@area.put("/<uuid:sale_id>", auth=PROMOTERS, limit=Shared.GLOBAL, body=ChangeFlashSale, reply=StaffFlashSale)
+@area.put(
+    "/<uuid:sale_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=ChangeFlashSale, reply=StaffFlashSale
+)
 def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a flash sale that is not over."""
-    discounted = any(name in body for name in _DISCOUNT)
-    flash_sales.change(
+    discounted = any(name in body for name in _DISCOUNT_FIELDS)
+    flash_sales.update_flash_sale(
         ctx.session,
-        act_of(ctx),
+        ctx.act,
         sale_id=sale_id,
         revision=expected_revision(body.get("revision")),
-        discount=Discount(*map(body.get, _DISCOUNT)) if discounted else None,
-        changes=without(body, *_DISCOUNT, "revision"),
+        discount=Discount(*map(body.get, _DISCOUNT_FIELDS)) if discounted else None,
+        changes=omit_fields(body, *_DISCOUNT_FIELDS, "revision"),
     )
-    return _view(ctx, sale_id)
+    return _staff_view(ctx, sale_id)
 
 
-@area.post("/<uuid:sale_id>/end", auth=PROMOTERS, limit=Shared.GLOBAL, reply=StaffFlashSale)
+@area.post("/<uuid:sale_id>/end", auth=PROMOTERS, limit=SharedLimit.GLOBAL, reply=StaffFlashSale)
 def end_flash_sale(ctx: Context, sale_id: UUID) -> dict[str, Any]:
     """End a flash sale now, or call it off before it begins."""
-    flash_sales.end(ctx.session, act_of(ctx), sale_id=sale_id)
-    return _view(ctx, sale_id)
+    flash_sales.end_flash_sale(ctx.session, ctx.act, sale_id=sale_id)
+    return _staff_view(ctx, sale_id)
 
 
-def _listed(ctx: Context, *, state: str | None, campus: str | None) -> Page:
-    return flash_sale_listing.list_public(
+def _list_public(ctx: Context, *, state: str | None, campus: str | None) -> Page:
+    return flash_sale_listing.list_public_flash_sales(
         ctx.session,
         state=state,
         campus=campus,
         page=ctx.page,
         now=ctx.now,
-        media_base_url=media_of(ctx),
+        media_base_url=get_media_base_url(ctx),
     )
 
 
-def _view(ctx: Context, sale_id: UUID) -> dict[str, Any]:
-    return flash_sale_listing.for_staff(ctx.session, sale_id=sale_id, now=ctx.now)
+def _staff_view(ctx: Context, sale_id: UUID) -> dict[str, Any]:
+    return flash_sale_listing.fetch_flash_sale_for_staff(ctx.session, sale_id=sale_id, now=ctx.now)

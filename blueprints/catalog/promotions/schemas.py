@@ -7,17 +7,17 @@ from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.catalog.products.schemas import ProductCard
 from blueprints.http.fields import (
-    Address,
     Choice,
-    Distinct,
-    Line,
-    Matches,
-    Minor,
-    Moment,
+    FullMatch,
+    HttpUrl,
+    MinorAmount,
     Schema,
+    SingleLineText,
+    StrictInteger,
     Text,
+    Timestamp,
+    UniqueList,
     Uuid,
-    Whole,
 )
 from blueprints.http.paging import CursorQuery
 from marketplace.catalog import states
@@ -35,20 +35,20 @@ class PromotedProduct(Schema):
     id = Uuid(required=True)
     title = fields.String(required=True)
     status = Choice(*sorted(states.PRODUCT.states), required=True)
-    price_minor = Minor(required=True)
+    price_minor = MinorAmount(required=True)
     campus_id = Uuid(required=True)
     vendor_id = Uuid(required=True)
 
 
-class Lifetime(Schema):
+class PromotionLifecycle(Schema):
     """Who made a promotion, and what became of it."""
 
     created_by = Uuid(required=True)
-    created_at = Moment(required=True)
-    updated_at = Moment(required=True)
-    ended_at = Moment(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    updated_at = Timestamp(required=True)
+    ended_at = Timestamp(required=True, allow_none=True)
     ended_by = Uuid(required=True, allow_none=True)
-    revision = Whole(low=1, required=True)
+    revision = StrictInteger(low=1, required=True)
 
 
 class CampusQuery(CursorQuery):
@@ -63,13 +63,13 @@ class BannerQuery(CampusQuery):
     placement = Choice(*banners.PLACEMENTS)
 
 
-class StaffQuery(CursorQuery):
+class StaffPromotionQuery(CursorQuery):
     """Which promotions staff want to see."""
 
-    state = Choice(*listing.STATES)
+    state = Choice(*listing.PROMOTION_STATES)
 
 
-class Link(fields.String):
+class SafeLink(fields.String):
     """Where a click leads: a path of our own pages, or an address of http or https without credentials."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -77,14 +77,14 @@ class Link(fields.String):
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         link: str = super()._deserialize(value, attr, data, **kwargs)
-        if not _leads_somewhere(link):
+        if not _is_safe_link(link):
             raise ValidationError(
                 "Must be a path such as /products, or an address of http or https without credentials."
             )
         return link
 
 
-def _leads_somewhere(link: str) -> bool:
+def _is_safe_link(link: str) -> bool:
     # Browsers take a backslash for a slash, and leave out line breaks: neither may hide another host or scheme.
     if not link.isprintable() or " " in link or "\\" in link:
         return False
@@ -97,20 +97,20 @@ def _leads_somewhere(link: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
-def _revision() -> Whole:
-    return Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+def _revision() -> StrictInteger:
+    return StrictInteger(low=1, metadata={"description": "The one that was read; a stale one is refused."})
 
 
-def _position(**terms: Any) -> Whole:
-    return Whole(low=0, high=MAX_POSITION, metadata={"description": "The lowest is first."}, **terms)
+def _position(**terms: Any) -> StrictInteger:
+    return StrictInteger(low=0, high=MAX_POSITION, metadata={"description": "The lowest is first."}, **terms)
 
 
-def _starts_at() -> Moment:
-    return Moment(metadata={"description": "Left out, it begins at once."})
+def _starts_at() -> Timestamp:
+    return Timestamp(metadata={"description": "Left out, it begins at once."})
 
 
-def _ends_at() -> Moment:
-    return Moment(allow_none=True, metadata={"description": "Null for no end."})
+def _ends_at() -> Timestamp:
+    return Timestamp(allow_none=True, metadata={"description": "Null for no end."})
 
 
 def _campus_id() -> Uuid:
@@ -121,7 +121,7 @@ def _image_id(**terms: Any) -> Uuid:
     return Uuid(metadata={"description": "Of an uploaded picture."}, **terms)
 
 
-def _check_one_picture(data: dict[str, Any]) -> None:
+def _ensure_single_picture(data: dict[str, Any]) -> None:
     if "image_id" in data and "image_url" in data:
         raise ValidationError("Send either imageId or imageUrl.", "imageId")
 
@@ -129,11 +129,11 @@ def _check_one_picture(data: dict[str, Any]) -> None:
 class ChangeBanner(Schema):
     """Changes to a banner; what is left out stays as it is."""
 
-    title = Line(most=120)
-    subtitle = Line(most=200, allow_none=True)
+    title = SingleLineText(most=120)
+    subtitle = SingleLineText(most=200, allow_none=True)
     image_id = _image_id()
-    image_url = Address()
-    link = Link(allow_none=True)
+    image_url = HttpUrl()
+    link = SafeLink(allow_none=True)
     placement = Choice(*banners.PLACEMENTS)
     campus_id = _campus_id()
     position = _position()
@@ -144,7 +144,7 @@ class ChangeBanner(Schema):
     @validates_schema
     def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse two pictures at once."""
-        _check_one_picture(data)
+        _ensure_single_picture(data)
 
 
 class AddBanner(ChangeBanner):
@@ -153,7 +153,7 @@ class AddBanner(ChangeBanner):
     class Meta(ChangeBanner.Meta):
         exclude = ("revision",)
 
-    title = Line(most=120, required=True)
+    title = SingleLineText(most=120, required=True)
     placement = Choice(*banners.PLACEMENTS, required=True)
 
     @validates_schema
@@ -173,22 +173,22 @@ class BannerView(Schema):
     link = fields.String(required=True, allow_none=True)
     placement = Choice(*banners.PLACEMENTS, required=True)
     campus_id = Uuid(required=True, allow_none=True)
-    position = Whole(low=0, required=True)
-    starts_at = Moment(required=True)
-    ends_at = Moment(required=True, allow_none=True)
+    position = StrictInteger(low=0, required=True)
+    starts_at = Timestamp(required=True)
+    ends_at = Timestamp(required=True, allow_none=True)
 
 
-class _StaffOnly(Lifetime):
-    state = Choice(*listing.STATES, required=True)
+class _StaffPromotion(PromotionLifecycle):
+    state = Choice(*listing.PROMOTION_STATES, required=True)
 
 
-class StaffBanner(BannerView, _StaffOnly):
+class StaffBanner(BannerView, _StaffPromotion):
     """A banner, as staff see it."""
 
     image_id = Uuid(required=True, allow_none=True)
 
 
-def _check_no_id(slug: str) -> None:
+def _ensure_not_uuid(slug: str) -> None:
     # A vibe is asked for by its slug or its id: the one must not look like the other.
     if parse_uuid(slug) is not None:
         raise ValidationError("Must not be a UUID.")
@@ -197,27 +197,27 @@ def _check_no_id(slug: str) -> None:
 def _slug(**terms: Any) -> fields.String:
     return fields.String(
         validate=[
-            Matches(vibes.SLUG, error="Must be lower case words joined by hyphens."),
+            FullMatch(vibes.SLUG_PATTERN, error="Must be lower case words joined by hyphens."),
             validate.Length(min=3, max=vibes.MAX_SLUG_LENGTH),
             validate.NoneOf(vibes.RESERVED_SLUGS, error="Is taken by a path of the API."),
-            _check_no_id,
+            _ensure_not_uuid,
         ],
         **terms,
     )
 
 
-def _product_ids(**terms: Any) -> Distinct:
-    return Distinct(Uuid(), most=vibes.MAX_PRODUCTS, **terms)
+def _product_ids(**terms: Any) -> UniqueList:
+    return UniqueList(Uuid(), most=vibes.MAX_PRODUCTS_PER_VIBE, **terms)
 
 
 class ChangeVibe(Schema):
     """Changes to a vibe; what is left out stays as it is."""
 
     slug = _slug()
-    title = Line(most=120)
+    title = SingleLineText(most=120)
     description = Text(least=0, most=1_000)
     image_id = _image_id(allow_none=True)
-    image_url = Address(allow_none=True)
+    image_url = HttpUrl(allow_none=True)
     campus_id = _campus_id()
     position = _position()
     starts_at = _starts_at()
@@ -228,7 +228,7 @@ class ChangeVibe(Schema):
     @validates_schema
     def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse two pictures at once."""
-        _check_one_picture(data)
+        _ensure_single_picture(data)
 
 
 class AddVibe(ChangeVibe):
@@ -238,7 +238,7 @@ class AddVibe(ChangeVibe):
         exclude = ("revision",)
 
     slug = _slug(required=True)
-    title = Line(most=120, required=True)
+    title = SingleLineText(most=120, required=True)
     product_ids = _product_ids(load_default=list, metadata={"description": "In their order."})
 
 
@@ -249,9 +249,9 @@ class _VibeBase(Schema):
     description = fields.String(required=True)
     image_url = fields.String(required=True, allow_none=True)
     campus_id = Uuid(required=True, allow_none=True)
-    position = Whole(low=0, required=True)
-    starts_at = Moment(required=True)
-    ends_at = Moment(required=True, allow_none=True)
+    position = StrictInteger(low=0, required=True)
+    starts_at = Timestamp(required=True)
+    ends_at = Timestamp(required=True, allow_none=True)
 
 
 class VibeView(_VibeBase):
@@ -263,7 +263,7 @@ class VibeView(_VibeBase):
     )
 
 
-class StaffVibe(_VibeBase, _StaffOnly):
+class StaffVibe(_VibeBase, _StaffPromotion):
     """A vibe, as staff see it."""
 
     image_id = Uuid(required=True, allow_none=True)
@@ -276,7 +276,7 @@ class AddFeatured(Schema):
     product_id = Uuid(required=True)
     position = _position(load_default=0)
     starts_at = _starts_at()
-    ends_at = Moment(allow_none=True, load_default=None, metadata={"description": "Null for no end."})
+    ends_at = Timestamp(allow_none=True, load_default=None, metadata={"description": "Null for no end."})
 
 
 class ChangeFeatured(Schema):
@@ -288,48 +288,48 @@ class ChangeFeatured(Schema):
     revision = _revision()
 
 
-class StaffFeatured(_StaffOnly):
+class StaffFeatured(_StaffPromotion):
     """A featured product, as staff see it."""
 
     id = Uuid(required=True)
-    position = Whole(low=0, required=True)
+    position = StrictInteger(low=0, required=True)
     product = fields.Nested(PromotedProduct, required=True)
-    starts_at = Moment(required=True)
-    ends_at = Moment(required=True, allow_none=True)
+    starts_at = Timestamp(required=True)
+    ends_at = Timestamp(required=True, allow_none=True)
 
 
-_ENDS_WITHIN = f"At most {flash_sales.LONGEST.days} days after startsAt."
+_ENDS_AT_DESCRIPTION = f"At most {flash_sales.MAX_SALE_DURATION.days} days after startsAt."
 
 
-class ActiveSaleQuery(CursorQuery):
+class ActiveFlashSaleQuery(CursorQuery):
     """Where flash sales are."""
 
     campus = Text(most=100, metadata={"description": "Id or slug."})
 
 
-class SaleQuery(ActiveSaleQuery):
+class FlashSaleQuery(ActiveFlashSaleQuery):
     """Which flash sales are listed."""
 
     state = Choice(*flash_sale_listing.PUBLIC_STATES)
 
 
-class StaffSaleQuery(CursorQuery):
+class StaffFlashSaleQuery(CursorQuery):
     """Which flash sales staff want to see."""
 
-    state = Choice(*flash_sale_listing.STATES)
+    state = Choice(*flash_sale_listing.FLASH_SALE_STATES)
     product_id = Uuid()
 
 
-def _sale_price(**terms: Any) -> Minor:
-    return Minor(low=rules.MIN_PRICE_MINOR, high=rules.MAX_PRICE_MINOR, **terms)
+def _sale_price(**terms: Any) -> MinorAmount:
+    return MinorAmount(low=rules.MIN_PRICE_MINOR, high=rules.MAX_PRICE_MINOR, **terms)
 
 
-def _percent_off(**terms: Any) -> Whole:
-    return Whole(low=1, high=flash_sales.MAX_PERCENT_OFF, **terms)
+def _percent_off(**terms: Any) -> StrictInteger:
+    return StrictInteger(low=1, high=flash_sales.MAX_PERCENT_OFF, **terms)
 
 
-def _pieces(**terms: Any) -> Whole:
-    return Whole(
+def _sale_quantity(**terms: Any) -> StrictInteger:
+    return StrictInteger(
         low=1,
         high=flash_sales.MAX_QUANTITY,
         allow_none=True,
@@ -344,9 +344,9 @@ class AddFlashSale(Schema):
     product_id = Uuid(required=True)
     sale_price_minor = _sale_price()
     percent_off = _percent_off()
-    starts_at = Moment(metadata={"description": "Left out, it begins at once."})
-    ends_at = Moment(required=True, metadata={"description": _ENDS_WITHIN})
-    quantity = _pieces(load_default=None)
+    starts_at = Timestamp(metadata={"description": "Left out, it begins at once."})
+    ends_at = Timestamp(required=True, metadata={"description": _ENDS_AT_DESCRIPTION})
+    quantity = _sale_quantity(load_default=None)
 
     @validates_schema
     def check_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -360,10 +360,12 @@ class ChangeFlashSale(Schema):
 
     sale_price_minor = _sale_price()
     percent_off = _percent_off()
-    starts_at = Moment()
-    ends_at = Moment(metadata={"description": _ENDS_WITHIN})
-    quantity = _pieces()
-    revision = Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+    starts_at = Timestamp()
+    ends_at = Timestamp(metadata={"description": _ENDS_AT_DESCRIPTION})
+    quantity = _sale_quantity()
+    revision = StrictInteger(
+        low=1, metadata={"description": "The one that was read; a stale one is refused."}
+    )
 
     @validates_schema
     def check_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -377,25 +379,27 @@ class FlashSaleView(Schema):
 
     id = Uuid(required=True)
     state = Choice(*flash_sale_listing.PUBLIC_STATES, required=True)
-    price_minor = Minor(required=True)
-    regular_price_minor = Minor(required=True)
-    percent_off = Whole(low=1, high=99, required=True)
-    starts_at = Moment(required=True)
-    ends_at = Moment(required=True)
-    quantity = Whole(low=1, required=True, allow_none=True)
-    left = Whole(low=0, required=True, allow_none=True, metadata={"description": "Null without a limit."})
+    price_minor = MinorAmount(required=True)
+    regular_price_minor = MinorAmount(required=True)
+    percent_off = StrictInteger(low=1, high=99, required=True)
+    starts_at = Timestamp(required=True)
+    ends_at = Timestamp(required=True)
+    quantity = StrictInteger(low=1, required=True, allow_none=True)
+    left = StrictInteger(
+        low=0, required=True, allow_none=True, metadata={"description": "Null without a limit."}
+    )
     product = fields.Nested(ProductCard, required=True)
 
 
-class StaffFlashSale(Lifetime):
+class StaffFlashSale(PromotionLifecycle):
     """A flash sale, as staff see it."""
 
     id = Uuid(required=True)
-    state = Choice(*flash_sale_listing.STATES, required=True)
+    state = Choice(*flash_sale_listing.FLASH_SALE_STATES, required=True)
     product = fields.Nested(PromotedProduct, required=True)
-    sale_price_minor = Minor(required=True)
-    percent_off = Whole(low=1, required=True, allow_none=True)
-    starts_at = Moment(required=True)
-    ends_at = Moment(required=True)
-    quantity = Whole(low=1, required=True, allow_none=True)
-    sold = Whole(low=0, required=True)
+    sale_price_minor = MinorAmount(required=True)
+    percent_off = StrictInteger(low=1, required=True, allow_none=True)
+    starts_at = Timestamp(required=True)
+    ends_at = Timestamp(required=True)
+    quantity = StrictInteger(low=1, required=True, allow_none=True)
+    sold = StrictInteger(low=0, required=True)

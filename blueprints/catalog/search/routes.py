@@ -6,29 +6,29 @@ from uuid import UUID
 from blueprints.catalog.search.schemas import (
     AddSynonyms,
     ChangeSynonyms,
-    Miss,
-    MissQuery,
     SearchMetaSchema,
     SearchQuery,
     SearchResults,
     Suggestion,
     SuggestionQuery,
-    Synonyms,
+    SynonymGroupView,
+    ZeroResultSearch,
+    ZeroResultSearchQuery,
 )
-from blueprints.http.contract import PUBLIC, VENDOR_OR_STAFF, Shared, staff_with
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import PUBLIC, VENDOR_OR_STAFF, SharedLimit, staff_with
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.search import find, suggestions, synonyms, zero_result_queries
-from marketplace.catalog.search.synonyms import MANAGES, Act
+from marketplace.catalog.search.synonyms import MANAGE_PRODUCTS
 from marketplace.kernel.paging import Page, TablePage
 
-area = Area("search", "/api/products", "Search")
+area = ContractBlueprint("search", "/api/products", "Search")
 
-_STAFF = staff_with(MANAGES)
+_STAFF = staff_with(MANAGE_PRODUCTS)
 
 
 @area.get(
@@ -36,10 +36,10 @@ _STAFF = staff_with(MANAGES)
 )
 def search_products(ctx: Context, query: dict[str, Any]) -> Page:
     """Find products and merchants, the most relevant first."""
-    return find.search(
+    return find.search_catalog(
         ctx.session,
         words=query["q"],
-        filters=Filters(**{name: value for name, value in query.items() if name not in ("q", "sort")}),
+        filters=ProductFilters(**{name: value for name, value in query.items() if name not in ("q", "sort")}),
         page=ctx.page,
         now=ctx.now,
         media_base_url=ctx.services.settings.media_base_url,
@@ -49,7 +49,7 @@ def search_products(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/suggestions",
     auth=PUBLIC,
-    limit=Shared.GLOBAL,
+    limit=SharedLimit.GLOBAL,
     query=SuggestionQuery,
     reply=Suggestion(many=True),
     cache=900,
@@ -66,10 +66,16 @@ def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
     )
 
 
-@area.get("/search/misses", auth=VENDOR_OR_STAFF, limit=Shared.GLOBAL, query=MissQuery, reply=Miss(many=True))
-def list_misses(ctx: Context, query: dict[str, Any]) -> TablePage:
+@area.get(
+    "/search/misses",
+    auth=VENDOR_OR_STAFF,
+    limit=SharedLimit.GLOBAL,
+    query=ZeroResultSearchQuery,
+    reply=ZeroResultSearch(many=True),
+)
+def list_zero_result_queries(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List what students searched in vain in the last 30 days, the most wanted first."""
-    return zero_result_queries.list_misses(
+    return zero_result_queries.list_zero_result_queries(
         ctx.session,
         campus=query.get("campus"),
         vendor=None if ctx.user.is_staff else ctx.user.id,
@@ -78,38 +84,51 @@ def list_misses(ctx: Context, query: dict[str, Any]) -> TablePage:
     )
 
 
-@area.get("/search/synonyms", auth=_STAFF, limit=Shared.GLOBAL, query=CursorQuery, reply=Synonyms(many=True))
+@area.get(
+    "/search/synonyms",
+    auth=_STAFF,
+    limit=SharedLimit.GLOBAL,
+    query=CursorQuery,
+    reply=SynonymGroupView(many=True),
+)
 def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
     """List the groups of words that mean the same."""
     return synonyms.list_synonyms(ctx.session, page=ctx.page)
 
 
-@area.post("/search/synonyms", auth=_STAFF, limit=Shared.GLOBAL, body=AddSynonyms, reply=Synonyms, status=201)
+@area.post(
+    "/search/synonyms",
+    auth=_STAFF,
+    limit=SharedLimit.GLOBAL,
+    body=AddSynonyms,
+    reply=SynonymGroupView,
+    status=201,
+)
 def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Add a group of words that mean the same."""
-    return synonyms.create(ctx.session, Act(ctx.actor, ctx.now), terms=body["terms"])
+    return synonyms.create_synonyms(ctx.session, ctx.act, terms=body["terms"])
 
 
 @area.put(
     "/search/synonyms/<uuid:synonyms_id>",
     auth=_STAFF,
-    limit=Shared.GLOBAL,
+    limit=SharedLimit.GLOBAL,
     body=ChangeSynonyms,
-    reply=Synonyms,
+    reply=SynonymGroupView,
 )
 def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Replace the words of a group."""
-    return synonyms.change(
+    return synonyms.update_synonyms(
         ctx.session,
-        Act(ctx.actor, ctx.now),
+        ctx.act,
         synonyms_id=synonyms_id,
         revision=expected_revision(body.get("revision")),
         terms=body["terms"],
     )
 
 
-@area.delete("/search/synonyms/<uuid:synonyms_id>", auth=_STAFF, limit=Shared.GLOBAL, reply=Deleted)
+@area.delete("/search/synonyms/<uuid:synonyms_id>", auth=_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted)
 def delete_synonyms(ctx: Context, synonyms_id: UUID) -> dict[str, Any]:
     """Delete a group of words that mean the same."""
-    synonyms.delete(ctx.session, Act(ctx.actor, ctx.now), synonyms_id=synonyms_id)
+    synonyms.delete_synonyms(ctx.session, ctx.act, synonyms_id=synonyms_id)
     return {"deleted": True, "id": synonyms_id}

@@ -4,7 +4,17 @@ from marshmallow import fields, validate
 
 from blueprints.catalog.products.schemas import ProductCard, ProductQuery, StoreSummary
 from blueprints.http.envelope import CursorMetaSchema
-from blueprints.http.fields import Choice, Distinct, Line, Moment, Schema, Text, Uuid, Whole, WholeParameter
+from blueprints.http.fields import (
+    Choice,
+    IntegerParameter,
+    Schema,
+    SingleLineText,
+    StrictInteger,
+    Text,
+    Timestamp,
+    UniqueList,
+    Uuid,
+)
 from blueprints.http.paging import OffsetQuery
 from marketplace.catalog.search import suggestions, synonyms, zero_result_queries
 
@@ -19,8 +29,8 @@ class SearchQuery(ProductQuery):
 class Merchant(StoreSummary):
     """A store that was found by its name."""
 
-    rating_count = Whole(low=0, required=True)
-    completed_orders = Whole(low=0, required=True)
+    rating_count = StrictInteger(low=0, required=True)
+    completed_orders = StrictInteger(low=0, required=True)
     campus_id = Uuid(required=True)
 
 
@@ -44,7 +54,9 @@ class SuggestionQuery(Schema):
 
     q = Text(least=1, most=100, required=True)
     campus = Text(most=100, metadata={"description": "Id or slug."})
-    limit = WholeParameter(low=1, high=suggestions.MAX_SUGGESTIONS, load_default=suggestions.MAX_SUGGESTIONS)
+    limit = IntegerParameter(
+        low=1, high=suggestions.MAX_SUGGESTIONS, load_default=suggestions.MAX_SUGGESTIONS
+    )
 
 
 class Suggestion(Schema):
@@ -54,7 +66,7 @@ class Suggestion(Schema):
     kind = Choice(*suggestions.KINDS, required=True)
 
 
-class MissQuery(OffsetQuery):
+class ZeroResultSearchQuery(OffsetQuery):
     """Which misses, and in what order."""
 
     campus = Text(
@@ -64,18 +76,18 @@ class MissQuery(OffsetQuery):
     sort = Choice(*zero_result_queries.SORTS, load_default="count")
 
 
-class Miss(Schema):
+class ZeroResultSearch(Schema):
     """What was searched in vain in the last 30 days, how often, and when last."""
 
     query = fields.String(required=True)
-    count = Whole(low=1, required=True)
-    last_at = Moment(required=True)
+    count = StrictInteger(low=1, required=True)
+    last_at = Timestamp(required=True)
 
 
-def _terms() -> Distinct:
-    return Distinct(
-        Line(most=synonyms.MAX_TERM_LENGTH),
-        most=synonyms.MOST_TERMS,
+def _synonym_terms() -> UniqueList:
+    return UniqueList(
+        SingleLineText(most=synonyms.MAX_TERM_LENGTH),
+        most=synonyms.MAX_TERMS,
         required=True,
         metadata={"description": "Words or phrases of up to four words that mean the same; two at least."},
     )
@@ -84,21 +96,23 @@ def _terms() -> Distinct:
 class AddSynonyms(Schema):
     """Words and phrases that mean the same."""
 
-    terms = _terms()
+    terms = _synonym_terms()
 
 
 class ChangeSynonyms(Schema):
     """All terms of a group."""
 
-    terms = _terms()
-    revision = Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+    terms = _synonym_terms()
+    revision = StrictInteger(
+        low=1, metadata={"description": "The one that was read; a stale one is refused."}
+    )
 
 
-class Synonyms(Schema):
+class SynonymGroupView(Schema):
     """A group of synonyms, folded as searches are."""
 
     id = Uuid(required=True)
     terms = fields.List(fields.String(), required=True)
-    revision = Whole(low=1, required=True)
-    created_at = Moment(required=True)
-    updated_at = Moment(required=True)
+    revision = StrictInteger(low=1, required=True)
+    created_at = Timestamp(required=True)
+    updated_at = Timestamp(required=True)

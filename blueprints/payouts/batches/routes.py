@@ -4,24 +4,24 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import Idempotency, Shared, staff_with
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import Idempotency, SharedLimit, staff_with
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.payouts.batches.schemas import (
     ApproveBatch,
     BatchDetailQuery,
     BatchQuery,
-    PayoutBatch,
+    ExcludePayments,
     PayoutBatchDetail,
     PayoutBatchRow,
+    PayoutBatchView,
     RejectBatch,
     StageBatch,
     StagedPayoutBatch,
-    TakePaymentsOut,
 )
 from marketplace.kernel.paging import Page, TablePage
 from marketplace.payouts.batches import approval, cancellation, detail, queries, staging
 
-area = Area("batches", "/api/payouts/batches", "Batches of payouts, for finance")
+area = ContractBlueprint("batches", "/api/payouts/batches", "Batches of payouts, for finance")
 
 _FINANCE = staff_with("canManageFinances")
 _FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
@@ -36,17 +36,15 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.post(
-    "", auth=_FINANCE, limit=Shared.GLOBAL, body=StageBatch, reply=StagedPayoutBatch, status=201,
+    "", auth=_FINANCE, limit=SharedLimit.GLOBAL, body=StageBatch, reply=StagedPayoutBatch, status=201,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Stage what vendors can be paid, and what was asked for; the stager is its first officer."""
-    staged = staging.stage_by_hand(
-        ctx.session, officer=ctx.user, actor=ctx.actor, vendor_ids=body.get("vendor_ids"), now=ctx.now
-    )
+    staged = staging.stage_manually(ctx.session, act=ctx.act, vendor_ids=body.get("vendor_ids"))
     left_out = [
         {"vendorId": one.vendor_id, "reason": one.reason, "until": one.until}
-        for one in staged.left_out[: staging.LEFT_OUT_SHOWN]
+        for one in staged.left_out[: staging.SKIPPED_SHOWN_LIMIT]
     ]
     return {
         **queries.show_batch(ctx.session, batch_id=staged.require_batch()),
@@ -60,39 +58,43 @@ def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 )
 def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
     """Show a batch with all that is risky in it, and a page of its payments, the riskiest first."""
-    return detail.batch_detail(ctx.session, batch_id=batch_id, risk=query["risk"], page=ctx.page, now=ctx.now)
+    return detail.show_batch_detail(
+        ctx.session, batch_id=batch_id, risk=query["risk"], page=ctx.page, now=ctx.now
+    )
 
 
 @area.post(
-    "/<uuid:batch_id>/approve", auth=_FINANCE_AAL2, limit="5/minute", body=ApproveBatch, reply=PayoutBatch,
+    "/<uuid:batch_id>/approve", auth=_FINANCE_AAL2, limit="5/minute", body=ApproveBatch, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Note an officer's approval of a batch; the second officer's makes it ready for dispatch."""
     said = {"comment": body.get("comment"), "seen_hash": body.get("content_hash")}
-    return _decide(ctx, approval.approve, batch_id=batch_id, **said)
+    return _apply_decision(ctx, approval.approve_batch, batch_id=batch_id, **said)
 
 
 @area.post(
-    "/<uuid:batch_id>/reject", auth=_FINANCE_AAL2, limit="5/minute", body=RejectBatch, reply=PayoutBatch,
+    "/<uuid:batch_id>/reject", auth=_FINANCE_AAL2, limit="5/minute", body=RejectBatch, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Call a batch off: its money goes back to the balances that it was taken from."""
-    return _decide(ctx, cancellation.reject, batch_id=batch_id, reason=body["reason"])
+    return _apply_decision(ctx, cancellation.reject_batch, batch_id=batch_id, reason=body["reason"])
 
 
 @area.post(
-    "/<uuid:batch_id>/exclude", auth=_FINANCE_AAL2, limit="10/minute", body=TakePaymentsOut, reply=PayoutBatch,
+    "/<uuid:batch_id>/exclude", auth=_FINANCE_AAL2, limit="10/minute", body=ExcludePayments, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
-def take_out(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Take payments out of a batch; what is left takes two approvals anew."""
     taken = {"intent_ids": body["intent_ids"], "reason": body["reason"]}
-    return _decide(ctx, cancellation.exclude, batch_id=batch_id, **taken)
+    return _apply_decision(ctx, cancellation.exclude_payments, batch_id=batch_id, **taken)
 
 
-def _decide(ctx: Context, act: Callable[..., object], *, batch_id: UUID, **given: Any) -> dict[str, Any]:
+def _apply_decision(
+    ctx: Context, act: Callable[..., object], *, batch_id: UUID, **given: Any
+) -> dict[str, Any]:
     """Do what an officer decides about a batch, and show it as it is then."""
-    act(ctx.session, batch_id=batch_id, officer=ctx.user, actor=ctx.actor, now=ctx.now, **given)
+    act(ctx.session, batch_id=batch_id, act=ctx.act, **given)
     return queries.show_batch(ctx.session, batch_id=batch_id)

@@ -2,43 +2,43 @@
 
 from marshmallow import fields
 
-from blueprints.http.date_range import PeriodQuery
+from blueprints.http.date_range import DateRangeQuery
 from blueprints.http.fields import (
     Choice,
-    Distinct,
-    Line,
-    Matches,
-    Minor,
-    Moment,
+    FullMatch,
+    MinorAmount,
     Schema,
+    SingleLineText,
+    StrictInteger,
     Text,
+    Timestamp,
+    UniqueList,
     Uuid,
-    Whole,
 )
 from blueprints.http.paging import CursorQuery, OffsetQuery
 from marketplace.payouts import states
 from marketplace.payouts.batches import detail, queries, staging
-from marketplace.payouts.batches.risk_flags import RISKS
+from marketplace.payouts.batches.risk_flags import RISK_FLAGS
 from marketplace.payouts.payees import holds
 
-_MOST_NAMED = 1_000
-_MOST_TAKEN_OUT = 100
-_MOST_PAYEES = 2 * staging.MOST_PAYEES
+_MAX_VENDOR_IDS = 1_000
+_MAX_EXCLUDED_PAYMENTS = 100
+_MAX_PAYEES = 2 * staging.PAYEES_LIMIT
 _STATUSES = sorted(states.BATCH.states)
-_INTENT_STATUSES = sorted(states.INTENT.states)
-_HASH = Matches("[0-9a-f]{64}", error="Must be 64 lowercase hexadecimal digits.")
-_REASON = {"least": 10, "most": 500}
+_PAYOUT_STATUSES = sorted(states.PAYOUT.states)
+_SHA256_HEX = FullMatch("[0-9a-f]{64}", error="Must be 64 lowercase hexadecimal digits.")
+_REASON_LENGTH = {"least": 10, "most": 500}
 
 
-def _count() -> Whole:
-    return Whole(low=0, high=_MOST_PAYEES, required=True)
+def _payment_count() -> StrictInteger:
+    return StrictInteger(low=0, high=_MAX_PAYEES, required=True)
 
 
 class StageBatch(Schema):
     """Whom to pay; without it, all who can be."""
 
-    vendor_ids = Distinct(
-        Uuid(), least=1, most=_MOST_NAMED, metadata={"description": "Stores' ids; without it, all."}
+    vendor_ids = UniqueList(
+        Uuid(), least=1, most=_MAX_VENDOR_IDS, metadata={"description": "Stores' ids; without it, all."}
     )
 
 
@@ -47,7 +47,7 @@ class ApproveBatch(Schema):
 
     comment = Text(most=500, metadata={"description": "For the other officers."})
     content_hash = fields.String(
-        validate=_HASH,
+        validate=_SHA256_HEX,
         metadata={"description": "What you read: if the batch is not that any more, this answers 409."},
     )
 
@@ -55,17 +55,21 @@ class ApproveBatch(Schema):
 class RejectBatch(Schema):
     """Why a batch is called off."""
 
-    reason = Line(**_REASON, required=True, metadata={"description": "For the other officers."})
+    reason = SingleLineText(
+        **_REASON_LENGTH, required=True, metadata={"description": "For the other officers."}
+    )
 
 
-class TakePaymentsOut(Schema):
+class ExcludePayments(Schema):
     """Which payments are taken out of a batch, and why."""
 
-    intent_ids = Distinct(Uuid(), least=1, most=_MOST_TAKEN_OUT, required=True)
-    reason = Line(**_REASON, required=True, metadata={"description": "For the other officers."})
+    intent_ids = UniqueList(Uuid(), least=1, most=_MAX_EXCLUDED_PAYMENTS, required=True)
+    reason = SingleLineText(
+        **_REASON_LENGTH, required=True, metadata={"description": "For the other officers."}
+    )
 
 
-class BatchQuery(PeriodQuery, OffsetQuery):
+class BatchQuery(DateRangeQuery, OffsetQuery):
     """Which batches are listed; ``to`` is exclusive.
 
     ``undisbursed`` are those that are staged, approved or dispatching, ``awaiting`` of these what waits for officers.
@@ -80,9 +84,9 @@ class BatchDetailQuery(CursorQuery):
 
     risk = Choice(
         detail.ANY_RISK,
-        *RISKS,
+        *RISK_FLAGS,
         load_default=None,
-        metadata={"description": " ".join(f"{risk}: {meaning}" for risk, meaning in RISKS.items())},
+        metadata={"description": " ".join(f"{risk}: {meaning}" for risk, meaning in RISK_FLAGS.items())},
     )
 
 
@@ -98,25 +102,25 @@ class PayoutBatchRow(Schema):
 
     id = Uuid(required=True)
     status = Choice(*_STATUSES, required=True)
-    payments = _count()
-    amount_minor = Minor(required=True)
+    payments = _payment_count()
+    amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
-    paid = _count()
-    failed = _count()
-    stalled = Whole(
-        low=0, high=_MOST_PAYEES, required=True, metadata={"description": "Under way for over 48 hours."}
+    paid = _payment_count()
+    failed = _payment_count()
+    stalled = StrictInteger(
+        low=0, high=_MAX_PAYEES, required=True, metadata={"description": "Under way for over 48 hours."}
     )
     staged_by = fields.Nested(BatchOfficer, required=True, allow_none=True)
-    approved_at = Moment(required=True, allow_none=True)
+    approved_at = Timestamp(required=True, allow_none=True)
     rejected_by = fields.Nested(BatchOfficer, required=True, allow_none=True)
-    rejected_at = Moment(required=True, allow_none=True)
+    rejected_at = Timestamp(required=True, allow_none=True)
     rejection_reason = fields.String(required=True, allow_none=True)
     dispatched_by = fields.Nested(BatchOfficer, required=True, allow_none=True)
-    dispatched_at = Moment(required=True, allow_none=True)
-    finished_at = Moment(required=True, allow_none=True)
-    revision = Whole(low=1, required=True)
-    created_at = Moment(required=True)
-    updated_at = Moment(required=True)
+    dispatched_at = Timestamp(required=True, allow_none=True)
+    finished_at = Timestamp(required=True, allow_none=True)
+    revision = StrictInteger(low=1, required=True)
+    created_at = Timestamp(required=True)
+    updated_at = Timestamp(required=True)
 
 
 class BatchApproval(Schema):
@@ -125,11 +129,11 @@ class BatchApproval(Schema):
     officer = fields.Nested(BatchOfficer, required=True)
     content_hash = fields.String(required=True)
     comment = fields.String(required=True, allow_none=True)
-    created_at = Moment(required=True)
+    created_at = Timestamp(required=True)
     counts = fields.Boolean(required=True)
 
 
-class PayoutBatch(PayoutBatchRow):
+class PayoutBatchView(PayoutBatchRow):
     """A batch with what of it was approved by whom.
 
     ``contentHash`` is of what it pays as of now, or, once it is being sent, of what was approved.
@@ -145,23 +149,23 @@ class PayoutBatch(PayoutBatchRow):
         required=True,
         metadata={"description": "Beside the staging, which is the stager's."},
     )
-    approvals_missing = Whole(low=0, high=2, required=True)
+    approvals_missing = StrictInteger(low=0, high=2, required=True)
 
 
-class LeftOutVendor(Schema):
+class SkippedVendor(Schema):
     """A vendor whose money stays where it is, and why."""
 
     vendor_id = Uuid(required=True)
-    reason = Choice(*staging.REASONS, required=True)
-    until = Moment(required=True, allow_none=True)
+    reason = Choice(*staging.SKIP_REASONS, required=True)
+    until = Timestamp(required=True, allow_none=True)
 
 
-class StagedPayoutBatch(PayoutBatch):
+class StagedPayoutBatch(PayoutBatchView):
     """A batch that was just staged, what was taken for debts first, and vendors who could not be paid."""
 
-    collected_minor = Minor(required=True)
+    collected_minor = MinorAmount(required=True)
     left_out = fields.List(
-        fields.Nested(LeftOutVendor), required=True, metadata={"description": "At most 100 of them."}
+        fields.Nested(SkippedVendor), required=True, metadata={"description": "At most 100 of them."}
     )
 
 
@@ -183,23 +187,23 @@ class BatchAccount(Schema):
     bank_name = fields.String(required=True, allow_none=True)
     account_number = fields.String(required=True)
     account_name = fields.String(required=True)
-    since = Moment(required=True)
+    since = Timestamp(required=True)
 
 
 class PayeeHold(Schema):
     """Why nothing is paid to somebody, and until when, if it ends by itself."""
 
     reason = Choice(*holds.HOLD_REASONS, required=True)
-    until = Moment(required=True, allow_none=True)
+    until = Timestamp(required=True, allow_none=True)
 
 
 class PayeeHistory(Schema):
     """The latest 12 payments that arrived at a payee before."""
 
-    payments = Whole(low=0, high=100, required=True)
-    average_minor = Minor(required=True, allow_none=True)
-    largest_minor = Minor(required=True, allow_none=True)
-    last_paid_at = Moment(required=True, allow_none=True)
+    payments = StrictInteger(low=0, high=100, required=True)
+    average_minor = MinorAmount(required=True, allow_none=True)
+    largest_minor = MinorAmount(required=True, allow_none=True)
+    last_paid_at = Timestamp(required=True, allow_none=True)
 
 
 class BatchPayment(Schema):
@@ -211,37 +215,37 @@ class BatchPayment(Schema):
     id = Uuid(required=True)
     payee = fields.Nested(BatchPayee, required=True)
     source = Choice("vendor", "wallet", required=True)
-    amount_minor = Minor(low=1, required=True)
-    status = Choice(*_INTENT_STATUSES, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
+    status = Choice(*_PAYOUT_STATUSES, required=True)
     asked_for = fields.Boolean(required=True, metadata={"description": "By the payee, before the staging."})
     account = fields.Nested(BatchAccount, required=True)
     staged_account = fields.Nested(BatchAccount, required=True, allow_none=True)
-    risks = fields.List(Choice(*RISKS), required=True)
+    risks = fields.List(Choice(*RISK_FLAGS), required=True)
     holds = fields.List(fields.Nested(PayeeHold), required=True)
     history = fields.Nested(PayeeHistory, required=True)
-    disputes = Whole(low=0, required=True)
-    owes_minor = Minor(required=True)
+    disputes = StrictInteger(low=0, required=True)
+    owes_minor = MinorAmount(required=True)
     failure_reason = fields.String(required=True, allow_none=True)
-    stalled_at = Moment(required=True, allow_none=True)
-    created_at = Moment(required=True)
-    updated_at = Moment(required=True)
+    stalled_at = Timestamp(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    updated_at = Timestamp(required=True)
 
 
-class BatchStatusSum(Schema):
+class BatchStatusTotal(Schema):
     """How many payments are in a status, and how much they come to."""
 
-    status = Choice(*_INTENT_STATUSES, required=True)
-    payments = _count()
-    amount_minor = Minor(required=True)
+    status = Choice(*_PAYOUT_STATUSES, required=True)
+    payments = _payment_count()
+    amount_minor = MinorAmount(required=True)
 
 
-class BatchRiskSum(Schema):
+class BatchRiskTotal(Schema):
     """In how many payments something is risky, and how much they come to."""
 
-    risk = Choice(*RISKS, required=True)
+    risk = Choice(*RISK_FLAGS, required=True)
     meaning = fields.String(required=True)
-    payments = _count()
-    amount_minor = Minor(required=True)
+    payments = _payment_count()
+    amount_minor = MinorAmount(required=True)
 
 
 class BatchChange(Schema):
@@ -250,18 +254,18 @@ class BatchChange(Schema):
     intent_id = Uuid(required=True)
     change = Choice("called_off", "account_changed", required=True)
     payee = fields.Nested(BatchPayee, required=True)
-    amount_minor = Minor(required=True)
-    at = Moment(required=True)
+    amount_minor = MinorAmount(required=True)
+    at = Timestamp(required=True)
 
 
-class PayoutBatchDetail(PayoutBatch):
+class PayoutBatchDetail(PayoutBatchView):
     """A batch with all that an officer looks at before approving it, and a page of its payments."""
 
     halted = fields.Boolean(
         required=True, metadata={"description": "All payouts stand still: nothing is sent until they resume."}
     )
-    statuses = fields.List(fields.Nested(BatchStatusSum), required=True)
-    risks = fields.List(fields.Nested(BatchRiskSum), required=True)
+    statuses = fields.List(fields.Nested(BatchStatusTotal), required=True)
+    risks = fields.List(fields.Nested(BatchRiskTotal), required=True)
     changes = fields.List(
         fields.Nested(BatchChange), required=True, metadata={"description": "At most 100 of them."}
     )

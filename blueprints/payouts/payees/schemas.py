@@ -2,26 +2,26 @@
 
 from marshmallow import fields
 
-from blueprints.http.date_range import PeriodQuery
+from blueprints.http.date_range import DateRangeQuery
 from blueprints.http.envelope import OffsetMetaSchema
-from blueprints.http.fields import Choice, Minor, Moment, Schema, Uuid, Whole
+from blueprints.http.fields import Choice, MinorAmount, Schema, StrictInteger, Timestamp, Uuid
 from blueprints.http.paging import OffsetQuery
-from blueprints.payouts.stores.schemas import HoldView
+from blueprints.payouts.stores.schemas import PayoutHoldReasonView
 from marketplace.payouts import states
 from marketplace.payouts.payees import payout_history, vendor_debt
 
 
-class StoreQuery(Schema):
+class VendorSelectionQuery(Schema):
     """Which store is asked about: staff name one, a vendor's own is meant otherwise."""
 
     vendor_id = Uuid(load_default=None)
 
 
-class CashOutQuery(PeriodQuery, OffsetQuery):
+class CashOutQuery(DateRangeQuery, OffsetQuery):
     """Which payouts out of the caller's wallet are listed; ``to`` is exclusive."""
 
     sort = Choice(*payout_history.SORTS, load_default="createdAt")
-    status = Choice(*sorted(states.INTENT.states), load_default=None)
+    status = Choice(*sorted(states.PAYOUT.states), load_default=None)
 
 
 class PayoutQuery(CashOutQuery):
@@ -32,10 +32,10 @@ class PayoutQuery(CashOutQuery):
     batch_id = Uuid(load_default=None)
 
 
-class AskForPayout(Schema):
+class RequestPayout(Schema):
     """How much is to be paid out."""
 
-    amount_minor = Minor(low=1, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
 
 
 class PayeeView(Schema):
@@ -68,9 +68,9 @@ class PayoutView(Schema):
     """
 
     id = Uuid(required=True)
-    status = Choice(*sorted(states.INTENT.states), required=True)
+    status = Choice(*sorted(states.PAYOUT.states), required=True)
     source = Choice(*payout_history.SOURCES, required=True)
-    amount_minor = Minor(low=1, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
     currency = fields.String(required=True)
     asked_for = fields.Boolean(required=True)
     reason = fields.String(required=True, allow_none=True)
@@ -79,13 +79,13 @@ class PayoutView(Schema):
     payee = fields.Nested(PayeeView, required=True)
     vendor = fields.Nested(PayoutVendor, required=True, allow_none=True)
     bank_account = fields.Nested(PayoutAccountView, required=True)
-    created_at = Moment(required=True)
-    updated_at = Moment(required=True)
-    sent_at = Moment(required=True, allow_none=True)
-    settled_at = Moment(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    updated_at = Timestamp(required=True)
+    sent_at = Timestamp(required=True, allow_none=True)
+    settled_at = Timestamp(required=True, allow_none=True)
 
 
-class BalanceView(Schema):
+class VendorBalanceView(Schema):
     """What a vendor has, in kobo.
 
     ``availableMinor`` can be withdrawn now; ``onHoldMinor`` is that money as long as ``holds`` hold it back, until
@@ -96,20 +96,20 @@ class BalanceView(Schema):
 
     vendor_id = Uuid(required=True)
     currency = fields.String(required=True)
-    available_minor = Minor(required=True)
-    on_hold_minor = Minor(required=True)
-    holds = fields.List(fields.Nested(HoldView), required=True)
-    held_until = Moment(required=True, allow_none=True)
-    in_escrow_minor = Minor(required=True)
-    orders_in_escrow = Whole(low=0, required=True)
-    frozen_minor = Minor(required=True)
-    orders_frozen = Whole(low=0, required=True)
-    in_transit_minor = Minor(required=True)
-    waiting_minor = Minor(required=True)
-    sent_minor = Minor(required=True)
-    payable_minor = Minor(required=True)
-    owed_minor = Minor(required=True)
-    minimum_payout_minor = Minor(required=True)
+    available_minor = MinorAmount(required=True)
+    on_hold_minor = MinorAmount(required=True)
+    holds = fields.List(fields.Nested(PayoutHoldReasonView), required=True)
+    held_until = Timestamp(required=True, allow_none=True)
+    in_escrow_minor = MinorAmount(required=True)
+    orders_in_escrow = StrictInteger(low=0, required=True)
+    frozen_minor = MinorAmount(required=True)
+    orders_frozen = StrictInteger(low=0, required=True)
+    in_transit_minor = MinorAmount(required=True)
+    waiting_minor = MinorAmount(required=True)
+    sent_minor = MinorAmount(required=True)
+    payable_minor = MinorAmount(required=True)
+    owed_minor = MinorAmount(required=True)
+    minimum_payout_minor = MinorAmount(required=True)
 
 
 class WalletView(Schema):
@@ -118,17 +118,17 @@ class WalletView(Schema):
     Rewards can't be paid out, and what is owed to us is taken first. ``inTransitMinor`` is on its way to the bank.
     """
 
-    balance_minor = Minor(required=True)
-    cashable_minor = Minor(required=True)
-    from_rewards_minor = Minor(required=True)
-    in_transit_minor = Minor(required=True)
-    owed_minor = Minor(required=True)
-    minimum_payout_minor = Minor(required=True)
+    balance_minor = MinorAmount(required=True)
+    cashable_minor = MinorAmount(required=True)
+    from_rewards_minor = MinorAmount(required=True)
+    in_transit_minor = MinorAmount(required=True)
+    owed_minor = MinorAmount(required=True)
+    minimum_payout_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
-    holds = fields.List(fields.Nested(HoldView), required=True)
+    holds = fields.List(fields.Nested(PayoutHoldReasonView), required=True)
 
 
-class StatementQuery(PeriodQuery, StoreQuery):
+class StatementQuery(DateRangeQuery, VendorSelectionQuery):
     """Which period a statement is of; ``to`` is exclusive. By default it is the month that ``to`` is in."""
 
     format = Choice("json", "csv", "pdf", load_default=None)
@@ -137,13 +137,13 @@ class StatementQuery(PeriodQuery, StoreQuery):
 class StatementEntry(Schema):
     """A movement, and the balance after it: of what is owed to the vendor, less what the vendor owes us."""
 
-    at = Moment(required=True)
+    at = Timestamp(required=True)
     kind = fields.String(required=True)
     description = fields.String(required=True)
     order_number = fields.String(required=True, allow_none=True)
     account = Choice("vendor_payable", "vendor_receivable", required=True)
     direction = Choice("debit", "credit", required=True)
-    amount_minor = Minor(low=1, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
     balance_minor = fields.Integer(required=True)
     order_id = Uuid(required=True, allow_none=True)
     transaction_id = Uuid(required=True)
@@ -153,38 +153,38 @@ class StatementView(Schema):
     """A vendor's statement of a period, the earliest movement first; a balance below zero is owed to us."""
 
     vendor = fields.Nested(PayoutVendor, required=True)
-    from_ = Moment(required=True, data_key="from")
-    to = Moment(required=True)
+    from_ = Timestamp(required=True, data_key="from")
+    to = Timestamp(required=True)
     currency = fields.String(required=True)
     opening_balance_minor = fields.Integer(required=True)
-    credited_minor = Minor(required=True)
-    debited_minor = Minor(required=True)
+    credited_minor = MinorAmount(required=True)
+    debited_minor = MinorAmount(required=True)
     closing_balance_minor = fields.Integer(required=True)
     entries = fields.List(fields.Nested(StatementEntry), required=True)
 
 
-class ReceivableQuery(OffsetQuery):
+class VendorDebtQuery(OffsetQuery):
     """Which vendors are listed."""
 
     sort = Choice(*vendor_debt.SORTS, load_default="owedMinor")
     vendor_id = Uuid(load_default=None)
 
 
-class Receivable(Schema):
+class VendorDebtView(Schema):
     """What a vendor owes us: what was claimed in all, less what was collected from their payouts."""
 
     vendor_id = Uuid(required=True)
     vendor_name = fields.String(required=True)
-    owed_minor = Minor(low=1, required=True)
-    payable_minor = Minor(
+    owed_minor = MinorAmount(low=1, required=True)
+    payable_minor = MinorAmount(
         required=True, metadata={"description": "What we owe them: what they owe is taken out of it first."}
     )
-    claimed_minor = Minor(required=True)
-    collected_minor = Minor(required=True)
-    last_claimed_at = Moment(required=True)
+    claimed_minor = MinorAmount(required=True)
+    collected_minor = MinorAmount(required=True)
+    last_claimed_at = Timestamp(required=True)
 
 
-class ReceivablesMeta(OffsetMetaSchema):
+class VendorDebtsMeta(OffsetMetaSchema):
     """The page, and what is owed in all by those who are listed."""
 
-    owed_minor = Minor(required=True, data_key="owedMinor")
+    owed_minor = MinorAmount(required=True, data_key="owedMinor")

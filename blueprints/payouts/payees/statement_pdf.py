@@ -7,15 +7,15 @@ from typing import Any
 from fpdf import FPDF, XPos, YPos
 from fpdf.fonts import TTFFont
 
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.payouts.payees.statements import VendorStatement
 
 # Letters of all languages that are written in Latin, the naira sign among them; see LICENSE_DEJAVU beside them.
 _FONTS = {"": "DejaVuSans.ttf", "B": "DejaVuSans-Bold.ttf"}
-_FAMILY = "DejaVu"
-_DIRECTORY = Path(__file__).parent / "fonts"
+_FONT_FAMILY = "DejaVu"
+_FONT_DIRECTORY = Path(__file__).parent / "fonts"
 # Heading, width in mm, alignment. Together they are what A4 has between its margins.
-_TABLE = (
+_TABLE_COLUMNS = (
     ("Date (UTC)", 31, "L"),
     ("What", 61, "L"),
     ("Order", 20, "L"),
@@ -23,46 +23,46 @@ _TABLE = (
     ("Out", 26, "R"),
     ("Balance", 26, "R"),
 )
-_WHAT = 1
-_TABLE_SIZE = 7.5
-_MARGIN, _LINE, _FOOTER = 10, 5.5, 15
+_DESCRIPTION_COLUMN = 1
+_TABLE_FONT_SIZE = 7.5
+_MARGIN, _LINE_HEIGHT, _FOOTER_HEIGHT = 10, 5.5, 15
 _ELLIPSIS = "\u2026"
-_UNKNOWN = "?"
+_MISSING_GLYPH = "?"
 # Stands for the number of pages until that is known. No font has a letter for it, so nobody's name can hold it.
-_PAGES = "\ufdd0" * 3
+_PAGE_COUNT_PLACEHOLDER = "\ufdd0" * 3
 
 
-class _Paper(FPDF):
+class _StatementPdf(FPDF):
     """A4 pages that say at the foot whose statement it is, and which page of how many."""
 
     def __init__(self, name: str, drawn: str) -> None:
         super().__init__(format="A4")
         for style, file in _FONTS.items():
-            self.add_font(_FAMILY, style, _DIRECTORY / file)
+            self.add_font(_FONT_FAMILY, style, _FONT_DIRECTORY / file)
         fonts = [font for font in self.fonts.values() if isinstance(font, TTFFont)]
         self._letters = frozenset[int].intersection(*(frozenset(font.cmap) for font in fonts))
         self._name, self._drawn = name, f" · drawn up {drawn} UTC"
-        self.alias_nb_pages(_PAGES)
+        self.alias_nb_pages(_PAGE_COUNT_PLACEHOLDER)
         self.set_margins(_MARGIN, _MARGIN)
-        self.set_auto_page_break(auto=True, margin=_FOOTER)
+        self.set_auto_page_break(auto=True, margin=_FOOTER_HEIGHT)
 
     def footer(self) -> None:
         """Write a page's foot; the library calls it."""
-        self.set_y(-_FOOTER + 3)
-        self.set_font(_FAMILY, size=7)
+        self.set_y(-_FOOTER_HEIGHT + 3)
+        self.set_font(_FONT_FAMILY, size=7)
         width = self.epw / 2
         name = self.fitted(self._name, width - self.get_string_width(self._drawn))
         self.cell(width, 4, name + self._drawn)
-        self.cell(width, 4, f"Page {self.page_no()} of {_PAGES}", align="R")
+        self.cell(width, 4, f"Page {self.page_no()} of {_PAGE_COUNT_PLACEHOLDER}", align="R")
 
-    def line_of(self, text: str, *, size: float = 9, style: str = "", height: float = _LINE) -> None:
+    def line_of(self, text: str, *, size: float = 9, style: str = "", height: float = _LINE_HEIGHT) -> None:
         """Write a line of text, cut to the width of the page."""
-        self.set_font(_FAMILY, style, size)
+        self.set_font(_FONT_FAMILY, style, size)
         self.cell(self.epw, height, self.fitted(text, self.epw), new_x=XPos.LMARGIN, new_y=YPos.NEXT)
 
     def writable(self, text: str) -> str:
         """Put a mark in the place of what the fonts lack, such as pictures and other scripts."""
-        return "".join(letter if ord(letter) in self._letters else _UNKNOWN for letter in text)
+        return "".join(letter if ord(letter) in self._letters else _MISSING_GLYPH for letter in text)
 
     def fitted(self, text: str, width: float) -> str:
         """Cut a text to a width, in the font that is set."""
@@ -79,26 +79,26 @@ class _Paper(FPDF):
 
         A row that does not fit on the page any more begins another one, under the table's heading.
         """
-        self.set_font(_FAMILY, style, _TABLE_SIZE)
-        lines = self._wrapped(cells[_WHAT], _TABLE[_WHAT][1])
-        if self.will_page_break(_LINE * len(lines)):
+        self.set_font(_FONT_FAMILY, style, _TABLE_FONT_SIZE)
+        lines = self._wrapped(cells[_DESCRIPTION_COLUMN], _TABLE_COLUMNS[_DESCRIPTION_COLUMN][1])
+        if self.will_page_break(_LINE_HEIGHT * len(lines)):
             self.add_page()
             self.heading()
-            self.set_font(_FAMILY, style, _TABLE_SIZE)
+            self.set_font(_FONT_FAMILY, style, _TABLE_FONT_SIZE)
         for number, line in enumerate(lines, 1):
             shown = ["" for _ in cells] if number > 1 else list(cells)
-            shown[_WHAT] = line
+            shown[_DESCRIPTION_COLUMN] = line
             border = "B" if number == len(lines) else ""
-            for text, (_heading, width, align) in zip(shown, _TABLE, strict=True):
+            for text, (_heading, width, align) in zip(shown, _TABLE_COLUMNS, strict=True):
                 # An amount is never cut: it would be another one.
                 fitted = text if align == "R" else self.fitted(text, width)
-                self.cell(width, _LINE, fitted, align=align, border=border, fill=fill)
-            self.ln(_LINE)
+                self.cell(width, _LINE_HEIGHT, fitted, align=align, border=border, fill=fill)
+            self.ln(_LINE_HEIGHT)
 
     def heading(self) -> None:
         """Write the table's heading."""
         self.set_fill_color(225)
-        self.row_of([heading for heading, _width, _align in _TABLE], style="B", fill=True)
+        self.row_of([heading for heading, _width, _align in _TABLE_COLUMNS], style="B", fill=True)
         self.set_fill_color(245)
 
     def _wrapped(self, text: str, width: float) -> list[str]:
@@ -115,28 +115,28 @@ class _Paper(FPDF):
         return lines
 
 
-def draw(statement: VendorStatement, *, drawn_at: datetime) -> bytes:
+def render_pdf(statement: VendorStatement, *, drawn_at: datetime) -> bytes:
     """Draw a statement.
 
     :param statement: what stands in it
     :param drawn_at: when it is drawn up; the same statement of the same time is the same file
     :return: the PDF file
     """
-    paper = _Paper(statement.display_name, _moment(drawn_at))
+    paper = _StatementPdf(statement.display_name, _format_time(drawn_at))
     paper.set_creation_date(drawn_at)
     paper.set_title("Statement of account")
     paper.set_lang("en")
     paper.set_draw_color(200)
     paper.add_page()
-    _write_head(paper, statement)
-    _write_sums(paper, statement)
+    _write_header(paper, statement)
+    _write_totals(paper, statement)
     paper.heading()
     for number, row in enumerate(statement.rows()):
-        paper.row_of(_cells(row), style="" if row["direction"] else "B", fill=bool(number % 2))
+        paper.row_of(_row_cells(row), style="" if row["direction"] else "B", fill=bool(number % 2))
     return bytes(paper.output())
 
 
-def _write_head(paper: _Paper, statement: VendorStatement) -> None:
+def _write_header(paper: _StatementPdf, statement: VendorStatement) -> None:
     paper.line_of("Statement of account", size=16, style="B", height=9)
     paper.line_of(statement.display_name, size=12, style="B", height=7)
     if statement.owner_name:
@@ -147,21 +147,21 @@ def _write_head(paper: _Paper, statement: VendorStatement) -> None:
     elif statement.paid_to:
         paper.line_of("Paid to several accounts")
     period = statement.period
-    paper.line_of(f"From {_moment(period.starts)} to before {_moment(period.ends)} UTC")
+    paper.line_of(f"From {_format_time(period.starts)} to before {_format_time(period.ends)} UTC")
     paper.line_of(f"Store {statement.vendor_id}", size=7)
     paper.ln(3)
 
 
-def _write_sums(paper: _Paper, statement: VendorStatement) -> None:
+def _write_totals(paper: _StatementPdf, statement: VendorStatement) -> None:
     for words, minor in (
         ("Balance at the beginning", statement.opening_minor),
         ("Came in", statement.credited_minor),
         ("Went out", -statement.debited_minor),
         ("Balance at the end", statement.closing_minor),
     ):
-        paper.set_font(_FAMILY, "B" if words.startswith("Balance") else "", 9)
-        paper.cell(60, _LINE, words)
-        paper.cell(45, _LINE, naira_text(minor), align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+        paper.set_font(_FONT_FAMILY, "B" if words.startswith("Balance") else "", 9)
+        paper.cell(60, _LINE_HEIGHT, words)
+        paper.cell(45, _LINE_HEIGHT, format_naira(minor), align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
     if statement.closing_minor < 0:
         paper.line_of(
             "What is below zero is owed to the marketplace, and taken from what comes in next.", size=8
@@ -169,22 +169,22 @@ def _write_sums(paper: _Paper, statement: VendorStatement) -> None:
     paper.ln(4)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    amount = "" if row["amountMinor"] is None else _amount(row["amountMinor"])
+def _row_cells(row: dict[str, Any]) -> list[str]:
+    amount = "" if row["amountMinor"] is None else _format_amount(row["amountMinor"])
     return [
-        _moment(row["at"]),
+        _format_time(row["at"]),
         row["description"],
         row["orderNumber"] or "",
         amount if row["direction"] == "credit" else "",
         amount if row["direction"] == "debit" else "",
-        _amount(row["balanceMinor"]),
+        _format_amount(row["balanceMinor"]),
     ]
 
 
-def _moment(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
-def _amount(minor: int) -> str:
+def _format_amount(minor: int) -> str:
     """Write an amount without its currency, which the sums name."""
-    return naira_text(minor).replace("NGN ", "")
+    return format_naira(minor).replace("NGN ", "")

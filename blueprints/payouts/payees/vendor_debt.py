@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from blueprints.http.contract import Shared, staff_with
-from blueprints.http.endpoint import Area, Context
-from blueprints.payouts.payees.schemas import Receivable, ReceivableQuery, ReceivablesMeta
+from blueprints.http.contract import SharedLimit, staff_with
+from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.payouts.payees.schemas import VendorDebtQuery, VendorDebtsMeta, VendorDebtView
 from marketplace.kernel.paging import TablePage
-from marketplace.payouts.payees.vendor_debt import list_receivables
+from marketplace.payouts.payees.vendor_debt import list_vendor_debts
 
-area = Area("receivables", "/api/payouts", "What vendors owe us")
+area = ContractBlueprint("receivables", "/api/payouts", "What vendors owe us")
 
 
 @area.get(
-    "/receivables", auth=staff_with("canManageFinances"), limit=Shared.GLOBAL, query=ReceivableQuery,
-    reply=Receivable(many=True), meta=ReceivablesMeta,
+    "/receivables", auth=staff_with("canManageFinances"), limit=SharedLimit.GLOBAL, query=VendorDebtQuery,
+    reply=VendorDebtView(many=True), meta=VendorDebtsMeta,
 )  # fmt: skip
-def list_owing(ctx: Context, query: dict[str, Any]) -> TablePage:
+def list_indebted_vendors(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List vendors who owe us something: of orders that were refunded after their release."""
-    return list_receivables(ctx.session, vendor_id=query["vendor_id"], page=ctx.table)
+    return list_vendor_debts(ctx.session, vendor_id=query["vendor_id"], page=ctx.table)

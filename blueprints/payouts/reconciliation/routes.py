@@ -3,8 +3,8 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import Idempotency, Shared, staff_with
-from blueprints.http.endpoint import Area, Context
+from blueprints.http.contract import Idempotency, SharedLimit, staff_with
+from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.payouts.reconciliation.schemas import (
     FindingQuery,
     FindingView,
@@ -20,7 +20,7 @@ from marketplace.kernel.paging import TablePage
 from marketplace.reconciliation import queries, run
 from marketplace.reconciliation import resolution as desk
 
-area = Area("reconciliation", "/api/payouts", "What the gateway holds, compared with the books")
+area = ContractBlueprint("reconciliation", "/api/payouts", "What the gateway holds, compared with the books")
 
 _FINANCE = staff_with("canManageFinances")
 _FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
@@ -32,19 +32,18 @@ _FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
 )  # fmt: skip
 def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Start a reconciliation of what the gateway holds with the books; a worker performs it."""
-    run_id = run.start(
+    run_id = run.start_reconciliation(
         ctx.session,
         started_by=run.OFFICER,
-        actor=ctx.actor,
+        act=ctx.act,
         since=body.get("from_"),
         until=body.get("to"),
-        now=ctx.now,
     )
     return {"runId": run_id, "status": run.RUNNING}
 
 
 @area.get(
-    "/reconciliations", auth=_FINANCE, limit=Shared.GLOBAL, query=ReconciliationQuery,
+    "/reconciliations", auth=_FINANCE, limit=SharedLimit.GLOBAL, query=ReconciliationQuery,
     reply=ReconciliationView(many=True),
 )  # fmt: skip
 def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
@@ -52,14 +51,16 @@ def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
     return queries.list_runs(ctx.session, status=query["status"], page=ctx.table)
 
 
-@area.get("/reconciliations/<uuid:run_id>", auth=_FINANCE, limit=Shared.GLOBAL, reply=ReconciliationDetail)
+@area.get(
+    "/reconciliations/<uuid:run_id>", auth=_FINANCE, limit=SharedLimit.GLOBAL, reply=ReconciliationDetail
+)
 def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
     """Show a reconciliation: its figures, and what it found with what is suggested."""
     return queries.show_run(ctx.session, run_id=run_id)
 
 
 @area.get(
-    "/reconciliations/<uuid:run_id>/exceptions", auth=_FINANCE, limit=Shared.GLOBAL, query=FindingQuery,
+    "/reconciliations/<uuid:run_id>/exceptions", auth=_FINANCE, limit=SharedLimit.GLOBAL, query=FindingQuery,
     reply=FindingView(many=True),
 )  # fmt: skip
 def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
@@ -74,12 +75,10 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
 )  # fmt: skip
 def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Resolve what the latest reconciliation found: ask the gateway, or book what it is."""
-    return desk.resolve(
+    return desk.resolve_difference(
         ctx.session,
         run_id=run_id,
         exception_id=exception_id,
         decision=desk.Decision(body["resolution"], body["note"]),
-        officer=ctx.user,
-        actor=ctx.actor,
-        now=ctx.now,
+        act=ctx.act,
     )

@@ -2,24 +2,33 @@
 
 from marshmallow import fields
 
-from blueprints.http.fields import Choice, FlagParameter, Minor, Moment, Schema, Text, Uuid, Whole
+from blueprints.http.fields import (
+    BooleanParameter,
+    Choice,
+    MinorAmount,
+    Schema,
+    StrictInteger,
+    Text,
+    Timestamp,
+    Uuid,
+)
 from blueprints.http.paging import OffsetQuery
 from marketplace.reconciliation import classification, queries, run
 from marketplace.reconciliation import resolution as desk
 
 _STARTERS = (run.OFFICER, run.SCHEDULE, run.OPERATOR)
-_NOTE = {"least": 10, "most": 500}
-_LOWEST = -(10**15)
+_NOTE_LENGTH = {"least": 10, "most": 500}
+_MIN_AMOUNT_MINOR = -(10**15)
 
 
 class StartReconciliation(Schema):
     """Over which window the gateway's lists are compared; its balance is compared as it is now, whatever the window."""
 
-    from_ = Moment(
+    from_ = Timestamp(
         data_key="from",
         metadata={"description": "Without it, since the last one that matched, at most 31 days ago."},
     )
-    to = Moment(metadata={"description": "Without it, now."})
+    to = Timestamp(metadata={"description": "Without it, now."})
 
 
 class StartedReconciliation(Schema):
@@ -29,14 +38,14 @@ class StartedReconciliation(Schema):
     status = Choice(*run.STATUSES, required=True)
 
 
-class ReadFigures(Schema):
+class GatewayRecordCounts(Schema):
     """How many records of the gateway were read."""
 
-    movements = Whole(low=0, required=True)
-    charges = Whole(low=0, required=True)
-    transfers = Whole(low=0, required=True)
-    refunds = Whole(low=0, required=True)
-    settlements = Whole(low=0, required=True)
+    movements = StrictInteger(low=0, required=True)
+    charges = StrictInteger(low=0, required=True)
+    transfers = StrictInteger(low=0, required=True)
+    refunds = StrictInteger(low=0, required=True)
+    settlements = StrictInteger(low=0, required=True)
 
 
 class ReconciliationView(StartedReconciliation):
@@ -44,33 +53,33 @@ class ReconciliationView(StartedReconciliation):
 
     started_by = Choice(*_STARTERS, required=True)
     officer_id = Uuid(required=True, allow_none=True)
-    from_ = Moment(data_key="from", required=True)
-    to = Moment(required=True)
-    gateway_minor = Minor(
-        low=_LOWEST,
+    from_ = Timestamp(data_key="from", required=True)
+    to = Timestamp(required=True)
+    gateway_minor = MinorAmount(
+        low=_MIN_AMOUNT_MINOR,
         required=True,
         allow_none=True,
         metadata={"description": "What the gateway holds, by its own word."},
     )
-    books_minor = Minor(
-        low=_LOWEST,
+    books_minor = MinorAmount(
+        low=_MIN_AMOUNT_MINOR,
         required=True,
         allow_none=True,
         metadata={"description": "What gateway_clearing says that it holds."},
     )
-    in_flight_minor = Minor(
-        low=_LOWEST,
+    in_flight_minor = MinorAmount(
+        low=_MIN_AMOUNT_MINOR,
         required=True,
         allow_none=True,
         metadata={"description": "What it moved, and the books do not know yet: no drift."},
     )
-    drift_minor = Minor(low=_LOWEST, required=True, allow_none=True)
-    in_flight = Whole(low=0, required=True)
-    found = Whole(low=0, required=True)
-    open_exceptions = Whole(low=0, required=True)
-    settlements_booked = Whole(low=0, required=True)
-    own_funds_booked = Whole(low=0, required=True)
-    read = fields.Nested(ReadFigures, required=True)
+    drift_minor = MinorAmount(low=_MIN_AMOUNT_MINOR, required=True, allow_none=True)
+    in_flight = StrictInteger(low=0, required=True)
+    found = StrictInteger(low=0, required=True)
+    open_exceptions = StrictInteger(low=0, required=True)
+    settlements_booked = StrictInteger(low=0, required=True)
+    own_funds_booked = StrictInteger(low=0, required=True)
+    read = fields.Nested(GatewayRecordCounts, required=True)
     balances = fields.Dict(
         keys=fields.String(),
         values=fields.Integer(),
@@ -78,8 +87,8 @@ class ReconciliationView(StartedReconciliation):
         metadata={"description": "The books by kind of account: what we hold, owe and earned."},
     )
     failure = fields.String(required=True, allow_none=True)
-    created_at = Moment(required=True)
-    finished_at = Moment(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    finished_at = Timestamp(required=True, allow_none=True)
 
 
 class FindingView(Schema):
@@ -90,22 +99,26 @@ class FindingView(Schema):
     problem = Choice(*classification.PROBLEMS, required=True)
     action = Choice(*classification.ACTIONS, required=True)
     suggestion = fields.String(required=True)
-    here_minor = Minor(low=_LOWEST, required=True, metadata={"description": "What the books moved for it."})
-    there_minor = Minor(
-        low=_LOWEST, required=True, metadata={"description": "What the gateway's balance moved for it."}
+    here_minor = MinorAmount(
+        low=_MIN_AMOUNT_MINOR, required=True, metadata={"description": "What the books moved for it."}
     )
-    difference_minor = Minor(low=_LOWEST, required=True)
+    there_minor = MinorAmount(
+        low=_MIN_AMOUNT_MINOR,
+        required=True,
+        metadata={"description": "What the gateway's balance moved for it."},
+    )
+    difference_minor = MinorAmount(low=_MIN_AMOUNT_MINOR, required=True)
     here_status = fields.String(required=True, allow_none=True)
     there_status = fields.String(required=True, allow_none=True)
-    here_amount_minor = Minor(required=True, allow_none=True)
-    there_amount_minor = Minor(required=True, allow_none=True)
+    here_amount_minor = MinorAmount(required=True, allow_none=True)
+    there_amount_minor = MinorAmount(required=True, allow_none=True)
     reference = fields.String(required=True, allow_none=True)
     gateway_id = fields.String(required=True, allow_none=True)
     order_id = Uuid(required=True, allow_none=True)
     order_number = fields.String(required=True, allow_none=True)
     refund_id = Uuid(required=True, allow_none=True)
     payout_id = Uuid(required=True, allow_none=True)
-    happened_at = Moment(required=True, allow_none=True)
+    happened_at = Timestamp(required=True, allow_none=True)
     proposed_resolution = Choice(
         *desk.RESOLUTIONS,
         required=True,
@@ -113,9 +126,9 @@ class FindingView(Schema):
         metadata={"description": "What an officer proposed, and another one has to confirm."},
     )
     proposed_by = Uuid(required=True, allow_none=True)
-    proposed_at = Moment(required=True, allow_none=True)
+    proposed_at = Timestamp(required=True, allow_none=True)
     proposal_note = fields.String(required=True, allow_none=True)
-    resolved_at = Moment(required=True, allow_none=True)
+    resolved_at = Timestamp(required=True, allow_none=True)
     resolved_by = Uuid(required=True, allow_none=True)
     resolution = Choice(*desk.RESOLUTIONS, required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
@@ -140,7 +153,7 @@ class FindingQuery(OffsetQuery):
     sort = Choice(*queries.EXCEPTION_SORTS, load_default="differenceMinor")
     kind = Choice(*queries.EXCEPTION_KINDS, load_default=None)
     problem = Choice(*classification.PROBLEMS, load_default=None)
-    open = FlagParameter(load_default=None)
+    open = BooleanParameter(load_default=None)
 
 
 class ResolveFinding(Schema):
@@ -154,7 +167,7 @@ class ResolveFinding(Schema):
             " own money at the gateway; gateway_cost: the gateway charged it."
         },
     )
-    note = Text(**_NOTE, required=True, metadata={"description": "Why, for the audit."})
+    note = Text(**_NOTE_LENGTH, required=True, metadata={"description": "Why, for the audit."})
 
 
 class ResolvedFinding(Schema):
@@ -167,4 +180,4 @@ class ResolvedFinding(Schema):
         metadata={"description": "proposed: it takes the same word of another officer."},
     )
     resolution = Choice(*desk.RESOLUTIONS, required=True)
-    booked_minor = Minor(low=_LOWEST, required=True)
+    booked_minor = MinorAmount(low=_MIN_AMOUNT_MINOR, required=True)

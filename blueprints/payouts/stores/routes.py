@@ -4,55 +4,56 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import PUBLIC, VENDOR, Shared
-from blueprints.http.endpoint import Area, Context, LastPhase
+from blueprints.http.contract import PUBLIC, VENDOR, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
 from blueprints.http.revisions import expected_revision
-from blueprints.payouts.stores.schemas import ProfileView, UpdateProfile
+from blueprints.payouts.stores.schemas import StoreProfileView, UpdateStoreProfile
 from marketplace.payouts.payees import bank_accounts, store_profile
 from marketplace.payouts.payees.store_profile import ProfileUpdate
-from marketplace.vendors.operations import ProfileChanges, Vacation, check_own
+from marketplace.vendors.operations import StoreProfileChanges, Vacation, ensure_owner_and_revision
 
-area = Area("vendors", "/api/vendors", "Stores and where their payouts go")
+area = ContractBlueprint("vendors", "/api/vendors", "Stores and where their payouts go")
 
 
-@area.get("/profile/<uuid:vendor_id>", auth=PUBLIC, limit=Shared.GLOBAL, reply=ProfileView)
+@area.get("/profile/<uuid:vendor_id>", auth=PUBLIC, limit=SharedLimit.GLOBAL, reply=StoreProfileView)
 def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     """Show a store: to whoever runs it with the bank account and what holds payouts back."""
     viewer_id = ctx.caller.id if ctx.caller else None
-    return store_profile.profile_of(ctx.session, vendor_id=vendor_id, viewer_id=viewer_id, now=ctx.now)
+    return store_profile.show_store_profile(
+        ctx.session, vendor_id=vendor_id, viewer_id=viewer_id, now=ctx.now
+    )
 
 
 @area.put(
-    "/profile/<uuid:vendor_id>", auth=VENDOR, limit="20/minute", body=UpdateProfile, reply=ProfileView,
+    "/profile/<uuid:vendor_id>", auth=VENDOR, limit="20/minute", body=UpdateStoreProfile, reply=StoreProfileView,
     phased=True,
 )  # fmt: skip
-def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> LastPhase:
+def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> FinalPhase:
     """Change the caller's store; a new bank account is asked about first, and held for a day."""
     revision = expected_revision(body.get("revision"))
     given = body.get("bank_account")
     account = None
     if given is not None:
         with ctx.transaction() as session:
-            check_own(session, vendor_id=vendor_id, user_id=ctx.user.id, revision=revision)
-        account = bank_accounts.resolve(
+            ensure_owner_and_revision(session, vendor_id=vendor_id, user_id=ctx.user.id, revision=revision)
+        account = bank_accounts.resolve_payout_account(
             ctx.services.cache, ctx.services.gateway, ctx.services.transfers, **given, within="bankAccount."
         )
-    wanted = ProfileUpdate(changes=_changes(body), account=account, revision=revision)
-    return LastPhase(
+    wanted = ProfileUpdate(changes=_profile_changes(body), account=account, revision=revision)
+    return FinalPhase(
         partial(
-            store_profile.update,
+            store_profile.update_store_profile,
             vendor_id=vendor_id,
             user_id=ctx.user.id,
             wanted=wanted,
-            actor=ctx.actor,
-            now=ctx.now,
+            act=ctx.act,
         )
     )
 
 
-def _changes(body: dict[str, Any]) -> ProfileChanges:
+def _profile_changes(body: dict[str, Any]) -> StoreProfileChanges:
     vacation = body.get("vacation_mode")
-    return ProfileChanges(
+    return StoreProfileChanges(
         display_name=body.get("display_name"),
         description=body.get("description"),
         policies=body.get("policies"),

@@ -6,52 +6,56 @@ from blueprints.http.fields import (
     AccountNumber,
     BankCode,
     Choice,
-    Line,
-    Moment,
     Schema,
+    SingleLineText,
+    StrictInteger,
     Text,
+    Timestamp,
     Uuid,
-    Whole,
 )
 from marketplace.payouts.payees import holds
 
-_MOST_OF_A_POLICY = 2_000
+_MAX_POLICY_LENGTH = 2_000
 
 
-class GivenAccount(Schema):
+class SetBankAccount(Schema):
     """A bank account that payouts are to go to."""
 
     bank_code = BankCode(required=True)
     account_number = AccountNumber(required=True)
 
 
-class GivenPolicies(Schema):
+class UpdateStorePolicies(Schema):
     """A store's terms; what is left out stays as it is, and null takes one away."""
 
-    returns = Text(most=_MOST_OF_A_POLICY, allow_none=True)
-    delivery = Text(most=_MOST_OF_A_POLICY, allow_none=True)
-    warranty = Text(most=_MOST_OF_A_POLICY, allow_none=True)
+    returns = Text(most=_MAX_POLICY_LENGTH, allow_none=True)
+    delivery = Text(most=_MAX_POLICY_LENGTH, allow_none=True)
+    warranty = Text(most=_MAX_POLICY_LENGTH, allow_none=True)
 
 
-class GivenVacation(Schema):
+class SetStoreVacation(Schema):
     """That a store is away: until a time, or until it says otherwise."""
 
-    until = Moment(allow_none=True, load_default=None)
+    until = Timestamp(allow_none=True, load_default=None)
     note = Text(most=300, allow_none=True, load_default=None)
 
 
-class UpdateProfile(Schema):
+class UpdateStoreProfile(Schema):
     """Changes to a store; what is left out stays as it is."""
 
-    display_name = Line(least=2, most=80)
+    display_name = SingleLineText(least=2, most=80)
     description = Text(least=0, most=5_000)
-    policies = fields.Nested(GivenPolicies)
-    vacation_mode = fields.Nested(GivenVacation, allow_none=True, metadata={"description": "Null ends it."})
-    bank_account = fields.Nested(GivenAccount)
-    revision = Whole(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+    policies = fields.Nested(UpdateStorePolicies)
+    vacation_mode = fields.Nested(
+        SetStoreVacation, allow_none=True, metadata={"description": "Null ends it."}
+    )
+    bank_account = fields.Nested(SetBankAccount)
+    revision = StrictInteger(
+        low=1, metadata={"description": "The one that was read; a stale one is refused."}
+    )
 
 
-class PoliciesView(Schema):
+class StorePoliciesView(Schema):
     """A store's terms, as far as it states any."""
 
     returns = fields.String(required=True, allow_none=True)
@@ -59,14 +63,14 @@ class PoliciesView(Schema):
     warranty = fields.String(required=True, allow_none=True)
 
 
-class VacationView(Schema):
+class StoreVacationView(Schema):
     """That a store is away, and until when if that is known."""
 
-    until = Moment(required=True, allow_none=True)
+    until = Timestamp(required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
 
 
-class AccountView(Schema):
+class BankAccountView(Schema):
     """A bank account that payouts go to, or went to; of its number the last four digits alone are shown.
 
     ``heldUntil`` is until when nothing is sent there, since it is new.
@@ -77,20 +81,20 @@ class AccountView(Schema):
     bank_name = fields.String(required=True, allow_none=True)
     account_number = fields.String(required=True)
     account_name = fields.String(required=True)
-    since = Moment(required=True)
-    replaced_at = Moment(required=True, allow_none=True)
-    held_until = Moment(required=True, allow_none=True)
+    since = Timestamp(required=True)
+    replaced_at = Timestamp(required=True, allow_none=True)
+    held_until = Timestamp(required=True, allow_none=True)
 
 
-class HoldView(Schema):
+class PayoutHoldReasonView(Schema):
     """What holds payouts back, and until when if time ends it."""
 
-    reason = Choice(*holds.SHOWN_REASONS, required=True)
-    until = Moment(required=True, allow_none=True)
+    reason = Choice(*holds.ALL_HOLD_REASONS, required=True)
+    until = Timestamp(required=True, allow_none=True)
     detail = fields.String(required=True)
 
 
-class ProfileView(Schema):
+class StoreProfileView(Schema):
     """A store. Bank account and holds are shown to whoever runs it."""
 
     id = Uuid(required=True)
@@ -98,15 +102,15 @@ class ProfileView(Schema):
     slug = fields.String(required=True)
     campus_id = Uuid(required=True)
     description = fields.String(required=True)
-    policies = fields.Nested(PoliciesView, required=True)
-    vacation_mode = fields.Nested(VacationView, required=True, allow_none=True)
+    policies = fields.Nested(StorePoliciesView, required=True)
+    vacation_mode = fields.Nested(StoreVacationView, required=True, allow_none=True)
     rating = fields.Float(required=True, allow_none=True)
-    rating_count = Whole(low=0, required=True)
-    completed_orders = Whole(low=0, required=True)
+    rating_count = StrictInteger(low=0, required=True)
+    completed_orders = StrictInteger(low=0, required=True)
     verified = fields.Boolean(required=True)
     status = Choice("active", "suspended", "closed", required=True)
-    revision = Whole(low=1, required=True)
-    member_since = Moment(required=True)
-    updated_at = Moment(required=True)
-    bank_account = fields.Nested(AccountView, allow_none=True)
-    payout_holds = fields.List(fields.Nested(HoldView))
+    revision = StrictInteger(low=1, required=True)
+    member_since = Timestamp(required=True)
+    updated_at = Timestamp(required=True)
+    bank_account = fields.Nested(BankAccountView, allow_none=True)
+    payout_holds = fields.List(fields.Nested(PayoutHoldReasonView))

@@ -4,20 +4,20 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
 
-from blueprints.http.fields import Choice, Line, Minor, Moment, Schema, Uuid, Whole
+from blueprints.http.fields import Choice, MinorAmount, Schema, SingleLineText, StrictInteger, Timestamp, Uuid
 from blueprints.http.paging import OffsetQuery
 from marketplace.payouts import states
 from marketplace.payouts.transfers import admin_queries
 
-_PAYOUT_STATUSES = sorted(states.INTENT.states)
+_PAYOUT_STATUSES = sorted(states.PAYOUT.states)
 _OUTCOMES = ("failed", "reversed", "unexpected")
 
 
-class Dispatch(Schema):
+class DispatchPayouts(Schema):
     """An officer names the batch that is sent, a vendor what they want to be paid."""
 
     batch_id = Uuid(metadata={"description": "Of an approved batch, from an officer."})
-    amount_minor = Minor(low=1, metadata={"description": "An early withdrawal, from a vendor."})
+    amount_minor = MinorAmount(low=1, metadata={"description": "An early withdrawal, from a vendor."})
 
     @validates_schema
     def check_one(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -26,7 +26,7 @@ class Dispatch(Schema):
             raise ValidationError("Takes either batchId or amountMinor.", "batchId")
 
 
-class Dispatched(Schema):
+class DispatchedPayouts(Schema):
     """What is on its way: a batch, or a vendor's own payout, which joins the next one.
 
     What is left of that vendor's balance is paid with the batch after.
@@ -35,11 +35,11 @@ class Dispatched(Schema):
     batch_id = Uuid(required=True, allow_none=True)
     payout_id = Uuid(required=True, allow_none=True)
     status = fields.String(required=True)
-    payments = Whole(low=1, required=True)
-    amount_minor = Minor(low=1, required=True)
+    payments = StrictInteger(low=1, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
 
 
-class ExceptionQuery(OffsetQuery):
+class TransferExceptionQuery(OffsetQuery):
     """Which exceptions are listed."""
 
     sort = Choice(*admin_queries.EXCEPTION_SORTS, load_default="createdAt")
@@ -47,7 +47,7 @@ class ExceptionQuery(OffsetQuery):
     outcome = Choice(*_OUTCOMES, load_default=None)
 
 
-class ExceptionRow(Schema):
+class TransferExceptionRow(Schema):
     """A transfer that failed, came back, or that we did not send (``unexpected``: without payout and payee)."""
 
     id = Uuid(required=True)
@@ -55,7 +55,7 @@ class ExceptionRow(Schema):
     outcome = Choice(*_OUTCOMES, required=True)
     reference = fields.String(required=True)
     gateway_transfer_id = fields.String(required=True)
-    amount_minor = Minor(required=True)
+    amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
     payout_id = Uuid(required=True, allow_none=True)
     payout_status = Choice(*_PAYOUT_STATUSES, required=True, allow_none=True)
@@ -64,54 +64,54 @@ class ExceptionRow(Schema):
     payee_id = Uuid(required=True, allow_none=True)
     payee_name = fields.String(required=True, allow_none=True)
     vendor_id = Uuid(required=True, allow_none=True)
-    created_at = Moment(required=True)
-    resolved_at = Moment(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    resolved_at = Timestamp(required=True, allow_none=True)
     resolved_by = Uuid(required=True, allow_none=True)
     resolution_note = fields.String(required=True, allow_none=True)
 
 
-class ResolveException(Schema):
+class ResolveTransferException(Schema):
     """What was done about a transfer that went wrong."""
 
-    note = Line(least=10, most=500, required=True)
+    note = SingleLineText(least=10, most=500, required=True)
 
 
-class ResolvedException(Schema):
+class ResolvedTransferException(Schema):
     """An exception that an officer has seen to."""
 
     id = Uuid(required=True)
     status = Choice("resolved", required=True)
     resolution_note = fields.String(required=True)
-    resolved_at = Moment(required=True)
+    resolved_at = Timestamp(required=True)
 
 
-class StalledQuery(OffsetQuery):
+class StalledPayoutQuery(OffsetQuery):
     """How stalled payouts are listed."""
 
     sort = Choice(*admin_queries.STALLED_SORTS, load_default="createdAt")
 
 
-class StalledRow(Schema):
+class StalledPayoutRow(Schema):
     """A payout that has waited for more than 48 hours; ``askedNextAt`` is when the gateway is asked about it next."""
 
     id = Uuid(required=True)
     status = Choice(states.PENDING, states.SUBMITTED, states.UNKNOWN, required=True)
     batch_id = Uuid(required=True, allow_none=True)
     batch_status = Choice(*sorted(states.BATCH.states), required=True, allow_none=True)
-    amount_minor = Minor(low=1, required=True)
+    amount_minor = MinorAmount(low=1, required=True)
     payee_id = Uuid(required=True)
     payee_name = fields.String(required=True, allow_none=True)
     vendor_id = Uuid(required=True, allow_none=True)
     reference = fields.String(required=True, allow_none=True)
-    times_asked = Whole(low=0, required=True)
-    asked_next_at = Moment(required=True, allow_none=True)
-    sent_at = Moment(required=True, allow_none=True)
-    created_at = Moment(required=True)
-    stalled_at = Moment(required=True)
-    age_seconds = Whole(low=0, required=True)
+    times_asked = StrictInteger(low=0, required=True)
+    asked_next_at = Timestamp(required=True, allow_none=True)
+    sent_at = Timestamp(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+    stalled_at = Timestamp(required=True)
+    age_seconds = StrictInteger(low=0, required=True)
 
 
-class AskedAnew(Schema):
+class PolledPayout(Schema):
     """A payout that the gateway is asked about within a minute."""
 
     id = Uuid(required=True)
@@ -119,13 +119,13 @@ class AskedAnew(Schema):
     reference = fields.String(required=True)
 
 
-class GiveUp(Schema):
+class VoidPayout(Schema):
     """Why a payout is given up."""
 
-    note = Line(least=10, most=500, required=True)
+    note = SingleLineText(least=10, most=500, required=True)
 
 
-class GivenUp(Schema):
+class VoidedPayout(Schema):
     """A payout that was given up: its money is the payee's again."""
 
     id = Uuid(required=True)

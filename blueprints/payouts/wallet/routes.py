@@ -3,65 +3,81 @@
 from functools import partial
 from typing import Any
 
-from blueprints.http.contract import AUTHENTICATED, Idempotency, Shared
-from blueprints.http.endpoint import Area, Context, LastPhase
-from blueprints.payouts.payees.schemas import AskForPayout, CashOutQuery, PayoutView, WalletView
-from blueprints.payouts.stores.schemas import AccountView, GivenAccount
+from blueprints.http.contract import AUTHENTICATED, Idempotency, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
+from blueprints.payouts.payees.schemas import CashOutQuery, PayoutView, RequestPayout, WalletView
+from blueprints.payouts.stores.schemas import BankAccountView, SetBankAccount
 from marketplace.kernel.paging import TablePage
 from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import bank_accounts, payout_history
-from marketplace.payouts.payees.balances import balance_of_wallet
-from marketplace.payouts.payees.payout_history import Filters
+from marketplace.payouts.payees.balances import show_wallet_balance
+from marketplace.payouts.payees.payout_history import PayoutFilters
 
-area = Area("wallet", "/api/wallet", "The caller's wallet, and payouts out of it")
+area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and payouts out of it")
 
 
-@area.get("", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=WalletView)
+@area.get("", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=WalletView)
 def balance(ctx: Context) -> dict[str, Any]:
     """Tell what is in the caller's wallet, and what of it can be paid out.
 
     Its entries are in their statement.
     """
-    return balance_of_wallet(ctx.session, user_id=ctx.user.id, now=ctx.now)
+    return show_wallet_balance(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
 
-@area.get("/bank-account", auth=AUTHENTICATED, limit=Shared.GLOBAL, reply=AccountView(many=True))
+@area.get("/bank-account", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=BankAccountView(many=True))
 def list_accounts(ctx: Context) -> list[dict[str, Any]]:
     """List the bank accounts that the caller's payouts went to, the present one first."""
-    return bank_accounts.history_of(ctx.session, user_id=ctx.user.id, now=ctx.now)
+    return bank_accounts.list_account_history(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
 
 @area.put(
-    "/bank-account", auth=AUTHENTICATED, limit="10/minute", body=GivenAccount, reply=AccountView, phased=True
+    "/bank-account",
+    auth=AUTHENTICATED,
+    limit="10/minute",
+    body=SetBankAccount,
+    reply=BankAccountView,
+    phased=True,
 )
-def give_account(ctx: Context, body: dict[str, Any]) -> LastPhase:
+def set_bank_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Have the caller's payouts go to another bank account, once the bank said whose it is.
 
     Nothing is sent there for 24 hours.
     """
-    account = bank_accounts.resolve(ctx.services.cache, ctx.services.gateway, ctx.services.transfers, **body)
-    return LastPhase(
-        partial(bank_accounts.give, user_id=ctx.user.id, account=account, actor=ctx.actor, now=ctx.now)
+    account = bank_accounts.resolve_payout_account(
+        ctx.services.cache, ctx.services.gateway, ctx.services.transfers, **body
+    )
+    return FinalPhase(
+        partial(
+            bank_accounts.replace_and_show_account,
+            user_id=ctx.user.id,
+            account=account,
+            act=ctx.act,
+        )
     )
 
 
 @area.get(
-    "/cash-outs", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=CashOutQuery, reply=PayoutView(many=True)
+    "/cash-outs",
+    auth=AUTHENTICATED,
+    limit=SharedLimit.GLOBAL,
+    query=CashOutQuery,
+    reply=PayoutView(many=True),
 )
 def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List the payouts out of the caller's wallet."""
-    filters = Filters(
+    filters = PayoutFilters(
         user_id=ctx.user.id, status=query["status"], source="wallet", starts=query["from_"], ends=query["to"]
     )
     return payout_history.list_payouts(ctx.session, filters=filters, page=ctx.table)
 
 
 @area.post(
-    "/cash-outs", auth=AUTHENTICATED, limit="10/minute", body=AskForPayout, reply=PayoutView, status=201,
+    "/cash-outs", auth=AUTHENTICATED, limit="10/minute", body=RequestPayout, reply=PayoutView, status=201,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
-def ask_for_cash_out(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def request_cash_out(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Have money of the caller's wallet, but no rewards, paid out with the next batch."""
-    return withdrawals.ask_for_cash_out(
+    return withdrawals.request_cash_out(
         ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now
     )

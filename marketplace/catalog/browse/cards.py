@@ -5,13 +5,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, bindparam, cast
 
 from marketplace.catalog.models import Product
-from marketplace.catalog.sale_price import SALE, sale_view
+from marketplace.catalog.sale_price import CURRENT_SALE, sale_view
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
 
 # Ids come as text: the driver would make UUID objects of them that are written as text again at once.
-COLUMNS: tuple[ColumnElement[Any], ...] = (
+CARD_COLUMNS: tuple[ColumnElement[Any], ...] = (
     cast(Product.id, Text).label("id"),
     Product.title.label("title"),
     Product.price_minor.label("price_minor"),
@@ -29,12 +29,12 @@ COLUMNS: tuple[ColumnElement[Any], ...] = (
     Product.rating_sum.label("rating_sum"),
     Product.rating_count.label("rating_count"),
     Product.published_at.label("published_at"),
-    SALE.label("sale"),
+    CURRENT_SALE.label("sale"),
 )
 
 
-def card(row: tuple[Any, ...]) -> dict[str, Any]:
-    """Make a card of a row that begins with ``COLUMNS``; what follows is left out."""
+def build_card(row: tuple[Any, ...]) -> dict[str, Any]:
+    """Make a card of a row that begins with ``CARD_COLUMNS``; what follows is left out."""
     (
         product_id,
         title,

@@ -10,33 +10,33 @@ from sqlalchemy import ARRAY, Uuid, any_, bindparam, literal_column, select
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse import cards, listing
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.models import Product
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest
 from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import OPEN
+from marketplace.vendors.queries import STORE_IS_OPEN
 
-NEW_FOR = timedelta(days=14)
-MAX_NAMED = 100
+NEW_ARRIVAL_PERIOD = timedelta(days=14)
+MAX_PRODUCT_IDS = 100
 
-_NAMED = Statement(
-    select(*cards.COLUMNS)
+_SELECT_CARDS_BY_IDS = Statement(
+    select(*cards.CARD_COLUMNS)
     .join(VendorProfile, VendorProfile.id == Product.vendor_id)
     .where(
         Product.id == any_(bindparam("product_ids", type_=ARRAY(Uuid))),
         Product.status == literal_column("'published'"),
-        OPEN,
+        STORE_IS_OPEN,
     )
 )
 
 
 def list_new_arrivals(
-    session: Session, *, filters: Filters, page: PageRequest, now: datetime, media_base_url: str
+    session: Session, *, filters: ProductFilters, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """List what was first published within ``NEW_FOR``, the newest first.
+    """List what was first published within ``NEW_ARRIVAL_PERIOD``, the newest first.
 
     :param filters: what is wanted besides
     :param page: which page
@@ -46,7 +46,7 @@ def list_new_arrivals(
     """
     return listing.list_products(
         session,
-        filters=replace(filters, published_after=now - NEW_FOR),
+        filters=replace(filters, published_after=now - NEW_ARRIVAL_PERIOD),
         sort="newest",
         page=page,
         now=now,
@@ -55,7 +55,7 @@ def list_new_arrivals(
 
 
 def list_exclusives(
-    session: Session, *, filters: Filters, page: PageRequest, now: datetime, media_base_url: str
+    session: Session, *, filters: ProductFilters, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
     """List what verified stores say that they alone have, the newest first.
 
@@ -77,11 +77,11 @@ def list_exclusives(
     )
 
 
-def list_of_vendor(
+def list_vendor_products(
     session: Session,
     *,
     vendor_id: UUID,
-    filters: Filters,
+    filters: ProductFilters,
     sort: str,
     page: PageRequest,
     now: datetime,
@@ -111,21 +111,21 @@ def list_of_vendor(
     )
 
 
-def named_products(
+def list_products_by_ids(
     session: Session, *, product_ids: Sequence[UUID], now: datetime, media_base_url: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Give the products that somebody names, as far as the public sees them, in one query.
 
-    :param product_ids: at most ``MAX_NAMED``; one that is named twice is given once, at its first place
+    :param product_ids: at most ``MAX_PRODUCT_IDS``; one that is named twice is given once, at its first place
     :param now: the time of the request
     :param media_base_url: where pictures are read
     :return: cards in the order of the ids, and the ids of which there is none
     """
     wanted = list(dict.fromkeys(product_ids))
-    rows = _NAMED.tuples(session, product_ids=wanted, now=now, media_base_url=media_base_url)
+    rows = _SELECT_CARDS_BY_IDS.tuples(session, product_ids=wanted, now=now, media_base_url=media_base_url)
     found = {row[0]: row for row in rows}
     names = [str(product_id) for product_id in wanted]
     return (
-        [cards.card(found[name]) for name in names if name in found],
+        [cards.build_card(found[name]) for name in names if name in found],
         [name for name in names if name not in found],
     )

@@ -35,10 +35,10 @@ from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.clock import iso
 from marketplace.kernel.ids import parse_uuid
-from marketplace.kernel.paging import DEFAULT_LIMIT, Page, PageRequest, Part
+from marketplace.kernel.paging import DEFAULT_LIMIT, CursorValueType, Page, PageRequest
 from marketplace.platform.models import Campus
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import OPEN
+from marketplace.vendors.queries import STORE_IS_OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ DEFAULT_SORT = "newest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class ProductFilters:
     """What a listing is narrowed to; none means that a filter is not applied.
 
     :param campus: its id or slug
@@ -92,8 +92,10 @@ class Filters:
     exclusive: bool = False
 
 
-_TREE_BY_ID = Prepared(text("SELECT id FROM categories WHERE lineage @> ARRAY[CAST(:category_id AS uuid)]"))
-_TREE_BY_SLUG = Prepared(
+_SELECT_SUBTREE_BY_ID = Prepared(
+    text("SELECT id FROM categories WHERE lineage @> ARRAY[CAST(:category_id AS uuid)]")
+)
+_SELECT_SUBTREE_BY_SLUG = Prepared(
     text("SELECT id FROM categories WHERE lineage @> ARRAY[(SELECT id FROM categories WHERE slug = :slug)]")
 )
 
@@ -115,18 +117,18 @@ _CONDITIONS: dict[str, ColumnElement[bool]] = {
 }
 # Filters that leave the index of the order the best way to go; by campus there is one for the default order alone,
 # and a small campus has few rows in a long index.
-_PLAIN = frozenset({"condition", "in_stock", "published_after", "trends", "trends_not"})
-_PLAIN_BY_DEFAULT = _PLAIN | {"campus_id", "campus_slug"}
+_INDEX_FRIENDLY_FILTERS = frozenset({"condition", "in_stock", "published_after", "trends", "trends_not"})
+_INDEX_FRIENDLY_IN_DEFAULT_SORT = _INDEX_FRIENDLY_FILTERS | {"campus_id", "campus_slug"}
 
 
 @lru_cache(maxsize=2048)  # more than there are combinations
-def _listing(sort: str, conditions: tuple[str, ...], *, continued: bool, usual: bool) -> Statement:
+def _listing_statement(sort: str, conditions: tuple[str, ...], *, continued: bool, usual: bool) -> Statement:
     """Build the listing once; ``usual`` pages have the default length and no filter but plain ones."""
     column, id_column, descending = _SORTS[sort].column, _SORTS[sort].id_column, _SORTS[sort].descending
     clause = (
-        select(*cards.COLUMNS, column.label("position"))
+        select(*cards.CARD_COLUMNS, column.label("position"))
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
-        .where(Product.status == literal_column("'published'"), OPEN)
+        .where(Product.status == literal_column("'published'"), STORE_IS_OPEN)
         .where(*(_CONDITIONS[name] for name in conditions))
         .order_by(*((column.desc(), id_column.desc()) if descending else (column, id_column)))
     )
@@ -142,7 +144,7 @@ def _listing(sort: str, conditions: tuple[str, ...], *, continued: bool, usual: 
 def list_products(
     session: Session,
     *,
-    filters: Filters,
+    filters: ProductFilters,
     sort: str,
     page: PageRequest,
     now: datetime,
@@ -157,20 +159,22 @@ def list_products(
     :param media_base_url: where pictures are read
     :return: cards; none for a campus or category that does not exist
     """
-    given = conditions_of(session, filters)
+    given = build_conditions(session, filters)
     if given is None:
         return Page(items=[], limit=page.limit, next_position=None)
-    rows = rows_of(session, sort=sort, given=given, page=page, now=now, media_base_url=media_base_url)
+    rows = fetch_listing_rows(
+        session, sort=sort, given=given, page=page, now=now, media_base_url=media_base_url
+    )
     more = len(rows) > page.limit
     shown = rows[: page.limit]
     return Page(
-        items=[cards.card(row) for row in shown],
+        items=[cards.build_card(row) for row in shown],
         limit=page.limit,
-        next_position=position_of(shown[-1]) if more else None,
+        next_position=cursor_position(shown[-1]) if more else None,
     )
 
 
-def rows_of(
+def fetch_listing_rows(
     session: Session,
     *,
     sort: str,
@@ -182,42 +186,44 @@ def rows_of(
     """Fetch the rows of a page, and one more if there is one, in one query.
 
     :param sort: one of those above, offered to clients or not
-    :param given: the conditions that apply, with their values, as ``conditions_of`` gives them
+    :param given: the conditions that apply, with their values, as ``build_conditions`` gives them
     :param page: which page
     :param now: the time of the request
     :param media_base_url: where pictures are read
     :return: each with a card's columns first, and what it is sorted by last
     """
-    statement = _listing(
+    statement = _listing_statement(
         sort,
         tuple(given),
         continued=page.position is not None,
         usual=page.limit == DEFAULT_LIMIT
-        and (_PLAIN_BY_DEFAULT if sort == DEFAULT_SORT else _PLAIN).issuperset(given),
+        and (_INDEX_FRIENDLY_IN_DEFAULT_SORT if sort == DEFAULT_SORT else _INDEX_FRIENDLY_FILTERS).issuperset(
+            given
+        ),
     )
     last: dict[str, Any] = {}
     if page.position is not None:
-        last["last_position"], last["last_id"] = page.after(part_of(_SORTS[sort].column), "id")
+        last["last_position"], last["last_id"] = page.after(cursor_part_type(_SORTS[sort].column), "id")
     return statement.tuples(
         session, **given, **last, now=now, media_base_url=media_base_url, limit=page.limit + 1
     )
 
 
-_PARTS: dict[type, Part] = {datetime: "time", str: "text"}
+_CURSOR_PART_TYPES: dict[type, CursorValueType] = {datetime: "time", str: "text"}
 
 
-def part_of(column: Any) -> Part:
+def cursor_part_type(column: Any) -> CursorValueType:
     """Tell what the values of a column are that a listing is sorted by."""
-    return _PARTS.get(column.type.python_type, "number")
+    return _CURSOR_PART_TYPES.get(column.type.python_type, "number")
 
 
-def position_of(row: tuple[Any, ...]) -> list[Any]:
+def cursor_position(row: tuple[Any, ...]) -> list[Any]:
     """Give the position of a row, after which the next page goes on."""
     value = row[-1]
     return [iso(value) if isinstance(value, datetime) else value, row[0]]
 
 
-def conditions_of(session: Session, filters: Filters) -> dict[str, Any] | None:
+def build_conditions(session: Session, filters: ProductFilters) -> dict[str, Any] | None:
     """Give the conditions that apply, with their values, in one order.
 
     :param filters: what is wanted
@@ -228,7 +234,7 @@ def conditions_of(session: Session, filters: Filters) -> dict[str, Any] | None:
         campus_id = parse_uuid(filters.campus)
         given |= {"campus_slug": filters.campus} if campus_id is None else {"campus_id": campus_id}
     if filters.category is not None:
-        given["category_ids"] = tree_of(session, filters.category)
+        given["category_ids"] = list_category_subtree(session, filters.category)
         if not given["category_ids"]:
             return None
     given |= {
@@ -249,14 +255,14 @@ def conditions_of(session: Session, filters: Filters) -> dict[str, Any] | None:
     return given
 
 
-def tree_of(session: Session, category: str) -> list[UUID]:
+def list_category_subtree(session: Session, category: str) -> list[UUID]:
     """Give the ids of a category and of all below it; none if there is no such category.
 
     :param category: its id or slug
     """
     category_id = parse_uuid(category)
     if category_id is None:
-        rows = _TREE_BY_SLUG.tuples(session, slug=category)
+        rows = _SELECT_SUBTREE_BY_SLUG.tuples(session, slug=category)
     else:
-        rows = _TREE_BY_ID.tuples(session, category_id=category_id)
+        rows = _SELECT_SUBTREE_BY_ID.tuples(session, category_id=category_id)
     return [row[0] for row in rows]

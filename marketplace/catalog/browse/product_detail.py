@@ -21,9 +21,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.catalog.browse import cards
-from marketplace.catalog.media.images import shown
+from marketplace.catalog.media.images import image_view
 from marketplace.catalog.models import Product
-from marketplace.catalog.sale_price import SALE_SQL, sale_view
+from marketplace.catalog.sale_price import CURRENT_SALE_SQL, sale_view
 from marketplace.catalog.statistics import counters
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
@@ -32,18 +32,18 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import OPEN, OPEN_SQL
+from marketplace.vendors.queries import STORE_IS_OPEN, STORE_IS_OPEN_SQL
 
-RELATED = 8
+MAX_RELATED_PRODUCTS = 8
 # So many next in price, on either side, are held against a product's title.
-_NEIGHBOURS = 8
-_MANAGES_PRODUCTS = "canManageProducts"
+_MAX_PRICE_NEIGHBOURS = 8
+_MANAGE_PRODUCTS = "canManageProducts"
 
 # Ids as text: see cards.COLUMNS.
-_DETAIL = Prepared(
+_SELECT_DETAIL = Prepared(
     text(
         f"""
-        SELECT CAST(p.id AS text) AS id, p.title, p.description, p.price_minor, {SALE_SQL} AS sale,
+        SELECT CAST(p.id AS text) AS id, p.title, p.description, p.price_minor, {CURRENT_SALE_SQL} AS sale,
             p.condition, p.quantity, p.reserved, p.available, p.tags, p.cover_key, p.exclusive, p.status,
             p.status_reason, p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision,
             p.published_at, p.created_at,
@@ -68,7 +68,7 @@ _DETAIL = Prepared(
     )
 )
 
-_CATEGORIES = Statement(
+_SELECT_CATEGORIES = Statement(
     text(
         f"""
         SELECT CAST(c.id AS text) AS id, CAST(c.parent_id AS text) AS parent_id, c.name, c.slug,
@@ -77,7 +77,7 @@ _CATEGORIES = Statement(
             LEFT JOIN (
                 SELECT p.category_id, count(*) AS listings
                 FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
-                WHERE p.status = 'published' AND {OPEN_SQL}
+                WHERE p.status = 'published' AND {STORE_IS_OPEN_SQL}
                 GROUP BY p.category_id
             ) n ON n.category_id = c.id
         ORDER BY c.position, c.name, c.id
@@ -86,13 +86,13 @@ _CATEGORIES = Statement(
 )
 
 
-def _neighbours(*, dearer: bool) -> Any:
+def _price_neighbours_clause(*, dearer: bool) -> Any:
     """Select the cards next in price to a product, on one side of it, by the index of category and price."""
     price: ColumnElement[int] = Product.price_minor.expression
     near = price >= bindparam("price_minor") if dearer else price < bindparam("price_minor")
     order = (price, Product.id) if dearer else (price.desc(), Product.id.desc())
     return (
-        select(*cards.COLUMNS)
+        select(*cards.CARD_COLUMNS)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .where(
             Product.status == literal_column("'published'"),
@@ -100,29 +100,30 @@ def _neighbours(*, dearer: bool) -> Any:
             Product.campus_id == bindparam("campus_id"),
             Product.id != bindparam("product_id"),
             near,
-            OPEN,
+            STORE_IS_OPEN,
         )
         .order_by(*order)
-        .limit(_NEIGHBOURS)
+        .limit(_MAX_PRICE_NEIGHBOURS)
     )
 
 
 def _related_clause() -> ClauseElement:
     """Select what is most alike: title and price count the same, each from 0 to 1."""
     sides = union_all(
-        _neighbours(dearer=True).subquery().select(), _neighbours(dearer=False).subquery().select()
+        _price_neighbours_clause(dearer=True).subquery().select(),
+        _price_neighbours_clause(dearer=False).subquery().select(),
     ).subquery()
     price = cast(bindparam("price_minor"), Product.price_minor.type)
     unlike = func.abs(sides.c.price_minor - price) / cast(
         func.greatest(sides.c.price_minor, price), Float
     ) - func.similarity(sides.c.title, bindparam("title", type_=Text))
-    return select(sides).order_by(unlike, sides.c.id).limit(RELATED)
+    return select(sides).order_by(unlike, sides.c.id).limit(MAX_RELATED_PRODUCTS)
 
 
-_RELATED = Prepared(_related_clause())
+_SELECT_RELATED = Prepared(_related_clause())
 
 
-def product_detail(
+def fetch_product_detail(
     session: Session, *, product_id: UUID, caller: Caller | None, now: datetime, media_base_url: str
 ) -> dict[str, Any]:
     """Give a product with its vendor's reputation and related items, in two queries.
@@ -139,19 +140,19 @@ def product_detail(
     :param media_base_url: where pictures are read
     :raises NotFoundError: there is none, or it is not the caller's to see
     """
-    row = _DETAIL.first(session, product_id=product_id, now=now)
+    row = _SELECT_DETAIL.first(session, product_id=product_id, now=now)
     if row is None:
         raise NotFoundError("There is no such product.")
-    private = _sees_private(caller, row)
+    private = _may_see_private_fields(caller, row)
     public = row["status"] == "published" and row["vendor_status"] == "active"
     if not (public or private):
         raise NotFoundError("There is no such product.")
     view = _public_view(row, now=now, media_base_url=media_base_url, orderable=public)
     if private:
-        view |= _private_fields(row) | counters.totals_of(session, product_id=product_id)
+        view |= _private_fields(row) | counters.fetch_totals(session, product_id=product_id)
     view["relatedItems"] = [
-        cards.card(related)
-        for related in _RELATED.tuples(
+        cards.build_card(related)
+        for related in _SELECT_RELATED.tuples(
             session,
             product_id=row["id"],
             category_id=row["category_id"],
@@ -165,10 +166,10 @@ def product_detail(
     return view
 
 
-def _sees_private(caller: Caller | None, row: dict[str, Any]) -> bool:
+def _may_see_private_fields(caller: Caller | None, row: dict[str, Any]) -> bool:
     if caller is None:
         return False
-    if caller.has_permission(_MANAGES_PRODUCTS):
+    if caller.has_permission(_MANAGE_PRODUCTS):
         return True
     return bool(str(caller.id) == row["user_id"] and row["status"] != "deleted")
 
@@ -179,7 +180,7 @@ def _public_view(
     until = row["vacation_until"]
     away = row["on_vacation"] and (until is None or until > now)
     images = [
-        shown(image_id, key, orjson.loads(renditions), media_base_url=media_base_url)
+        image_view(image_id, key, orjson.loads(renditions), media_base_url=media_base_url)
         for image_id, key, renditions in row["images"]
     ]
     cover = row["cover_key"]
@@ -206,7 +207,7 @@ def _public_view(
             "rating": average_rating(row["vendor_rating_sum"], row["vendor_rating_count"]),
             "ratingCount": row["vendor_rating_count"],
             "completedOrders": row["completed_orders"],
-            "responseMinutes": _minutes(row["response_seconds_sum"], row["response_count"]),
+            "responseMinutes": _average_response_minutes(row["response_seconds_sum"], row["response_count"]),
             "memberSince": row["vendor_since"],
             "vacation": {"until": until, "note": row["vacation_note"]} if away else None,
         },
@@ -233,7 +234,7 @@ def review_state(status: str, *, held: bool) -> str | None:
     return "held" if held else "screening"
 
 
-def _minutes(seconds_sum: int, count: int) -> int | None:
+def _average_response_minutes(seconds_sum: int, count: int) -> int | None:
     """Give the average of responses in minutes, rounded up; none without any."""
     return -(-seconds_sum // (count * 60)) if count else None
 
@@ -251,7 +252,7 @@ def _private_fields(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def category_tree(session: Session, *, now: datetime) -> list[dict[str, Any]]:
+def fetch_category_tree(session: Session, *, now: datetime) -> list[dict[str, Any]]:
     """Give the tree of categories, each with the number of listings in and below it.
 
     :param now: the time of the request; products of stores on vacation are not counted
@@ -259,7 +260,7 @@ def category_tree(session: Session, *, now: datetime) -> list[dict[str, Any]]:
     """
     nodes: dict[str, dict[str, Any]] = {}
     parents: dict[str, str | None] = {}
-    for row in _CATEGORIES.all(session, now=now):
+    for row in _SELECT_CATEGORIES.all(session, now=now):
         parents[row["id"]] = row["parent_id"]
         nodes[row["id"]] = {
             "id": row["id"],
@@ -273,12 +274,12 @@ def category_tree(session: Session, *, now: datetime) -> list[dict[str, Any]]:
         parent = parents[node_id]
         (roots if parent is None else nodes[parent]["children"]).append(node)
     for root in roots:
-        _add_up(root)
+        _sum_listing_counts(root)
     return roots
 
 
-def _add_up(node: dict[str, Any]) -> int:
+def _sum_listing_counts(node: dict[str, Any]) -> int:
     """Add the counts of what is below a category to its own; the tree is as deep as its lineages are long."""
-    node["listingCount"] += sum(_add_up(child) for child in node["children"])
+    node["listingCount"] += sum(_sum_listing_counts(child) for child in node["children"])
     total: int = node["listingCount"]
     return total

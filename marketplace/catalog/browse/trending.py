@@ -6,15 +6,15 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse import cards, listing
-from marketplace.catalog.browse.listing import Filters
+from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.kernel.paging import Page, PageRequest, UnknownCursorError
 
-_TRENDS = "trends"
-_TAIL = "trends_not"
+_TRENDING = "trends"
+_NOT_TRENDING = "trends_not"
 
 
 def list_trending(
-    session: Session, *, filters: Filters, page: PageRequest, now: datetime, media_base_url: str
+    session: Session, *, filters: ProductFilters, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
     """List published products of open stores by what was counted of them in 24 hours.
 
@@ -27,12 +27,12 @@ def list_trending(
     :param media_base_url: where pictures are read
     :return: cards
     """
-    given = listing.conditions_of(session, filters)
+    given = listing.build_conditions(session, filters)
     if given is None:
         return Page(items=[], limit=page.limit, next_position=None)
 
     def rows_of(part: str, sort: str, limit: int, position: list[Any] | None) -> list[tuple[Any, ...]]:
-        return listing.rows_of(
+        return listing.fetch_listing_rows(
             session,
             sort=sort,
             given=given | {part: True},
@@ -41,26 +41,28 @@ def list_trending(
             media_base_url=media_base_url,
         )
 
-    part: Any = _TRENDS
+    part: Any = _TRENDING
     position: list[Any] | None = None
     if page.position is not None:
         part, position = next(iter(page.position), None), page.position[1:]
-        if part not in (_TRENDS, _TAIL):
+        if part not in (_TRENDING, _NOT_TRENDING):
             raise UnknownCursorError
     rows: list[tuple[Any, ...]] = []
-    if part == _TRENDS:
-        rows = rows_of(_TRENDS, "trending", page.limit, position)
+    if part == _TRENDING:
+        rows = rows_of(_TRENDING, "trending", page.limit, position)
         if len(rows) > page.limit:
-            return _page(page, rows[:-1], [_TRENDS, *listing.position_of(rows[-2])])
+            return _build_page(page, rows[:-1], [_TRENDING, *listing.cursor_position(rows[-2])])
         position = None
     room = page.limit - len(rows)
-    tail = rows_of(_TAIL, "popular", room, position or None)
+    tail = rows_of(_NOT_TRENDING, "popular", room, position or None)
     more = len(tail) > room
     shown = tail[:room]
     if not more:
-        return _page(page, rows + shown, None)
-    return _page(page, rows + shown, [_TAIL, *(listing.position_of(shown[-1]) if shown else ())])
+        return _build_page(page, rows + shown, None)
+    return _build_page(
+        page, rows + shown, [_NOT_TRENDING, *(listing.cursor_position(shown[-1]) if shown else ())]
+    )
 
 
-def _page(page: PageRequest, rows: list[tuple[Any, ...]], next_position: list[Any] | None) -> Page:
-    return Page(items=[cards.card(row) for row in rows], limit=page.limit, next_position=next_position)
+def _build_page(page: PageRequest, rows: list[tuple[Any, ...]], next_position: list[Any] | None) -> Page:
+    return Page(items=[cards.build_card(row) for row in rows], limit=page.limit, next_position=next_position)

@@ -31,7 +31,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ForbiddenError
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import store_of_user
+from marketplace.vendors.queries import find_store_of_user
 
 DEFAULT_LOW_STOCK = 3
 STATUSES = tuple(sorted(states.PRODUCT.states - {"deleted"}))
@@ -48,7 +48,7 @@ _SORTS: dict[str, Any] = {
 SORTS = tuple(_SORTS)
 
 # What only the owner is told, by its name on the wire.
-_OWN: dict[str, Any] = {
+_OWNER_COLUMNS: dict[str, Any] = {
     "status": Product.status,
     "statusReason": Product.status_reason,
     "reviewState": case(
@@ -75,7 +75,7 @@ _CONDITIONS: dict[str, ColumnElement[bool]] = {
     "words": func.strpos(func.lower(Product.title), func.lower(bindparam("words", type_=Text))) > 0,
     "category_ids": Product.category_id == any_(bindparam("category_ids", type_=ARRAY(Uuid))),
 }
-_COUNTS = Statement(
+_COUNT_LISTINGS_BY_STATUS = Statement(
     text(
         """
         SELECT status, count(*) AS listings,
@@ -105,7 +105,7 @@ class InventoryFilters:
     category: str | None = None
 
 
-def _narrowed(clause: Any, conditions: tuple[str, ...]) -> Any:
+def _apply_filters(clause: Any, conditions: tuple[str, ...]) -> Any:
     # The statuses' condition is that of the index.
     return clause.where(
         Product.vendor_id == bindparam("vendor_id"), text("products.status <> 'deleted'")
@@ -113,10 +113,12 @@ def _narrowed(clause: Any, conditions: tuple[str, ...]) -> Any:
 
 
 @lru_cache(maxsize=2048)  # more than there are combinations
-def _page_of(sort: str, conditions: tuple[str, ...], *, descending: bool, continued: bool) -> Statement:
+def _page_statement(
+    sort: str, conditions: tuple[str, ...], *, descending: bool, continued: bool
+) -> Statement:
     column = _SORTS[sort]
     clause = (
-        select(*cards.COLUMNS, *_OWN.values(), column.label("position"))
+        select(*cards.CARD_COLUMNS, *_OWNER_COLUMNS.values(), column.label("position"))
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .outerjoin(ProductCount, ProductCount.product_id == Product.id)
         .order_by(*((column.desc(), Product.id.desc()) if descending else (column, Product.id)))
@@ -127,12 +129,12 @@ def _page_of(sort: str, conditions: tuple[str, ...], *, descending: bool, contin
         here = tuple_(column, Product.id)
         last = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
         clause = clause.where(here < last if descending else here > last)
-    return Statement(_narrowed(clause, conditions))
+    return Statement(_apply_filters(clause, conditions))
 
 
 @lru_cache(maxsize=64)
-def _total_of(conditions: tuple[str, ...]) -> Statement:
-    return Statement(_narrowed(select(func.count().label("total")).select_from(Product), conditions))
+def _count_statement(conditions: tuple[str, ...]) -> Statement:
+    return Statement(_apply_filters(select(func.count().label("total")).select_from(Product), conditions))
 
 
 def list_inventory(
@@ -154,38 +156,42 @@ def list_inventory(
     :return: cards with what their owner alone is told; ``counts`` of the whole store, by status, beside them
     :raises ForbiddenError: the caller has no store
     """
-    store = store_of_user(session, user_id=user_id)
+    store = find_store_of_user(session, user_id=user_id)
     if store is None:
         raise ForbiddenError("The account has no store.")
-    counts = _counts(session, vendor_id=store.id, low_stock_at=filters.low_stock_at)
-    given = _parameters(session, filters)
+    counts = _count_by_status(session, vendor_id=store.id, low_stock_at=filters.low_stock_at)
+    given = _filter_parameters(session, filters)
     if given is None:
         return TablePage([], page, 0, extra_meta={"counts": counts})
     names = tuple(given)
     values = {**given, "vendor_id": store.id, "low_stock_at": filters.low_stock_at}
-    total = _total_of(names).one(session, **values)["total"]
+    total = _count_statement(names).one(session, **values)["total"]
     if page.position is not None:
-        values["last_position"], values["last_id"] = page.after(listing.part_of(_SORTS[page.sort]), "id")
-    rows = _page_of(page.sort, names, descending=page.descending, continued=page.position is not None).tuples(
+        values["last_position"], values["last_id"] = page.after(
+            listing.cursor_part_type(_SORTS[page.sort]), "id"
+        )
+    rows = _page_statement(
+        page.sort, names, descending=page.descending, continued=page.position is not None
+    ).tuples(
         session, **values, now=now, media_base_url=media_base_url, limit=page.limit + 1, offset=page.offset
     )
     shown = rows[: page.limit]
     return TablePage(
-        items=[_item(row) for row in shown],
+        items=[_item_view(row) for row in shown],
         request=page,
         total=total,
-        next_position=listing.position_of(shown[-1]) if len(rows) > page.limit else None,
+        next_position=listing.cursor_position(shown[-1]) if len(rows) > page.limit else None,
         extra_meta={"counts": counts},
     )
 
 
-def _item(row: tuple[Any, ...]) -> dict[str, Any]:
-    own = row[-len(_OWN) - 1 : -1]  # the last one is the position
-    return cards.card(row) | dict(zip(_OWN, own, strict=True))
+def _item_view(row: tuple[Any, ...]) -> dict[str, Any]:
+    own = row[-len(_OWNER_COLUMNS) - 1 : -1]  # the last one is the position
+    return cards.build_card(row) | dict(zip(_OWNER_COLUMNS, own, strict=True))
 
 
-def _counts(session: Session, *, vendor_id: UUID, low_stock_at: int) -> dict[str, int]:
-    rows = _COUNTS.all(session, vendor_id=vendor_id, low_stock_at=low_stock_at)
+def _count_by_status(session: Session, *, vendor_id: UUID, low_stock_at: int) -> dict[str, int]:
+    rows = _COUNT_LISTINGS_BY_STATUS.all(session, vendor_id=vendor_id, low_stock_at=low_stock_at)
     by_status = {row["status"]: row["listings"] for row in rows}
     return {status: by_status.get(status, 0) for status in STATUSES} | {
         "lowStock": sum(row["low_stock"] for row in rows),
@@ -193,11 +199,11 @@ def _counts(session: Session, *, vendor_id: UUID, low_stock_at: int) -> dict[str
     }
 
 
-def _parameters(session: Session, filters: InventoryFilters) -> dict[str, Any] | None:
+def _filter_parameters(session: Session, filters: InventoryFilters) -> dict[str, Any] | None:
     """Give the conditions that apply, with their values; none if nothing can meet them."""
     given: dict[str, Any] = {}
     if filters.category is not None:
-        given["category_ids"] = listing.tree_of(session, filters.category)
+        given["category_ids"] = listing.list_category_subtree(session, filters.category)
         if not given["category_ids"]:
             return None
     if filters.status is not None:

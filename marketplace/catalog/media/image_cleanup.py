@@ -16,24 +16,26 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.media.images import LOCK_CONTENT
-from marketplace.infra.batches import each
+from marketplace.catalog.media.images import LOCK_IMAGE_CONTENT
+from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.storage import ObjectStorage, delete_all
 
 _log = structlog.get_logger(__name__)
 
-UNUSED_FOR = timedelta(hours=24)
-REMEMBERED_FOR = timedelta(days=7)
-MOST_AT_ONCE = 500
-USED_BY = ("product_images", "banners", "vibes")
+UNUSED_GRACE_PERIOD = timedelta(hours=24)
+DELETED_ROW_RETENTION = timedelta(days=7)
+MAX_IMAGES_PER_RUN = 500
+IMAGE_USING_TABLES = ("product_images", "banners", "vibes")
 """The tables whose ``image_id`` keeps a picture."""
 
-Shows = Callable[[Session, str], bool]
+ImageUsageCheck = Callable[[Session, str], bool]
 
-_USED = " OR ".join(f"EXISTS (SELECT FROM {table} u WHERE u.image_id = i.id)" for table in USED_BY)
-_CANDIDATES = Statement(
+_IS_USED_SQL = " OR ".join(
+    f"EXISTS (SELECT FROM {table} u WHERE u.image_id = i.id)" for table in IMAGE_USING_TABLES
+)
+_SELECT_UNUSED_IMAGES = Statement(
     text(
         """
         SELECT id, coalesce(content_hash, key) AS content FROM images
@@ -43,7 +45,7 @@ _CANDIDATES = Statement(
     )
 )
 # The whole row, as a listing locks it that takes the picture, and as a foreign key does.
-_LOCK = Statement(
+_LOCK_UNUSED_IMAGE = Statement(
     text(
         """
         SELECT key FROM images WHERE id = :image_id AND unused_since < :unused_before
@@ -52,47 +54,52 @@ _LOCK = Statement(
     )
 )
 # A statement of its own, after the lock: it sees what was committed while the lock was waited for.
-_FACTS = Statement(
+_SELECT_IMAGE_USAGE = Statement(
     text(
         f"""
-        SELECT ({_USED}) AS used, EXISTS (
+        SELECT ({_IS_USED_SQL}) AS used, EXISTS (
                 SELECT FROM images o WHERE o.key = i.key AND o.id <> i.id AND o.status IN ('pending', 'ready')
             ) AS shared
         FROM images i WHERE i.id = :image_id
         """  # noqa: S608 - our own text
     )
 )
-_KEEP = Statement(text("UPDATE images SET unused_since = NULL WHERE id = :image_id"))
-_FORGET = Statement(text("DELETE FROM images WHERE id = :image_id"))
-_CONDEMN = Statement(text("UPDATE images SET status = 'deleting' WHERE id = :image_id"))
-_CONDEMNED = Statement(
+_MARK_USED = Statement(text("UPDATE images SET unused_since = NULL WHERE id = :image_id"))
+_DELETE_IMAGE_ROW = Statement(text("DELETE FROM images WHERE id = :image_id"))
+_MARK_FOR_DELETION = Statement(text("UPDATE images SET status = 'deleting' WHERE id = :image_id"))
+_SELECT_MARKED_IMAGES = Statement(
     text("SELECT id, key, renditions FROM images WHERE status = 'deleting' ORDER BY unused_since LIMIT :most")
 )
-_BURY = Statement(
+_MARK_DELETED = Statement(
     text(
         """
         UPDATE images SET status = 'deleted', unused_since = :now WHERE id = :image_id AND status = 'deleting'
         """
     )
 )
-_PURGE = Statement(
+_PURGE_DELETED_ROWS = Statement(
     text(
-        f"DELETE FROM images i WHERE status = 'deleted' AND unused_since < :before AND NOT ({_USED})"  # noqa: S608
+        f"DELETE FROM images i WHERE status = 'deleted' AND unused_since < :before AND NOT ({_IS_USED_SQL})"  # noqa: S608
     )
 )
 
 
 @dataclass(frozen=True)
-class Swept:
+class ImageCleanupResult:
     """What a sweep did: pictures condemned, and pictures whose objects were deleted."""
 
     condemned: int
     deleted: int
 
 
-def sweep(
-    database: Database, storage: ObjectStorage, *, bucket: str, shown_elsewhere: Shows, now: datetime
-) -> Swept:
+def delete_unused_images(
+    database: Database,
+    storage: ObjectStorage,
+    *,
+    bucket: str,
+    shown_elsewhere: ImageUsageCheck,
+    now: datetime,
+) -> ImageCleanupResult:
     """Clear away pictures that nothing has shown for a day, uploads broken off included.
 
     :param bucket: the public one
@@ -100,15 +107,15 @@ def sweep(
     :param now: the time of the sweep
     :return: what it did; what it could not delete, it leaves to the next one
     """
-    unused_before = now - UNUSED_FOR
+    unused_before = now - UNUSED_GRACE_PERIOD
     with database.reading() as session:
-        candidates = _CANDIDATES.all(session, unused_before=unused_before, most=MOST_AT_ONCE)
+        candidates = _SELECT_UNUSED_IMAGES.all(session, unused_before=unused_before, most=MAX_IMAGES_PER_RUN)
     content_of = {row["id"]: row["content"] for row in candidates}
     condemned = sum(
-        each(
+        process_each(
             content_of,
             lambda image_id: database.in_transaction(
-                _condemn,
+                _mark_for_deletion,
                 image_id=image_id,
                 content=content_of[image_id],
                 unused_before=unused_before,
@@ -117,30 +124,35 @@ def sweep(
             failure="picture not condemned",
         )
     )
-    deleted = _delete_condemned(database, storage, bucket=bucket, now=now)
-    database.in_transaction(_purge, before=now - REMEMBERED_FOR)
-    return Swept(condemned, deleted)
+    deleted = _delete_marked_images(database, storage, bucket=bucket, now=now)
+    database.in_transaction(_purge_deleted_rows, before=now - DELETED_ROW_RETENTION)
+    return ImageCleanupResult(condemned, deleted)
 
 
-def _condemn(
-    session: Session, *, image_id: UUID, content: str, unused_before: datetime, shown_elsewhere: Shows
+def _mark_for_deletion(
+    session: Session,
+    *,
+    image_id: UUID,
+    content: str,
+    unused_before: datetime,
+    shown_elsewhere: ImageUsageCheck,
 ) -> bool:
     """Condemn a picture, if nothing uses it; one that shares its objects with another is forgotten at once."""
-    LOCK_CONTENT.run(session, content=content)
-    row = _LOCK.first(session, image_id=image_id, unused_before=unused_before)
+    LOCK_IMAGE_CONTENT.run(session, content=content)
+    row = _LOCK_UNUSED_IMAGE.first(session, image_id=image_id, unused_before=unused_before)
     if row is None:
         return False
-    facts = _FACTS.one(session, image_id=image_id)
+    facts = _SELECT_IMAGE_USAGE.one(session, image_id=image_id)
     if facts["used"] or shown_elsewhere(session, row["key"]):
-        _KEEP.run(session, image_id=image_id)
+        _MARK_USED.run(session, image_id=image_id)
         return False
-    (_FORGET if facts["shared"] else _CONDEMN).run(session, image_id=image_id)
+    (_DELETE_IMAGE_ROW if facts["shared"] else _MARK_FOR_DELETION).run(session, image_id=image_id)
     return True
 
 
-def _delete_condemned(database: Database, storage: ObjectStorage, *, bucket: str, now: datetime) -> int:
+def _delete_marked_images(database: Database, storage: ObjectStorage, *, bucket: str, now: datetime) -> int:
     with database.reading() as session:
-        condemned = _CONDEMNED.all(session, most=MOST_AT_ONCE)
+        condemned = _SELECT_MARKED_IMAGES.all(session, most=MAX_IMAGES_PER_RUN)
     deleted = 0
     for row in condemned:
         keys = {row["key"], *(one["key"] for one in row["renditions"])}
@@ -149,13 +161,13 @@ def _delete_condemned(database: Database, storage: ObjectStorage, *, bucket: str
         except ProviderUnavailableError:
             _log.warning("pictures not deleted", left=len(condemned) - deleted)
             break
-        deleted += database.in_transaction(_bury, image_id=row["id"], now=now)
+        deleted += database.in_transaction(_mark_deleted, image_id=row["id"], now=now)
     return deleted
 
 
-def _bury(session: Session, *, image_id: UUID, now: datetime) -> int:
-    return _BURY.run(session, image_id=image_id, now=now)
+def _mark_deleted(session: Session, *, image_id: UUID, now: datetime) -> int:
+    return _MARK_DELETED.run(session, image_id=image_id, now=now)
 
 
-def _purge(session: Session, *, before: datetime) -> None:
-    _PURGE.run(session, before=before)
+def _purge_deleted_rows(session: Session, *, before: datetime) -> None:
+    _PURGE_DELETED_ROWS.run(session, before=before)

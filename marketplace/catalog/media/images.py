@@ -18,18 +18,18 @@ from sqlalchemy.orm import Session
 from marketplace.catalog.models import Image
 from marketplace.infra.db import Database, Json, Statement
 from marketplace.infra.imaging.formats import Picture, Rendition
-from marketplace.infra.imaging.sandboxed_decode import draw_anew
+from marketplace.infra.imaging.sandboxed_decode import re_encode
 from marketplace.kernel.errors import ConflictError
-from marketplace.providers.storage import IMMUTABLE, ObjectStorage, StoredObject, put_all
+from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, ObjectStorage, StoredObject, put_all
 
 MAX_BYTES = 5 * 1024 * 1024
-SIZES = (320, 800, 1600)
+RENDITION_SIZES = (320, 800, 1600)
 """The longest sides, in pixels: for cards, for a listing's own page, and for looking closer."""
-PAGE_SIZE = SIZES[1]
+DETAIL_IMAGE_SIZE = RENDITION_SIZES[1]
 # Goes up when renditions are made otherwise: their keys must change, since they are kept for good.
-_RECIPE = 1
+_RENDITION_VERSION = 1
 
-_FIND = Statement(
+_REUSE_READY_IMAGE = Statement(
     text(
         """
         UPDATE images SET unused_since = CASE WHEN unused_since IS NOT NULL THEN CAST(:now AS timestamptz) END
@@ -38,19 +38,23 @@ _FIND = Statement(
     )
 )
 # Whoever adds a row of a content, or takes one away, does so alone: rows of one content share their objects.
-LOCK_CONTENT = Statement(text("SELECT pg_advisory_xact_lock(hashtextextended('image:' || :content, 0))"))
-_OF_CONTENT = Statement(
+LOCK_IMAGE_CONTENT = Statement(
+    text("SELECT pg_advisory_xact_lock(hashtextextended('image:' || :content, 0))")
+)
+_SELECT_IMAGES_BY_HASH = Statement(
     text("SELECT id, owner_id, key, status FROM images WHERE content_hash = :content_hash ORDER BY id")
 )
-_TOUCH = Statement(text("UPDATE images SET unused_since = :now WHERE id = :image_id AND status = 'pending'"))
-_INSERT = Statement(
+_REFRESH_UNUSED_SINCE = Statement(
+    text("UPDATE images SET unused_since = :now WHERE id = :image_id AND status = 'pending'")
+)
+_INSERT_IMAGE = Statement(
     insert(Image).returning(Image.id),
     columns=(
         *("owner_id", "key", "content_hash", "content_type", "width", "height", "renditions"),
         *("status", "unused_since", "created_at"),
     ),
 )
-_FINISH = Statement(
+_MARK_READY = Statement(
     text(
         """
         UPDATE images SET status = 'ready' WHERE id = :image_id AND status IN ('pending', 'ready')
@@ -60,19 +64,19 @@ _FINISH = Statement(
 )
 
 
-class SweptImageError(ConflictError):
+class ImageUploadExpiredError(ConflictError):
     """The upload took so long that it was cleared away."""
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartedUpload:
     """An upload whose row is there, and the objects that it takes."""
 
     image_id: UUID
     objects: Sequence[StoredObject]
 
 
-def store(
+def upload_image(
     database: Database,
     storage: ObjectStorage,
     *,
@@ -96,33 +100,33 @@ def store(
     :raises ValidationError: it is one that can't be decoded, or not within bounds
     :raises ProviderUnavailableError: the storage does not take it
     """
-    content_hash = hashlib.sha256(f"{_RECIPE}:{sha256}".encode()).hexdigest()
-    known = database.in_transaction(_find, owner_id=owner_id, content_hash=content_hash, now=now)
+    content_hash = hashlib.sha256(f"{_RENDITION_VERSION}:{sha256}".encode()).hexdigest()
+    known = database.in_transaction(_reuse_ready_image, owner_id=owner_id, content_hash=content_hash, now=now)
     if known is not None:
         return known
-    picture = draw_anew(file, name="file", sizes=SIZES)
+    picture = re_encode(file, name="file", sizes=RENDITION_SIZES)
     begun = database.in_transaction(
-        _begin, owner_id=owner_id, content_hash=content_hash, picture=picture, now=now
+        _start_upload, owner_id=owner_id, content_hash=content_hash, picture=picture, now=now
     )
     put_all(storage, bucket=bucket, objects=begun.objects)
     return begun.image_id
 
 
-def finish(session: Session, *, image_id: UUID, media_base_url: str) -> dict[str, Any]:
+def complete_upload(session: Session, *, image_id: UUID, media_base_url: str) -> dict[str, Any]:
     """Make a picture whose objects are all stored one that listings can show.
 
     :param image_id: as ``store`` gave it
     :param media_base_url: where pictures are read
     :return: the picture, as ``shown`` gives it
-    :raises SweptImageError: it was cleared away meanwhile
+    :raises ImageUploadExpiredError: it was cleared away meanwhile
     """
-    row = _FINISH.first(session, image_id=image_id)
+    row = _MARK_READY.first(session, image_id=image_id)
     if row is None:
-        raise SweptImageError("The upload took too long. Send the picture again.")
-    return shown(str(row["id"]), row["key"], row["renditions"], media_base_url=media_base_url)
+        raise ImageUploadExpiredError("The upload took too long. Send the picture again.")
+    return image_view(str(row["id"]), row["key"], row["renditions"], media_base_url=media_base_url)
 
 
-def shown(
+def image_view(
     image_id: str, key: str, renditions: Sequence[Mapping[str, Any]], *, media_base_url: str
 ) -> dict[str, Any]:
     """Describe a picture as clients are shown it.
@@ -133,7 +137,7 @@ def shown(
     """
     page = None
     for one in renditions:
-        if one["contentType"] == "image/webp" and max(one["width"], one["height"]) <= PAGE_SIZE:
+        if one["contentType"] == "image/webp" and max(one["width"], one["height"]) <= DETAIL_IMAGE_SIZE:
             page = one
     return {
         "id": image_id,
@@ -152,25 +156,27 @@ def shown(
     }
 
 
-def _find(session: Session, *, owner_id: UUID, content_hash: str, now: datetime) -> UUID | None:
-    row = _FIND.first(session, owner_id=owner_id, content_hash=content_hash, now=now)
+def _reuse_ready_image(session: Session, *, owner_id: UUID, content_hash: str, now: datetime) -> UUID | None:
+    row = _REUSE_READY_IMAGE.first(session, owner_id=owner_id, content_hash=content_hash, now=now)
     return row["id"] if row else None
 
 
-def _begin(session: Session, *, owner_id: UUID, content_hash: str, picture: Picture, now: datetime) -> Begun:
+def _start_upload(
+    session: Session, *, owner_id: UUID, content_hash: str, picture: Picture, now: datetime
+) -> StartedUpload:
     """Write the row of an upload, or take up the one that it left when it was broken off before."""
-    LOCK_CONTENT.run(session, content=content_hash)
-    rows = _OF_CONTENT.all(session, content_hash=content_hash)
-    keys = _keys_for(content_hash, picture, rows)
+    LOCK_IMAGE_CONTENT.run(session, content=content_hash)
+    rows = _SELECT_IMAGES_BY_HASH.all(session, content_hash=content_hash)
+    keys = _object_keys(content_hash, picture, rows)
     objects = [
-        StoredObject(key, one.content, one.content_type, IMMUTABLE)
+        StoredObject(key, one.content, one.content_type, IMMUTABLE_CACHE_CONTROL)
         for key, one in zip(keys, picture.renditions, strict=True)
     ]
     for row in rows:
         if row["owner_id"] == owner_id and row["status"] in ("pending", "ready"):
-            _TOUCH.run(session, image_id=row["id"], now=now)
-            return Begun(row["id"], objects)
-    inserted = _INSERT.one(
+            _REFRESH_UNUSED_SINCE.run(session, image_id=row["id"], now=now)
+            return StartedUpload(row["id"], objects)
+    inserted = _INSERT_IMAGE.one(
         session,
         owner_id=owner_id,
         key=keys[0],
@@ -178,17 +184,19 @@ def _begin(session: Session, *, owner_id: UUID, content_hash: str, picture: Pict
         content_type=picture.format.content_type,
         width=picture.width,
         height=picture.height,
-        renditions=Json([_described(key, one) for key, one in zip(keys, picture.renditions, strict=True)]),
+        renditions=Json(
+            [_rendition_record(key, one) for key, one in zip(keys, picture.renditions, strict=True)]
+        ),
         status="pending",
         unused_since=now,
         created_at=now,
     )
-    return Begun(inserted["id"], objects)
+    return StartedUpload(inserted["id"], objects)
 
 
-def _keys_for(content_hash: str, picture: Picture, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _object_keys(content_hash: str, picture: Picture, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name the objects: as the live rows of this content do, or as none does whose objects are being deleted."""
-    first = _ending(picture.renditions[0])
+    first = _key_suffix(picture.renditions[0])
     live = [row["key"] for row in rows if row["status"] in ("pending", "ready")]
     if live:
         stem = live[0].removesuffix(first)
@@ -198,14 +206,14 @@ def _keys_for(content_hash: str, picture: Picture, rows: Sequence[Mapping[str, A
             [f"products/{content_hash}"], (f"products/{content_hash}.{n}" for n in itertools.count(2))
         )
         stem = next(stem for stem in stems if stem + first not in used)
-    return [stem + _ending(one) for one in picture.renditions]
+    return [stem + _key_suffix(one) for one in picture.renditions]
 
 
-def _ending(rendition: Rendition) -> str:
+def _key_suffix(rendition: Rendition) -> str:
     return f"-{rendition.name}.webp" if rendition.name.isdecimal() else f".{rendition.name}"
 
 
-def _described(key: str, rendition: Rendition) -> dict[str, Any]:
+def _rendition_record(key: str, rendition: Rendition) -> dict[str, Any]:
     return {
         "key": key,
         "width": rendition.width,

@@ -17,32 +17,32 @@ from sqlalchemy.orm import Session
 from marketplace.catalog import states
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import rules
-from marketplace.catalog.moderation.banned_words import BannedWords, Term
-from marketplace.catalog.revisions import Shown, drop_stale
+from marketplace.catalog.moderation.banned_words import BannedPhrase, BannedWords
+from marketplace.catalog.revisions import ListingSnapshot, drop_stale_listing_caches
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.notifications.operations import notify
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.moderation import ContentModerator, Verdict
+from marketplace.providers.moderation import ContentModerator, ModerationResult
 from marketplace.vendors import queries as vendor_queries
 
 SCREENING_TOPIC = "product.screen"
 # So long a listing waits for a provider that does not answer; then staff look at it instead.
-PATIENCE = timedelta(minutes=10)
+PROVIDER_MAX_WAIT = timedelta(minutes=10)
 # So long it waits for the screening as such: whatever keeps it from coming, nobody waits for ever.
-LONGEST_SCREENING = timedelta(minutes=30)
-OVERDUE_BATCH = 500
+MAX_SCREENING_TIME = timedelta(minutes=30)
+OVERDUE_BATCH_SIZE = 500
 
-REJECTED_BEFORE = "Staff turned down an earlier version of this listing, so they look at this one too."
-NOT_CHECKED = (
+PREVIOUSLY_REJECTED = "Staff turned down an earlier version of this listing, so they look at this one too."
+NOT_CHECKED_IN_TIME = (
     "The listing could not be checked automatically in time. Staff look at it; there is nothing to do."
 )
-_NAME_OF_CATEGORY = re.compile(r"[a-z][a-z0-9 /_-]{0,39}")
-_MOST_CATEGORIES = 5
+_PROVIDER_CATEGORY_NAME = re.compile(r"[a-z][a-z0-9 /_-]{0,39}")
+_MAX_PROVIDER_CATEGORIES = 5
 
-_CONTENT = Statement(
+_SELECT_LISTING_TO_SCREEN = Statement(
     text(
         """
         SELECT p.id, p.review_round, p.title, p.description, p.price_minor, p.condition, p.tags, p.category_id,
@@ -52,9 +52,9 @@ _CONTENT = Statement(
         """
     )
 )
-_BANNED = Statement(text("SELECT term, category, exceptions FROM banned_terms ORDER BY term"))
+_SELECT_BANNED_TERMS = Statement(text("SELECT term, category, exceptions FROM banned_terms ORDER BY term"))
 # The newest ones are what such things cost now, and bound the work.
-_PRICES = Statement(
+_SELECT_PRICES_IN_CATEGORY = Statement(
     text(
         """
         SELECT price_minor FROM products
@@ -64,7 +64,7 @@ _PRICES = Statement(
     )
 )
 # Of all categories below one, and of it: some of each, so that the work is bounded by their number.
-_PRICES_BELOW = Statement(
+_SELECT_PRICES_IN_SUBTREE = Statement(
     text(
         """
         SELECT newest.price_minor
@@ -78,11 +78,11 @@ _PRICES_BELOW = Statement(
         """
     )
 )
-_MOST_OF_EACH = 100
+_MAX_PRICES_PER_CATEGORY = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class ScreenedListing:
     """A listing as it was read, and what the rules find.
 
     ``words`` is all of it that a provider gets to see.
@@ -95,7 +95,7 @@ class Review:
     words: str
 
 
-def submit(session: Session, product: Product, *, now: datetime) -> None:
+def submit_for_screening(session: Session, product: Product, *, now: datetime) -> None:
     """Hand a listing that came into review, or changed there, to the screening.
 
     :param product: its row is locked, or new
@@ -115,15 +115,15 @@ def submit(session: Session, product: Product, *, now: datetime) -> None:
     )
 
 
-def read(session: Session, *, product_id: UUID) -> Review | None:
+def read_and_screen(session: Session, *, product_id: UUID) -> ScreenedListing | None:
     """Take down a listing that waits for its screening, and hold it against the rules.
 
     :return: what was read, or none if the listing does not wait, or is gone
     """
-    row = _CONTENT.first(session, product_id=product_id)
+    row = _SELECT_LISTING_TO_SCREEN.first(session, product_id=product_id)
     if row is None:
         return None
-    content = rules.Content(
+    content = rules.ListingContent(
         title=row["title"],
         description=row["description"],
         price_minor=row["price_minor"],
@@ -131,37 +131,42 @@ def read(session: Session, *, product_id: UUID) -> Review | None:
         tags=row["tags"],
         image_count=row["image_count"],
     )
-    prices = _prices_like(session, product_id=product_id, lineage=row["lineage"])
-    measure = rules.Measure(banned=banned_words(session), prices=prices)
-    found = rules.findings(content, measure)
-    return Review(
+    prices = _fetch_comparable_prices(session, product_id=product_id, lineage=row["lineage"])
+    measure = rules.ScreeningContext(banned=load_banned_words(session), prices=prices)
+    found = rules.find_rule_violations(content, measure)
+    return ScreenedListing(
         product_id=row["id"],
         round=row["review_round"],
         since=row["moderated_at"],
-        findings=(*([REJECTED_BEFORE] if row["needs_staff"] else []), *found),
+        findings=(*([PREVIOUSLY_REJECTED] if row["needs_staff"] else []), *found),
         words="\n".join((content.title, content.description, *content.tags)),
     )
 
 
-def _prices_like(session: Session, *, product_id: UUID, lineage: Sequence[UUID]) -> list[int]:
+def _fetch_comparable_prices(session: Session, *, product_id: UUID, lineage: Sequence[UUID]) -> list[int]:
     """Read what else costs in the category; where too few know, what is below its parent, or else its root."""
-    given = {"product_id": product_id, "most": rules.MOST_PRICES}
-    prices = _PRICES.tuples(session, category_id=lineage[-1], **given)
+    given = {"product_id": product_id, "most": rules.MAX_COMPARABLE_PRICES}
+    prices = _SELECT_PRICES_IN_CATEGORY.tuples(session, category_id=lineage[-1], **given)
     for wider in dict.fromkeys((*lineage[-2:-1], lineage[0])):
-        if len(prices) >= rules.FEWEST_PRICES:
+        if len(prices) >= rules.MIN_COMPARABLE_PRICES:
             break
-        prices = _PRICES_BELOW.tuples(session, category_id=wider, each=_MOST_OF_EACH, **given)
+        prices = _SELECT_PRICES_IN_SUBTREE.tuples(
+            session, category_id=wider, each=_MAX_PRICES_PER_CATEGORY, **given
+        )
     return [price for (price,) in prices]
 
 
-def banned_words(session: Session) -> BannedWords:
+def load_banned_words(session: Session) -> BannedWords:
     """Read the terms that name what may not be sold."""
     return BannedWords(
-        Term(row["term"], row["category"], tuple(row["exceptions"])) for row in _BANNED.all(session)
+        BannedPhrase(row["term"], row["category"], tuple(row["exceptions"]))
+        for row in _SELECT_BANNED_TERMS.all(session)
     )
 
 
-def ask(moderator: ContentModerator | None, review: Review | None, *, now: datetime) -> tuple[str, ...]:
+def check_with_provider(
+    moderator: ContentModerator | None, review: ScreenedListing | None, *, now: datetime
+) -> tuple[str, ...]:
     """Ask the provider about a listing in which the rules find nothing.
 
     :param moderator: the provider, or none where there is none
@@ -176,25 +181,27 @@ def ask(moderator: ContentModerator | None, review: Review | None, *, now: datet
     try:
         verdict = moderator.check(review.words)
     except (ProviderUnavailableError, ProviderRefusedError):
-        if now - review.since < PATIENCE:
+        if now - review.since < PROVIDER_MAX_WAIT:
             raise
-        return (NOT_CHECKED,)
-    return _doubts(verdict)
+        return (NOT_CHECKED_IN_TIME,)
+    return _provider_findings(verdict)
 
 
-def _doubts(verdict: Verdict) -> tuple[str, ...]:
+def _provider_findings(verdict: ModerationResult) -> tuple[str, ...]:
     if not verdict.flagged:
         return ()
     # What the provider names reaches the vendor: names only, and not any number of them.
-    names = [name for name in verdict.categories if _NAME_OF_CATEGORY.fullmatch(name)][:_MOST_CATEGORIES]
+    names = [name for name in verdict.categories if _PROVIDER_CATEGORY_NAME.fullmatch(name)][
+        :_MAX_PROVIDER_CATEGORIES
+    ]
     told = f" ({', '.join(names)})" if names else ""
     return (
         f"The automatic check took the words of the listing amiss{told}. Say it in other words, or wait for staff.",
     )
 
 
-def settle(
-    session: Session, *, review: Review | None, doubts: Sequence[str] = (), now: datetime
+def publish_or_hold(
+    session: Session, *, review: ScreenedListing | None, doubts: Sequence[str] = (), now: datetime
 ) -> str | None:
     """Publish a listing that was screened, or hold it for staff.
 
@@ -207,7 +214,7 @@ def settle(
     """
     if review is None:
         return None
-    product = _lock(session, review.product_id)
+    product = _lock_product(session, review.product_id)
     if (
         product is None
         or product.status != "in_review"
@@ -217,37 +224,37 @@ def settle(
         return None
     reasons = [*review.findings, *doubts]
     if reasons:
-        _hold(session, product, reasons=reasons, now=now)
+        _hold_for_staff(session, product, reasons=reasons, now=now)
     else:
-        _publish(session, product, now=now)
+        _publish_product(session, product, now=now)
     return product.status
 
 
-def screen_product(session: Session, *, product_id: UUID, now: datetime) -> str | None:
+def screen_by_rules_alone(session: Session, *, product_id: UUID, now: datetime) -> str | None:
     """Screen a listing by the rules alone, in one transaction.
 
     :param product_id: which
     :param now: the time
     :return: as ``settle``
     """
-    return settle(session, review=read(session, product_id=product_id), now=now)
+    return publish_or_hold(session, review=read_and_screen(session, product_id=product_id), now=now)
 
 
-def hold_overdue(session: Session, *, now: datetime) -> int:
+def hold_overdue_screenings(session: Session, *, now: datetime) -> int:
     """Hold listings for staff whose screening has not come for too long.
 
     :param now: the time of the task
-    :return: how many, at most ``OVERDUE_BATCH``
+    :return: how many, at most ``OVERDUE_BATCH_SIZE``
     """
     overdue = session.scalars(
         select(Product)
-        .where(Product.status == "in_review", ~Product.held, Product.moderated_at <= now - LONGEST_SCREENING)
+        .where(Product.status == "in_review", ~Product.held, Product.moderated_at <= now - MAX_SCREENING_TIME)
         .order_by(Product.moderated_at, Product.id)
-        .limit(OVERDUE_BATCH)
+        .limit(OVERDUE_BATCH_SIZE)
         .with_for_update(key_share=True, skip_locked=True)
     ).all()
     for product in overdue:
-        _hold(session, product, reasons=[NOT_CHECKED], now=now)
+        _hold_for_staff(session, product, reasons=[NOT_CHECKED_IN_TIME], now=now)
     return len(overdue)
 
 
@@ -266,44 +273,44 @@ def mark_published(product: Product, *, now: datetime) -> None:
     product.updated_at = now
 
 
-def _lock(session: Session, product_id: UUID) -> Product | None:
+def _lock_product(session: Session, product_id: UUID) -> Product | None:
     # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
     return session.scalar(select(Product).where(Product.id == product_id).with_for_update(key_share=True))
 
 
-def _publish(session: Session, product: Product, *, now: datetime) -> None:
-    before = Shown.of(product)
+def _publish_product(session: Session, product: Product, *, now: datetime) -> None:
+    before = ListingSnapshot.of(product)
     product.status = states.PRODUCT.target(product.status, "clear")
     mark_published(product, now=now)
-    drop_stale(session, before, product)
-    tell_vendor(
+    drop_stale_listing_caches(session, before, product)
+    notify_vendor(
         session,
         product,
         outcome="published",
         title="Your listing is live",
-        body=f"{named(product)} can be seen and bought now.",
+        body=f"{quoted_title(product)} can be seen and bought now.",
         occasion=f"round-{product.review_round}",
         now=now,
     )
 
 
-def _hold(session: Session, product: Product, *, reasons: Sequence[str], now: datetime) -> None:
+def _hold_for_staff(session: Session, product: Product, *, reasons: Sequence[str], now: datetime) -> None:
     product.held = True
     product.review_reasons = list(reasons)
     product.status_reason = " ".join(reasons)
     product.moderated_at = product.updated_at = now
-    tell_vendor(
+    notify_vendor(
         session,
         product,
         outcome="held",
         title="Your listing waits for review",
-        body=f"{named(product)} waits for our staff. {product.status_reason}",
+        body=f"{quoted_title(product)} waits for our staff. {product.status_reason}",
         occasion=f"round-{product.review_round}",
         now=now,
     )
 
 
-def tell_vendor(
+def notify_vendor(
     session: Session,
     product: Product,
     *,
@@ -333,6 +340,6 @@ def tell_vendor(
     )
 
 
-def named(product: Product) -> str:
+def quoted_title(product: Product) -> str:
     """Name a listing in a sentence."""
     return f"\u201c{product.title}\u201d"

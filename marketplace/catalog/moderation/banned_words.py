@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from marketplace.kernel.text_normalization import fold
+from marketplace.kernel.text_normalization import normalize_text
 
-CATEGORIES = {
+BANNED_CATEGORIES = {
     "weapon": "weapons",
     "drug": "drugs",
     "medicine": "medicines that take a prescription",
@@ -28,20 +28,20 @@ MAX_EXCEPTIONS = 30
 
 _APOSTROPHES = re.compile(r"['\u2019\u02bc`]")
 _TOKEN = re.compile(r"[a-z0-9@$!|]+")
-_LEET = str.maketrans("0345789@$!|1", "oeastbgasiii")
-_LEET_L = str.maketrans("0345789@$!|1", "oeastbgasill")
-_DRAWN_OUT = re.compile(r"(.)\1{2,}")
-_LEAST_SPACED = 3
+_LEET_ONE_AS_I = str.maketrans("0345789@$!|1", "oeastbgasiii")
+_LEET_ONE_AS_L = str.maketrans("0345789@$!|1", "oeastbgasill")
+_REPEATED_LETTERS = re.compile(r"(.)\1{2,}")
+_MIN_SPACED_LETTERS = 3
 # Two pieces of a word are put together where the whole is long enough not to come about by chance.
-_LEAST_JOINED = 6
+_MIN_JOINED_LENGTH = 6
 # In letters that were spaced out, a term this long is looked for anywhere, since no blank tells the words apart.
-_LEAST_INSIDE = 4
-_MAX_RUN = 200
-_LEAST_PLURAL = 3
+_MIN_SUBSTRING_LENGTH = 4
+_MAX_SPACED_LETTERS = 200
+_MIN_PLURAL_LENGTH = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class BannedPhrase:
     """Words that name what may not be sold, folded, and phrases in which they are harmless."""
 
     term: str
@@ -49,52 +49,52 @@ class Term:
     exceptions: tuple[str, ...] = ()
 
 
-def words_of(phrase: str) -> tuple[str, ...]:
+def tokenize_phrase(phrase: str) -> tuple[str, ...]:
     """Give the folded words of a term or an exception."""
-    return tuple(re.findall(r"[a-z0-9]+", _APOSTROPHES.sub("", fold(phrase))))
+    return tuple(re.findall(r"[a-z0-9]+", _APOSTROPHES.sub("", normalize_text(phrase))))
 
 
 class BannedWords:
     """Terms, made ready to be found in texts."""
 
-    def __init__(self, terms: Iterable[Term]) -> None:
+    def __init__(self, terms: Iterable[BannedPhrase]) -> None:
         """Index the terms.
 
         :param terms: any number; one without words is passed over
         """
-        self._by_first: dict[str, list[tuple[tuple[str, ...], Term]]] = defaultdict(list)
-        self._joined: dict[str, Term] = {}
+        self._by_first: dict[str, list[tuple[tuple[str, ...], BannedPhrase]]] = defaultdict(list)
+        self._joined: dict[str, BannedPhrase] = {}
         self._exceptions: dict[str, list[tuple[str, ...]]] = {}
         for term in terms:
-            words = words_of(term.term)
+            words = tokenize_phrase(term.term)
             if words:
                 self._by_first[words[0]].append((words, term))
                 self._joined["".join(words)] = term
-                self._exceptions[term.term] = [words_of(phrase) for phrase in term.exceptions]
+                self._exceptions[term.term] = [tokenize_phrase(phrase) for phrase in term.exceptions]
 
-    def found_in(self, text: str) -> list[Term]:
+    def found_in(self, text: str) -> list[BannedPhrase]:
         """Give the terms that a text holds, each once, in their order.
 
         :param text: as its writer wrote it
         """
-        tokens = _TOKEN.findall(_APOSTROPHES.sub("", fold(text)))
-        forms = [_forms(token) for token in tokens]
-        found: dict[str, Term] = {}
+        tokens = _TOKEN.findall(_APOSTROPHES.sub("", normalize_text(text)))
+        forms = [_spelling_variants(token) for token in tokens]
+        found: dict[str, BannedPhrase] = {}
         for start in range(len(forms)):
             for first in forms[start]:
                 for words, term in self._by_first.get(first, ()):
-                    if _stands_at(forms, start, words) and not self._harmless(forms, start, words, term):
+                    if _matches_at(forms, start, words) and not self._harmless(forms, start, words, term):
                         found.setdefault(term.term, term)
             for term in self._written_together(tokens, forms, start):
                 found.setdefault(term.term, term)
-        for run in _spaced_out(tokens):
+        for run in _join_spaced_letters(tokens):
             for whole, term in self._joined.items():
-                if whole == run or (len(whole) >= _LEAST_INSIDE and whole in run):
+                if whole == run or (len(whole) >= _MIN_SUBSTRING_LENGTH and whole in run):
                     found.setdefault(term.term, term)
         return list(found.values())
 
     def _harmless(
-        self, forms: Sequence[frozenset[str]], start: int, words: tuple[str, ...], term: Term
+        self, forms: Sequence[frozenset[str]], start: int, words: tuple[str, ...], term: BannedPhrase
     ) -> bool:
         """Tell whether the words stand within one of the term's exceptions."""
         for phrase in self._exceptions[term.term]:
@@ -103,37 +103,37 @@ class BannedWords:
                 if (
                     at >= 0
                     and phrase[before : before + len(words)] == words
-                    and _stands_at(forms, at, phrase)
+                    and _matches_at(forms, at, phrase)
                 ):
                     return True
         return False
 
     def _written_together(
         self, tokens: Sequence[str], forms: Sequence[frozenset[str]], start: int
-    ) -> Iterable[Term]:
+    ) -> Iterable[BannedPhrase]:
         """Find a phrase written as one word, and a word written as two."""
         for form in forms[start]:
             term = self._joined.get(form)
             if term is not None and " " in term.term:
                 yield term
         if start + 1 < len(tokens) and min(len(tokens[start]), len(tokens[start + 1])) > 1:
-            for form in _forms(tokens[start] + tokens[start + 1]):
+            for form in _spelling_variants(tokens[start] + tokens[start + 1]):
                 term = self._joined.get(form)
-                if term is not None and " " not in term.term and len(form) >= _LEAST_JOINED:
+                if term is not None and " " not in term.term and len(form) >= _MIN_JOINED_LENGTH:
                     yield term
 
 
-def _forms(token: str) -> frozenset[str]:
+def _spelling_variants(token: str) -> frozenset[str]:
     """Give the words that a token may stand for."""
     bare = token.strip("!|")
     forms = {re.sub(r"[^a-z0-9]", "", bare)}
     if _may_be_leet(bare):
-        forms |= {bare.translate(_LEET), bare.translate(_LEET_L)}
+        forms |= {bare.translate(_LEET_ONE_AS_I), bare.translate(_LEET_ONE_AS_L)}
     for form in tuple(forms):
-        if _DRAWN_OUT.search(form):
-            forms |= {_DRAWN_OUT.sub(r"\1", form), _DRAWN_OUT.sub(r"\1\1", form)}
+        if _REPEATED_LETTERS.search(form):
+            forms |= {_REPEATED_LETTERS.sub(r"\1", form), _REPEATED_LETTERS.sub(r"\1\1", form)}
     for form in tuple(forms):
-        if len(form) >= _LEAST_PLURAL:
+        if len(form) >= _MIN_PLURAL_LENGTH:
             forms |= {form.removesuffix("s"), form.removesuffix("es")}
     return frozenset(forms - {""})
 
@@ -145,22 +145,22 @@ def _may_be_leet(token: str) -> bool:
     return letters < len(token) and letters >= max(digits, 1)
 
 
-def _stands_at(forms: Sequence[frozenset[str]], start: int, words: Sequence[str]) -> bool:
+def _matches_at(forms: Sequence[frozenset[str]], start: int, words: Sequence[str]) -> bool:
     if start + len(words) > len(forms):
         return False
     return all(word in forms[start + offset] for offset, word in enumerate(words))
 
 
-def _spaced_out(tokens: Sequence[str]) -> Iterable[str]:
+def _join_spaced_letters(tokens: Sequence[str]) -> Iterable[str]:
     """Give what single characters that follow each other spell, three of them at least."""
     run: list[str] = []
     for token in (*tokens, ""):
-        if len(token) == 1 and len(run) < _MAX_RUN:
+        if len(token) == 1 and len(run) < _MAX_SPACED_LETTERS:
             run.append(token)
             continue
-        if len(run) >= _LEAST_SPACED:
+        if len(run) >= _MIN_SPACED_LETTERS:
             spelled = "".join(run)
             yield spelled
             if _may_be_leet(spelled):
-                yield spelled.translate(_LEET)
+                yield spelled.translate(_LEET_ONE_AS_I)
         run = []

@@ -15,15 +15,15 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
 # What the queue is narrowed to, as status and, in review, whether it is held.
-STATES = {
+QUEUE_STATES = {
     "held": ("in_review", True),
     "screening": ("in_review", False),
     "rejected": ("rejected", False),
     "removed": ("removed", False),
 }
-DEFAULT_STATE = "held"
+DEFAULT_QUEUE_STATE = "held"
 
-_SHOWN = """
+_SELECT_LISTING_SQL = """
     SELECT p.id, p.title, p.description, p.price_minor, p.condition, p.tags, p.quantity, p.status, p.held,
         p.status_reason, p.review_reasons, p.moderated_at, p.published_at, p.created_at, p.updated_at, p.revision,
         p.campus_id, k.name AS campus_name, k.slug AS campus_slug,
@@ -40,7 +40,7 @@ _SHOWN = """
 """
 # The page is taken before anything is joined to it, so that it is read in the index's order and no further. The
 # statuses are the index's, in its own words, so that it is the one that serves.
-_PAGE = """(
+_QUEUE_PAGE_SQL = """(
         SELECT * FROM products p
         WHERE p.status IN ('in_review', 'rejected', 'removed') AND p.status = :status AND p.held = :held
             AND (CAST(:last_at AS timestamptz) IS NULL
@@ -50,18 +50,22 @@ _PAGE = """(
     )"""
 
 
-def _queue(place: str) -> Statement:
-    page = _PAGE.format(place=place)
-    return Statement(text(f"{_SHOWN.format(products=page)} ORDER BY p.moderated_at, p.id"))
+def _queue_statement(place: str) -> Statement:
+    page = _QUEUE_PAGE_SQL.format(place=place)
+    return Statement(text(f"{_SELECT_LISTING_SQL.format(products=page)} ORDER BY p.moderated_at, p.id"))
 
 
-_ALL = _queue("true")
-_BY_CAMPUS_ID = _queue("p.campus_id = :campus")
-_BY_CAMPUS_SLUG = _queue("p.campus_id = (SELECT o.id FROM campuses o WHERE o.slug = :campus)")
-_ONE = Statement(text(f"{_SHOWN.format(products='products')} WHERE p.id = :product_id"))
+_SELECT_QUEUE = _queue_statement("true")
+_SELECT_QUEUE_BY_CAMPUS_ID = _queue_statement("p.campus_id = :campus")
+_SELECT_QUEUE_BY_CAMPUS_SLUG = _queue_statement(
+    "p.campus_id = (SELECT o.id FROM campuses o WHERE o.slug = :campus)"
+)
+_SELECT_LISTING = Statement(
+    text(f"{_SELECT_LISTING_SQL.format(products='products')} WHERE p.id = :product_id")
+)
 
 
-def list_for_staff(
+def list_moderation_queue(
     session: Session, *, state: str, campus: str | None, page: PageRequest, media_base_url: str
 ) -> Page:
     """List listings in moderation, those that wait longest first.
@@ -71,11 +75,11 @@ def list_for_staff(
     :param page: which; its position is the last row's time and id
     :param media_base_url: where pictures are read
     """
-    status, held = STATES[state]
+    status, held = QUEUE_STATES[state]
     campus_id = parse_uuid(campus) if campus is not None else None
-    by_campus = _BY_CAMPUS_SLUG if campus_id is None else _BY_CAMPUS_ID
+    by_campus = _SELECT_QUEUE_BY_CAMPUS_SLUG if campus_id is None else _SELECT_QUEUE_BY_CAMPUS_ID
     last_at, last_id = page.after("time", "id")
-    rows = (_ALL if campus is None else by_campus).all(
+    rows = (_SELECT_QUEUE if campus is None else by_campus).all(
         session,
         status=status,
         held=held,
@@ -84,22 +88,22 @@ def list_for_staff(
         last_id=last_id,
         limit=page.limit + 1,
     )
-    items = [_item(row, media_base_url) for row in rows]
+    items = [_listing_view(row, media_base_url) for row in rows]
     return page_of(items, request=page, position_of=lambda item: [iso(item["since"]), str(item["id"])])
 
 
-def item(session: Session, *, product_id: UUID, media_base_url: str) -> dict[str, Any]:
+def fetch_listing_for_staff(session: Session, *, product_id: UUID, media_base_url: str) -> dict[str, Any]:
     """Give one listing as staff see it, in whatever state it is.
 
     :raises NotFoundError: there is none
     """
-    row = _ONE.first(session, product_id=product_id)
+    row = _SELECT_LISTING.first(session, product_id=product_id)
     if row is None:
         raise NotFoundError("There is no such product.")
-    return _item(row, media_base_url)
+    return _listing_view(row, media_base_url)
 
 
-def _item(row: dict[str, Any], media_base_url: str) -> dict[str, Any]:
+def _listing_view(row: dict[str, Any], media_base_url: str) -> dict[str, Any]:
     return {
         "id": row["id"],
         "title": row["title"],

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from marketplace.catalog.moderation.banned_words import CATEGORIES, BannedWords
-from marketplace.kernel.contact_detection import Contact, contacts_in
+from marketplace.catalog.moderation.banned_words import BANNED_CATEGORIES, BannedWords
+from marketplace.kernel.contact_detection import ContactKind, detect_contacts
 
 TITLE_LENGTHS = range(3, 141)
 MAX_DESCRIPTION_LENGTH = 5_000
@@ -18,21 +18,21 @@ MAX_TAGS = 10
 MAX_TAG_LENGTH = 30
 CONDITIONS = ("new", "like_new", "good", "fair")
 
-_LEAST_LETTERS = 2  # "TV" says what is sold; "12345" or "!!!" does not
-_LONGEST_RUN = 6
+_MIN_TITLE_LETTERS = 2  # "TV" says what is sold; "12345" or "!!!" does not
+_FORBIDDEN_RUN_LENGTH = 6
 
 # A price is doubtful beyond this multiple of what is usual in the category, or below its reciprocal, if there
 # are listings enough to tell; and where the category's prices lie far apart by nature, beyond four times their
 # own spread (the median of the distances from the median, on a scale of ratios).
-PRICE_FACTOR = 20
-FEWEST_PRICES = 20
-MOST_PRICES = 1_000
-_SPREADS = 4
-_SPREAD_TO_DEVIATION = 1.4826  # what a median of distances is multiplied by to be a standard deviation
+UNUSUAL_PRICE_FACTOR = 20
+MIN_COMPARABLE_PRICES = 20
+MAX_COMPARABLE_PRICES = 1_000
+_MAX_DEVIATIONS = 4
+_MAD_TO_STANDARD_DEVIATION = 1.4826  # what a median of distances is multiplied by to be a standard deviation
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class ListingContent:
     """What is screened of a listing. The price is kobo."""
 
     title: str
@@ -44,14 +44,14 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class ScreeningContext:
     """What a listing is held against: terms that are banned, and what else in its category costs (kobo)."""
 
     banned: BannedWords
     prices: Sequence[int]
 
 
-def findings(content: Content, measure: Measure) -> list[str]:
+def find_rule_violations(content: ListingContent, measure: ScreeningContext) -> list[str]:
     """Name what speaks against showing a listing, in sentences for its vendor.
 
     Each says what to change; none repeats contact details.
@@ -61,20 +61,20 @@ def findings(content: Content, measure: Measure) -> list[str]:
     :return: none if the listing is fit to be published
     """
     return [
-        *_faults_of_form(content),
-        *_banned_in(content, measure.banned),
-        *_contacts_in(content),
-        *_price_out_of_line(content.price_minor, measure.prices),
+        *_format_violations(content),
+        *_banned_term_violations(content, measure.banned),
+        *_contact_violations(content),
+        *_unusual_price_violations(content.price_minor, measure.prices),
     ]
 
 
-def _faults_of_form(content: Content) -> list[str]:
+def _format_violations(content: ListingContent) -> list[str]:
     reasons = []
     if len(content.title) not in TITLE_LENGTHS:
         reasons.append(f"The title must have {TITLE_LENGTHS[0]} to {TITLE_LENGTHS[-1]} characters.")
-    elif sum(character.isalpha() for character in content.title) < _LEAST_LETTERS:
+    elif sum(character.isalpha() for character in content.title) < _MIN_TITLE_LETTERS:
         reasons.append("The title must say in words what is sold.")
-    elif _has_run(content.title):
+    elif _has_repeated_character(content.title):
         reasons.append("The title repeats one character.")
     if len(content.description) > MAX_DESCRIPTION_LENGTH:
         reasons.append(f"The description has more than {MAX_DESCRIPTION_LENGTH} characters.")
@@ -89,27 +89,28 @@ def _faults_of_form(content: Content) -> list[str]:
     return reasons
 
 
-def _has_run(text: str) -> bool:
+def _has_repeated_character(text: str) -> bool:
     folded = text.casefold()
     return any(
-        character.isalpha() and character * _LONGEST_RUN in folded for character in dict.fromkeys(folded)
+        character.isalpha() and character * _FORBIDDEN_RUN_LENGTH in folded
+        for character in dict.fromkeys(folded)
     )
 
 
-def _banned_in(content: Content, banned: BannedWords) -> list[str]:
+def _banned_term_violations(content: ListingContent, banned: BannedWords) -> list[str]:
     found = {
         term.term: term
         for text in (content.title, content.description, " | ".join(content.tags))
         for term in banned.found_in(text)
     }
     return [
-        f"\u201c{term.term}\u201d stands for {CATEGORIES[term.category]}, which may not be offered here. If that is"
-        " not what you offer, say it in other words."
+        f"\u201c{term.term}\u201d stands for {BANNED_CATEGORIES[term.category]}, which may not be offered here."
+        " If that is not what you offer, say it in other words."
         for term in found.values()
     ]
 
 
-def _contacts_in(content: Content) -> list[str]:
+def _contact_violations(content: ListingContent) -> list[str]:
     # Tags are read as one text: a number may be cut up over them.
     places = {
         "title": content.title,
@@ -117,40 +118,40 @@ def _contacts_in(content: Content) -> list[str]:
         "tags": " ".join(content.tags),
     }
     sentences = []
-    found: frozenset[Contact] = frozenset()
+    found: frozenset[ContactKind] = frozenset()
     for place, text in places.items():
-        kinds = contacts_in(text)
-        names = [kind.value for kind in Contact if kind in kinds]
+        kinds = detect_contacts(text)
+        names = [kind.value for kind in ContactKind if kind in kinds]
         if names:
             verb = "hold" if place == "tags" else "holds"
             sentences.append(
-                f"The {place} {verb} {_in_a_row(names)}. Take that out: buyers write to you in the marketplace."
+                f"The {place} {verb} {_join_names(names)}. Take that out: buyers write to you in the marketplace."
             )
             found |= kinds
     # What is cut up over title, description and tags is read by people in one go, so here too.
-    kinds = contacts_in("\n".join(places.values())) - found
-    names = [kind.value for kind in Contact if kind in kinds]
+    kinds = detect_contacts("\n".join(places.values())) - found
+    names = [kind.value for kind in ContactKind if kind in kinds]
     if names:
         sentences.append(
-            f"Read one after the other, title, description and tags hold {_in_a_row(names)}. Take that out: buyers"
+            f"Read one after the other, title, description and tags hold {_join_names(names)}. Take that out: buyers"
             " write to you in the marketplace."
         )
     return sentences
 
 
-def _in_a_row(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _price_out_of_line(price_minor: int, others: Sequence[int]) -> list[str]:
+def _unusual_price_violations(price_minor: int, others: Sequence[int]) -> list[str]:
     """Hold a price against others on a scale of ratios, so that twice and half are equally far."""
-    if len(others) < FEWEST_PRICES:
+    if len(others) < MIN_COMPARABLE_PRICES:
         return []
     logarithms = [math.log(other) for other in others]
     usual = median(logarithms)
-    spread = median(abs(one - usual) for one in logarithms) * _SPREAD_TO_DEVIATION
+    spread = median(abs(one - usual) for one in logarithms) * _MAD_TO_STANDARD_DEVIATION
     distance = math.log(price_minor) - usual
-    if abs(distance) <= max(math.log(PRICE_FACTOR), _SPREADS * spread):
+    if abs(distance) <= max(math.log(UNUSUAL_PRICE_FACTOR), _MAX_DEVIATIONS * spread):
         return []
     side, slip = ("above", "a zero too many") if distance > 0 else ("below", "a zero too few")
     return [

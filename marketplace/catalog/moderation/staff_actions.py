@@ -13,19 +13,19 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog import states
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import automated_review
-from marketplace.catalog.revisions import Shown, check_revision, drop_stale
+from marketplace.catalog.revisions import ListingSnapshot, drop_stale_listing_caches, ensure_revision_current
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.redaction import redact_text
 from marketplace.vendors import queries as vendor_queries
 
-MANAGES_PRODUCTS = "canManageProducts"
-MAX_BULK = 100
-BULK_REASON = "The listing violates the rules of the marketplace."
+MANAGE_PRODUCTS = "canManageProducts"
+MAX_BULK_DELETIONS = 100
+BULK_DELETION_REASON = "The listing violates the rules of the marketplace."
 
 
 class OwnListingError(ForbiddenError):
@@ -33,7 +33,7 @@ class OwnListingError(ForbiddenError):
 
 
 @dataclass
-class BulkDeletion:
+class BulkDeletionResult:
     """What a bulk deletion found: ids that it deleted, that were deleted before, and that do not exist."""
 
     deleted: list[UUID] = field(default_factory=list)
@@ -41,49 +41,45 @@ class BulkDeletion:
     missing: list[UUID] = field(default_factory=list)
 
 
-def approve(
+def approve_product(
     session: Session,
     *,
-    officer: Caller,
-    actor: AuditActor,
+    act: Act,
     product_id: UUID,
     revision: int | None,
     note: str | None,
-    now: datetime,
 ) -> None:
     """Publish a listing that is in review or was rejected, or bring back a removed one.
 
-    :param officer: who decides
-    :param actor: the officer, as the audit trail names one
     :param revision: the one that the officer read, or none not to compare
     :param note: for the audit trail
-    :param now: the time of the request
     :raises NotFoundError: there is none
     :raises OwnListingError: it is of the officer's own store
-    :raises StaleRevisionError: it changed since the officer read it
+    :raises StaleListingError: it changed since the officer read it
     :raises IllegalTransitionError: its state does not allow it
     """
-    product = _lock_for_officer(session, officer=officer, product_id=product_id, revision=revision)
-    act = _Act(session, actor, product, now, "restore" if product.status == "removed" else "approve")
-    product.status = states.PRODUCT.target(product.status, act.trigger)
-    automated_review.mark_published(product, now=now)
-    act.finish(
+    product = _lock_product_for_officer(
+        session, officer_id=act.person_id, product_id=product_id, revision=revision
+    )
+    trigger = "restore" if product.status == "removed" else "approve"
+    action = _StaffAction(session, act, product, trigger)
+    product.status = states.PRODUCT.target(product.status, trigger)
+    automated_review.mark_published(product, now=act.now)
+    action.finish(
         note=note,
         outcome="published",
         title="Your listing is live",
-        body=f"{automated_review.named(product)} was looked at by our staff, and can be seen and bought now.",
+        body=f"{automated_review.quoted_title(product)} was looked at by our staff, and can be seen and bought now.",
     )
 
 
-def reject(
+def reject_product(
     session: Session,
     *,
-    officer: Caller,
-    actor: AuditActor,
+    act: Act,
     product_id: UUID,
     revision: int | None,
     reason: str,
-    now: datetime,
 ) -> None:
     """Reject a listing that is in review; its vendor may mend it and hand it in again.
 
@@ -91,25 +87,26 @@ def reject(
 
     :param reason: for the vendor
     """
-    product = _lock_for_officer(session, officer=officer, product_id=product_id, revision=revision)
-    act = _Act(session, actor, product, now, "reject")
-    _turn_down(product, "reject", reason)
-    act.finish(
+    product = _lock_product_for_officer(
+        session, officer_id=act.person_id, product_id=product_id, revision=revision
+    )
+    action = _StaffAction(session, act, product, "reject")
+    _mark_rejected_or_removed(product, "reject", reason)
+    action.finish(
         outcome="rejected",
         title="Your listing was not approved",
-        body=f"{automated_review.named(product)} was not approved: {reason} You can change it and hand it in again.",
+        body=f"{automated_review.quoted_title(product)} was not approved: {reason} You can change it and"
+        " hand it in again.",
     )
 
 
-def take_down(
+def take_down_product(
     session: Session,
     *,
-    officer: Caller,
-    actor: AuditActor,
+    act: Act,
     product_id: UUID,
     revision: int | None,
     reason: str,
-    now: datetime,
 ) -> None:
     """Take a listing down; staff alone can bring it back.
 
@@ -117,13 +114,15 @@ def take_down(
 
     :param reason: for the vendor
     """
-    product = _lock_for_officer(session, officer=officer, product_id=product_id, revision=revision)
-    act = _Act(session, actor, product, now, "take_down")
-    _turn_down(product, "take_down", reason)
-    act.finish(
+    product = _lock_product_for_officer(
+        session, officer_id=act.person_id, product_id=product_id, revision=revision
+    )
+    action = _StaffAction(session, act, product, "take_down")
+    _mark_rejected_or_removed(product, "take_down", reason)
+    action.finish(
         outcome="removed",
         title="Your listing was taken down",
-        body=f"{automated_review.named(product)} was taken down by our staff: {reason}",
+        body=f"{automated_review.quoted_title(product)} was taken down by our staff: {reason}",
     )
 
 
@@ -131,56 +130,50 @@ def delete_product(
     session: Session,
     *,
     caller: Caller,
-    actor: AuditActor,
+    act: Act,
     product_id: UUID,
     revision: int | None,
-    now: datetime,
 ) -> None:
     """Delete a listing: the row stays for its orders, and nobody is shown it any more.
 
     :param caller: the vendor, of a listing of the own store, or staff that manages products
-    :param actor: the caller, as the audit trail names one
     :param revision: the one that the caller read, or none not to compare
-    :param now: the time of the request
     :raises ForbiddenError: no permission, or the vendor's store is not active
     :raises NotFoundError: there is none, it is another store's, or it was deleted before
     :raises OwnListingError: staff delete a listing of their own store
-    :raises StaleRevisionError: it changed since the caller read it
+    :raises StaleListingError: it changed since the caller read it
     """
     if caller.is_staff:
-        if not caller.has_permission(MANAGES_PRODUCTS):
-            raise ForbiddenError(f"This takes the permission {MANAGES_PRODUCTS}.")
-        product = _lock_for_officer(session, officer=caller, product_id=product_id, revision=revision)
-        _delete_by_staff(session, actor, product, reason=None, now=now)
+        if not caller.has_permission(MANAGE_PRODUCTS):
+            raise ForbiddenError(f"This takes the permission {MANAGE_PRODUCTS}.")
+        product = _lock_product_for_officer(
+            session, officer_id=caller.id, product_id=product_id, revision=revision
+        )
+        _delete_by_staff(session, act, product, reason=None)
         return
-    store = vendor_queries.store_of_user(session, user_id=caller.id)
-    found = _lock(session, product_id)
+    store = vendor_queries.find_store_of_user(session, user_id=caller.id)
+    found = _lock_product(session, product_id)
     if store is None or found is None or found.vendor_id != store.id:
         raise NotFoundError("There is no such product in the own store.")
     if store.status != "active":
         raise ForbiddenError(f"The store is {store.status}.")
-    check_revision(found, revision)
-    before = Shown.of(found)
-    _mark_deleted(found, now=now)
-    drop_stale(session, before, found)
+    ensure_revision_current(found, revision)
+    before = ListingSnapshot.of(found)
+    _mark_deleted(found, now=act.now)
+    drop_stale_listing_caches(session, before, found)
 
 
 def delete_products(
     session: Session,
     *,
-    officer: Caller,
-    actor: AuditActor,
+    act: Act,
     product_ids: Sequence[UUID],
     reason: str,
-    now: datetime,
-) -> BulkDeletion:
+) -> BulkDeletionResult:
     """Delete listings that violate the rules, all of them or none.
 
-    :param officer: staff that manages products
-    :param actor: the officer, as the audit trail names one
-    :param product_ids: at most ``MAX_BULK``, none twice
+    :param product_ids: at most ``MAX_BULK_DELETIONS``, none twice
     :param reason: for the vendors and the audit trail
-    :param now: the time of the request
     :return: what became of each id, in the order in which they were given
     :raises OwnListingError: one of them is of the officer's own store
     """
@@ -192,10 +185,10 @@ def delete_products(
         .with_for_update(key_share=True)
     )
     found = {product.id: product for product in rows}
-    own = vendor_queries.store_of_user(session, user_id=officer.id)
+    own = vendor_queries.find_store_of_user(session, user_id=act.person_id)
     if own is not None and any(product.vendor_id == own.id for product in found.values()):
         raise OwnListingError("Nobody deletes listings of the own store as an officer.")
-    result = BulkDeletion()
+    result = BulkDeletionResult()
     for product_id in product_ids:
         product = found.get(product_id)
         if product is None:
@@ -203,42 +196,38 @@ def delete_products(
         elif product.status == "deleted":
             result.already_deleted.append(product_id)
         else:
-            _delete_by_staff(session, actor, product, reason=reason, now=now)
+            _delete_by_staff(session, act, product, reason=reason)
             result.deleted.append(product_id)
     return result
 
 
-class _Act:
+class _StaffAction:
     """An act of staff on one listing: what it was like before, and what is done about it afterwards."""
 
-    def __init__(
-        self, session: Session, actor: AuditActor, product: Product, now: datetime, trigger: str
-    ) -> None:
+    def __init__(self, session: Session, act: Act, product: Product, trigger: str) -> None:
         self._session = session
-        self._actor = actor
+        self._act = act
         self._product = product
-        self._now = now
         self.trigger = trigger
-        self._shown = Shown.of(product)
-        self._before = _state_of(product)
+        self._shown = ListingSnapshot.of(product)
+        self._before = _audit_snapshot(product)
 
     def finish(self, *, outcome: str, title: str, body: str, note: str | None = None) -> None:
         """Count the change, drop what it made stale, record it and tell the vendor."""
-        product, session, now = self._product, self._session, self._now
+        product, session, now = self._product, self._session, self._act.now
         product.revision += 1
         product.moderated_at = product.updated_at = now
-        drop_stale(session, self._shown, product)
-        record(
+        drop_stale_listing_caches(session, self._shown, product)
+        record_audit_entry(
             session,
-            actor=self._actor,
+            act=self._act,
             action=f"product.{self.trigger}",
             target_type="product",
             target_id=str(product.id),
-            now=now,
             before=self._before,
-            after=_state_of(product) | ({"note": redact_text(note)} if note else {}),
+            after=_audit_snapshot(product) | ({"note": redact_text(note)} if note else {}),
         )
-        automated_review.tell_vendor(
+        automated_review.notify_vendor(
             session,
             product,
             outcome=outcome,
@@ -249,7 +238,7 @@ class _Act:
         )
 
 
-def _state_of(product: Product) -> dict[str, Any]:
+def _audit_snapshot(product: Product) -> dict[str, Any]:
     """Give what an act changes or judges. The trail is kept for years, so contact details stay out of it."""
     return {
         "status": product.status,
@@ -264,7 +253,7 @@ def _state_of(product: Product) -> dict[str, Any]:
     }
 
 
-def _lock(session: Session, product_id: UUID) -> Product | None:
+def _lock_product(session: Session, product_id: UUID) -> Product | None:
     return session.scalar(
         select(Product)
         .where(Product.id == product_id, Product.status != "deleted")
@@ -272,20 +261,20 @@ def _lock(session: Session, product_id: UUID) -> Product | None:
     )
 
 
-def _lock_for_officer(
-    session: Session, *, officer: Caller, product_id: UUID, revision: int | None
+def _lock_product_for_officer(
+    session: Session, *, officer_id: UUID, product_id: UUID, revision: int | None
 ) -> Product:
-    product = _lock(session, product_id)
+    product = _lock_product(session, product_id)
     if product is None:
         raise NotFoundError("There is no such product.")
-    store = vendor_queries.store_of_user(session, user_id=officer.id)
+    store = vendor_queries.find_store_of_user(session, user_id=officer_id)
     if store is not None and store.id == product.vendor_id:
         raise OwnListingError("Nobody decides about a listing of the own store.")
-    check_revision(product, revision)
+    ensure_revision_current(product, revision)
     return product
 
 
-def _turn_down(product: Product, trigger: str, reason: str) -> None:
+def _mark_rejected_or_removed(product: Product, trigger: str, reason: str) -> None:
     product.status = states.PRODUCT.target(product.status, trigger)
     product.held = False
     product.needs_staff = True
@@ -299,15 +288,13 @@ def _mark_deleted(product: Product, *, now: datetime) -> None:
     product.deleted_at = product.updated_at = now
 
 
-def _delete_by_staff(
-    session: Session, actor: AuditActor, product: Product, *, reason: str | None, now: datetime
-) -> None:
-    act = _Act(session, actor, product, now, "delete")
-    _mark_deleted(product, now=now)
+def _delete_by_staff(session: Session, act: Act, product: Product, *, reason: str | None) -> None:
+    action = _StaffAction(session, act, product, "delete")
+    _mark_deleted(product, now=act.now)
     if reason is not None:
         product.status_reason = reason
-    act.finish(
+    action.finish(
         outcome="deleted",
         title="Your listing was deleted",
-        body=f"{automated_review.named(product)} was deleted by our staff{f': {reason}' if reason else '.'}",
+        body=f"{automated_review.quoted_title(product)} was deleted by our staff{f': {reason}' if reason else '.'}",
     )

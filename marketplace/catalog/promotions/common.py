@@ -9,9 +9,8 @@ from uuid import UUID
 from sqlalchemy import ARRAY, Uuid, any_, bindparam, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog.models import Product
-from marketplace.identity.queries import Caller
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
@@ -21,27 +20,29 @@ from marketplace.kernel.errors import ConflictError, ForbiddenError, InvalidPara
 from marketplace.platform.models import Campus
 from marketplace.vendors.models import VendorProfile
 
-MANAGES = "canManageProducts"
-TURN_TOPIC = "promotion.turn"
+MANAGE_PRODUCTS = "canManageProducts"
+BOUNDARY_TOPIC = "promotion.turn"
 # Turns are a matter of time, as what this queue's worker does is; neither slow providers nor uploads hold them up.
-QUEUE = queues.ESCROW_RECONCILIATION
+BOUNDARY_QUEUE = queues.ESCROW_RECONCILIATION
 
 MAX_POSITION = 1_000
-_GONE = ("removed", "deleted")
+_REMOVED_STATUSES = ("removed", "deleted")
 
-_PRODUCTS = Statement(
+_SELECT_PRODUCTS = Statement(
     select(Product.id, Product.campus_id, Product.status, VendorProfile.user_id)
     .join(VendorProfile, VendorProfile.id == Product.vendor_id)
     .where(Product.id == any_(bindparam("ids", type_=ARRAY(Uuid))))
 )
-_TAKE_IMAGE = Statement(text("SELECT id FROM images WHERE id = :image_id AND status = 'ready' FOR KEY SHARE"))
-_GIVE_UP_IMAGE = Statement(
+_LOCK_READY_IMAGE = Statement(
+    text("SELECT id FROM images WHERE id = :image_id AND status = 'ready' FOR KEY SHARE")
+)
+_MARK_IMAGE_UNUSED = Statement(
     text("UPDATE images SET unused_since = :now WHERE id = :image_id AND unused_since IS NULL")
 )
-_CAMPUS = Statement(select(Campus.id).where(Campus.id == bindparam("campus_id")))
+_SELECT_CAMPUS = Statement(select(Campus.id).where(Campus.id == bindparam("campus_id")))
 
 
-class PromotionOverError(ConflictError):
+class PromotionEndedError(ConflictError):
     """The promotion is over, and stays as it was."""
 
 
@@ -62,21 +63,7 @@ class Promotion(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """Somebody does something to a promotion.
-
-    :param caller: who
-    :param actor: the same, as the audit names it
-    :param now: when
-    """
-
-    caller: Caller
-    actor: AuditActor
-    now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Referred:
+class PromotableProduct:
     """A product that a promotion shows."""
 
     id: UUID
@@ -85,7 +72,7 @@ class Referred:
     user_id: UUID
 
 
-def check_window(
+def ensure_valid_window(
     *,
     starts_at: datetime,
     ends_at: datetime | None,
@@ -116,7 +103,7 @@ def check_window(
         raise ValidationError("The window can't be meant.", invalid_params=faults)
 
 
-def changed_window(
+def ensure_window_change_allowed(
     row: Any, changes: dict[str, Any], *, now: datetime, longest: timedelta | None = None
 ) -> None:
     """Refuse changes to a promotion's window that come too late or can't be meant.
@@ -125,27 +112,27 @@ def changed_window(
     :param changes: columns of it; ``starts_at`` and ``ends_at`` among them, if they change
     :param now: the time of the request
     :param longest: how long it may be at most
-    :raises ValidationError: as ``check_window``, or it has begun and its beginning would change
+    :raises ValidationError: as ``ensure_valid_window``, or it has begun and its beginning would change
     """
     starts_at, ends_at = changes.get("starts_at", row.starts_at), changes.get("ends_at", row.ends_at)
     moved = starts_at != row.starts_at
     if moved and row.starts_at <= now:
         raise ValidationError.of("startsAt", "It has begun, so that its beginning stays.")
     if moved or ends_at != row.ends_at:
-        check_window(starts_at=starts_at, ends_at=ends_at, now=now, began=not moved, longest=longest)
+        ensure_valid_window(starts_at=starts_at, ends_at=ends_at, now=now, began=not moved, longest=longest)
 
 
-def check_changeable(row: Promotion, *, revision: int | None, now: datetime) -> None:
+def ensure_changeable(row: Promotion, *, revision: int | None, now: datetime) -> None:
     """Refuse to change what is over, or what the client did not see as it is.
 
     :param row: the promotion, locked
     :param revision: the one that the client read, or none not to compare
     :param now: the time of the request
-    :raises PromotionOverError: it is over
+    :raises PromotionEndedError: it is over
     :raises StalePromotionError: the revision is not the current one
     """
     if row.over_at is not None and row.over_at <= now:
-        raise PromotionOverError(f"It is over since {iso(row.over_at)}; make another one.")
+        raise PromotionEndedError(f"It is over since {iso(row.over_at)}; make another one.")
     if revision is not None and revision != row.revision:
         raise StalePromotionError(
             f"It is at revision {row.revision} by now, not {revision}: read it again.",
@@ -153,43 +140,45 @@ def check_changeable(row: Promotion, *, revision: int | None, now: datetime) -> 
         )
 
 
-def end(row: Promotion, act: Act) -> None:
+def end_promotion(row: Promotion, act: Act) -> None:
     """End a locked promotion now.
 
-    :raises PromotionOverError: it is over already
+    :raises PromotionEndedError: it is over already
     """
-    check_changeable(row, revision=None, now=act.now)
-    row.ended_at, row.ended_by = act.now, act.caller.id
-    touch(row, now=act.now)
+    ensure_changeable(row, revision=None, now=act.now)
+    row.ended_at, row.ended_by = act.now, act.person_id
+    bump_revision(row, now=act.now)
 
 
-def touch(row: Promotion, *, now: datetime) -> None:
+def bump_revision(row: Promotion, *, now: datetime) -> None:
     """Note that a promotion was changed."""
     row.revision += 1
     row.updated_at = now
 
 
-def find_products(
+def find_promotable_products(
     session: Session, product_ids: Sequence[UUID], *, gone: bool = False
-) -> dict[UUID, Referred]:
+) -> dict[UUID, PromotableProduct]:
     """Find the products that a promotion may show: neither taken down nor deleted.
 
     :param gone: whether those are found too
     """
-    rows = _PRODUCTS.all(session, ids=list(product_ids)) if product_ids else []
-    return {row["id"]: Referred(**row) for row in rows if gone or row["status"] not in _GONE}
+    rows = _SELECT_PRODUCTS.all(session, ids=list(product_ids)) if product_ids else []
+    return {
+        row["id"]: PromotableProduct(**row) for row in rows if gone or row["status"] not in _REMOVED_STATUSES
+    }
 
 
-def check_not_own(owner_id: UUID, *, caller: Caller) -> None:
+def ensure_not_own_store(owner_id: UUID, *, user_id: UUID) -> None:
     """Refuse an officer who would promote what is sold in the own store.
 
     :raises ForbiddenError: the caller runs the store
     """
-    if owner_id == caller.id:
+    if owner_id == user_id:
         raise ForbiddenError("Nobody promotes what the own store sells: ask another officer.")
 
 
-def check_references(session: Session, fields: dict[str, Any]) -> None:
+def ensure_references_exist(session: Session, fields: dict[str, Any]) -> None:
     """Check that the picture and the campus of a promotion exist, where it names them.
 
     A picture is locked, so that it is not cleared away while it is taken.
@@ -198,21 +187,21 @@ def check_references(session: Session, fields: dict[str, Any]) -> None:
     """
     faults = []
     image_id, campus_id = fields.get("image_id"), fields.get("campus_id")
-    if image_id is not None and _TAKE_IMAGE.first(session, image_id=image_id) is None:
+    if image_id is not None and _LOCK_READY_IMAGE.first(session, image_id=image_id) is None:
         faults.append(InvalidParam("imageId", "There is no such picture."))
-    if campus_id is not None and _CAMPUS.first(session, campus_id=campus_id) is None:
+    if campus_id is not None and _SELECT_CAMPUS.first(session, campus_id=campus_id) is None:
         faults.append(InvalidParam("campusId", "There is no such campus."))
     if faults:
         raise ValidationError("It names what does not exist.", invalid_params=faults)
 
 
-def give_up_picture(session: Session, image_id: UUID | None, *, now: datetime) -> None:
+def release_image(session: Session, image_id: UUID | None, *, now: datetime) -> None:
     """Have a picture looked at by the sweep again: what showed it shows another one."""
     if image_id is not None:
-        _GIVE_UP_IMAGE.run(session, image_id=image_id, now=now)
+        _MARK_IMAGE_UNUSED.run(session, image_id=image_id, now=now)
 
 
-def apply(session: Session, row: Any, changes: dict[str, Any], *, now: datetime) -> None:
+def apply_changes(session: Session, row: Any, changes: dict[str, Any], *, now: datetime) -> None:
     """Change a locked promotion that has a picture: a new one takes the old one's place.
 
     :param changes: columns
@@ -222,13 +211,13 @@ def apply(session: Session, row: Any, changes: dict[str, Any], *, now: datetime)
         changes = {"image_id": None, "image_url": None} | changes
     for name, value in changes.items():
         setattr(row, name, value)
-    touch(row, now=now)
+    bump_revision(row, now=now)
     session.flush()
     if row.image_id != old:
-        give_up_picture(session, old, now=now)
+        release_image(session, old, now=now)
 
 
-def announce(
+def schedule_boundaries(
     session: Session,
     *,
     moments: Iterable[datetime | None],
@@ -247,29 +236,31 @@ def announce(
     for moment in moments:
         if moment is not None and moment > now:
             payload = {"tags": list(tags)} | ({"productId": str(product_id)} if product_id else {})
-            outbox.enqueue(session, queue=QUEUE, topic=TURN_TOPIC, payload=payload, due_at=moment)
+            outbox.enqueue(
+                session, queue=BOUNDARY_QUEUE, topic=BOUNDARY_TOPIC, payload=payload, due_at=moment
+            )
 
 
-def publish(session: Session, act: Act, row: Any, *, tag: str) -> None:
+def invalidate_now_and_at_boundaries(session: Session, act: Act, row: Any, *, tag: str) -> None:
     """Drop what a written promotion made stale, now and at its turns to come."""
     drop_cached(session, tag)
-    announce(session, moments=(row.starts_at, row.over_at), tags=(tag,), now=act.now)
+    schedule_boundaries(session, moments=(row.starts_at, row.over_at), tags=(tag,), now=act.now)
 
 
-def snapshot(row: Any, names: Iterable[str]) -> dict[str, Any]:
+def audit_snapshot(row: Any, names: Iterable[str]) -> dict[str, Any]:
     """Write columns of a row as the audit keeps them: as JSON scalars and lists of them."""
-    return {name: _plain(getattr(row, name)) for name in names}
+    return {name: _to_json_value(getattr(row, name)) for name in names}
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return iso(value)
     if isinstance(value, UUID):
         return str(value)
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+    return [_to_json_value(item) for item in value] if isinstance(value, list) else value
 
 
-def audit(
+def record_audit(
     session: Session,
     act: Act,
     *,
@@ -285,13 +276,12 @@ def audit(
     :param before: its columns before, or none if it is new
     :param after: its columns now
     """
-    record(
+    record_audit_entry(
         session,
-        actor=act.actor,
+        act=act,
         action=action,
         target_type=action.partition(".")[0],
         target_id=str(row_id),
-        now=act.now,
         before=before,
         after=after,
     )

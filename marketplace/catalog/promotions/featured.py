@@ -8,24 +8,25 @@ from uuid import UUID
 from sqlalchemy import Text, and_, bindparam, literal_column, or_, select, text, tuple_
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.browse import cards
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import common as promotions
 from marketplace.catalog.promotions import listing
-from marketplace.catalog.promotions.common import Act, Referred
+from marketplace.catalog.promotions.common import PromotableProduct
 from marketplace.catalog.promotions.models import FeaturedProduct
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
 from marketplace.kernel.paging import Page, PageRequest
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import OPEN
+from marketplace.vendors.queries import STORE_IS_OPEN
 
-_AUDITED = ("product_id", "position", "starts_at", "ends_at", "ended_at")
+_AUDITED_COLUMNS = ("product_id", "position", "starts_at", "ends_at", "ended_at")
 
-_OVERLAPPING = Statement(
+_SELECT_OVERLAPPING = Statement(
     text(
         """
         SELECT starts_at FROM featured_products
@@ -36,18 +37,18 @@ _OVERLAPPING = Statement(
         """
     )
 )
-_SELECT = f"""
-    SELECT t.id, t.product_id, t.position, {listing.LIFETIME}, p.title, p.status AS product_status,
+_SELECT_FEATURED_SQL = f"""
+    SELECT t.id, t.product_id, t.position, {listing.LIFETIME_COLUMNS_SQL}, p.title, p.status AS product_status,
         p.price_minor, p.campus_id, p.vendor_id
     FROM featured_products t JOIN products p ON p.id = t.product_id
 """  # noqa: S608 - our own text
 
 
-class FeaturedAlreadyError(ConflictError):
+class AlreadyFeaturedError(ConflictError):
     """The product is featured in that time already."""
 
 
-def create(
+def create_featured_product(
     session: Session,
     act: Act,
     *,
@@ -65,29 +66,29 @@ def create(
     :return: the entry's id
     :raises ValidationError: no such product, or no such window
     :raises ForbiddenError: the product is the officer's own store's
-    :raises FeaturedAlreadyError: it is featured in that time
+    :raises AlreadyFeaturedError: it is featured in that time
     """
-    product = _lock_product(session, act, product_id)
+    product = _lock_product_to_feature(session, act, product_id)
     begins = starts_at or act.now
-    promotions.check_window(starts_at=begins, ends_at=ends_at, now=act.now)
-    _check_alone(session, product_id=product_id, starts_at=begins, ends_at=ends_at)
+    promotions.ensure_valid_window(starts_at=begins, ends_at=ends_at, now=act.now)
+    _ensure_no_overlap(session, product_id=product_id, starts_at=begins, ends_at=ends_at)
     entry = FeaturedProduct(
         product_id=product_id,
         campus_id=product.campus_id,
         position=position,
         starts_at=begins,
         ends_at=ends_at,
-        created_by=act.caller.id,
+        created_by=act.person_id,
         created_at=act.now,
         updated_at=act.now,
     )
     session.add(entry)
     session.flush()
-    _publish(session, act, "create", entry, before=None)
+    _publish_and_audit(session, act, "create", entry, before=None)
     return entry.id
 
 
-def change(
+def update_featured_product(
     session: Session, act: Act, *, entry_id: UUID, revision: int | None, changes: dict[str, Any]
 ) -> None:
     """Change where, or when, a product is featured.
@@ -95,54 +96,54 @@ def change(
     :param revision: the one that the client read, or none not to compare
     :param changes: columns: position, starts_at, ends_at
     :raises NotFoundError: there is no such entry
-    :raises PromotionOverError: it is over
+    :raises PromotionEndedError: it is over
     :raises StalePromotionError: the revision is not the current one
     :raises ValidationError: the window can't be meant, or has begun and its beginning would change
-    :raises FeaturedAlreadyError: the product is featured in that time
+    :raises AlreadyFeaturedError: the product is featured in that time
     """
-    entry = _lock(session, act, entry_id)
-    promotions.check_changeable(entry, revision=revision, now=act.now)
-    promotions.changed_window(entry, changes, now=act.now)
-    _check_alone(
+    entry = _lock_featured_product(session, act, entry_id)
+    promotions.ensure_changeable(entry, revision=revision, now=act.now)
+    promotions.ensure_window_change_allowed(entry, changes, now=act.now)
+    _ensure_no_overlap(
         session,
         product_id=entry.product_id,
         starts_at=changes.get("starts_at", entry.starts_at),
         ends_at=changes.get("ends_at", entry.ends_at),
         entry_id=entry.id,
     )
-    before = promotions.snapshot(entry, _AUDITED)
+    before = promotions.audit_snapshot(entry, _AUDITED_COLUMNS)
     for name, value in changes.items():
         setattr(entry, name, value)
-    promotions.touch(entry, now=act.now)
+    promotions.bump_revision(entry, now=act.now)
     session.flush()
-    _publish(session, act, "change", entry, before=before)
+    _publish_and_audit(session, act, "change", entry, before=before)
 
 
-def end(session: Session, act: Act, *, entry_id: UUID) -> None:
+def end_featured_product(session: Session, act: Act, *, entry_id: UUID) -> None:
     """Feature a product no longer.
 
     :raises NotFoundError: there is no such entry
-    :raises PromotionOverError: it is over already
+    :raises PromotionEndedError: it is over already
     """
-    entry = _lock(session, act, entry_id)
-    before = promotions.snapshot(entry, _AUDITED)
-    promotions.end(entry, act)
+    entry = _lock_featured_product(session, act, entry_id)
+    before = promotions.audit_snapshot(entry, _AUDITED_COLUMNS)
+    promotions.end_promotion(entry, act)
     session.flush()
-    _publish(session, act, "end", entry, before=before)
+    _publish_and_audit(session, act, "end", entry, before=before)
 
 
 @lru_cache(maxsize=16)
-def _cards(*, campus: str | None, continued: bool) -> Statement:
+def _cards_statement(*, campus: str | None, continued: bool) -> Statement:
     shown = and_(
         FeaturedProduct.ended_at.is_(None),
         FeaturedProduct.starts_at <= bindparam("now"),
         or_(FeaturedProduct.ends_at.is_(None), FeaturedProduct.ends_at > bindparam("now")),
     )
     clause = (
-        select(*cards.COLUMNS, FeaturedProduct.position, FeaturedProduct.id.label("entry_id"))
+        select(*cards.CARD_COLUMNS, FeaturedProduct.position, FeaturedProduct.id.label("entry_id"))
         .join(Product, Product.id == FeaturedProduct.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
-        .where(shown, Product.status == literal_column("'published'"), OPEN)
+        .where(shown, Product.status == literal_column("'published'"), STORE_IS_OPEN)
         .order_by(FeaturedProduct.position, FeaturedProduct.id)
         .limit(bindparam("limit"))
     )
@@ -154,7 +155,7 @@ def _cards(*, campus: str | None, continued: bool) -> Statement:
     return Statement(clause)
 
 
-def list_cards(
+def list_featured_cards(
     session: Session, *, campus: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
     """List featured products of open stores as cards, in the order that staff chose.
@@ -166,7 +167,7 @@ def list_cards(
     """
     place = campus_parameters(campus)
     last_position, last_id = page.after("number", "id")
-    rows = _cards(campus=next(iter(place), None), continued=page.position is not None).tuples(
+    rows = _cards_statement(campus=next(iter(place), None), continued=page.position is not None).tuples(
         session,
         **place,
         last_position=last_position,
@@ -178,68 +179,68 @@ def list_cards(
     shown = rows[: page.limit]
     more = len(rows) > page.limit
     return Page(
-        items=[cards.card(row) for row in shown],
+        items=[cards.build_card(row) for row in shown],
         limit=page.limit,
         next_position=[shown[-1][-2], str(shown[-1][-1])] if more else None,
     )
 
 
-def list_for_staff(session: Session, *, state: str | None, page: PageRequest, now: datetime) -> Page:
+def list_featured_for_staff(session: Session, *, state: str | None, page: PageRequest, now: datetime) -> Page:
     """List entries of any state, or of one, the last made first."""
-    return listing.list_for_staff(
+    return listing.list_promotions_for_staff(
         session,
-        select=_SELECT,
+        select=_SELECT_FEATURED_SQL,
         state=state,
         parameters={},
         page=page,
         now=now,
-        view=lambda row: _view(row, now),
+        view=lambda row: _staff_view(row, now),
     )
 
 
-def for_staff(session: Session, *, entry_id: UUID, now: datetime) -> dict[str, Any]:
+def fetch_featured_for_staff(session: Session, *, entry_id: UUID, now: datetime) -> dict[str, Any]:
     """Give an entry as staff see it.
 
     :raises NotFoundError: there is none
     """
-    row = listing.find(session, select=_SELECT, row_id=entry_id, parameters={})
+    row = listing.find_promotion(session, select=_SELECT_FEATURED_SQL, row_id=entry_id, parameters={})
     if row is None:
         raise NotFoundError("There is no such featured product.")
-    return _view(row, now)
+    return _staff_view(row, now)
 
 
-def _view(row: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _staff_view(row: dict[str, Any], now: datetime) -> dict[str, Any]:
     return listing.lifetime_view(row, now=now) | {
         "id": row["id"],
         "position": row["position"],
-        "product": listing.product_view(row),
+        "product": listing.promoted_product_view(row),
     }
 
 
-def _lock_product(session: Session, act: Act, product_id: UUID) -> Referred:
+def _lock_product_to_feature(session: Session, act: Act, product_id: UUID) -> PromotableProduct:
     """Lock a product, so that two officers can't feature it at once."""
     stock.lock_products(session, product_ids=[product_id])
-    product = promotions.find_products(session, [product_id]).get(product_id)
+    product = promotions.find_promotable_products(session, [product_id]).get(product_id)
     if product is None:
         raise ValidationError.of("productId", "There is no such product.")
-    promotions.check_not_own(product.user_id, caller=act.caller)
+    promotions.ensure_not_own_store(product.user_id, user_id=act.person_id)
     return product
 
 
-def _lock(session: Session, act: Act, entry_id: UUID) -> FeaturedProduct:
+def _lock_featured_product(session: Session, act: Act, entry_id: UUID) -> FeaturedProduct:
     found = select(FeaturedProduct).where(FeaturedProduct.id == entry_id)
     entry = session.scalar(found)
     if entry is None:
         raise NotFoundError("There is no such featured product.")
-    [product] = promotions.find_products(session, [entry.product_id], gone=True).values()
-    promotions.check_not_own(product.user_id, caller=act.caller)
+    [product] = promotions.find_promotable_products(session, [entry.product_id], gone=True).values()
+    promotions.ensure_not_own_store(product.user_id, user_id=act.person_id)
     stock.lock_products(session, product_ids=[entry.product_id])
     return session.execute(
         found.with_for_update(key_share=True).execution_options(populate_existing=True)
     ).scalar_one()
 
 
-def _check_alone(
+def _ensure_no_overlap(
     session: Session,
     *,
     product_id: UUID,
@@ -247,21 +248,21 @@ def _check_alone(
     ends_at: datetime | None,
     entry_id: UUID | None = None,
 ) -> None:
-    other = _OVERLAPPING.first(
+    other = _SELECT_OVERLAPPING.first(
         session, product_id=product_id, starts_at=starts_at, ends_at=ends_at, entry_id=entry_id
     )
     if other is not None:
         since = iso(other["starts_at"])
-        raise FeaturedAlreadyError(
+        raise AlreadyFeaturedError(
             f"The product is featured from {since} already.",
             invalid_params=[InvalidParam("startsAt", f"Overlaps with the entry from {since}.")],
         )
 
 
-def _publish(
+def _publish_and_audit(
     session: Session, act: Act, verb: str, entry: FeaturedProduct, *, before: dict[str, Any] | None
 ) -> None:
-    promotions.publish(session, act, entry, tag=cache_tags.FEATURED)
-    after = promotions.snapshot(entry, _AUDITED)
+    promotions.invalidate_now_and_at_boundaries(session, act, entry, tag=cache_tags.FEATURED)
+    after = promotions.audit_snapshot(entry, _AUDITED_COLUMNS)
     action = f"featured_product.{verb}"
-    promotions.audit(session, act, action=action, row_id=entry.id, before=before, after=after)
+    promotions.record_audit(session, act, action=action, row_id=entry.id, before=before, after=after)

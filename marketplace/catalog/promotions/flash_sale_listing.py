@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from marketplace.catalog.browse import cards
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
-from marketplace.catalog.promotions.flash_sales import LONGEST
-from marketplace.catalog.promotions.listing import product_view
+from marketplace.catalog.promotions.flash_sales import MAX_SALE_DURATION
+from marketplace.catalog.promotions.listing import promoted_product_view
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import percent_off
 from marketplace.infra.db import Statement
@@ -20,27 +20,27 @@ from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import OPEN
+from marketplace.vendors.queries import STORE_IS_OPEN
 
 UPCOMING = "upcoming"
 RUNNING = "running"
 SOLD_OUT = "sold_out"
 ENDED = "ended"
 PUBLIC_STATES = (UPCOMING, RUNNING, SOLD_OUT)
-STATES = (*PUBLIC_STATES, ENDED)
+FLASH_SALE_STATES = (*PUBLIC_STATES, ENDED)
 
 _NOW: BindParameter[Any] = bindparam("now")
 _HAS_BEGUN = FlashSale.starts_at <= _NOW
-_IS_NOT_OVER = and_(FlashSale.over_at > _NOW, FlashSale.over_at > FlashSale.starts_at)
-_HAS_PIECES = or_(FlashSale.quantity.is_(None), FlashSale.sold < FlashSale.quantity)
-_IN_STATE = {
-    UPCOMING: and_(FlashSale.starts_at > _NOW, _IS_NOT_OVER),
-    RUNNING: and_(_HAS_BEGUN, _IS_NOT_OVER, _HAS_PIECES),
-    SOLD_OUT: and_(_HAS_BEGUN, _IS_NOT_OVER, FlashSale.sold >= FlashSale.quantity),
+_HAS_NOT_ENDED = and_(FlashSale.over_at > _NOW, FlashSale.over_at > FlashSale.starts_at)
+_HAS_UNITS_LEFT = or_(FlashSale.quantity.is_(None), FlashSale.sold < FlashSale.quantity)
+_STATE_CONDITIONS = {
+    UPCOMING: and_(FlashSale.starts_at > _NOW, _HAS_NOT_ENDED),
+    RUNNING: and_(_HAS_BEGUN, _HAS_NOT_ENDED, _HAS_UNITS_LEFT),
+    SOLD_OUT: and_(_HAS_BEGUN, _HAS_NOT_ENDED, FlashSale.sold >= FlashSale.quantity),
     ENDED: or_(FlashSale.over_at <= _NOW, FlashSale.over_at <= FlashSale.starts_at),
 }
 
-_COLUMNS = (
+_SALE_COLUMNS = (
     FlashSale.id.label("sale_id"),
     FlashSale.sale_price_minor.label("sale_price_minor"),
     FlashSale.starts_at.label("starts_at"),
@@ -51,23 +51,23 @@ _COLUMNS = (
 
 
 @lru_cache(maxsize=64)
-def _public(*, state: str | None, campus: str | None, continued: bool) -> Statement:
+def _public_statement(*, state: str | None, campus: str | None, continued: bool) -> Statement:
     """Select what is public of sales that are not over: by their ends if they run, else by their beginnings."""
     clause = (
-        select(*cards.COLUMNS, *_COLUMNS)
+        select(*cards.CARD_COLUMNS, *_SALE_COLUMNS)
         .join(Product, Product.id == FlashSale.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .where(
             Product.status == literal_column("'published'"),
-            OPEN,
+            STORE_IS_OPEN,
             FlashSale.sale_price_minor < Product.price_minor,
-            _IS_NOT_OVER if state is None else _IN_STATE[state],
+            _HAS_NOT_ENDED if state is None else _STATE_CONDITIONS[state],
         )
         .limit(bindparam("limit"))
     )
     if campus is not None:
         clause = clause.where(campus_condition(Product.campus_id, campus))
-    order = _order(state)
+    order = _order_column(state)
     if state != RUNNING:
         # No sale is longer than that: older ones need not be looked at.
         clause = clause.where(FlashSale.starts_at > bindparam("oldest"))
@@ -77,11 +77,11 @@ def _public(*, state: str | None, campus: str | None, continued: bool) -> Statem
     return Statement(clause.order_by(order, FlashSale.id))
 
 
-def _order(state: str | None) -> Any:
+def _order_column(state: str | None) -> Any:
     return FlashSale.over_at if state == RUNNING else FlashSale.starts_at
 
 
-def list_public(
+def list_public_flash_sales(
     session: Session,
     *,
     state: str | None,
@@ -102,7 +102,9 @@ def list_public(
     :param media_base_url: where pictures are read
     """
     place = campus_parameters(campus)
-    statement = _public(state=state, campus=next(iter(place), None), continued=page.position is not None)
+    statement = _public_statement(
+        state=state, campus=next(iter(place), None), continued=page.position is not None
+    )
     last_moment, last_id = page.after("time", "id")
     rows = statement.tuples(
         session,
@@ -110,7 +112,7 @@ def list_public(
         last_moment=last_moment,
         last_id=last_id,
         now=now,
-        oldest=now - LONGEST - timedelta(seconds=1),
+        oldest=now - MAX_SALE_DURATION - timedelta(seconds=1),
         media_base_url=media_base_url,
         limit=page.limit + 1,
     )
@@ -124,11 +126,13 @@ def list_public(
 
 
 def _public_view(row: tuple[Any, ...], *, now: datetime) -> dict[str, Any]:
-    sale_id, sale_price_minor, starts_at, over_at, quantity, sold = row[-len(_COLUMNS) :]
-    product = cards.card(row)
+    sale_id, sale_price_minor, starts_at, over_at, quantity, sold = row[-len(_SALE_COLUMNS) :]
+    product = cards.build_card(row)
     return {
         "id": sale_id,
-        "state": state_of(starts_at=starts_at, over_at=over_at, quantity=quantity, sold=sold, now=now),
+        "state": flash_sale_state(
+            starts_at=starts_at, over_at=over_at, quantity=quantity, sold=sold, now=now
+        ),
         "priceMinor": sale_price_minor,
         "regularPriceMinor": product["priceMinor"],
         "percentOff": percent_off(product["priceMinor"], sale_price_minor=sale_price_minor),
@@ -140,7 +144,7 @@ def _public_view(row: tuple[Any, ...], *, now: datetime) -> dict[str, Any]:
     }
 
 
-def state_of(
+def flash_sale_state(
     *, starts_at: datetime, over_at: datetime, quantity: int | None, sold: int, now: datetime
 ) -> str:
     """Tell a sale's state, which is a matter of time and pieces alone."""
@@ -176,12 +180,12 @@ _STAFF_COLUMNS = (
 
 
 @lru_cache(maxsize=32)
-def _for_staff(*, state: str | None, of_product: bool, continued: bool, one: bool = False) -> Statement:
+def _staff_statement(*, state: str | None, of_product: bool, continued: bool, one: bool = False) -> Statement:
     clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
     if one:
         return Statement(clause.where(FlashSale.id == bindparam("sale_id")))
     if state is not None:
-        clause = clause.where(_IN_STATE[state])
+        clause = clause.where(_STATE_CONDITIONS[state])
     if of_product:
         clause = clause.where(FlashSale.product_id == bindparam("product_id"))
     if continued:
@@ -189,7 +193,7 @@ def _for_staff(*, state: str | None, of_product: bool, continued: bool, one: boo
     return Statement(clause.order_by(FlashSale.id.desc()).limit(bindparam("limit")))
 
 
-def list_for_staff(
+def list_flash_sales_for_staff(
     session: Session, *, state: str | None, product_id: UUID | None, page: PageRequest, now: datetime
 ) -> Page:
     """List flash sales of any state, the last that was made first.
@@ -198,7 +202,7 @@ def list_for_staff(
     :param product_id: of one product, or none for all
     """
     [last_id] = page.after("id")
-    statement = _for_staff(
+    statement = _staff_statement(
         state=state, of_product=product_id is not None, continued=page.position is not None
     )
     rows = statement.all(session, last_id=last_id, product_id=product_id, now=now, limit=page.limit + 1)
@@ -210,12 +214,12 @@ def list_for_staff(
     )
 
 
-def for_staff(session: Session, *, sale_id: UUID, now: datetime) -> dict[str, Any]:
+def fetch_flash_sale_for_staff(session: Session, *, sale_id: UUID, now: datetime) -> dict[str, Any]:
     """Give one flash sale as staff see it.
 
     :raises NotFoundError: there is none
     """
-    statement = _for_staff(state=None, of_product=False, continued=False, one=True)
+    statement = _staff_statement(state=None, of_product=False, continued=False, one=True)
     row = statement.first(session, sale_id=sale_id)
     if row is None:
         raise NotFoundError("There is no such flash sale.")
@@ -226,8 +230,8 @@ def _staff_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
     terms = {name: row[name] for name in ("starts_at", "over_at", "quantity", "sold")}
     return {
         "id": row["id"],
-        "state": state_of(**terms, now=now),
-        "product": product_view(row),
+        "state": flash_sale_state(**terms, now=now),
+        "product": promoted_product_view(row),
         "salePriceMinor": row["sale_price_minor"],
         "percentOff": row["percent_off"],
         "startsAt": row["starts_at"],

@@ -13,10 +13,10 @@ from uuid import UUID
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.moderation.rules import MIN_PRICE_MINOR
 from marketplace.catalog.promotions import common as promotions
-from marketplace.catalog.promotions.common import Act
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import price_at_percent_off
 from marketplace.catalog.stock import LockedProduct
@@ -25,14 +25,22 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
 
-LONGEST = timedelta(days=30)
+MAX_SALE_DURATION = timedelta(days=30)
 MAX_PERCENT_OFF = 90
 MAX_QUANTITY = 100_000
 
-_STALE = (cache_tags.PRODUCTS, cache_tags.FLASH_SALES)
-_AUDITED = ("product_id", "sale_price_minor", "percent_off", "starts_at", "ends_at", "quantity", "ended_at")
+_CACHE_TAGS = (cache_tags.PRODUCTS, cache_tags.FLASH_SALES)
+_AUDITED_COLUMNS = (
+    "product_id",
+    "sale_price_minor",
+    "percent_off",
+    "starts_at",
+    "ends_at",
+    "quantity",
+    "ended_at",
+)
 
-_LOCK = Statement(
+_LOCK_PRODUCT = Statement(
     text(
         """
         SELECT p.id, p.price_minor, p.status, v.user_id
@@ -42,7 +50,7 @@ _LOCK = Statement(
         """
     )
 )
-_LOCK_ANY = Statement(
+_LOCK_PRODUCT_OF_SALE = Statement(
     text(
         """
         SELECT p.id, p.price_minor, p.status, v.user_id
@@ -52,7 +60,7 @@ _LOCK_ANY = Statement(
         """
     )
 )
-_OVERLAPPING = Statement(
+_SELECT_OVERLAPPING = Statement(
     text(
         """
         SELECT starts_at, over_at FROM flash_sales
@@ -63,7 +71,7 @@ _OVERLAPPING = Statement(
     )
 )
 # Where there is none, the columns become null.
-_BRING_FORWARD = Statement(
+_UPDATE_CURRENT_SALE = Statement(
     text(
         """
         UPDATE products p SET (sale_id, sale_price_minor, sale_starts_at, sale_ends_at, sale_left) = (
@@ -75,7 +83,7 @@ _BRING_FORWARD = Statement(
         """
     )
 )
-_CLAIM = Statement(
+_ADD_SOLD_UNITS = Statement(
     text(
         """
         WITH claimed AS (
@@ -98,7 +106,7 @@ class OverlappingSaleError(ConflictError):
     """The product has another sale in that time."""
 
 
-class ClaimedPiecesError(ConflictError):
+class QuantityBelowSoldError(ConflictError):
     """Orders have claimed more pieces than the sale would have."""
 
 
@@ -135,7 +143,7 @@ class Discount:
         return self.price_minor
 
 
-def create(
+def create_flash_sale(
     session: Session,
     act: Act,
     *,
@@ -157,13 +165,13 @@ def create(
     :raises ForbiddenError: the product is the officer's own store's
     :raises OverlappingSaleError: the product has another sale in that time
     """
-    product = _LOCK.first(session, product_id=product_id)
+    product = _LOCK_PRODUCT.first(session, product_id=product_id)
     if product is None:
         raise ValidationError.of("productId", "There is no such product.")
-    promotions.check_not_own(product["user_id"], caller=act.caller)
+    promotions.ensure_not_own_store(product["user_id"], user_id=act.person_id)
     begins = starts_at or act.now
-    promotions.check_window(starts_at=begins, ends_at=ends_at, now=act.now, longest=LONGEST)
-    _check_alone(session, product_id=product_id, starts_at=begins, ends_at=ends_at)
+    promotions.ensure_valid_window(starts_at=begins, ends_at=ends_at, now=act.now, longest=MAX_SALE_DURATION)
+    _ensure_no_overlap(session, product_id=product_id, starts_at=begins, ends_at=ends_at)
     sale = FlashSale(
         product_id=product_id,
         sale_price_minor=discount.of(product["price_minor"]),
@@ -171,18 +179,18 @@ def create(
         starts_at=begins,
         ends_at=ends_at,
         quantity=quantity,
-        created_by=act.caller.id,
+        created_by=act.person_id,
         created_at=act.now,
         updated_at=act.now,
     )
     session.add(sale)
     session.flush()
-    _publish(session, act, sale)
-    _audit(session, act, "create", sale, before=None)
+    _publish_sale(session, act, sale)
+    _record_audit(session, act, "create", sale, before=None)
     return sale.id
 
 
-def change(
+def update_flash_sale(
     session: Session,
     act: Act,
     *,
@@ -197,16 +205,16 @@ def change(
     :param discount: none to leave the price
     :param changes: columns: starts_at, ends_at, quantity
     :raises NotFoundError: there is none
-    :raises PromotionOverError: it is over
+    :raises PromotionEndedError: it is over
     :raises StalePromotionError: the revision is not the current one
-    :raises ClaimedPiecesError: orders have claimed more than ``quantity``
+    :raises QuantityBelowSoldError: orders have claimed more than ``quantity``
     :raises ValidationError: as for ``create``, or it has begun and its beginning would change
     :raises OverlappingSaleError: the product has another sale in that time
     """
-    sale, product = _lock(session, act, sale_id)
-    promotions.check_changeable(sale, revision=revision, now=act.now)
-    promotions.changed_window(sale, changes, now=act.now, longest=LONGEST)
-    before = promotions.snapshot(sale, _AUDITED)
+    sale, product = _lock_sale(session, act, sale_id)
+    promotions.ensure_changeable(sale, revision=revision, now=act.now)
+    promotions.ensure_window_change_allowed(sale, changes, now=act.now, longest=MAX_SALE_DURATION)
+    before = promotions.audit_snapshot(sale, _AUDITED_COLUMNS)
     if discount is not None:
         changes = changes | {
             "sale_price_minor": discount.of(product["price_minor"]),
@@ -214,11 +222,11 @@ def change(
         }
     quantity = changes.get("quantity")
     if quantity is not None and quantity < sale.sold:
-        raise ClaimedPiecesError(
+        raise QuantityBelowSoldError(
             f"Orders have claimed {sale.sold} pieces; the quantity can't be less.",
             invalid_params=[InvalidParam("quantity", f"Must be at least {sale.sold}.")],
         )
-    _check_alone(
+    _ensure_no_overlap(
         session,
         product_id=sale.product_id,
         starts_at=changes.get("starts_at", sale.starts_at),
@@ -227,44 +235,44 @@ def change(
     )
     for name, value in changes.items():
         setattr(sale, name, value)
-    promotions.touch(sale, now=act.now)
+    promotions.bump_revision(sale, now=act.now)
     session.flush()
-    _publish(session, act, sale)
-    _audit(session, act, "change", sale, before=before)
+    _publish_sale(session, act, sale)
+    _record_audit(session, act, "change", sale, before=before)
 
 
-def end(session: Session, act: Act, *, sale_id: UUID) -> None:
+def end_flash_sale(session: Session, act: Act, *, sale_id: UUID) -> None:
     """End a flash sale now, or call it off if it has not begun.
 
     :raises NotFoundError: there is none
-    :raises PromotionOverError: it is over already
+    :raises PromotionEndedError: it is over already
     """
-    sale, _product = _lock(session, act, sale_id)
-    before = promotions.snapshot(sale, _AUDITED)
-    promotions.end(sale, act)
+    sale, _product = _lock_sale(session, act, sale_id)
+    before = promotions.audit_snapshot(sale, _AUDITED_COLUMNS)
+    promotions.end_promotion(sale, act)
     session.flush()
-    _publish(session, act, sale)
-    _audit(session, act, "end", sale, before=before)
+    _publish_sale(session, act, sale)
+    _record_audit(session, act, "end", sale, before=before)
 
 
-def turn(session: Session, *, product_id: UUID, now: datetime) -> None:
+def on_boundary(session: Session, *, product_id: UUID, now: datetime) -> None:
     """Bring a product's running or next sale forward, one having begun or ended."""
     # Locked first: the statement that brings forward must begin after all that changed the sales has ended.
     stock.lock_products(session, product_ids=[product_id])
-    bring_forward(session, product_ids=[product_id], now=now)
-    drop_cached(session, *_STALE)
+    refresh_current_sales(session, product_ids=[product_id], now=now)
+    drop_cached(session, *_CACHE_TAGS)
 
 
-def bring_forward(session: Session, *, product_ids: Sequence[UUID], now: datetime) -> None:
+def refresh_current_sales(session: Session, *, product_ids: Sequence[UUID], now: datetime) -> None:
     """Have locked products carry the sale that runs or comes next, or none.
 
     :param product_ids: their rows are locked
     :param now: sales that are over by then are left behind
     """
-    _BRING_FORWARD.run(session, ids=list(product_ids), now=now)
+    _UPDATE_CURRENT_SALE.run(session, ids=list(product_ids), now=now)
 
 
-def with_current_terms(
+def replace_ended_sales(
     session: Session, products: dict[UUID, LockedProduct], *, now: datetime
 ) -> dict[UUID, LockedProduct]:
     """Bring forward what comes after sales that are over, where no task has done so yet.
@@ -275,52 +283,52 @@ def with_current_terms(
     over = [product.id for product in products.values() if product.sale and product.sale.ends_at <= now]
     if not over:
         return products
-    bring_forward(session, product_ids=over, now=now)
-    drop_cached(session, *_STALE)
+    refresh_current_sales(session, product_ids=over, now=now)
+    drop_cached(session, *_CACHE_TAGS)
     return products | stock.lock_products(session, product_ids=over)
 
 
-def claim(session: Session, *, pieces: Mapping[UUID, int]) -> None:
+def reserve_units(session: Session, *, pieces: Mapping[UUID, int]) -> None:
     """Claim pieces of sales for an order.
 
     :param pieces: by sale; the products' rows are locked, and their terms say that there are enough
     """
-    _move(session, pieces)
+    _adjust_sold_units(session, pieces)
 
 
-def give_back(session: Session, *, pieces: Mapping[UUID, int]) -> None:
+def release_units(session: Session, *, pieces: Mapping[UUID, int]) -> None:
     """Give back the pieces that an order claimed, the order having come to nothing.
 
     :param pieces: by sale; the products' rows are locked
     """
-    _move(session, {sale_id: -count for sale_id, count in pieces.items()})
+    _adjust_sold_units(session, {sale_id: -count for sale_id, count in pieces.items()})
 
 
-def _move(session: Session, pieces: Mapping[UUID, int]) -> None:
+def _adjust_sold_units(session: Session, pieces: Mapping[UUID, int]) -> None:
     if not pieces:
         return
     ids = sorted(pieces)
     # What is left is shown to everybody; of a sale without limit nothing changes for anybody.
-    if _CLAIM.one(session, ids=ids, pieces=[pieces[sale_id] for sale_id in ids])["told"]:
-        drop_cached(session, *_STALE)
+    if _ADD_SOLD_UNITS.one(session, ids=ids, pieces=[pieces[sale_id] for sale_id in ids])["told"]:
+        drop_cached(session, *_CACHE_TAGS)
 
 
-def _lock(session: Session, act: Act, sale_id: UUID) -> tuple[FlashSale, dict[str, Any]]:
-    product = _LOCK_ANY.first(session, sale_id=sale_id)
+def _lock_sale(session: Session, act: Act, sale_id: UUID) -> tuple[FlashSale, dict[str, Any]]:
+    product = _LOCK_PRODUCT_OF_SALE.first(session, sale_id=sale_id)
     if product is None:
         raise NotFoundError("There is no such flash sale.")
-    promotions.check_not_own(product["user_id"], caller=act.caller)
+    promotions.ensure_not_own_store(product["user_id"], user_id=act.person_id)
     sale = session.execute(
         select(FlashSale).where(FlashSale.id == sale_id).with_for_update(key_share=True)
     ).scalar_one()
     return sale, product
 
 
-def _check_alone(
+def _ensure_no_overlap(
     session: Session, *, product_id: UUID, starts_at: datetime, ends_at: datetime, sale_id: UUID | None = None
 ) -> None:
     """Refuse two sales of one product at once; the product's lock makes the answer last."""
-    other = _OVERLAPPING.first(
+    other = _SELECT_OVERLAPPING.first(
         session, product_id=product_id, starts_at=starts_at, ends_at=ends_at, sale_id=sale_id
     )
     if other is not None:
@@ -331,24 +339,26 @@ def _check_alone(
         )
 
 
-def _publish(session: Session, act: Act, sale: FlashSale) -> None:
-    bring_forward(session, product_ids=[sale.product_id], now=act.now)
-    drop_cached(session, *_STALE)
-    promotions.announce(
+def _publish_sale(session: Session, act: Act, sale: FlashSale) -> None:
+    refresh_current_sales(session, product_ids=[sale.product_id], now=act.now)
+    drop_cached(session, *_CACHE_TAGS)
+    promotions.schedule_boundaries(
         session,
         moments=(sale.starts_at, sale.over_at) if sale.over_at > sale.starts_at else (),
-        tags=_STALE,
+        tags=_CACHE_TAGS,
         now=act.now,
         product_id=sale.product_id,
     )
 
 
-def _audit(session: Session, act: Act, verb: str, sale: FlashSale, *, before: dict[str, Any] | None) -> None:
-    promotions.audit(
+def _record_audit(
+    session: Session, act: Act, verb: str, sale: FlashSale, *, before: dict[str, Any] | None
+) -> None:
+    promotions.record_audit(
         session,
         act,
         action=f"flash_sale.{verb}",
         row_id=sale.id,
         before=before,
-        after=promotions.snapshot(sale, _AUDITED),
+        after=promotions.audit_snapshot(sale, _AUDITED_COLUMNS),
     )

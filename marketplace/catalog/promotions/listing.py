@@ -15,17 +15,17 @@ from marketplace.kernel.paging import Page, PageRequest, page_of
 UPCOMING = "upcoming"
 RUNNING = "running"
 ENDED = "ended"
-STATES = (UPCOMING, RUNNING, ENDED)
+PROMOTION_STATES = (UPCOMING, RUNNING, ENDED)
 
 # Of statements that name the table ``t``. What is ended was ended before now, whatever its window.
-SHOWN = "t.ended_at IS NULL AND t.starts_at <= :now AND (t.ends_at IS NULL OR t.ends_at > :now)"
-_IN_STATE = {
+IS_RUNNING_SQL = "t.ended_at IS NULL AND t.starts_at <= :now AND (t.ends_at IS NULL OR t.ends_at > :now)"
+_STATE_CONDITIONS = {
     UPCOMING: "t.ended_at IS NULL AND t.starts_at > :now",
-    RUNNING: SHOWN,
+    RUNNING: IS_RUNNING_SQL,
     ENDED: "(t.ended_at IS NOT NULL OR t.ends_at <= :now)",
 }
 # An uploaded picture is shown in its largest size; one that has no sizes, as it is.
-IMAGE_URL = """
+IMAGE_URL_SQL = """
     coalesce(t.image_url, :media_base_url || '/' || (
         SELECT coalesce((
             SELECT r ->> 'key' FROM jsonb_array_elements(i.renditions) r
@@ -34,29 +34,29 @@ IMAGE_URL = """
         FROM images i WHERE i.id = t.image_id
     )) AS shown_image_url
 """
-LIFETIME = (
+LIFETIME_COLUMNS_SQL = (
     "t.starts_at, t.ends_at, t.created_by, t.created_at, t.updated_at, t.ended_at, t.ended_by, t.revision"
 )
 
-_CAMPUS_BY_ID = "CAST(:campus_id AS uuid)"
-_CAMPUS_BY_SLUG = "(SELECT k.id FROM campuses k WHERE k.slug = :campus_slug)"
+_CAMPUS_BY_ID_SQL = "CAST(:campus_id AS uuid)"
+_CAMPUS_BY_SLUG_SQL = "(SELECT k.id FROM campuses k WHERE k.slug = :campus_slug)"
 
 
-def campus_of(campus: str) -> tuple[str, dict[str, Any]]:
+def campus_sql(campus: str) -> tuple[str, dict[str, Any]]:
     """Give a campus that is named by id or slug, as SQL and its parameter."""
     campus_id = parse_uuid(campus)
     if campus_id is None:
-        return _CAMPUS_BY_SLUG, {"campus_slug": campus}
-    return _CAMPUS_BY_ID, {"campus_id": campus_id}
+        return _CAMPUS_BY_SLUG_SQL, {"campus_slug": campus}
+    return _CAMPUS_BY_ID_SQL, {"campus_id": campus_id}
 
 
 @lru_cache(maxsize=128)
-def _statement(select: str, conditions: tuple[str, ...], order: str) -> Statement:
+def _listing_statement(select: str, conditions: tuple[str, ...], order: str) -> Statement:
     where = " AND ".join(f"({condition})" for condition in conditions) or "true"
     return Statement(text(f"{select} WHERE {where} ORDER BY {order} LIMIT :limit"))
 
 
-def list_shown(
+def list_running_promotions(
     session: Session,
     *,
     select: str,
@@ -71,17 +71,17 @@ def list_shown(
     :param conditions: further ones
     :param parameters: of the statement
     """
-    conditions = (SHOWN, *conditions)
+    conditions = (IS_RUNNING_SQL, *conditions)
     given = dict(parameters)
     if page.position is not None:
         conditions = (*conditions, "(t.position, t.id) > (:last_position, :last_id)")
         given["last_position"], given["last_id"] = page.after("number", "id")
-    statement = _statement(select, conditions, "t.position, t.id")
+    statement = _listing_statement(select, conditions, "t.position, t.id")
     rows = statement.all(session, **given, now=now, limit=page.limit + 1)
     return page_of(rows, request=page, position_of=lambda row: [row["position"], str(row["id"])])
 
 
-def list_for_staff(
+def list_promotions_for_staff(
     session: Session,
     *,
     select: str,
@@ -97,30 +97,32 @@ def list_for_staff(
     :param parameters: of the statement
     :param view: makes of a row what is shown
     """
-    conditions = () if state is None else (_IN_STATE[state],)
+    conditions = () if state is None else (_STATE_CONDITIONS[state],)
     given = dict(parameters)
     if page.position is not None:
         conditions = (*conditions, "t.id < :last_id")
         [given["last_id"]] = page.after("id")
-    statement = _statement(select, conditions, "t.id DESC")
+    statement = _listing_statement(select, conditions, "t.id DESC")
     rows = statement.all(session, **given, now=now, limit=page.limit + 1)
     found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
     return Page([view(row) for row in found.items], found.limit, found.next_position)
 
 
-def find(session: Session, *, select: str, row_id: Any, parameters: dict[str, Any]) -> dict[str, Any] | None:
+def find_promotion(
+    session: Session, *, select: str, row_id: Any, parameters: dict[str, Any]
+) -> dict[str, Any] | None:
     """Find one, in any state, or none.
 
     :param select: up to its WHERE; the table is ``t``
     """
-    statement = _statement(select, ("t.id = :row_id",), "t.id")
+    statement = _listing_statement(select, ("t.id = :row_id",), "t.id")
     return statement.first(session, **parameters, row_id=row_id, limit=1)
 
 
 def lifetime_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
     """Write what staff see of each promotion: its state, window, makers and revision."""
     return {
-        "state": _state_of(row, now),
+        "state": _promotion_state(row, now),
         "startsAt": row["starts_at"],
         "endsAt": row["ends_at"],
         "createdBy": row["created_by"],
@@ -132,7 +134,7 @@ def lifetime_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
     }
 
 
-def product_view(row: dict[str, Any]) -> dict[str, Any]:
+def promoted_product_view(row: dict[str, Any]) -> dict[str, Any]:
     """Write a promoted product as staff see it."""
     return {
         "id": row["product_id"],
@@ -144,7 +146,7 @@ def product_view(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _state_of(row: dict[str, Any], now: datetime) -> str:
+def _promotion_state(row: dict[str, Any], now: datetime) -> str:
     if row["ended_at"] is not None or (row["ends_at"] is not None and row["ends_at"] <= now):
         return ENDED
     return UPCOMING if row["starts_at"] > now else RUNNING

@@ -14,15 +14,15 @@ from sqlalchemy.orm import Mapped, mapped_column
 from marketplace.infra.db import Base, CreatedAt, Id
 
 # Of promotions that ran or will: an empty window can't overlap, and one that ends before it begins is no range.
-_RUNS = text("over_at IS NULL OR over_at > starts_at")
-_ONE_PICTURE = "num_nonnulls(image_id, image_url)"
+_NOT_CANCELLED_BEFORE_START = text("over_at IS NULL OR over_at > starts_at")
+_IMAGE_COUNT_SQL = "num_nonnulls(image_id, image_url)"
 
 
-def _no_two_at_once(table: str) -> ExcludeConstraint:
+def _exclude_overlaps(table: str) -> ExcludeConstraint:
     return ExcludeConstraint(
         ("product_id", "="),
         (text("tstzrange(starts_at, over_at)"), "&&"),
-        where=_RUNS,
+        where=_NOT_CANCELLED_BEFORE_START,
         using="gist",
         name=f"ex_{table}_product",
     )
@@ -43,7 +43,7 @@ class FlashSale(Base):
         CheckConstraint("ends_at - starts_at <= interval '30 days'", name="length"),
         CheckConstraint("quantity BETWEEN 1 AND 100000", name="quantity"),
         CheckConstraint("sold >= 0 AND sold <= coalesce(quantity, sold)", name="sold"),
-        _no_two_at_once("flash_sales"),
+        _exclude_overlaps("flash_sales"),
         Index("ix_flash_sales_over", "over_at", "id"),
         Index("ix_flash_sales_starts", "starts_at", "id"),
         Index("ix_flash_sales_product", "product_id", "over_at"),
@@ -73,7 +73,7 @@ class Banner(Base):
     __table_args__ = (
         CheckConstraint("placement IN ('hero', 'card')", name="placement"),
         CheckConstraint("ends_at > starts_at", name="window"),
-        CheckConstraint(f"{_ONE_PICTURE} = 1", name="picture"),
+        CheckConstraint(f"{_IMAGE_COUNT_SQL} = 1", name="picture"),
         CheckConstraint("position BETWEEN 0 AND 1000", name="position"),
         Index("ix_banners_shown", "position", "id", postgresql_where=text("ended_at IS NULL")),
     )
@@ -104,7 +104,7 @@ class Vibe(Base):
     __tablename__ = "vibes"
     __table_args__ = (
         CheckConstraint("ends_at > starts_at", name="window"),
-        CheckConstraint(f"{_ONE_PICTURE} <= 1", name="picture"),
+        CheckConstraint(f"{_IMAGE_COUNT_SQL} <= 1", name="picture"),
         CheckConstraint("position BETWEEN 0 AND 1000", name="position"),
         Index("uq_vibes_slug", "slug", unique=True, postgresql_where=text("ended_at IS NULL")),
         Index("ix_vibes_shown", "position", "id", postgresql_where=text("ended_at IS NULL")),
@@ -150,7 +150,7 @@ class FeaturedProduct(Base):
     __table_args__ = (
         CheckConstraint("ends_at > starts_at", name="window"),
         CheckConstraint("position BETWEEN 0 AND 1000", name="position"),
-        _no_two_at_once("featured_products"),
+        _exclude_overlaps("featured_products"),
         Index(
             "ix_featured_products_shown",
             "position",

@@ -15,26 +15,30 @@ from marketplace.catalog.campus_filter import campus_condition, campus_parameter
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import listing
 from marketplace.catalog.promotions.models import VibeProduct
-from marketplace.catalog.promotions.vibes import MAX_PRODUCTS, SLUG
+from marketplace.catalog.promotions.vibes import MAX_PRODUCTS_PER_VIBE, SLUG_PATTERN
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import Page, PageRequest
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import OPEN
+from marketplace.vendors.queries import STORE_IS_OPEN
 
-IN_LISTING = 12
+CARDS_PER_LISTED_VIBE = 12
 """So many cards of each vibe are in the listing; all of them are in its detail."""
 
-_IS_SLUG = re.compile(SLUG)
-_SELECT = f"""
-    SELECT t.id, t.slug, t.title, t.description, {listing.IMAGE_URL}, t.image_id, t.campus_id,
-        t.position, {listing.LIFETIME}
+_SLUG_REGEX = re.compile(SLUG_PATTERN)
+_SELECT_VIBES_SQL = f"""
+    SELECT t.id, t.slug, t.title, t.description, {listing.IMAGE_URL_SQL}, t.image_id, t.campus_id,
+        t.position, {listing.LIFETIME_COLUMNS_SQL}
     FROM vibes t
 """  # noqa: S608 - our own text
-_BY_ID = Statement(text(f"{_SELECT} WHERE t.id = :vibe AND {listing.SHOWN}"))
-_BY_SLUG = Statement(text(f"{_SELECT} WHERE t.slug = :vibe AND {listing.SHOWN}"))
-_CHOSEN = Statement(
+_SELECT_RUNNING_VIBE_BY_ID = Statement(
+    text(f"{_SELECT_VIBES_SQL} WHERE t.id = :vibe AND {listing.IS_RUNNING_SQL}")
+)
+_SELECT_RUNNING_VIBE_BY_SLUG = Statement(
+    text(f"{_SELECT_VIBES_SQL} WHERE t.slug = :vibe AND {listing.IS_RUNNING_SQL}")
+)
+_SELECT_PRODUCT_IDS = Statement(
     text(
         """
         SELECT vibe_id, array_agg(product_id ORDER BY position) AS product_ids
@@ -45,14 +49,16 @@ _CHOSEN = Statement(
 
 
 @lru_cache(maxsize=4)
-def _cards(*, campus: str | None) -> Statement:
+def _cards_statement(*, campus: str | None) -> Statement:
     """Select, for each of some vibes, the first cards that the public sees."""
     wanted = func.unnest(bindparam("ids", type_=ARRAY(Uuid))).table_valued("id").render_derived("wanted")
     chosen = (
-        select(*cards.COLUMNS, VibeProduct.position.label("place"))
+        select(*cards.CARD_COLUMNS, VibeProduct.position.label("place"))
         .join(Product, Product.id == VibeProduct.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
-        .where(VibeProduct.vibe_id == wanted.c.id, Product.status == literal_column("'published'"), OPEN)
+        .where(
+            VibeProduct.vibe_id == wanted.c.id, Product.status == literal_column("'published'"), STORE_IS_OPEN
+        )
         .order_by(VibeProduct.position)
         .limit(bindparam("most"))
     )
@@ -67,7 +73,7 @@ def _cards(*, campus: str | None) -> Statement:
     )
 
 
-def list_shown(
+def list_running_vibes(
     session: Session, *, campus: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
     """List the vibes whose time it is with the first cards of each, in two queries.
@@ -78,71 +84,80 @@ def list_shown(
     conditions: tuple[str, ...] = ()
     parameters: dict[str, Any] = {"media_base_url": media_base_url}
     if campus is not None:
-        named, given = listing.campus_of(campus)
+        named, given = listing.campus_sql(campus)
         conditions, parameters = (f"t.campus_id IS NULL OR t.campus_id = {named}",), parameters | given
-    found = listing.list_shown(
-        session, select=_SELECT, conditions=conditions, parameters=parameters, page=page, now=now
+    found = listing.list_running_promotions(
+        session, select=_SELECT_VIBES_SQL, conditions=conditions, parameters=parameters, page=page, now=now
     )
     ids = [row["id"] for row in found.items]
-    feeds = _feeds(session, ids, campus=campus, most=IN_LISTING + 1, now=now, media_base_url=media_base_url)
+    feeds = _fetch_cards_by_vibe(
+        session, ids, campus=campus, most=CARDS_PER_LISTED_VIBE + 1, now=now, media_base_url=media_base_url
+    )
     items = [
-        _view(row)
-        | {"products": feeds[row["id"]][:IN_LISTING], "hasMore": len(feeds[row["id"]]) > IN_LISTING}
+        _public_view(row)
+        | {
+            "products": feeds[row["id"]][:CARDS_PER_LISTED_VIBE],
+            "hasMore": len(feeds[row["id"]]) > CARDS_PER_LISTED_VIBE,
+        }
         for row in found.items
     ]
     return Page(items, found.limit, found.next_position)
 
 
-def shown(session: Session, *, vibe: str, now: datetime, media_base_url: str) -> dict[str, Any]:
+def fetch_running_vibe(session: Session, *, vibe: str, now: datetime, media_base_url: str) -> dict[str, Any]:
     """Give a vibe whose time it is with all its cards, in two queries.
 
     :param vibe: its id or slug
     :raises NotFoundError: there is none, or it is not its time
     """
-    statement = _BY_SLUG if parse_uuid(vibe) is None else _BY_ID
+    statement = _SELECT_RUNNING_VIBE_BY_SLUG if parse_uuid(vibe) is None else _SELECT_RUNNING_VIBE_BY_ID
     row = None
     # A path may hold anything, even what no text in the database can.
-    if statement is _BY_ID or _IS_SLUG.fullmatch(vibe):
+    if statement is _SELECT_RUNNING_VIBE_BY_ID or _SLUG_REGEX.fullmatch(vibe):
         row = statement.first(session, vibe=vibe, now=now, media_base_url=media_base_url)
     if row is None:
         raise NotFoundError("There is no such vibe.")
-    feeds = _feeds(
-        session, [row["id"]], campus=None, most=MAX_PRODUCTS, now=now, media_base_url=media_base_url
+    feeds = _fetch_cards_by_vibe(
+        session, [row["id"]], campus=None, most=MAX_PRODUCTS_PER_VIBE, now=now, media_base_url=media_base_url
     )
-    return _view(row) | {"products": feeds[row["id"]], "hasMore": False}
+    return _public_view(row) | {"products": feeds[row["id"]], "hasMore": False}
 
 
-def list_for_staff(
+def list_vibes_for_staff(
     session: Session, *, state: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
     """List vibes of any state, or of one, the last made first."""
-    found = listing.list_for_staff(
+    found = listing.list_promotions_for_staff(
         session,
-        select=_SELECT,
+        select=_SELECT_VIBES_SQL,
         state=state,
         parameters={"media_base_url": media_base_url},
         page=page,
         now=now,
         view=lambda row: _staff_view(row, now),
     )
-    chosen = _chosen(session, [item["id"] for item in found.items])
+    chosen = _fetch_product_ids_by_vibe(session, [item["id"] for item in found.items])
     items = [item | {"productIds": chosen.get(item["id"], [])} for item in found.items]
     return Page(items, found.limit, found.next_position)
 
 
-def for_staff(session: Session, *, vibe_id: UUID, now: datetime, media_base_url: str) -> dict[str, Any]:
+def fetch_vibe_for_staff(
+    session: Session, *, vibe_id: UUID, now: datetime, media_base_url: str
+) -> dict[str, Any]:
     """Give a vibe as staff see it.
 
     :raises NotFoundError: there is none
     """
     parameters = {"media_base_url": media_base_url}
-    row = listing.find(session, select=_SELECT, row_id=vibe_id, parameters=parameters)
+    row = listing.find_promotion(session, select=_SELECT_VIBES_SQL, row_id=vibe_id, parameters=parameters)
     if row is None:
         raise NotFoundError("There is no such vibe.")
-    return _staff_view(row, now) | {"productIds": _chosen(session, [vibe_id]).get(vibe_id, [])}
+    return _staff_view(row, now) | {
+        "productIds": _fetch_product_ids_by_vibe(session, [vibe_id]).get(vibe_id, [])
+    }
 
 
-def _feeds(
+def _fetch_cards_by_vibe(
     session: Session,
     ids: Sequence[UUID],
     *,
@@ -153,19 +168,19 @@ def _feeds(
 ) -> dict[UUID, list[dict[str, Any]]]:
     feeds: dict[UUID, list[dict[str, Any]]] = {vibe_id: [] for vibe_id in ids}
     place = campus_parameters(campus)
-    rows = _cards(campus=next(iter(place), None)).tuples(
+    rows = _cards_statement(campus=next(iter(place), None)).tuples(
         session, **place, ids=list(ids), most=most, now=now, media_base_url=media_base_url
     )
     for row in rows:
-        feeds[row[-1]].append(cards.card(row))
+        feeds[row[-1]].append(cards.build_card(row))
     return feeds
 
 
-def _chosen(session: Session, ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
-    return {row["vibe_id"]: row["product_ids"] for row in _CHOSEN.all(session, ids=list(ids))}
+def _fetch_product_ids_by_vibe(session: Session, ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    return {row["vibe_id"]: row["product_ids"] for row in _SELECT_PRODUCT_IDS.all(session, ids=list(ids))}
 
 
-def _view(row: dict[str, Any]) -> dict[str, Any]:
+def _public_view(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": row["id"],
         "slug": row["slug"],
@@ -180,4 +195,4 @@ def _view(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _staff_view(row: dict[str, Any], now: datetime) -> dict[str, Any]:
-    return _view(row) | {"imageId": row["image_id"]} | listing.lifetime_view(row, now=now)
+    return _public_view(row) | {"imageId": row["image_id"]} | listing.lifetime_view(row, now=now)

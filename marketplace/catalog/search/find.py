@@ -9,37 +9,37 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse import cards
-from marketplace.catalog.browse.listing import Filters, conditions_of
-from marketplace.catalog.campus_filter import BY_ID, BY_SLUG
+from marketplace.catalog.browse.listing import ProductFilters, build_conditions
+from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG
 from marketplace.catalog.search import lexicon as search_lexicon
 from marketplace.catalog.search import query_builder, tokenizer, zero_result_queries
 from marketplace.catalog.search.query_builder import Lexicon
 from marketplace.catalog.search.ranking_sql import (
-    CANDIDATES,
-    NARROWED_CANDIDATES,
-    NARROWED_WALKED_FROM,
-    WALKED_FROM,
-    Step,
-    is_narrowed,
+    CANDIDATES_PER_STEP,
+    FILTERED_CANDIDATES_PER_STEP,
+    FILTERED_POPULARITY_SCAN_THRESHOLD,
+    POPULARITY_SCAN_THRESHOLD,
+    SearchStep,
+    has_filters_besides_campus,
     search_statement,
 )
-from marketplace.catalog.search.spelling import RARE_DOCUMENTS
+from marketplace.catalog.search.spelling import RARE_WORD_DOCUMENTS
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
-from marketplace.kernel.paging import Page, PageRequest, Part, UnknownCursorError, read_position
+from marketplace.kernel.paging import CursorValueType, Page, PageRequest, UnknownCursorError, read_position
 from marketplace.kernel.ratings import average_rating
-from marketplace.vendors.queries import OPEN_SQL
+from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
-MOST_MERCHANTS = 5
+MAX_MERCHANTS = 5
 # From words as they were typed to what they may have meant.
-Spelling = Mapping[str, Sequence[str]]
+SpellingCorrections = Mapping[str, Sequence[str]]
 # How the words are taken: as they were typed, with other spellings, or all of them but one.
 TYPED, CORRECTED, PARTIAL = range(3)
 # A page is no longer than a block: it begins in one, and there is more if the next one has any.
-_MOST_BLOCKS = 3
-_SCORE = len(cards.COLUMNS)
+_MAX_BLOCKS_PER_PAGE = 3
+_SCORE_COLUMN_INDEX = len(cards.CARD_COLUMNS)
 
-_MERCHANTS = """
+_SELECT_MERCHANTS_SQL = """
     SELECT CAST(v.id AS text), v.display_name, v.slug, v.verified, v.rating_sum, v.rating_count,
         v.completed_orders, CAST(v.campus_id AS text)
     FROM (SELECT to_tsquery('campus', CAST(:query AS text)) AS query OFFSET 0) asked, vendor_profiles v
@@ -47,19 +47,21 @@ _MERCHANTS = """
     ORDER BY ts_rank(v.search, asked.query, 1) DESC, v.completed_orders DESC, v.id
     LIMIT {most}
 """
-_CAMPUS = {
+_CAMPUS_CONDITIONS = {
     None: "",
-    BY_ID: "AND v.campus_id = :campus_id",
-    BY_SLUG: "AND v.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
+    BY_CAMPUS_ID: "AND v.campus_id = :campus_id",
+    BY_CAMPUS_SLUG: "AND v.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
 }
-_MERCHANTS_OF: Mapping[str | None, Statement] = {
-    name: Prepared(text(_MERCHANTS.format(open=OPEN_SQL, campus=condition, most=MOST_MERCHANTS)))
-    for name, condition in _CAMPUS.items()
+_SELECT_MERCHANTS: Mapping[str | None, Statement] = {
+    name: Prepared(
+        text(_SELECT_MERCHANTS_SQL.format(open=STORE_IS_OPEN_SQL, campus=condition, most=MAX_MERCHANTS))
+    )
+    for name, condition in _CAMPUS_CONDITIONS.items()
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Position:
+class _SearchPosition:
     """Where a page begins: how the words were taken, the block of candidates, and the last row shown."""
 
     way: int
@@ -67,19 +69,19 @@ class _Position:
     end: Sequence[Any] | None = None  # the same of this block; none for the last one, or not known yet
     last: Sequence[Any] | None = None  # score and id of the last row shown
 
-    def written(self, spelling: Spelling) -> list[Any]:
+    def written(self, spelling: SpellingCorrections) -> list[Any]:
         """Write the position, with the spellings: words that are listed meanwhile must not change the query."""
         return [dict(spelling), self.way, self.start, self.end, self.last]
 
     @classmethod
-    def read(cls, written: list[Any]) -> tuple[Spelling, "_Position"]:
+    def read(cls, written: list[Any]) -> tuple[SpellingCorrections, "_SearchPosition"]:
         """Read what ``written`` wrote; raise ``UnknownCursorError`` for what it did not."""
         if len(written) != 5:
             raise UnknownCursorError
         spelling, way, start, end, last = written
-        if way not in (TYPED, CORRECTED, PARTIAL) or not _is_spelling(spelling):
+        if way not in (TYPED, CORRECTED, PARTIAL) or not _is_spelling_corrections(spelling):
             raise UnknownCursorError
-        blocks: list[tuple[Any, tuple[Part, ...]]] = [
+        blocks: list[tuple[Any, tuple[CursorValueType, ...]]] = [
             (start, ("number", "number", "id")),
             (end, ("number", "number", "id")),
             (last, ("number", "id")),
@@ -90,7 +92,7 @@ class _Position:
         return spelling, cls(way, start, end, last)
 
 
-def _is_spelling(value: Any) -> bool:
+def _is_spelling_corrections(value: Any) -> bool:
     """Tell whether a value maps words to words."""
     return isinstance(value, dict) and all(
         isinstance(meant, list) and all(isinstance(word, str) for word in meant) for meant in value.values()
@@ -98,17 +100,17 @@ def _is_spelling(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _MatchStrategy:
     """One way to take the words: the query of each step, and which spellings were put in."""
 
     number: int
     queries: tuple[str | None, str | None, str | None]
-    steps: tuple[Step, ...]
-    spelling: Spelling
+    steps: tuple[SearchStep, ...]
+    spelling: SpellingCorrections
 
 
 @dataclass(frozen=True, slots=True)
-class _Asker:
+class _SearchContext:
     """Who asks for what, when: the same in all queries of a search."""
 
     session: Session
@@ -118,11 +120,11 @@ class _Asker:
     media_base_url: str
 
 
-def search(
+def search_catalog(
     session: Session,
     *,
     words: str,
-    filters: Filters,
+    filters: ProductFilters,
     page: PageRequest,
     now: datetime,
     media_base_url: str,
@@ -140,92 +142,114 @@ def search(
     :param media_base_url: where pictures are read
     :return: ``data`` has ``products`` (cards) and ``merchants``; ``extra_meta`` has ``suggestion``
     """
-    typed = tokenizer.words(words)
-    given = conditions_of(session, filters) if typed else None
+    typed = tokenizer.tokenize(words)
+    given = build_conditions(session, filters) if typed else None
     if given is None:
-        return _page([], [], page=page)
-    asker = _Asker(session, typed, given, now, media_base_url)
-    lexicon = search_lexicon.look_up(session, given=typed)
+        return _build_page([], [], page=page)
+    asker = _SearchContext(session, typed, given, now, media_base_url)
+    lexicon = search_lexicon.load_lexicon(session, given=typed)
     if page.position is not None:
-        spelling, position = _Position.read(page.position)
-        lexicon = search_lexicon.also_meant(session, given=typed, lexicon=lexicon, spelling=spelling)
-        way = _way(position.way, asker, lexicon, spelling)
-        rows, following = _products(asker, way, position, limit=page.limit)
-        return _page(rows, [], page=page, position=following, way=way, asker=asker)
-    for way in _ways(asker, lexicon):  # there is one at least
-        rows, following = _products(asker, way, _Position(way.number), limit=page.limit)
-        merchants = _merchants(asker, way, filters)
+        spelling, position = _SearchPosition.read(page.position)
+        lexicon = search_lexicon.add_synonyms_of_corrections(
+            session, given=typed, lexicon=lexicon, spelling=spelling
+        )
+        way = _build_strategy(position.way, asker, lexicon, spelling)
+        rows, following = _fetch_products(asker, way, position, limit=page.limit)
+        return _build_page(rows, [], page=page, position=following, way=way, asker=asker)
+    for way in _match_strategies(asker, lexicon):  # there is one at least
+        rows, following = _fetch_products(asker, way, _SearchPosition(way.number), limit=page.limit)
+        merchants = _fetch_merchants(asker, way, filters)
         if rows or merchants:
             break
-    if filters == Filters(campus=filters.campus) and (way.number == PARTIAL or not (rows or merchants)):
-        zero_result_queries.count_miss(session, words=words, campus=filters.campus, now=now)
-    return _page(rows, merchants, page=page, position=following, way=way, asker=asker)
+    if filters == ProductFilters(campus=filters.campus) and (
+        way.number == PARTIAL or not (rows or merchants)
+    ):
+        zero_result_queries.record_zero_result(session, words=words, campus=filters.campus, now=now)
+    return _build_page(rows, merchants, page=page, position=following, way=way, asker=asker)
 
 
-def _ways(asker: _Asker, lexicon: Lexicon) -> Iterator[_Way]:
+def _match_strategies(asker: _SearchContext, lexicon: Lexicon) -> Iterator[_MatchStrategy]:
     """Give the ways to take the words, in order; spellings are looked for when it comes to them."""
     typed, session = asker.typed, asker.session
     spelling = None
-    usual: Spelling = {}
-    if any(0 < lexicon.known(word) <= RARE_DOCUMENTS for word in typed):
-        spelling = search_lexicon.spell(session, given=typed, lexicon=lexicon)
+    usual: SpellingCorrections = {}
+    if any(0 < lexicon.known(word) <= RARE_WORD_DOCUMENTS for word in typed):
+        spelling = search_lexicon.find_corrections(session, given=typed, lexicon=lexicon)
         usual = {word: meant for word, meant in spelling.items() if lexicon.known(word)}
-    yield _way(TYPED, asker, lexicon, usual)
+    yield _build_strategy(TYPED, asker, lexicon, usual)
     if spelling is None:
-        spelling = search_lexicon.spell(session, given=typed, lexicon=lexicon)
-    lexicon = search_lexicon.also_meant(session, given=typed, lexicon=lexicon, spelling=spelling)
+        spelling = search_lexicon.find_corrections(session, given=typed, lexicon=lexicon)
+    lexicon = search_lexicon.add_synonyms_of_corrections(
+        session, given=typed, lexicon=lexicon, spelling=spelling
+    )
     if spelling.keys() - usual.keys():
-        yield _way(CORRECTED, asker, lexicon, spelling)
-    partial = _way(PARTIAL, asker, lexicon, spelling)
+        yield _build_strategy(CORRECTED, asker, lexicon, spelling)
+    partial = _build_strategy(PARTIAL, asker, lexicon, spelling)
     if partial.queries[1]:
         yield partial
 
 
-def _way(number: int, asker: _Asker, lexicon: Lexicon, spelling: Spelling) -> _Way:
-    query = query_builder.build(asker.typed, lexicon, corrected=spelling)
+def _build_strategy(
+    number: int, asker: _SearchContext, lexicon: Lexicon, spelling: SpellingCorrections
+) -> _MatchStrategy:
+    query = query_builder.build_query(asker.typed, lexicon, corrected=spelling)
     if number == PARTIAL:
-        title, body = (_step(vector, query.share_partial, lexicon, asker) for vector in ("title", "body"))
-        return _Way(number, (None, query.partial, query.partial), (title, title, body), spelling)
-    title = _step("title", query.share_in_title, lexicon, asker)
-    body = _step("body", query.share_anywhere, lexicon, asker)
+        title, body = (
+            _build_step(vector, query.share_partial, lexicon, asker) for vector in ("title", "body")
+        )
+        return _MatchStrategy(number, (None, query.partial, query.partial), (title, title, body), spelling)
+    title = _build_step("title", query.share_in_title, lexicon, asker)
+    body = _build_step("body", query.share_anywhere, lexicon, asker)
     exact = query.exact if number == TYPED else None
-    steps = (_step("title", query.share_exact, lexicon, asker), title, body)
-    return _Way(number, (exact, query.wide, query.wide), steps, spelling)
+    steps = (_build_step("title", query.share_exact, lexicon, asker), title, body)
+    return _MatchStrategy(number, (exact, query.wide, query.wide), steps, spelling)
 
 
-def _step(vector: str, share: float, lexicon: Lexicon, asker: _Asker) -> Step:
-    most = NARROWED_WALKED_FROM if is_narrowed(asker.given) else WALKED_FROM
-    return Step(vector, walked=share * lexicon.total > most)
+def _build_step(vector: str, share: float, lexicon: Lexicon, asker: _SearchContext) -> SearchStep:
+    most = (
+        FILTERED_POPULARITY_SCAN_THRESHOLD
+        if has_filters_besides_campus(asker.given)
+        else POPULARITY_SCAN_THRESHOLD
+    )
+    return SearchStep(vector, walked=share * lexicon.total > most)
 
 
-def _products(
-    asker: _Asker, way: _Way, position: _Position, *, limit: int
-) -> tuple[list[dict[str, Any]], _Position | None]:
+def _fetch_products(
+    asker: _SearchContext, way: _MatchStrategy, position: _SearchPosition, *, limit: int
+) -> tuple[list[dict[str, Any]], _SearchPosition | None]:
     """Give a page of cards, and the position after it if there is more; a block that ends is followed by the next."""
     found: list[dict[str, Any]] = []
-    after: list[_Position] = []
-    for _ in range(_MOST_BLOCKS):
-        rows = _block(asker, way, position, limit=limit + 1 - len(found))
+    after: list[_SearchPosition] = []
+    for _ in range(_MAX_BLOCKS_PER_PAGE):
+        rows = _fetch_block(asker, way, position, limit=limit + 1 - len(found))
         end = position.end or next(([*row[-3:]] for row in rows if row[-3] is not None), None)
         for row in rows:
-            found.append(cards.card(row))
-            after.append(_Position(position.way, position.start, end, [row[_SCORE], row[0]]))
+            found.append(cards.build_card(row))
+            after.append(
+                _SearchPosition(position.way, position.start, end, [row[_SCORE_COLUMN_INDEX], row[0]])
+            )
         if end is None or len(found) > limit:
             break
-        position = _Position(position.way, start=end)
+        position = _SearchPosition(position.way, start=end)
     return found[:limit], after[limit - 1] if len(found) > limit else None
 
 
-def _block(asker: _Asker, way: _Way, position: _Position, *, limit: int) -> list[tuple[Any, ...]]:
+def _fetch_block(
+    asker: _SearchContext, way: _MatchStrategy, position: _SearchPosition, *, limit: int
+) -> list[tuple[Any, ...]]:
     conditions = tuple(asker.given)
-    statement = search_statement(way.steps, conditions, prepared=not is_narrowed(conditions))
-    return statement.tuples(asker.session, **_values(asker, way, position, limit=limit))
+    statement = search_statement(way.steps, conditions, prepared=not has_filters_besides_campus(conditions))
+    return statement.tuples(asker.session, **_block_parameters(asker, way, position, limit=limit))
 
 
-def _values(asker: _Asker, way: _Way, position: _Position, *, limit: int) -> dict[str, Any]:
+def _block_parameters(
+    asker: _SearchContext, way: _MatchStrategy, position: _SearchPosition, *, limit: int
+) -> dict[str, Any]:
     start, end = position.start or (0, None, None), position.end or (None, None, None)
     last_score, last_id = position.last or (None, None)
-    candidates = NARROWED_CANDIDATES if is_narrowed(asker.given) else CANDIDATES
+    candidates = (
+        FILTERED_CANDIDATES_PER_STEP if has_filters_besides_campus(asker.given) else CANDIDATES_PER_STEP
+    )
     return {
         **asker.given,
         **{f"query_{number}": query for number, query in enumerate(way.queries)},
@@ -241,16 +265,18 @@ def _values(asker: _Asker, way: _Way, position: _Position, *, limit: int) -> dic
     }
 
 
-def _merchants(asker: _Asker, way: _Way, filters: Filters) -> list[dict[str, Any]]:
+def _fetch_merchants(
+    asker: _SearchContext, way: _MatchStrategy, filters: ProductFilters
+) -> list[dict[str, Any]]:
     """Find open stores by their names; of filters only the campus and the store itself say anything of them."""
     if filters.vendor_id is not None:
         return []
-    campus = next((name for name in (BY_ID, BY_SLUG) if name in asker.given), None)
+    campus = next((name for name in (BY_CAMPUS_ID, BY_CAMPUS_SLUG) if name in asker.given), None)
     place = {campus: asker.given[campus]} if campus else {}
     # One word of a store's name is what many are called.
     if way.number == PARTIAL:
         return []
-    rows = _MERCHANTS_OF[campus].tuples(asker.session, query=way.queries[1], now=asker.now, **place)
+    rows = _SELECT_MERCHANTS[campus].tuples(asker.session, query=way.queries[1], now=asker.now, **place)
     return [
         {
             "id": store_id,
@@ -266,19 +292,19 @@ def _merchants(asker: _Asker, way: _Way, filters: Filters) -> list[dict[str, Any
     ]
 
 
-def _page(
+def _build_page(
     rows: list[dict[str, Any]],
     merchants: list[dict[str, Any]],
     *,
     page: PageRequest,
-    position: _Position | None = None,
-    way: _Way | None = None,
-    asker: _Asker | None = None,
+    position: _SearchPosition | None = None,
+    way: _MatchStrategy | None = None,
+    asker: _SearchContext | None = None,
 ) -> Page:
     suggestion = None
     # A spelling with which there still is a word too many is of no help, unless there is nothing else to offer.
     if asker and way and way.spelling and (way.number == CORRECTED or not rows):
-        suggestion = query_builder.respelled(asker.typed, way.spelling)
+        suggestion = query_builder.corrected_query(asker.typed, way.spelling)
     return Page(
         items=rows,
         data={"products": rows, "merchants": merchants},

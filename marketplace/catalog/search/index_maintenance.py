@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from marketplace.catalog.search import zero_result_queries
 from marketplace.infra.db import Statement
 
-_WRITE = Statement(
+_REPAIR_DOCUMENTS = Statement(
     text(
         """
         SELECT search_write_documents(ARRAY(
@@ -22,7 +22,7 @@ _WRITE = Statement(
         """
     )
 )
-_TAKE_OVER_PRIORS = Statement(
+_UPDATE_PRIORS = Statement(
     text(
         """
         UPDATE search_documents d SET prior = search_prior(p.popularity, p.rating_bayes)
@@ -31,7 +31,7 @@ _TAKE_OVER_PRIORS = Statement(
         """
     )
 )
-_COUNT_WORDS = Statement(
+_RECOUNT_WORDS = Statement(
     text(
         """
         WITH counted AS MATERIALIZED (
@@ -51,8 +51,8 @@ _COUNT_WORDS = Statement(
     )
 )
 # Fewer documents are found by the index of words as fast as in any other way.
-_FREQUENT_DOCUMENTS = 500
-_COUNT_LEXEMES = Statement(
+_MIN_FREQUENT_DOCUMENTS = 500
+_RECOUNT_LEXEMES = Statement(
     text(
         f"""
         WITH counted AS MATERIALIZED (
@@ -62,7 +62,7 @@ _COUNT_LEXEMES = Statement(
                 UNION ALL
                 SELECT word, ndoc, false FROM ts_stat('SELECT body FROM search_documents')
             ) both_vectors
-            GROUP BY word HAVING max(ndoc) >= {_FREQUENT_DOCUMENTS}
+            GROUP BY word HAVING max(ndoc) >= {_MIN_FREQUENT_DOCUMENTS}
         ),
         gone AS (
             DELETE FROM search_lexemes l WHERE NOT EXISTS (SELECT FROM counted c WHERE c.word = l.lexeme)
@@ -76,7 +76,7 @@ _COUNT_LEXEMES = Statement(
 )
 
 
-def refresh(session: Session, *, now: datetime) -> dict[str, int]:
+def refresh_search_index(session: Session, *, now: datetime) -> dict[str, int]:
     """Bring up to date what triggers do not keep: counts of words, and how popular products are.
 
     New listings are found without it, by words that are new too; it makes spellings and ranks good. It reads
@@ -85,10 +85,10 @@ def refresh(session: Session, *, now: datetime) -> dict[str, int]:
     :param now: the time of the task
     :return: how many priors and words changed, and how many old counts of misses were deleted
     """
-    _WRITE.run(session)
+    _REPAIR_DOCUMENTS.run(session)
     return {
-        "priors": _TAKE_OVER_PRIORS.run(session),
-        "words": _COUNT_WORDS.run(session),
-        "lexemes": _COUNT_LEXEMES.run(session),
-        "purgedMisses": zero_result_queries.purge(session, now=now),
+        "priors": _UPDATE_PRIORS.run(session),
+        "words": _RECOUNT_WORDS.run(session),
+        "lexemes": _RECOUNT_LEXEMES.run(session),
+        "purgedMisses": zero_result_queries.purge_old_counts(session, now=now),
     }

@@ -8,15 +8,20 @@ from dataclasses import replace
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.search.query_builder import Frequency, Lexicon, respelled_words
-from marketplace.catalog.search.spelling import LEAST_LENGTH, RARE_DOCUMENTS, Candidate, corrections
-from marketplace.catalog.search.tokenizer import STOP_WORDS, forms, phrases
+from marketplace.catalog.search.query_builder import LexemeFrequency, Lexicon, corrected_words
+from marketplace.catalog.search.spelling import (
+    MIN_CORRECTABLE_LENGTH,
+    RARE_WORD_DOCUMENTS,
+    SpellingCandidate,
+    choose_corrections,
+)
+from marketplace.catalog.search.tokenizer import STOP_WORDS, find_phrases, word_forms
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 
 # What is asked for stands in a table of its own: planned with the values before it, a plan of it would look cheaper
 # than the one that holds for all, so that the server would plan it again for each search.
-_LOOK_UP = Prepared(
+_SELECT_LEXICON = Prepared(
     text(
         """
         WITH asked AS MATERIALIZED (
@@ -49,7 +54,7 @@ _LOOK_UP = Prepared(
 )
 
 # A short word shares few trigrams with what was meant by it: its neighbours are found by counting edits.
-_NEAREST = Statement(
+_SELECT_SIMILAR_WORDS = Statement(
     text(
         """
         SELECT w.word, near.word, near.documents
@@ -80,36 +85,36 @@ _NEAREST = Statement(
         """
     )
 )
-_SYNONYMS = Prepared(
+_SELECT_SYNONYMS = Prepared(
     text(
         "SELECT s.terms FROM search_synonyms s WHERE s.terms && CAST(:phrases AS text[]) ORDER BY s.id LIMIT 20"
     )
 )
 
 
-def look_up(session: Session, *, given: Sequence[str]) -> Lexicon:
+def load_lexicon(session: Session, *, given: Sequence[str]) -> Lexicon:
     """Look up, in one query, what is known of the words of a query.
 
     :param given: at least one word, folded
     """
-    wanted = [form for word in given for form in forms(word)]
+    wanted = [form for word in given for form in word_forms(word)]
     wanted += [one + other for one, other in itertools.pairwise(given)]
     last = given[-1]
     documents: dict[str, int] = {}
-    frequent: dict[str, Frequency] = {}
+    frequent: dict[str, LexemeFrequency] = {}
     synonyms: list[Sequence[str]] = []
     beginning = total = 0
-    for kind, word, number, other_number, terms in _LOOK_UP.tuples(
+    for kind, word, number, other_number, terms in _SELECT_LEXICON.tuples(
         session,
         words=wanted,
         last=last,
-        after_last=last[:-1] + _next(last[-1]),
-        phrases=list(phrases(list(given))),
+        after_last=last[:-1] + _next_character(last[-1]),
+        phrases=list(find_phrases(list(given))),
     ):
         if kind == "word":
             documents[word] = number
         elif kind == "lexeme":
-            frequent[word] = Frequency(number, other_number)
+            frequent[word] = LexemeFrequency(number, other_number)
         elif kind == "synonyms":
             synonyms.append(terms)
         elif kind == "beginning":
@@ -119,7 +124,9 @@ def look_up(session: Session, *, given: Sequence[str]) -> Lexicon:
     return Lexicon(documents, frequent, beginning, synonyms, total)
 
 
-def spell(session: Session, *, given: Sequence[str], lexicon: Lexicon) -> Mapping[str, Sequence[str]]:
+def find_corrections(
+    session: Session, *, given: Sequence[str], lexicon: Lexicon
+) -> Mapping[str, Sequence[str]]:
     """Find what words may have meant that are not known, or hardly; in one query, if any.
 
     :param given: the words of a query
@@ -129,23 +136,25 @@ def spell(session: Session, *, given: Sequence[str], lexicon: Lexicon) -> Mappin
     doubtful = [
         word
         for word in dict.fromkeys(given)
-        if len(word) >= LEAST_LENGTH
+        if len(word) >= MIN_CORRECTABLE_LENGTH
         and word.isascii()
         and word.isalpha()
         and word not in STOP_WORDS
-        and lexicon.known(word) <= RARE_DOCUMENTS
+        and lexicon.known(word) <= RARE_WORD_DOCUMENTS
     ]
     if not doubtful:
         return {}
-    near: dict[str, list[Candidate]] = defaultdict(list)
-    for word, found, documents in _NEAREST.tuples(session, words=doubtful):
+    near: dict[str, list[SpellingCandidate]] = defaultdict(list)
+    for word, found, documents in _SELECT_SIMILAR_WORDS.tuples(session, words=doubtful):
         if found.isascii():  # a cursor holds what was chosen, and must stay short
-            near[word].append(Candidate(found, documents))
-    chosen = {word: corrections(word, near[word], known_documents=lexicon.known(word)) for word in doubtful}
+            near[word].append(SpellingCandidate(found, documents))
+    chosen = {
+        word: choose_corrections(word, near[word], known_documents=lexicon.known(word)) for word in doubtful
+    }
     return {word: meant for word, meant in chosen.items() if meant}
 
 
-def also_meant(
+def add_synonyms_of_corrections(
     session: Session, *, given: Sequence[str], lexicon: Lexicon, spelling: Mapping[str, Sequence[str]]
 ) -> Lexicon:
     """Add the synonyms of what misspelled words may have meant; in one query, if any.
@@ -156,14 +165,14 @@ def also_meant(
     """
     if not spelling:
         return lexicon
-    meant = phrases(respelled_words(given, spelling))
-    found = [terms for (terms,) in _SYNONYMS.tuples(session, phrases=list(meant))]
+    meant = find_phrases(corrected_words(given, spelling))
+    found = [terms for (terms,) in _SELECT_SYNONYMS.tuples(session, phrases=list(meant))]
     return replace(
         lexicon, synonyms=[*lexicon.synonyms, *(terms for terms in found if terms not in lexicon.synonyms)]
     )
 
 
-def _next(letter: str) -> str:
+def _next_character(letter: str) -> str:
     """Give the next letter, past those that text can't hold."""
     following = ord(letter) + 1
     return chr(0xE000 if 0xD800 <= following <= 0xDFFF else min(following, 0x10FFFF))

@@ -6,13 +6,18 @@ Everything here is text in, text out; what is known of words is looked up elsewh
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from marketplace.catalog.search.tokenizer import STOP_WORDS, forms, parts, phrases
+from marketplace.catalog.search.tokenizer import (
+    STOP_WORDS,
+    find_phrases,
+    split_letters_and_digits,
+    word_forms,
+)
 
 _MAX_SYNONYMS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Frequency:
+class LexemeFrequency:
     """In how many documents a lexeme is: in titles, tags and categories, and anywhere."""
 
     in_title: int
@@ -26,7 +31,7 @@ class Lexicon:
     documents: Mapping[str, int] = field(default_factory=dict)
     """In how many documents a word is, as written, but in descriptions; a word that is in none has no entry."""
 
-    frequent: Mapping[str, Frequency] = field(default_factory=dict)
+    frequent: Mapping[str, LexemeFrequency] = field(default_factory=dict)
     """The words whose stems very many documents have."""
 
     beginning: int = 0
@@ -40,11 +45,11 @@ class Lexicon:
 
     def known(self, word: str) -> int:
         """Tell how many documents have a word, in the singular or the plural."""
-        return max((self.documents.get(form, 0) for form in forms(word)), default=0)
+        return max((self.documents.get(form, 0) for form in word_forms(word)), default=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class QueryGroup:
     """A word or phrase of the query: what was typed, what may also stand for it, and how many that finds."""
 
     exact: str
@@ -60,7 +65,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class TextSearchQuery:
     """A query in three widths, as ``to_tsquery`` takes them, and the share of documents that each finds.
 
     ``exact`` has the words alone, ``wide`` all that may stand for them, ``partial`` needs one of them less,
@@ -76,48 +81,50 @@ class Query:
     share_partial: float
 
 
-def build(
+def build_query(
     given: Sequence[str], lexicon: Lexicon, *, corrected: Mapping[str, Sequence[str]] | None = None
-) -> Query:
+) -> TextSearchQuery:
     """Build the query of some words.
 
     :param given: at least one, folded
     :param lexicon: what is known of them
     :param corrected: what else a word may have meant
     """
-    groups = _groups(list(given), lexicon, corrected or {})
+    groups = _build_groups(list(given), lexicon, corrected or {})
     rest = [groups[:index] + groups[index + 1 :] for index in range(len(groups))] if groups[1:] else []
     if not rest and len(given) > 1:
         # A phrase that has synonyms as a whole is one group: without one of its words, the others are left.
         words = [word for word in given if word not in STOP_WORDS]
         rest = [
-            [_group([word], [], lexicon, corrected=corrected or {}, last=False)]
+            [_build_group([word], [], lexicon, corrected=corrected or {}, last=False)]
             for word in words
             if words[1:]
         ]
-    return Query(
+    return TextSearchQuery(
         exact=_all_of([group.exact for group in groups]),
         wide=_all_of([group.wide for group in groups]),
         partial=_any_of([_all_of([group.wide for group in some]) for some in rest]) if rest else None,
-        share_exact=_share(groups, "share_exact"),
-        share_in_title=_share(groups, "share_in_title"),
-        share_anywhere=_share(groups, "share_anywhere"),
-        share_partial=min(1.0, sum(_share(some, "share_anywhere") for some in rest)),
+        share_exact=_estimate_share(groups, "share_exact"),
+        share_in_title=_estimate_share(groups, "share_in_title"),
+        share_anywhere=_estimate_share(groups, "share_anywhere"),
+        share_partial=min(1.0, sum(_estimate_share(some, "share_anywhere") for some in rest)),
     )
 
 
-def respelled(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> str:
+def corrected_query(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> str:
     """Write a query with each word in its nearest spelling."""
-    return " ".join(respelled_words(given, corrected))
+    return " ".join(corrected_words(given, corrected))
 
 
-def respelled_words(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> list[str]:
+def corrected_words(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> list[str]:
     """Give each word of a query in its nearest spelling, which may be two words."""
     return [corrected[word][0] if corrected.get(word) else word for word in given]
 
 
-def _groups(given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence[str]]) -> list[Group]:
-    spans = _spans(given, lexicon, corrected)
+def _build_groups(
+    given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence[str]]
+) -> list[QueryGroup]:
+    spans = _find_alternatives(given, lexicon, corrected)
     bare = all(word in STOP_WORDS for word in given)
     found = []
     start = 0
@@ -125,7 +132,7 @@ def _groups(given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence
         end = max((stop for begin, stop in spans if begin == start), default=start + 1)
         if end > start + 1 or bare or given[start] not in STOP_WORDS or (start, end) in spans:
             found.append(
-                _group(
+                _build_group(
                     given[start:end],
                     spans.get((start, end), []),
                     lexicon,
@@ -137,12 +144,12 @@ def _groups(given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence
     return list(dict.fromkeys(found))
 
 
-def _spans(
+def _find_alternatives(
     given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence[str]]
 ) -> dict[tuple[int, int], list[str]]:
     """Find the words and phrases that others may stand for: synonyms, and one word written as two."""
     found: dict[tuple[int, int], list[str]] = {}
-    places = phrases(respelled_words(given, corrected)) | phrases(given)
+    places = find_phrases(corrected_words(given, corrected)) | find_phrases(given)
     for terms in lexicon.synonyms:
         for term in terms:
             place = places.get(term)
@@ -156,49 +163,49 @@ def _spans(
     return {place: list(dict.fromkeys(others))[:_MAX_SYNONYMS] for place, others in found.items()}
 
 
-def _group(
+def _build_group(
     typed: Sequence[str],
     synonyms: Sequence[str],
     lexicon: Lexicon,
     *,
     corrected: Mapping[str, Sequence[str]],
     last: bool,
-) -> Group:
-    exact = _all_of([_word(word) for word in typed])
-    others = [_phrase(term.split()) for term in synonyms]
+) -> QueryGroup:
+    exact = _all_of([_word_query(word) for word in typed])
+    others = [_phrase_query(term.split()) for term in synonyms]
     others += [
-        _all_of([*(_word(other) for other in typed if other != word), _phrase(meant.split())])
+        _all_of([*(_word_query(other) for other in typed if other != word), _phrase_query(meant.split())])
         for word in typed
         for meant in corrected.get(word, ())
     ]
     beginning = 0
     if last:
-        others.append(_all_of([*(_word(word) for word in typed[:-1]), f"{_quoted(typed[-1])}:*"]))
+        others.append(_all_of([*(_word_query(word) for word in typed[:-1]), f"{_quoted(typed[-1])}:*"]))
         beginning = lexicon.beginning if len(typed) == 1 else 0
     alternatives = [list(typed), *(term.split() for term in synonyms)]
     alternatives += [meant.split() for word in typed for meant in corrected.get(word, ())]
-    titles = sum(min(_frequency(word, lexicon).in_title for word in some) for some in alternatives)
-    anywhere = sum(min(_frequency(word, lexicon).anywhere for word in some) for some in alternatives)
+    titles = sum(min(_lexeme_frequency(word, lexicon).in_title for word in some) for some in alternatives)
+    anywhere = sum(min(_lexeme_frequency(word, lexicon).anywhere for word in some) for some in alternatives)
     total = max(lexicon.total, 1)
-    return Group(
+    return QueryGroup(
         exact,
         tuple(others),
-        min(1.0, min(_frequency(word, lexicon).in_title for word in typed) / total),
+        min(1.0, min(_lexeme_frequency(word, lexicon).in_title for word in typed) / total),
         # What begins with the word has it in it.
         min(1.0, max(titles, beginning) / total),
         min(1.0, max(anywhere, beginning) / total),
     )
 
 
-def _frequency(word: str, lexicon: Lexicon) -> Frequency:
+def _lexeme_frequency(word: str, lexicon: Lexicon) -> LexemeFrequency:
     frequent = lexicon.frequent.get(word)
     if frequent is not None:
         return frequent
     documents = lexicon.known(word)
-    return Frequency(documents, documents)
+    return LexemeFrequency(documents, documents)
 
 
-def _share(groups: Sequence[Group], name: str) -> float:
+def _estimate_share(groups: Sequence[QueryGroup], name: str) -> float:
     """Estimate the share of documents that have all groups.
 
     Words that are searched for together stand together ("brand new"): each further one takes away less than if
@@ -211,15 +218,15 @@ def _share(groups: Sequence[Group], name: str) -> float:
     return share
 
 
-def _word(word: str) -> str:
+def _word_query(word: str) -> str:
     """Write a word, or its parts where letters meet digits: "fx991" finds "fx-991ES"."""
-    pieces = parts(word)
+    pieces = split_letters_and_digits(word)
     if len(pieces) == 1:
         return _quoted(word)
     return _any_of([_quoted(word), _all_of([_quoted(piece) for piece in pieces])])
 
 
-def _phrase(some: Sequence[str]) -> str:
+def _phrase_query(some: Sequence[str]) -> str:
     if len(some) == 1:
         return _quoted(some[0])
     return "(" + " <-> ".join(_quoted(word) for word in some) + ")"

@@ -1,8 +1,8 @@
 """The statement of the search: what matches is taken in steps, and no more of it ranked than must be.
 
 Each step matches another query: the words as they are in titles, then all that may stand for them, then the
-whole text. Of each step the most popular ``CANDIDATES`` are taken, and a later step is asked only if the earlier
-ones did not give as many. These alone are ranked. Where there is more, the page after the last of them takes
+whole text. Of each step the most popular ``CANDIDATES_PER_STEP`` are taken, and a later step is asked only if the
+earlier ones did not give as many. These alone are ranked. Where there is more, the page after the last of them takes
 the next ones, so that every match can be reached.
 
 A step finds its rows by the index of words. Where very many rows match, that reads them all: then the most
@@ -17,35 +17,35 @@ from sqlalchemy import BigInteger, Integer, Text, Uuid, cast, select, text
 from sqlalchemy.sql.elements import TextClause
 
 from marketplace.catalog.browse import cards
-from marketplace.catalog.campus_filter import BY_ID, BY_SLUG
+from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG
 from marketplace.catalog.models import Product
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import OPEN_SQL
+from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
-CANDIDATES = 200
+CANDIDATES_PER_STEP = 200
 # A row that is walked past costs less than half of one that is found by its words: of 50,000 rows, with so many
 # matches, both ways cost about the same.
-WALKED_FROM = 2_500
-_MOST_WALKED = 5_000
+POPULARITY_SCAN_THRESHOLD = 2_500
+_MAX_SCANNED_ROWS = 5_000
 # With filters fewer candidates will do, and more rows must be walked for them, most without a look at their words:
 # that is worth it for very common words alone.
-NARROWED_CANDIDATES = 100
-NARROWED_WALKED_FROM = 12_000
-_MOST_WALKED_NARROWED = 12_000
-STEPS = 3
-_RANKS = 64
-_PRIORS = 4_096  # search_prior stays below
+FILTERED_CANDIDATES_PER_STEP = 100
+FILTERED_POPULARITY_SCAN_THRESHOLD = 12_000
+_MAX_SCANNED_ROWS_FILTERED = 12_000
+STEP_COUNT = 3
+_RANK_LEVELS = 64
+_PRIOR_LEVELS = 4_096  # search_prior stays below
 
 # Weights of description, store and category, tags, title; and once more what is in a category that is called so:
 # who searches for a laptop wants none of the pads and bags that have it in their titles.
-_RANK = (
+_RANK_SQL = (
     "(ts_rank('{0.1, 0.3, 0.6, 1}', d.vector, d.query) + 0.8 * ts_rank('{0, 1, 0, 0}', d.vector, d.query))"
 )
-_RANKS_FOR_ONE = 40  # of the ranks; more than one is seldom reached
+_LEVELS_PER_RANK_UNIT = 40  # of the ranks; more than one is seldom reached
 
-CONDITIONS = {
+DOCUMENT_CONDITIONS = {
     "campus_id": "d.campus_id = :campus_id",
     "campus_slug": "d.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
     "category_ids": "d.category_id = ANY(CAST(:category_ids AS uuid[]))",
@@ -58,16 +58,16 @@ CONDITIONS = {
 }
 
 
-def is_narrowed(conditions: Iterable[str]) -> bool:
+def has_filters_besides_campus(conditions: Iterable[str]) -> bool:
     """Tell whether filters take away more than other campuses' products do.
 
-    :param conditions: names of ``CONDITIONS``
+    :param conditions: names of ``DOCUMENT_CONDITIONS``
     """
-    return not {BY_ID, BY_SLUG}.issuperset(conditions)
+    return not {BY_CAMPUS_ID, BY_CAMPUS_SLUG}.issuperset(conditions)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SearchStep:
     """One step: which of the two vectors is matched, and whether rows are walked through first."""
 
     vector: str
@@ -75,23 +75,27 @@ class Step:
 
 
 @lru_cache(maxsize=1024)
-def search_statement(steps: tuple[Step, ...], conditions: tuple[str, ...], *, prepared: bool) -> Statement:
+def search_statement(
+    steps: tuple[SearchStep, ...], conditions: tuple[str, ...], *, prepared: bool
+) -> Statement:
     """Build the statement of a search, once for each form.
 
     Its rows are ``cards.COLUMNS``, the score, and three columns that are the same in all rows: step, prior and
     id of the last candidate where there may be more of them, else nulls.
 
-    :param steps: as many as ``STEPS``
-    :param conditions: names of ``CONDITIONS``
+    :param steps: as many as ``STEP_COUNT``
+    :param conditions: names of ``DOCUMENT_CONDITIONS``
     :param prepared: whether it is worth keeping on the server
     """
     rows = (
-        _found(steps, conditions)
+        _ranked_candidates_sql(steps, conditions)
         .columns(product_id=Uuid, score=BigInteger, end_step=Integer, end_prior=Integer, end_id=Uuid)
         .cte("found")
     )
     clause = (
-        select(*cards.COLUMNS, rows.c.score, rows.c.end_step, rows.c.end_prior, cast(rows.c.end_id, Text))
+        select(
+            *cards.CARD_COLUMNS, rows.c.score, rows.c.end_step, rows.c.end_prior, cast(rows.c.end_id, Text)
+        )
         .join_from(rows, Product, Product.id == rows.c.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .order_by(rows.c.score.desc(), rows.c.product_id.desc())
@@ -99,19 +103,20 @@ def search_statement(steps: tuple[Step, ...], conditions: tuple[str, ...], *, pr
     return Prepared(clause) if prepared else Statement(clause)
 
 
-def _found(steps: Sequence[Step], conditions: Sequence[str]) -> TextClause:
+def _ranked_candidates_sql(steps: Sequence[SearchStep], conditions: Sequence[str]) -> TextClause:
     asked = ", ".join(
-        f"to_tsquery('campus', CAST(:query_{number} AS text)) AS query_{number}" for number in range(STEPS)
+        f"to_tsquery('campus', CAST(:query_{number} AS text)) AS query_{number}"
+        for number in range(STEP_COUNT)
     )
     candidates = " UNION ALL ".join(
         f"SELECT {number} AS step, s.* FROM step_{number} s"  # noqa: S608 - our own text
-        for number in range(STEPS)
+        for number in range(STEP_COUNT)
     )
     return text(
         f"""
         WITH asked AS MATERIALIZED (SELECT {asked}),
-        closed AS MATERIALIZED (SELECT v.id FROM vendor_profiles v WHERE NOT {OPEN_SQL}),
-        {", ".join(_step(number, step, conditions) for number, step in enumerate(steps))},
+        closed AS MATERIALIZED (SELECT v.id FROM vendor_profiles v WHERE NOT {STORE_IS_OPEN_SQL}),
+        {", ".join(_step_sql(number, step, conditions) for number, step in enumerate(steps))},
         candidates AS MATERIALIZED ({candidates}),
         ended AS MATERIALIZED (
             SELECT d.step AS end_step, d.prior AS end_prior, d.product_id AS end_id
@@ -123,8 +128,9 @@ def _found(steps: Sequence[Step], conditions: Sequence[str]) -> TextClause:
             ORDER BY d.prior, d.product_id LIMIT 1
         ),
         scored AS (
-            SELECT d.product_id, (({STEPS - 1} - d.step) * {_RANKS}
-                + least(CAST({_RANK} * {_RANKS_FOR_ONE} AS integer), {_RANKS - 1})) * {_PRIORS} + d.prior AS score
+            SELECT d.product_id, (({STEP_COUNT - 1} - d.step) * {_RANK_LEVELS}
+                + least(CAST({_RANK_SQL} * {_LEVELS_PER_RANK_UNIT} AS integer), {_RANK_LEVELS - 1})) * {_PRIOR_LEVELS}
+                + d.prior AS score
             FROM candidates d
         )
         SELECT s.product_id, s.score, e.end_step, e.end_prior, e.end_id
@@ -136,28 +142,28 @@ def _found(steps: Sequence[Step], conditions: Sequence[str]) -> TextClause:
     )
 
 
-def _step(number: int, step: Step, conditions: Sequence[str]) -> str:
+def _step_sql(number: int, step: SearchStep, conditions: Sequence[str]) -> str:
     """Write the step's candidates: the most popular rows that match and that no earlier step matched."""
     columns = f"d.product_id, d.prior, d.{step.vector} AS vector, a.query_{number} AS query"
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
     wanted = " AND ".join(
         [
             "d.vendor_id NOT IN (SELECT c.id FROM closed c)",
-            *(CONDITIONS[name] for name in conditions),
+            *(DOCUMENT_CONDITIONS[name] for name in conditions),
             *(
                 f"(a.query_{earlier} IS NULL OR NOT d.title @@ a.query_{earlier})"
                 for earlier in range(number)[-1:]
             ),
         ]
     )
-    within = f"{_is_due(number)} AND {_is_in_range(number)}"
+    within = f"{_step_is_due_sql(number)} AND {_row_is_in_range_sql(number)}"
     by_words = (
         f"FROM asked a, search_documents d WHERE {within}"
         f" AND d.{step.vector} @@ a.query_{number} AND {wanted}"
     )
     if not step.walked:
         return f"step_{number} AS MATERIALIZED (SELECT {columns} {by_words} {order} :most)"
-    most_walked = _MOST_WALKED_NARROWED if is_narrowed(conditions) else _MOST_WALKED
+    most_walked = _MAX_SCANNED_ROWS_FILTERED if has_filters_besides_campus(conditions) else _MAX_SCANNED_ROWS
     return f"""
         walk_{number} AS MATERIALIZED (
             SELECT {columns} FROM asked a, (
@@ -175,7 +181,7 @@ def _step(number: int, step: Step, conditions: Sequence[str]) -> str:
     """  # noqa: S608 - our own text
 
 
-def _is_due(number: int) -> str:
+def _step_is_due_sql(number: int) -> str:
     """Write the condition that earlier steps left room, or that an earlier page came so far."""
     counts = [f"(SELECT count(*) FROM step_{other})" for other in range(number)]  # noqa: S608 - our own text
     earlier = " + ".join(counts) or "0"
@@ -185,7 +191,7 @@ def _is_due(number: int) -> str:
     )
 
 
-def _is_in_range(number: int) -> str:
+def _row_is_in_range_sql(number: int) -> str:
     """Write the condition that a row is after the last page's candidates, and not after this page's."""
     here = "(d.prior, d.product_id)"
     return (

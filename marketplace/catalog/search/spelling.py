@@ -3,28 +3,31 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-LEAST_LENGTH = 3
-_SHORT, _LONG = 4, 8  # words so short may have one fault, words longer than the second three, all others two
-MOST_CORRECTIONS = 2
+MIN_CORRECTABLE_LENGTH = 3
+_MAX_LENGTH_FOR_ONE_EDIT, _MAX_LENGTH_FOR_TWO_EDITS = (
+    4,
+    8,
+)  # words so short may have one fault, words longer than the second three, all others two
+MAX_CORRECTIONS = 2
 # A word that hardly anybody uses is taken for a misspelling of one that is so much more usual.
-RARE_DOCUMENTS = 2
-_DOMINANT_DOCUMENTS = 25
+RARE_WORD_DOCUMENTS = 2
+_MIN_DOMINANT_DOCUMENTS = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class SpellingCandidate:
     """A word, or two, of the catalog, and in how many documents it is."""
 
     text: str
     documents: int
 
 
-def most_faults(word: str) -> int:
+def max_edits(word: str) -> int:
     """Tell how many faults a word may have and still be recognised."""
-    return 1 if len(word) <= _SHORT else 2 if len(word) <= _LONG else 3
+    return 1 if len(word) <= _MAX_LENGTH_FOR_ONE_EDIT else 2 if len(word) <= _MAX_LENGTH_FOR_TWO_EDITS else 3
 
 
-def distance(one: str, other: str, *, most: int) -> int:
+def edit_distance(one: str, other: str, *, most: int) -> int:
     """Count the letters missing, added, changed or swapped with their neighbour.
 
     :param most: beyond so many the exact number does not matter
@@ -46,7 +49,9 @@ def distance(one: str, other: str, *, most: int) -> int:
     return min(row[-1], most + 1)
 
 
-def corrections(word: str, candidates: Iterable[Candidate], *, known_documents: int = 0) -> list[str]:
+def choose_corrections(
+    word: str, candidates: Iterable[SpellingCandidate], *, known_documents: int = 0
+) -> list[str]:
     """Choose what a word that was typed may have meant.
 
     :param word: as it was typed, folded
@@ -54,25 +59,25 @@ def corrections(word: str, candidates: Iterable[Candidate], *, known_documents: 
     :param known_documents: how many documents have the word itself; the corrections must be far more usual
     :return: the nearest, the most usual first; none if nothing is near
     """
-    most = most_faults(word)
+    most = max_edits(word)
     found = []
     for candidate in candidates:
         if candidate.text == word or candidate.documents < 1:
             continue
-        if known_documents and candidate.documents < max(_DOMINANT_DOCUMENTS, 10 * known_documents):
+        if known_documents and candidate.documents < max(_MIN_DOMINANT_DOCUMENTS, 10 * known_documents):
             continue
-        faults = _faults(word, candidate.text, most)
+        faults = _count_edits(word, candidate.text, most)
         if faults <= (1 if known_documents else most):
             # Few get the first letter wrong.
             found.append((faults, candidate.text[0] != word[0], -candidate.documents, candidate.text))
     found.sort()
     best = [item[3] for item in found if item[0] == found[0][0]]
-    return list(dict.fromkeys(best))[:MOST_CORRECTIONS]
+    return list(dict.fromkeys(best))[:MAX_CORRECTIONS]
 
 
-def _faults(word: str, meant: str, most: int) -> int:
+def _count_edits(word: str, meant: str, most: int) -> int:
     """Count the faults; a singular that was meant as a plural, or the other way round, has none for that."""
     if meant.replace(" ", "") == word:
         return 1  # a blank was forgotten
     bare_word, bare_meant = word.removesuffix("s"), meant.removesuffix("s")
-    return min(distance(word, meant, most=most), distance(bare_word, bare_meant, most=most))
+    return min(edit_distance(word, meant, most=most), edit_distance(bare_word, bare_meant, most=most))

@@ -8,45 +8,45 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.campus_filter import BY_ID, BY_SLUG, campus_parameters
+from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_parameters
 from marketplace.catalog.search import lexicon as search_lexicon
 from marketplace.catalog.search import tokenizer
-from marketplace.catalog.search.ranking_sql import CONDITIONS
+from marketplace.catalog.search.ranking_sql import DOCUMENT_CONDITIONS
 from marketplace.infra.prepared import Prepared
-from marketplace.vendors.queries import OPEN_SQL
+from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
 MAX_SUGGESTIONS = 10
 PRODUCT, CATEGORY, STORE = KINDS = ("product", "category", "store")
 # Of the most popular listings so many are looked at: some have the same title.
-_CANDIDATES = 120
+_MAX_TITLE_CANDIDATES = 120
 # Where very many match, most of them may be tagged so and not titled: these many of the most popular are looked at.
-_WALKED_FROM = 1_700
-_MOST_WALKED = 8_000
-_MOST_OTHERS = 2  # categories, and stores, at the end
+_POPULARITY_SCAN_THRESHOLD = 1_700
+_MAX_SCANNED_ROWS = 8_000
+_MAX_NAMES_PER_KIND = 2  # categories, and stores, at the end
 
-_CAMPUS_OF_STORE = {
-    BY_ID: "v.campus_id = :campus_id",
-    BY_SLUG: "v.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
+_STORE_CAMPUS_CONDITIONS = {
+    BY_CAMPUS_ID: "v.campus_id = :campus_id",
+    BY_CAMPUS_SLUG: "v.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
 }
 
 
 @lru_cache(maxsize=8)
-def _titles(campus: str | None, *, walked: bool) -> Prepared:
+def _titles_statement(campus: str | None, *, walked: bool) -> Prepared:
     """Build the statement of titles; where many match, the most popular listings are walked through instead."""
-    place = CONDITIONS[campus] if campus else "true"
+    place = DOCUMENT_CONDITIONS[campus] if campus else "true"
     wanted = f"d.vendor_id NOT IN (SELECT c.id FROM closed c) AND {place}"  # noqa: S608 - our own text
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
-    rows = f"(SELECT * FROM search_documents d {order} {_MOST_WALKED})" if walked else "search_documents"  # noqa: S608
+    rows = f"(SELECT * FROM search_documents d {order} {_MAX_SCANNED_ROWS})" if walked else "search_documents"  # noqa: S608
     # The function does what the operator does, but never by the index.
     matches = "ts_match_vq(d.title, a.query)" if walked else "d.title @@ a.query"
     return Prepared(
         text(
             f"""
             WITH asked AS MATERIALIZED (SELECT to_tsquery('simple', CAST(:query AS text)) AS query),
-            closed AS MATERIALIZED (SELECT v.id FROM vendor_profiles v WHERE NOT {OPEN_SQL}),
+            closed AS MATERIALIZED (SELECT v.id FROM vendor_profiles v WHERE NOT {STORE_IS_OPEN_SQL}),
             found AS (
                 SELECT d.product_id, d.prior FROM asked a, {rows} d WHERE {matches} AND {wanted}
-                {order} {_CANDIDATES}
+                {order} {_MAX_TITLE_CANDIDATES}
             )
             SELECT p.title FROM found f JOIN products p ON p.id = f.product_id
             ORDER BY f.prior DESC, f.product_id DESC
@@ -56,7 +56,7 @@ def _titles(campus: str | None, *, walked: bool) -> Prepared:
 
 
 @lru_cache(maxsize=8)
-def _names(campus: str | None) -> Prepared:
+def _names_statement(campus: str | None) -> Prepared:
     """Build the statement of categories and stores."""
     return Prepared(
         text(
@@ -65,13 +65,14 @@ def _names(campus: str | None) -> Prepared:
             (
                 SELECT '{CATEGORY}', c.name FROM asked a, categories c
                 WHERE setweight(to_tsvector('simple', unaccent(c.name)), 'A') @@ a.query
-                ORDER BY cardinality(c.lineage), c.position, c.name LIMIT {_MOST_OTHERS}
+                ORDER BY cardinality(c.lineage), c.position, c.name LIMIT {_MAX_NAMES_PER_KIND}
             )
             UNION ALL
             (
                 SELECT '{STORE}', v.display_name FROM asked a, vendor_profiles v
-                WHERE v.search @@ a.query AND {OPEN_SQL} AND {_CAMPUS_OF_STORE[campus] if campus else "true"}
-                ORDER BY v.completed_orders DESC, v.id LIMIT {_MOST_OTHERS}
+                WHERE v.search @@ a.query AND {STORE_IS_OPEN_SQL}
+                    AND {_STORE_CAMPUS_CONDITIONS[campus] if campus else "true"}
+                ORDER BY v.completed_orders DESC, v.id LIMIT {_MAX_NAMES_PER_KIND}
             )
             """  # noqa: S608 - our own text
         )
@@ -92,34 +93,34 @@ def suggest(
     :param now: the time of the request
     :return: ``text`` and ``kind``; texts that differ only in case or accents come once
     """
-    typed = tokenizer.words(beginning)
+    typed = tokenizer.tokenize(beginning)
     if not typed:
         return []
     place = campus_parameters(campus)
-    lexicon = search_lexicon.look_up(session, given=typed)
+    lexicon = search_lexicon.load_lexicon(session, given=typed)
     # Of the title's own words (weight A): what is only tagged so would not show why it is suggested.
     exact, last = [f"'{word}':A" for word in typed[:-1]], f"'{typed[-1]}':*A"
     many = min([lexicon.beginning, *(lexicon.known(word) for word in typed[:-1])])
     name = next(iter(place), None)
-    titles = _titles(name, walked=many > _WALKED_FROM).tuples(
+    titles = _titles_statement(name, walked=many > _POPULARITY_SCAN_THRESHOLD).tuples(
         session, query=" & ".join([*exact, last]), now=now, **place
     )
-    names = _names(name).tuples(session, query=" & ".join([*exact, last]), now=now, **place)
-    return _distinct([(PRODUCT, title) for (title,) in titles], names, limit=limit)
+    names = _names_statement(name).tuples(session, query=" & ".join([*exact, last]), now=now, **place)
+    return _merge_suggestions([(PRODUCT, title) for (title,) in titles], names, limit=limit)
 
 
-def _distinct(
+def _merge_suggestions(
     titles: Iterable[tuple[str, str]], names: Iterable[tuple[str, str]], *, limit: int
 ) -> list[dict[str, Any]]:
     """Join what folds to the same; names have their places at the end, or more where there are fewer titles."""
-    products = _by_fold(titles, most=limit)
-    others = {key: item for key, item in _by_fold(names, most=limit).items() if key not in products}
+    products = _deduplicate(titles, most=limit)
+    others = {key: item for key, item in _deduplicate(names, most=limit).items() if key not in products}
     room = max(limit - len(others), 1)
     chosen = [*list(products.values())[:room], *others.values()][:limit]
     return [{"text": text_shown, "kind": kind} for kind, text_shown in chosen]
 
 
-def _by_fold(items: Iterable[tuple[str, str]], *, most: int) -> dict[str, tuple[str, str]]:
+def _deduplicate(items: Iterable[tuple[str, str]], *, most: int) -> dict[str, tuple[str, str]]:
     """Give the first ones that differ; many are written the same, and folding costs more than comparing."""
     found: dict[str, tuple[str, str]] = {}
     for kind, shown in dict.fromkeys(items):

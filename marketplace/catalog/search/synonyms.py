@@ -1,37 +1,27 @@
 """What is called by several names: staff keep the list, and the next search goes by it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog.search.models import SearchSynonyms
-from marketplace.catalog.search.tokenizer import words
+from marketplace.catalog.search.tokenizer import tokenize
 from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
-MANAGES = "canManageProducts"
-MOST_TERMS = 12
-MOST_TERM_WORDS = 4
+MANAGE_PRODUCTS = "canManageProducts"
+MAX_TERMS = 12
+MAX_TERM_WORDS = 4
 MAX_TERM_LENGTH = 60
-_MOST_GROUPS = 2_000
+_MAX_GROUPS = 2_000
 
 
 class StaleSynonymsError(ConflictError):
     """Somebody changed the synonyms since the client read them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """Somebody of the staff changes the list: who, as the audit names them, and when."""
-
-    actor: AuditActor
-    now: datetime
 
 
 def list_synonyms(session: Session, *, page: PageRequest) -> Page:
@@ -44,7 +34,7 @@ def list_synonyms(session: Session, *, page: PageRequest) -> Page:
     return page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
 
 
-def create(session: Session, act: Act, *, terms: Sequence[str]) -> dict[str, Any]:
+def create_synonyms(session: Session, act: Act, *, terms: Sequence[str]) -> dict[str, Any]:
     """Add a group of synonyms.
 
     :param terms: words or phrases that mean the same; they are folded as searches are
@@ -52,16 +42,16 @@ def create(session: Session, act: Act, *, terms: Sequence[str]) -> dict[str, Any
     :raises ValidationError: fewer than two are left, or one has no words, or too many
     :raises ConflictError: there are as many groups as there may be
     """
-    if (session.scalar(select(func.count()).select_from(SearchSynonyms)) or 0) >= _MOST_GROUPS:
-        raise ConflictError(f"There are {_MOST_GROUPS} groups of synonyms; delete one first.")
-    row = SearchSynonyms(terms=_folded(terms), created_at=act.now, updated_at=act.now)
+    if (session.scalar(select(func.count()).select_from(SearchSynonyms)) or 0) >= _MAX_GROUPS:
+        raise ConflictError(f"There are {_MAX_GROUPS} groups of synonyms; delete one first.")
+    row = SearchSynonyms(terms=_normalize_terms(terms), created_at=act.now, updated_at=act.now)
     session.add(row)
     session.flush()
-    _record(session, act, "create", row.id, before=None, after=row.terms)
+    _record_audit(session, act, "create", row.id, before=None, after=row.terms)
     return _view(row)
 
 
-def change(
+def update_synonyms(
     session: Session, act: Act, *, synonyms_id: UUID, revision: int | None, terms: Sequence[str]
 ) -> dict[str, Any]:
     """Replace the terms of a group.
@@ -74,45 +64,45 @@ def change(
     :raises StaleSynonymsError: the revision is not the current one
     :raises ValidationError: as for ``create``
     """
-    row = _locked(session, synonyms_id)
+    row = _lock_synonyms(session, synonyms_id)
     if revision is not None and revision != row.revision:
         raise StaleSynonymsError(
             f"The synonyms are at revision {row.revision} by now, not {revision}: read them again.",
             invalid_params=[InvalidParam("revision", f"The current one is {row.revision}.")],
         )
-    before, after = row.terms, _folded(terms)
+    before, after = row.terms, _normalize_terms(terms)
     if after != before:
         row.terms = after
         row.revision += 1
         row.updated_at = act.now
-        _record(session, act, "change", row.id, before=before, after=after)
+        _record_audit(session, act, "change", row.id, before=before, after=after)
     return _view(row)
 
 
-def delete(session: Session, act: Act, *, synonyms_id: UUID) -> None:
+def delete_synonyms(session: Session, act: Act, *, synonyms_id: UUID) -> None:
     """Delete a group.
 
     :raises NotFoundError: there is none
     """
-    row = _locked(session, synonyms_id)
+    row = _lock_synonyms(session, synonyms_id)
     session.delete(row)
-    _record(session, act, "delete", row.id, before=row.terms, after=None)
+    _record_audit(session, act, "delete", row.id, before=row.terms, after=None)
 
 
-def _locked(session: Session, synonyms_id: UUID) -> SearchSynonyms:
+def _lock_synonyms(session: Session, synonyms_id: UUID) -> SearchSynonyms:
     row = session.get(SearchSynonyms, synonyms_id, with_for_update=True, populate_existing=True)
     if row is None:
         raise NotFoundError("There are no such synonyms.")
     return row
 
 
-def _folded(terms: Sequence[str]) -> list[str]:
+def _normalize_terms(terms: Sequence[str]) -> list[str]:
     """Fold the terms as queries are; what differs only in that is one."""
-    split = [words(term, most=MOST_TERM_WORDS + 1) for term in terms]
+    split = [tokenize(term, most=MAX_TERM_WORDS + 1) for term in terms]
     faults = [
-        InvalidParam(f"terms[{index}]", f"Must have one to {MOST_TERM_WORDS} words.")
+        InvalidParam(f"terms[{index}]", f"Must have one to {MAX_TERM_WORDS} words.")
         for index, found in enumerate(split)
-        if not 1 <= len(found) <= MOST_TERM_WORDS
+        if not 1 <= len(found) <= MAX_TERM_WORDS
     ]
     if faults:
         raise ValidationError("Not all terms can be searched.", invalid_params=faults)
@@ -132,7 +122,7 @@ def _view(row: SearchSynonyms) -> dict[str, Any]:
     }
 
 
-def _record(
+def _record_audit(
     session: Session,
     act: Act,
     done: str,
@@ -141,13 +131,12 @@ def _record(
     before: Sequence[str] | None,
     after: Sequence[str] | None,
 ) -> None:
-    record(
+    record_audit_entry(
         session,
-        actor=act.actor,
+        act=act,
         action=f"search_synonyms.{done}",
         target_type="search_synonyms",
         target_id=str(synonyms_id),
-        now=act.now,
         before=None if before is None else {"terms": list(before)},
         after=None if after is None else {"terms": list(after)},
     )

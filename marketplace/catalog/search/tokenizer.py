@@ -8,13 +8,13 @@ MAX_WORD_LENGTH = 40
 _MAX_PHRASE_WORDS = 4
 
 # Letters that no decomposition takes apart; casefold() does ß.
-_LETTERS = str.maketrans(
+_LETTER_REPLACEMENTS = str.maketrans(
     {"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "\u0131": "i", "þ": "th", "ħ": "h"}
 )
 _APOSTROPHES = re.compile("['\u2019\u2018`]")
-_THOUSANDS = re.compile(r"(?<=[0-9])[,.](?=[0-9]{3}(?![0-9]))")
+_THOUSANDS_SEPARATOR = re.compile(r"(?<=[0-9])[,.](?=[0-9]{3}(?![0-9]))")
 _WORD = re.compile(r"[^\W_]+")
-_BOUNDARY = re.compile(r"(?<=[0-9])(?=[^\W\d_])|(?<=[^\W\d_])(?=[0-9])")
+_LETTER_DIGIT_BOUNDARY = re.compile(r"(?<=[0-9])(?=[^\W\d_])|(?<=[^\W\d_])(?=[0-9])")
 
 STOP_WORDS = frozenset(
     (
@@ -43,9 +43,9 @@ STOP_WORDS = frozenset(
 """Words that need not be met, as long as there are others."""
 
 MASK = "#"
-_ADDRESS = re.compile(r"\S*@\S*|(?:https?://|www\.)\S*")
+_ADDRESS_OR_HANDLE = re.compile(r"\S*@\S*|(?:https?://|www\.)\S*")
 # Fewer digits are a size, a price or a model; six or more may be somebody's number.
-_NUMBER = re.compile(r"[+(]?[0-9](?:[ ().-]{0,2}[0-9]){5,}")
+_LONG_NUMBER = re.compile(r"[+(]?[0-9](?:[ ().-]{0,2}[0-9]){5,}")
 
 
 def fold(text: str) -> str:
@@ -55,26 +55,26 @@ def fold(text: str) -> str:
         for character in unicodedata.normalize("NFKD", text).casefold()
         if not "\u0300" <= character <= "\u036f"
     )
-    return bare.translate(_LETTERS)
+    return bare.translate(_LETTER_REPLACEMENTS)
 
 
-def words(text: str, *, most: int = MAX_WORDS) -> list[str]:
+def tokenize(text: str, *, most: int = MAX_WORDS) -> list[str]:
     """Give the words of a text, folded.
 
     :param text: anything
     :param most: how many words, from the beginning; a word is cut at ``MAX_WORD_LENGTH`` characters
     :return: letters and digits alone; empty where there are none
     """
-    folded = _THOUSANDS.sub("", _APOSTROPHES.sub("", fold(text)))
+    folded = _THOUSANDS_SEPARATOR.sub("", _APOSTROPHES.sub("", fold(text)))
     return [found[:MAX_WORD_LENGTH] for found in _WORD.findall(folded)[:most]]
 
 
-def parts(word: str) -> list[str]:
+def split_letters_and_digits(word: str) -> list[str]:
     """Take a word apart where letters meet digits: ``fx991es`` is ``fx``, ``991``, ``es``."""
-    return _BOUNDARY.split(word)
+    return _LETTER_DIGIT_BOUNDARY.split(word)
 
 
-def forms(word: str) -> list[str]:
+def word_forms(word: str) -> list[str]:
     """Give a word with the singular and plural forms that it may be, itself first."""
     found = [word]
     if word.endswith("ies"):
@@ -88,7 +88,7 @@ def forms(word: str) -> list[str]:
     return [form for form in found if form]
 
 
-def phrases(given: list[str]) -> dict[str, tuple[int, int]]:
+def find_phrases(given: list[str]) -> dict[str, tuple[int, int]]:
     """Give the phrases of up to four words that stand in a query, each in all its forms.
 
     :param given: the words
@@ -98,16 +98,16 @@ def phrases(given: list[str]) -> dict[str, tuple[int, int]]:
     for start in range(len(given)):
         for end in range(start + 1, min(start + _MAX_PHRASE_WORDS, len(given)) + 1):
             head = given[start : end - 1]
-            for last in forms(given[end - 1]):
+            for last in word_forms(given[end - 1]):
                 found.setdefault(" ".join([*head, last]), (start, end))
     return found
 
 
-def masked(query: str) -> str:
+def mask_personal_data(query: str) -> str:
     """Give a query as it may be kept: folded, without what could name a person.
 
     :param query: as it was typed
     :return: addresses and handles, and numbers of six digits and more, are masked
     """
     folded = " ".join(fold(query).split())
-    return _NUMBER.sub(MASK, _ADDRESS.sub(MASK, folded))
+    return _LONG_NUMBER.sub(MASK, _ADDRESS_OR_HANDLE.sub(MASK, folded))

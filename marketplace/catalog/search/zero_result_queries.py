@@ -7,36 +7,38 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.campus_filter import BY_ID, BY_SLUG, campus_parameters
-from marketplace.catalog.search.tokenizer import masked
+from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_parameters
+from marketplace.catalog.search.tokenizer import mask_personal_data
 from marketplace.infra.db import Statement
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.platform.models import Campus
-from marketplace.vendors.queries import store_of_user
+from marketplace.vendors.queries import find_store_of_user
 
-KEPT = timedelta(days=90)
-SHOWN = timedelta(days=30)
+RETENTION = timedelta(days=90)
+REPORTING_PERIOD = timedelta(days=30)
 SORTS = ("count", "lastAt", "query")
 
 # A campus that does not exist has no students who could have missed anything.
-_COUNT = """
+_INCREMENT_COUNT_SQL = """
     INSERT INTO search_misses (query, campus_id, day, last_at)
     SELECT :query, {campus}, :day, :now {source}
     ON CONFLICT ON CONSTRAINT uq_search_misses_day_campus_id_query
     DO UPDATE SET count = search_misses.count + 1, last_at = excluded.last_at
 """
-_COUNTS = {
-    None: Statement(text(_COUNT.format(campus="CAST(NULL AS uuid)", source=""))),
-    BY_ID: Statement(text(_COUNT.format(campus="c.id", source="FROM campuses c WHERE c.id = :campus_id"))),
-    BY_SLUG: Statement(
-        text(_COUNT.format(campus="c.id", source="FROM campuses c WHERE c.slug = :campus_slug"))
+_INCREMENT_COUNT = {
+    None: Statement(text(_INCREMENT_COUNT_SQL.format(campus="CAST(NULL AS uuid)", source=""))),
+    BY_CAMPUS_ID: Statement(
+        text(_INCREMENT_COUNT_SQL.format(campus="c.id", source="FROM campuses c WHERE c.id = :campus_id"))
+    ),
+    BY_CAMPUS_SLUG: Statement(
+        text(_INCREMENT_COUNT_SQL.format(campus="c.id", source="FROM campuses c WHERE c.slug = :campus_slug"))
     ),
 }
-_PURGE = Statement(text("DELETE FROM search_misses WHERE day < :before"))
-_ORDER = {"count": "searches {0}, query", "lastAt": "last_at {0}, query", "query": "query {0}"}
+_DELETE_OLD_COUNTS = Statement(text("DELETE FROM search_misses WHERE day < :before"))
+_ORDER_BY = {"count": "searches {0}, query", "lastAt": "last_at {0}, query", "query": "query {0}"}
 # What was searched on no campus in particular was missed on all of them.
-_LISTED = """
+_SELECT_QUERIES_SQL = """
     SELECT query, CAST(sum(count) AS bigint) AS searches, max(last_at) AS last_at, count(*) OVER () AS total
     FROM search_misses
     WHERE day >= :since AND (CAST(:campus_id AS uuid) IS NULL OR campus_id = :campus_id OR campus_id IS NULL)
@@ -44,21 +46,23 @@ _LISTED = """
     ORDER BY {order}
     LIMIT :limit OFFSET :offset
 """
-_LISTS = {
-    (sort, descending): Statement(text(_LISTED.format(order=order.format("DESC" if descending else "ASC"))))
-    for sort, order in _ORDER.items()
+_SELECT_QUERIES = {
+    (sort, descending): Statement(
+        text(_SELECT_QUERIES_SQL.format(order=order.format("DESC" if descending else "ASC")))
+    )
+    for sort, order in _ORDER_BY.items()
     for descending in (False, True)
 }
-_NUMBER = Statement(
+_COUNT_QUERIES = Statement(
     text(
         "SELECT count(DISTINCT query) AS total FROM search_misses WHERE day >= :since"
         " AND (CAST(:campus_id AS uuid) IS NULL OR campus_id = :campus_id OR campus_id IS NULL)"
     )
 )
-_CAMPUS = Statement(text("SELECT id FROM campuses WHERE slug = :slug"))
+_SELECT_CAMPUS_ID = Statement(text("SELECT id FROM campuses WHERE slug = :slug"))
 
 
-def count_miss(session: Session, *, words: str, campus: str | None, now: datetime) -> None:
+def record_zero_result(session: Session, *, words: str, campus: str | None, now: datetime) -> None:
     """Count a search that found nothing, in one statement.
 
     Nothing is kept of who searched; addresses, handles and long numbers are masked.
@@ -68,10 +72,12 @@ def count_miss(session: Session, *, words: str, campus: str | None, now: datetim
     :param now: the time of the request
     """
     place = campus_parameters(campus)
-    _COUNTS[next(iter(place), None)].run(session, query=masked(words), day=now.date(), now=now, **place)
+    _INCREMENT_COUNT[next(iter(place), None)].run(
+        session, query=mask_personal_data(words), day=now.date(), now=now, **place
+    )
 
 
-def list_misses(
+def list_zero_result_queries(
     session: Session, *, campus: str | None, vendor: UUID | None, page: TableRequest, now: datetime
 ) -> TablePage:
     """List what was searched in vain in the last 30 days.
@@ -83,31 +89,31 @@ def list_misses(
     """
     campus_id: UUID | None = None
     if campus is not None:
-        campus_id = _campus_id(session, campus)
+        campus_id = _resolve_campus_id(session, campus)
         if campus_id is None:
             return TablePage([], page, total=0)
     elif vendor is not None:
-        store = store_of_user(session, user_id=vendor)
+        store = find_store_of_user(session, user_id=vendor)
         campus_id = store.campus_id if store else None
-    since = (now - SHOWN).date()
-    rows = _LISTS[page.sort, page.descending].all(
+    since = (now - REPORTING_PERIOD).date()
+    rows = _SELECT_QUERIES[page.sort, page.descending].all(
         session, since=since, campus_id=campus_id, limit=page.limit, offset=page.offset
     )
-    counted = rows[0] if rows else _NUMBER.one(session, since=since, campus_id=campus_id)
+    counted = rows[0] if rows else _COUNT_QUERIES.one(session, since=since, campus_id=campus_id)
     items: list[dict[str, Any]] = [
         {"query": row["query"], "count": row["searches"], "lastAt": row["last_at"]} for row in rows
     ]
     return TablePage(items, page, total=counted["total"])
 
 
-def purge(session: Session, *, now: datetime) -> int:
-    """Delete counts older than ``KEPT``, and tell how many they were."""
-    return _PURGE.run(session, before=(now - KEPT).date())
+def purge_old_counts(session: Session, *, now: datetime) -> int:
+    """Delete counts older than ``RETENTION``, and tell how many they were."""
+    return _DELETE_OLD_COUNTS.run(session, before=(now - RETENTION).date())
 
 
-def _campus_id(session: Session, campus: str) -> UUID | None:
+def _resolve_campus_id(session: Session, campus: str) -> UUID | None:
     campus_id = parse_uuid(campus)
     if campus_id is not None:
         return campus_id if session.get(Campus, campus_id) else None
-    row = _CAMPUS.first(session, slug=campus)
+    row = _SELECT_CAMPUS_ID.first(session, slug=campus)
     return row["id"] if row else None

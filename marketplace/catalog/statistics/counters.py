@@ -24,23 +24,23 @@ from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
 
 VIEW, CART_ADD, SHARE = "view", "cart_add", "share"
-TYPES = (VIEW, CART_ADD, SHARE)
+EVENT_TYPES = (VIEW, CART_ADD, SHARE)
 
-WINDOW = timedelta(hours=24)
-HALF_LIFE = timedelta(hours=6)
-POINTS_OF_CART_ADD = 5  # of a view: 1
+TRENDING_WINDOW = timedelta(hours=24)
+TRENDING_HALF_LIFE = timedelta(hours=6)
+CART_ADD_POINTS = 5  # of a view: 1
 RETENTION = timedelta(days=90)
 
 _HOUR = timedelta(hours=1)
-_MOST_BATCHES = 20  # of a flush; what is left over waits for the next one
-_MOST_RECOUNTED = 20_000
-_MOST_PURGED = 200_000  # of an hour: more than are made in one by many products
-_THOUSANDTHS = 1_000  # of a halving: two scores that differ by less than a tenth of a percent are equal
+_MAX_BATCHES_PER_FLUSH = 20  # of a flush; what is left over waits for the next one
+_MAX_RESCORED_PRODUCTS = 20_000
+_MAX_PURGED_ROWS = 200_000  # of an hour: more than are made in one by many products
+_SCORE_SCALE = 1_000  # of a halving: two scores that differ by less than a tenth of a percent are equal
 _SECONDS_PER_HOUR = 3_600
 
 _log = structlog.get_logger(__name__)
 
-_VISIBLE = Prepared(
+_SELECT_VISIBLE_PRODUCT = Prepared(
     text(
         """
         SELECT FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
@@ -49,7 +49,7 @@ _VISIBLE = Prepared(
     )
 )
 # Rows are touched in one order, hours first, so that no two who add up wait for each other.
-_ADD = Statement(
+_ADD_COUNTS = Statement(
     text(
         """
         WITH counted AS (
@@ -75,10 +75,10 @@ _ADD = Statement(
         """
     )
 )
-_CLAIM_BATCH = Statement(
+_RECORD_BATCH = Statement(
     text("INSERT INTO statistics_batches (id, applied_at) VALUES (:batch_id, :now) ON CONFLICT DO NOTHING")
 )
-_RECOUNT = Statement(
+_UPDATE_TRENDING_SCORES = Statement(
     text(
         """
         WITH due AS (
@@ -125,15 +125,19 @@ _PURGE_BATCHES = Statement(
         """
     )
 )
-_TOTALS = Prepared(text("SELECT views, cart_adds, shares FROM product_counts WHERE product_id = :product_id"))
+_SELECT_TOTALS = Prepared(
+    text("SELECT views, cart_adds, shares FROM product_counts WHERE product_id = :product_id")
+)
 
 
-def counters(cache: Cache) -> Counters:
+def product_counters(cache: Cache) -> Counters:
     """Give the counters of products."""
     return Counters(cache, "products")
 
 
-def count(session: Session, *, cache: Cache, product_id: UUID, kind: str, now: datetime) -> None:
+def count_product_event(
+    session: Session, *, cache: Cache, product_id: UUID, kind: str, now: datetime
+) -> None:
     """Count that a product was looked at, put into a cart, or shared.
 
     It is counted in the cache; while that is down, in the table at once, which takes longer.
@@ -141,21 +145,21 @@ def count(session: Session, *, cache: Cache, product_id: UUID, kind: str, now: d
     :param session: in autocommit
     :param cache: where it is counted
     :param product_id: of a product that the public can see
-    :param kind: one of ``TYPES``
+    :param kind: one of ``EVENT_TYPES``
     :param now: the time of the request
     :raises NotFoundError: there is no such product, or the public can't see it
     """
-    if not _VISIBLE.tuples(session, product_id=product_id):
+    if not _SELECT_VISIBLE_PRODUCT.tuples(session, product_id=product_id):
         raise NotFoundError("There is no such product.")
     hour = int(now.timestamp()) // _SECONDS_PER_HOUR
     field = f"{hour}:{kind}:{product_id.hex}"
     try:
-        counters(cache).increment(field)
+        product_counters(cache).increment(field)
     except CacheDownError:
-        _add(session, {field: 1}, now=now)
+        _add_counts(session, {field: 1}, now=now)
 
 
-def flush(database: Database, cache: Cache, *, now: datetime) -> int:
+def flush_counts(database: Database, cache: Cache, *, now: datetime) -> int:
     """Add up what the cache has counted, and reckon anew what trends.
 
     A batch is added up in one transaction with its id, and discarded afterwards: whoever dies in between, or is
@@ -164,35 +168,35 @@ def flush(database: Database, cache: Cache, *, now: datetime) -> int:
     :param now: the time of the task
     :return: how many batches were added up
     """
-    source, added = counters(cache), 0
+    source, added = product_counters(cache), 0
     try:
-        for batch_id in source.take(most=_MOST_BATCHES):
+        for batch_id in source.take(most=_MAX_BATCHES_PER_FLUSH):
             counted = source.read(batch_id)
-            added += database.in_transaction(_add_batch, batch_id=batch_id, counted=counted, now=now)
+            added += database.in_transaction(_apply_batch, batch_id=batch_id, counted=counted, now=now)
             source.discard(batch_id)
     except CacheDownError:
         _log.warning("counts not flushed: the cache is down")
-    database.in_transaction(_recount, now=now)
+    database.in_transaction(_update_trending_scores, now=now)
     return added
 
 
-def purge(session: Session, *, now: datetime) -> int:
+def purge_old_counts(session: Session, *, now: datetime) -> int:
     """Delete hours, and ids of batches, that are older than ``RETENTION``; totals stay.
 
     :param now: the time of the task
     :return: how many rows went
     """
-    hours = _PURGE_HOURS.run(session, before=now - RETENTION, most=_MOST_PURGED)
+    hours = _PURGE_HOURS.run(session, before=now - RETENTION, most=_MAX_PURGED_ROWS)
     # A batch that comes back after its id went holds hours alone that are too old to be added up.
-    return hours + _PURGE_BATCHES.run(session, before=now - RETENTION - _HOUR, most=_MOST_PURGED)
+    return hours + _PURGE_BATCHES.run(session, before=now - RETENTION - _HOUR, most=_MAX_PURGED_ROWS)
 
 
-def totals_of(session: Session, *, product_id: UUID) -> dict[str, int]:
+def fetch_totals(session: Session, *, product_id: UUID) -> dict[str, int]:
     """Give what was counted of a product in all: ``views``, ``cartAdds`` and ``shares``.
 
     What was counted since the last flush is not in it yet.
     """
-    row = _TOTALS.first(session, product_id=product_id) or {}
+    row = _SELECT_TOTALS.first(session, product_id=product_id) or {}
     return {
         "views": row.get("views", 0),
         "cartAdds": row.get("cart_adds", 0),
@@ -200,16 +204,16 @@ def totals_of(session: Session, *, product_id: UUID) -> dict[str, int]:
     }
 
 
-def _add_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int], now: datetime) -> int:
-    if not _CLAIM_BATCH.run(session, batch_id=batch_id, now=now):
+def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int], now: datetime) -> int:
+    if not _RECORD_BATCH.run(session, batch_id=batch_id, now=now):
         return 0
-    _add(session, counted, now=now)
+    _add_counts(session, counted, now=now)
     return 1
 
 
-def _add(session: Session, counted: Mapping[str, int], *, now: datetime) -> None:
+def _add_counts(session: Session, counted: Mapping[str, int], *, now: datetime) -> None:
     """Add counts up; those of hours that are too old to be kept are left out."""
-    rows: dict[tuple[UUID, datetime], dict[str, int]] = defaultdict(lambda: dict.fromkeys(TYPES, 0))
+    rows: dict[tuple[UUID, datetime], dict[str, int]] = defaultdict(lambda: dict.fromkeys(EVENT_TYPES, 0))
     for field, number in counted.items():
         hour, kind, product = field.split(":")
         since = datetime.fromtimestamp(int(hour) * _SECONDS_PER_HOUR, UTC)
@@ -224,21 +228,21 @@ def _add(session: Session, counted: Mapping[str, int], *, now: datetime) -> None
         "cart_adds": [counts[CART_ADD] for counts in rows.values()],
         "shares": [counts[SHARE] for counts in rows.values()],
     }
-    _ADD.run(session, **columns, now=now)
+    _ADD_COUNTS.run(session, **columns, now=now)
 
 
-def _recount(session: Session, *, now: datetime) -> None:
+def _update_trending_scores(session: Session, *, now: datetime) -> None:
     hour = now.replace(minute=0, second=0, microsecond=0)
-    changed = _RECOUNT.run(
+    changed = _UPDATE_TRENDING_SCORES.run(
         session,
         now=now,
         hour=hour,
         until=hour + _HOUR,  # clocks may differ; what is further ahead comes when its time has come
-        window=WINDOW,
-        half_life=HALF_LIFE.total_seconds(),
-        points_of_cart_add=POINTS_OF_CART_ADD,
-        thousandths=_THOUSANDTHS,
-        most=_MOST_RECOUNTED,
+        window=TRENDING_WINDOW,
+        half_life=TRENDING_HALF_LIFE.total_seconds(),
+        points_of_cart_add=CART_ADD_POINTS,
+        thousandths=_SCORE_SCALE,
+        most=_MAX_RESCORED_PRODUCTS,
     )
     if changed:
         drop_cached(session, cache_tags.TRENDING)

@@ -5,13 +5,13 @@ import zlib
 
 from PIL import PngImagePlugin
 
-_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a pixel, by colour type
-_BEST_RATIO = 1_032  # what deflate makes of a byte at most
-_READ_AT_ONCE = 4 * 1024
-_UNPACKED_AT_ONCE = 65_535  # what a block that is not packed can hold
+_SAMPLES_PER_PIXEL = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a pixel, by colour type
+_MAX_DEFLATE_RATIO = 1_032  # what deflate makes of a byte at most
+_READ_BYTES = 4 * 1024
+_MAX_STORED_BLOCK_BYTES = 65_535  # what a block that is not packed can hold
 
 
-class WholePng(PngImagePlugin.PngImageFile):
+class CompletePng(PngImagePlugin.PngImageFile):
     """A PNG whose decoder is given its pixels unpacked, piece by piece, in a stream that never says it ends.
 
     The decoder is done when it has all rows; if it asks for more than there is, the file is cut off. Counting
@@ -36,10 +36,10 @@ class WholePng(PngImagePlugin.PngImageFile):
         :param read_bytes: not looked at: the decoder takes what it is given
         :return: nothing when there are no more
         """
-        while not (pixels := self._unpacker.decompress(self._packed, _UNPACKED_AT_ONCE)):
+        while not (pixels := self._unpacker.decompress(self._packed, _MAX_STORED_BLOCK_BYTES)):
             if self._unpacker.eof:
                 return b""
-            self._packed = super().load_read(_READ_AT_ONCE)
+            self._packed = super().load_read(_READ_BYTES)
             if not self._packed:
                 return b""
         self._packed = self._unpacker.unconsumed_tail
@@ -47,11 +47,11 @@ class WholePng(PngImagePlugin.PngImageFile):
         return start + struct.pack("<BHH", 0, len(pixels), len(pixels) ^ 0xFFFF) + pixels
 
 
-def could_be_whole(content: bytes) -> bool:
+def may_be_complete(content: bytes) -> bool:
     """Tell, unpacking nothing, whether so short a file may hold all pixels of its header.
 
     :param content: the file, with a header
     """
     width, height, depth, colours = struct.unpack_from(">IIBB", content, 16)
-    needed: int = width * height * depth * _SAMPLES.get(colours, 1) // 8
-    return needed <= len(content) * _BEST_RATIO
+    needed: int = width * height * depth * _SAMPLES_PER_PIXEL.get(colours, 1) // 8
+    return needed <= len(content) * _MAX_DEFLATE_RATIO

@@ -13,10 +13,10 @@ import signal
 import sys
 import warnings
 
-from marketplace.infra.imaging.formats import FORMATS, Picture, UnfitPictureError
+from marketplace.infra.imaging.formats import FORMATS, Picture, UnacceptablePictureError
 from marketplace.infra.imaging.rendering import render
 
-_DRAWING_SECONDS = 5.0  # of processor time, when all is decoded
+_ENCODE_CPU_SECONDS = 5.0  # of processor time, when all is decoded
 _NICENESS = 5  # requests that are answered in a millisecond go first
 
 
@@ -39,22 +39,22 @@ def main(arguments: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        picture = render(sys.stdin.buffer, kind, sizes=sizes, decoded=_allow_drawing)
-    except UnfitPictureError as error:
-        _write({"refused": str(error)})
+        picture = render(sys.stdin.buffer, kind, sizes=sizes, decoded=_start_encode_timer)
+    except UnacceptablePictureError as error:
+        _write_json_line({"refused": str(error)})
         return 0
-    _write(_described(picture))
+    _write_json_line(_describe_picture(picture))
     for rendition in picture.renditions:
         sys.stdout.buffer.write(rendition.content)
     sys.stdout.buffer.flush()
     return 0
 
 
-def _allow_drawing() -> None:
-    signal.setitimer(signal.ITIMER_PROF, _DRAWING_SECONDS)
+def _start_encode_timer() -> None:
+    signal.setitimer(signal.ITIMER_PROF, _ENCODE_CPU_SECONDS)
 
 
-def _described(picture: Picture) -> dict[str, object]:
+def _describe_picture(picture: Picture) -> dict[str, object]:
     return {
         "width": picture.width,
         "height": picture.height,
@@ -65,7 +65,7 @@ def _described(picture: Picture) -> dict[str, object]:
     }
 
 
-def _write(answer: dict[str, object]) -> None:
+def _write_json_line(answer: dict[str, object]) -> None:
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
     sys.stdout.buffer.flush()
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MAX_SIDE = 12_000  # pixels
-MAX_RATIO = 20  # of the longer side to the shorter one
-LONGEST_SIGNATURE = 30  # bytes that tell the format, and a WebP's size
+MAX_SIDE_PIXELS = 12_000  # pixels
+MAX_ASPECT_RATIO = 20  # of the longer side to the shorter one
+HEADER_BYTES = 30  # bytes that tell the format, and a WebP's size
 
 
-class UnfitPictureError(Exception):
+class UnacceptablePictureError(Exception):
     """The file is no picture that can be drawn; the message says why, for whoever sent it."""
 
 
@@ -30,7 +30,7 @@ PNG = PictureFormat("PNG", "image/png", "png", 24_000_000)
 WEBP = PictureFormat("WebP", "image/webp", "webp", 12_500_000)
 GIF = PictureFormat("GIF", "image/gif", "gif", 24_000_000)
 FORMATS = {one.name: one for one in (JPEG, PNG, WEBP, GIF)}
-MAX_PIXELS_PROGRESSIVE = 25_000_000  # a progressive JPEG's coefficients are all held at once
+MAX_PROGRESSIVE_JPEG_PIXELS = 25_000_000  # a progressive JPEG's coefficients are all held at once
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Picture:
     renditions: Sequence[Rendition]
 
 
-def format_of(head: bytes) -> PictureFormat | None:
+def detect_format(head: bytes) -> PictureFormat | None:
     """Tell a file's format by its first bytes.
 
-    :param head: at least ``LONGEST_SIGNATURE`` of them, or all that there are
+    :param head: at least ``HEADER_BYTES`` of them, or all that there are
     :return: none for what is no picture, or one of another format
     """
     if head.startswith(b"\xff\xd8\xff"):
@@ -71,12 +71,12 @@ def format_of(head: bytes) -> PictureFormat | None:
     return None
 
 
-def webp_size(head: bytes) -> tuple[int, int] | None:
+def read_webp_size(head: bytes) -> tuple[int, int] | None:
     """Read a WebP's size off its first bytes: its decoder makes room for it at once.
 
     :return: width and height, or none if the bytes tell none
     """
-    if len(head) < LONGEST_SIGNATURE:
+    if len(head) < HEADER_BYTES:
         return None
     kind = head[12:16]
     if kind == b"VP8X":
@@ -89,26 +89,27 @@ def webp_size(head: bytes) -> tuple[int, int] | None:
     return None
 
 
-def check_size(width: int, height: int, *, max_pixels: int) -> None:
+def ensure_acceptable_size(width: int, height: int, *, max_pixels: int) -> None:
     """Refuse a size that no picture of a product has, before anything is decoded.
 
     :param width: as the file says, in pixels
     :param height: as the file says, in pixels
     :param max_pixels: how many there may be in all
-    :raises UnfitPictureError: there are none, too many, or they make a strip
+    :raises UnacceptablePictureError: there are none, too many, or they make a strip
     """
     if width < 1 or height < 1:
-        raise UnfitPictureError("The picture has no pixels.")
-    if max(width, height) > MAX_SIDE:
-        raise UnfitPictureError(
-            f"The picture has {width} by {height} pixels; a side may have {MAX_SIDE:,} at most."
+        raise UnacceptablePictureError("The picture has no pixels.")
+    if max(width, height) > MAX_SIDE_PIXELS:
+        raise UnacceptablePictureError(
+            f"The picture has {width} by {height} pixels; a side may have {MAX_SIDE_PIXELS:,} at most."
         )
-    if max(width, height) > MAX_RATIO * min(width, height):
-        raise UnfitPictureError(
-            f"The picture has {width} by {height} pixels; the longer side may be {MAX_RATIO} times the other at most."
+    if max(width, height) > MAX_ASPECT_RATIO * min(width, height):
+        raise UnacceptablePictureError(
+            f"The picture has {width} by {height} pixels; the longer side may be"
+            f" {MAX_ASPECT_RATIO} times the other at most."
         )
     if width * height > max_pixels:
-        raise UnfitPictureError(
+        raise UnacceptablePictureError(
             f"The picture has {width * height / 1_000_000:.1f} million pixels;"
             f" {max_pixels / 1_000_000:g} million are taken of this kind."
         )

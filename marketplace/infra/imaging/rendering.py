@@ -19,31 +19,31 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from marketplace.infra.imaging.complete_png import WholePng, could_be_whole
+from marketplace.infra.imaging.complete_png import CompletePng, may_be_complete
 from marketplace.infra.imaging.formats import (
     GIF,
+    HEADER_BYTES,
     JPEG,
-    LONGEST_SIGNATURE,
-    MAX_PIXELS_PROGRESSIVE,
+    MAX_PROGRESSIVE_JPEG_PIXELS,
     PNG,
     WEBP,
     Picture,
     PictureFormat,
     Rendition,
-    UnfitPictureError,
-    check_size,
-    webp_size,
+    UnacceptablePictureError,
+    ensure_acceptable_size,
+    read_webp_size,
 )
 
-_DAMAGED = "The file is damaged or cut off: it can't be read as a picture."
+_DAMAGED_MESSAGE = "The file is damaged or cut off: it can't be read as a picture."
 # Whatever a decoder says of bytes that it can't make sense of.
-_DECODERS_ERRORS = (
+_DECODER_ERRORS = (
     *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, AttributeError, ArithmeticError),
     *(RuntimeError, MemoryError, struct.error, zlib.error, Image.DecompressionBombError),
 )
-_OPENERS: dict[PictureFormat, Callable[[IO[bytes]], ImageFile.ImageFile]] = {
+_DECODERS: dict[PictureFormat, Callable[[IO[bytes]], ImageFile.ImageFile]] = {
     JPEG: JpegImagePlugin.JpegImageFile,
-    PNG: WholePng,
+    PNG: CompletePng,
     WEBP: WebPImagePlugin.WebPImageFile,
     GIF: GifImagePlugin.GifImageFile,
 }
@@ -51,8 +51,8 @@ _OPENERS: dict[PictureFormat, Callable[[IO[bytes]], ImageFile.ImageFile]] = {
 _MAX_SCANS = 50
 # A PNG of 5 MB has some hundred; each is a few lines of Python's work.
 _MAX_CHUNKS = 20_000
-_ORIENTATION = 0x0112
-_TURNS = {
+_EXIF_ORIENTATION = 0x0112
+_TRANSPOSE_BY_ORIENTATION = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -61,11 +61,11 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_ON_THEIR_SIDE = frozenset(_TURNS[orientation] for orientation in (5, 6, 7, 8))
+_SWAPS_SIDES = frozenset(_TRANSPOSE_BY_ORIENTATION[orientation] for orientation in (5, 6, 7, 8))
 _STRIP_HEIGHT = 64  # rows of the result that are converted at once
 _WEBP_QUALITY = 80
 _JPEG_QUALITY = 85
-_THOROUGH_UP_TO = 1_000  # pixels of the longest side up to which WebP takes its time
+_BEST_COMPRESSION_MAX_SIDE = 1_000  # pixels of the longest side up to which WebP takes its time
 
 # Texts that a PNG carries are not read: little of them is enough to get past them.
 PngImagePlugin.MAX_TEXT_CHUNK = 64 * 1024
@@ -83,49 +83,51 @@ def render(
     :param kind: its format, as its first bytes tell
     :param sizes: longest sides in pixels, ascending
     :param decoded: is called when all of the file was read
-    :raises UnfitPictureError: it can't be decoded, or not within bounds
+    :raises UnacceptablePictureError: it can't be decoded, or not within bounds
     """
     try:
-        opened = _opened(stream, kind)
+        opened = _open_within_limits(stream, kind)
         size = opened.size
         profile = opened.info.get("icc_profile")
         opened.draft(opened.mode, (sizes[-1], sizes[-1]))
         opened.load()
         # Not before: to look for metadata behind its pixels, a PNG would be decoded, and twice if that fails.
-        turn = _turn_of(opened)
+        turn = _read_rotation(opened)
         if decoded is not None:
             decoded()
-        drawn = _shrunk(opened, largest=sizes[-1])
+        drawn = _shrink(opened, largest=sizes[-1])
         opened.close()
-    except _DECODERS_ERRORS as error:
-        raise UnfitPictureError(_DAMAGED) from error
-    drawn = _in_srgb(drawn, profile)
+    except _DECODER_ERRORS as error:
+        raise UnacceptablePictureError(_DAMAGED_MESSAGE) from error
+    drawn = _convert_to_srgb(drawn, profile)
     if turn is not None:
         drawn = drawn.transpose(turn)
     # What is left of the file beside its pixels ends here.
     drawn.info.clear()
-    width, height = size[::-1] if turn in _ON_THEIR_SIDE else size
-    return Picture(kind, width, height, _renditions(drawn, kind, sizes))
+    width, height = size[::-1] if turn in _SWAPS_SIDES else size
+    return Picture(kind, width, height, _encode_renditions(drawn, kind, sizes))
 
 
-def _opened(stream: IO[bytes], kind: PictureFormat) -> ImageFile.ImageFile:
+def _open_within_limits(stream: IO[bytes], kind: PictureFormat) -> ImageFile.ImageFile:
     """Open a file as what its first bytes say, and hold its size against the bounds; nothing is decoded yet."""
     content = stream.read()
-    if kind is WEBP and (size := webp_size(content[:LONGEST_SIGNATURE])) is not None:
-        check_size(*size, max_pixels=kind.max_pixels)
+    if kind is WEBP and (size := read_webp_size(content[:HEADER_BYTES])) is not None:
+        ensure_acceptable_size(*size, max_pixels=kind.max_pixels)
     if kind is PNG:
-        _check_chunks(content)
+        _ensure_intact_chunks(content)
     if kind is JPEG and content.count(b"\xff\xda") > _MAX_SCANS:
-        raise UnfitPictureError(f"The file has more than {_MAX_SCANS} scans.")
-    opened = _OPENERS[kind](io.BytesIO(content))
+        raise UnacceptablePictureError(f"The file has more than {_MAX_SCANS} scans.")
+    opened = _DECODERS[kind](io.BytesIO(content))
     held_at_once = kind is JPEG and opened.info.get("progressive")
-    check_size(*opened.size, max_pixels=MAX_PIXELS_PROGRESSIVE if held_at_once else kind.max_pixels)
-    if kind is PNG and not could_be_whole(content):
-        raise UnfitPictureError(_DAMAGED)
+    ensure_acceptable_size(
+        *opened.size, max_pixels=MAX_PROGRESSIVE_JPEG_PIXELS if held_at_once else kind.max_pixels
+    )
+    if kind is PNG and not may_be_complete(content):
+        raise UnacceptablePictureError(_DAMAGED_MESSAGE)
     return opened
 
 
-def _check_chunks(content: bytes) -> None:
+def _ensure_intact_chunks(content: bytes) -> None:
     """Go through a PNG's chunks to its end: the decoder takes damaged pixels for pixels, and reads no end."""
     view = memoryview(content)
     place = 8
@@ -133,23 +135,23 @@ def _check_chunks(content: bytes) -> None:
         length, name = struct.unpack_from(">I4s", content, place)
         (found,) = struct.unpack_from(">I", content, place + 8 + length)
         if zlib.crc32(view[place + 4 : place + 8 + length]) != found:
-            raise UnfitPictureError(_DAMAGED)
+            raise UnacceptablePictureError(_DAMAGED_MESSAGE)
         if name == b"IEND":
             return
         place += 12 + length
-    raise UnfitPictureError(f"The file has more than {_MAX_CHUNKS:,} parts.")
+    raise UnacceptablePictureError(f"The file has more than {_MAX_CHUNKS:,} parts.")
 
 
-def _turn_of(opened: ImageFile.ImageFile) -> Image.Transpose | None:
+def _read_rotation(opened: ImageFile.ImageFile) -> Image.Transpose | None:
     """Tell how the picture must be turned to stand upright; metadata that can't be read tell nothing."""
     try:
-        orientation = opened.getexif().get(_ORIENTATION)
-    except _DECODERS_ERRORS:
+        orientation = opened.getexif().get(_EXIF_ORIENTATION)
+    except _DECODER_ERRORS:
         return None
-    return _TURNS.get(orientation) if isinstance(orientation, int) else None
+    return _TRANSPOSE_BY_ORIENTATION.get(orientation) if isinstance(orientation, int) else None
 
 
-def _shrunk(opened: ImageFile.ImageFile, *, largest: int) -> Image.Image:
+def _shrink(opened: ImageFile.ImageFile, *, largest: int) -> Image.Image:
     """Shrink by a whole number to what is at least the largest size, in RGB, premultiplied RGBa or CMYK.
 
     A JPEG's decoder has done half of it. The rest goes by strips: converted whole, a large picture would stand
@@ -163,12 +165,12 @@ def _shrunk(opened: ImageFile.ImageFile, *, largest: int) -> Image.Image:
     rows = _STRIP_HEIGHT * factor
     drawn = Image.new(mode, (-(-width // factor), -(-height // factor)))
     for top in range(0, height, rows):
-        strip = _converted(opened.crop((0, top, width, min(top + rows, height))), mode)
+        strip = _convert_strip(opened.crop((0, top, width, min(top + rows, height))), mode)
         drawn.paste(strip.reduce(factor) if factor > 1 else strip, (0, top // factor))
     return drawn
 
 
-def _converted(strip: Image.Image, mode: str) -> Image.Image:
+def _convert_strip(strip: Image.Image, mode: str) -> Image.Image:
     if strip.mode.startswith("I;16"):
         # Converted as it is, all but the darkest would be white.
         strip = strip.point(lambda value: value / 257).convert("L")
@@ -177,7 +179,7 @@ def _converted(strip: Image.Image, mode: str) -> Image.Image:
     return strip.convert(mode)
 
 
-def _in_srgb(drawn: Image.Image, profile: bytes | None) -> Image.Image:
+def _convert_to_srgb(drawn: Image.Image, profile: bytes | None) -> Image.Image:
     """Convert to sRGB what was drawn in the colours of another profile; without one, it is sRGB already."""
     alpha = drawn.mode == "RGBa"
     plain = drawn.convert("RGBA") if alpha else drawn
@@ -199,20 +201,20 @@ def _in_srgb(drawn: Image.Image, profile: bytes | None) -> Image.Image:
     return plain.convert("RGB") if opaque else plain.convert("RGBa")
 
 
-def _renditions(drawn: Image.Image, kind: PictureFormat, sizes: Sequence[int]) -> list[Rendition]:
+def _encode_renditions(drawn: Image.Image, kind: PictureFormat, sizes: Sequence[int]) -> list[Rendition]:
     renditions = []
     resized = drawn
     for size in sizes:
-        resized = _resized(drawn, size)
-        renditions.append(_encoded(resized, WEBP, name=str(size)))
+        resized = _resize(drawn, size)
+        renditions.append(_encode(resized, WEBP, name=str(size)))
         if max(drawn.size) <= size:
             break
     if kind is not WEBP:
-        renditions.append(_encoded(resized, kind, name=kind.suffix))
+        renditions.append(_encode(resized, kind, name=kind.suffix))
     return renditions
 
 
-def _resized(drawn: Image.Image, longest: int) -> Image.Image:
+def _resize(drawn: Image.Image, longest: int) -> Image.Image:
     width, height = drawn.size
     if max(width, height) <= longest:
         return drawn
@@ -221,11 +223,11 @@ def _resized(drawn: Image.Image, longest: int) -> Image.Image:
     return drawn.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
-def _encoded(picture: Image.Image, kind: PictureFormat, *, name: str) -> Rendition:
+def _encode(picture: Image.Image, kind: PictureFormat, *, name: str) -> Rendition:
     image = picture.convert("RGBA") if picture.mode == "RGBa" else picture
     out = io.BytesIO()
     if kind is WEBP:
-        method = 4 if max(image.size) <= _THOROUGH_UP_TO else 2
+        method = 4 if max(image.size) <= _BEST_COMPRESSION_MAX_SIDE else 2
         image.save(out, "WEBP", quality=_WEBP_QUALITY, method=method)
     elif kind is JPEG:
         image.save(out, "JPEG", quality=_JPEG_QUALITY, progressive=True)

@@ -16,31 +16,31 @@ from typing import IO, Any
 import structlog
 
 from marketplace.infra.imaging.formats import (
-    LONGEST_SIGNATURE,
+    HEADER_BYTES,
     Picture,
     PictureFormat,
     Rendition,
-    UnfitPictureError,
-    format_of,
+    UnacceptablePictureError,
+    detect_format,
 )
 from marketplace.kernel.errors import ServiceUnavailableError, UnsupportedMediaTypeError, ValidationError
 
 _log = structlog.get_logger(__name__)
-_DECODING_SECONDS = 0.9  # of processor time; the largest picture that is taken needs a third of it
+_DECODE_CPU_SECONDS = 0.9  # of processor time; the largest picture that is taken needs a third of it
 _MAX_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes
 # Its own limits are of processor time; so much may pass on a machine that has much else to do.
-_PATIENCE_SECONDS = 20.0
+_WORKER_TIMEOUT_SECONDS = 20.0
 # In each process of ours: they are what computes most of all that a request sets in motion.
-_AT_ONCE = 2
-_QUEUE_SECONDS = 10.0
-_turns = threading.BoundedSemaphore(_AT_ONCE)
+_MAX_CONCURRENT_WORKERS = 2
+_QUEUE_TIMEOUT_SECONDS = 10.0
+_worker_slots = threading.BoundedSemaphore(_MAX_CONCURRENT_WORKERS)
 
 
-class PictureProcessError(Exception):
+class DecodeWorkerFailedError(Exception):
     """The process ended with a fault of our own; its last words are in the log."""
 
 
-def draw_anew(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
+def re_encode(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
     """Draw a picture anew, in a process of its own.
 
     :param file: an open file of the system, from its beginning
@@ -51,45 +51,45 @@ def draw_anew(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
     :raises ServiceUnavailableError: too many are at work already, or the machine is too busy
     """
     file.flush()
-    head = os.pread(file.fileno(), LONGEST_SIGNATURE, 0)
+    head = os.pread(file.fileno(), HEADER_BYTES, 0)
     if not head:
         raise ValidationError.of(name, "The file is empty.")
-    kind = format_of(head)
+    kind = detect_format(head)
     if kind is None:
         raise UnsupportedMediaTypeError(
             f"{name}: The file's content is neither JPEG, PNG, WebP nor GIF, whatever its name says."
         )
-    if not _turns.acquire(timeout=_QUEUE_SECONDS):
+    if not _worker_slots.acquire(timeout=_QUEUE_TIMEOUT_SECONDS):
         raise ServiceUnavailableError("Too many pictures are being taken in.", retry_after_seconds=5)
     try:
-        return _drawn(file, kind, sizes)
-    except UnfitPictureError as error:
+        return _run_decode_worker(file, kind, sizes)
+    except UnacceptablePictureError as error:
         raise ValidationError.of(name, str(error)) from error
     finally:
-        _turns.release()
+        _worker_slots.release()
 
 
-def command(kind: PictureFormat, sizes: Sequence[int]) -> list[str]:
+def decode_worker_command(kind: PictureFormat, sizes: Sequence[int]) -> list[str]:
     """Give the command of the process that draws a picture anew."""
     return [
         *(sys.executable, "-I", "-m", "marketplace.infra.imaging.decode_worker"),
-        *(kind.name, ",".join(map(str, sizes)), str(_DECODING_SECONDS), str(_MAX_ADDRESS_SPACE)),
+        *(kind.name, ",".join(map(str, sizes)), str(_DECODE_CPU_SECONDS), str(_MAX_ADDRESS_SPACE)),
     ]
 
 
-def _drawn(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int]) -> Picture:
+def _run_decode_worker(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int]) -> Picture:
     started = time.perf_counter()
     # The child reads the open file itself, from where the system has it stand.
     os.lseek(file.fileno(), 0, os.SEEK_SET)
     with subprocess.Popen(  # noqa: S603 - our own module; nothing of the request is in the arguments
-        command(kind, sizes),
+        decode_worker_command(kind, sizes),
         stdin=file,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={"LANG": "C.UTF-8"},
     ) as process:
         try:
-            out, errors = process.communicate(timeout=_PATIENCE_SECONDS)
+            out, errors = process.communicate(timeout=_WORKER_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired as error:
             process.kill()
             raise ServiceUnavailableError("The machine is too busy.", retry_after_seconds=5) from error
@@ -101,18 +101,18 @@ def _drawn(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int]) -> Pictur
     )
     if process.returncode < 0:
         # By a signal: its timer's, or that of a crash.
-        raise UnfitPictureError("The file takes too much to decode.")
+        raise UnacceptablePictureError("The file takes too much to decode.")
     if process.returncode or not out:
         _log.error("picture process failed", error=errors[-2000:].decode(errors="replace"))
-        raise PictureProcessError(f"exit status {process.returncode}")
-    return _read(out, kind)
+        raise DecodeWorkerFailedError(f"exit status {process.returncode}")
+    return _parse_worker_output(out, kind)
 
 
-def _read(out: bytes, kind: PictureFormat) -> Picture:
+def _parse_worker_output(out: bytes, kind: PictureFormat) -> Picture:
     line, _, rest = out.partition(b"\n")
     answer: dict[str, Any] = json.loads(line)
     if "refused" in answer:
-        raise UnfitPictureError(answer["refused"])
+        raise UnacceptablePictureError(answer["refused"])
     renditions = []
     start = 0
     for name, content_type, width, height, length in answer["renditions"]:

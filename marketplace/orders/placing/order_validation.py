@@ -12,18 +12,18 @@ from marketplace.catalog.promotions import flash_sales
 from marketplace.catalog.stock import LockedProduct
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
-from marketplace.orders.pricing import Fees, Line, Price, price_of
+from marketplace.orders.pricing import Fees, OrderLine, Price, price_order
 from marketplace.vendors.queries import Store, find_stores
 
 MAX_LINES = 50
 
 
-class OutOfStockError(ConflictError):
+class InsufficientStockError(ConflictError):
     """Somebody else was faster."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class RequestedItem:
     """What somebody wants of a product."""
 
     product_id: UUID
@@ -31,13 +31,13 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Parcel:
+class VendorOrder:
     """What one vendor is to deliver: priced, each line with the product that it is of, whose row is locked."""
 
     vendor_id: UUID
     campus_id: UUID
     products: Sequence[LockedProduct]
-    lines: Sequence[Line]
+    lines: Sequence[OrderLine]
     price: Price
 
     @property
@@ -46,16 +46,16 @@ class Parcel:
         return {product.id: line.quantity for product, line in zip(self.products, self.lines, strict=True)}
 
 
-def pack(
+def validate_and_price(
     session: Session,
-    wishes: Sequence[Wish],
+    wishes: Sequence[RequestedItem],
     *,
     buyer: Caller,
     fees: Fees,
     delivered: bool,
     one_vendor: bool,
     now: datetime,
-) -> list[Parcel]:
+) -> list[VendorOrder]:
     """Lock, check and price what somebody wants, and pack a parcel for each vendor.
 
     The products' rows are locked by id over all vendors together, so that no two orders can deadlock.
@@ -68,32 +68,32 @@ def pack(
     :param now: the time of the request
     :return: parcels in the order in which their vendors come first, each with its lines in their order
     :raises ValidationError: something is not to be had, or not together; each item at fault is named
-    :raises OutOfStockError: there is less than wished for; each such item is named
+    :raises InsufficientStockError: there is less than wished for; each such item is named
     """
     products = stock.lock_products(session, product_ids=[wish.product_id for wish in wishes])
     stores = find_stores(session, vendor_ids={product.vendor_id for product in products.values()})
-    _check(wishes, products, stores, buyer=buyer, one_vendor=one_vendor, now=now)
-    products = flash_sales.with_current_terms(session, products, now=now)
-    by_vendor: dict[UUID, list[Wish]] = {}
+    _ensure_orderable(wishes, products, stores, buyer=buyer, one_vendor=one_vendor, now=now)
+    products = flash_sales.replace_ended_sales(session, products, now=now)
+    by_vendor: dict[UUID, list[RequestedItem]] = {}
     for wish in wishes:
         by_vendor.setdefault(products[wish.product_id].vendor_id, []).append(wish)
     parcels = []
     for vendor_id, of_vendor in by_vendor.items():
-        lines = [_line(products[wish.product_id], wish.quantity, fees, now=now) for wish in of_vendor]
+        lines = [_price_line(products[wish.product_id], wish.quantity, fees, now=now) for wish in of_vendor]
         parcels.append(
-            Parcel(
+            VendorOrder(
                 vendor_id,
                 stores[vendor_id].campus_id,
                 [products[wish.product_id] for wish in of_vendor],
                 lines,
-                price_of(lines, fees=fees, delivered=delivered),
+                price_order(lines, fees=fees, delivered=delivered),
             )
         )
     return parcels
 
 
-def _check(
-    wishes: Sequence[Wish],
+def _ensure_orderable(
+    wishes: Sequence[RequestedItem],
     products: Mapping[UUID, LockedProduct],
     stores: Mapping[UUID, Store],
     *,
@@ -133,13 +133,13 @@ def _check(
         if products[wish.product_id].available < wish.quantity
     ]
     if short:
-        raise OutOfStockError("There is less in stock than was ordered.", invalid_params=short)
+        raise InsufficientStockError("There is less in stock than was ordered.", invalid_params=short)
 
 
-def _line(product: LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> Line:
+def _price_line(product: LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> OrderLine:
     """Price a line: at the flash sale's price if one runs that has pieces for all of it."""
     commission = fees.commission_bps if product.commission_bps is None else product.commission_bps
     sale = product.sale
     if sale is not None and sale.honours(quantity=quantity, regular_minor=product.price_minor, now=now):
-        return Line(sale.price_minor, quantity, commission, sale.sale_id)
-    return Line(product.price_minor, quantity, commission)
+        return OrderLine(sale.price_minor, quantity, commission, sale.sale_id)
+    return OrderLine(product.price_minor, quantity, commission)

@@ -22,7 +22,7 @@ from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.orders import states
 from marketplace.orders.placing import wallet
-from marketplace.orders.placing.order_validation import Parcel, Wish, pack
+from marketplace.orders.placing.order_validation import RequestedItem, VendorOrder, validate_and_price
 from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
 from marketplace.orders.pricing import Fees
 from marketplace.platform import features
@@ -33,12 +33,12 @@ PAYABLE_FOR = timedelta(minutes=30)
 PAYABLE_AT_MOST = timedelta(minutes=60)
 MAX_UNPAID_ORDERS = 5
 
-_COUNT_UNPAID = Prepared(
+_COUNT_UNPAID_ORDERS = Prepared(
     text("SELECT count(*) AS unpaid FROM orders WHERE buyer_id = :buyer_id AND status = 'pending_payment'")
 )
-_NEW_CHECKOUT = Statement(text("SELECT uuidv7() AS id"))
+_GENERATE_CHECKOUT_ID = Statement(text("SELECT uuidv7() AS id"))
 # An order with its escrow, its lines and the first step of its trail.
-_INSERT = Prepared(
+_INSERT_ORDER = Prepared(
     text(
         """
         WITH placed AS (
@@ -69,7 +69,7 @@ _INSERT = Prepared(
         """
     )
 )
-_COPIED = frozenset(
+_COPIED_ADDRESS_FIELDS = frozenset(
     {"label", "hostel", "hall", "roomNumber", "latitude", "longitude", "instructions", "phone"}
 )
 
@@ -93,7 +93,7 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class Placement:
+class OrderRequest:
     """What somebody orders.
 
     :param buyer: who orders
@@ -105,7 +105,7 @@ class Placement:
     """
 
     buyer: Caller
-    wishes: Sequence[Wish] | None
+    wishes: Sequence[RequestedItem] | None
     delivery: Delivery
     note: str | None = None
     expected_total_minor: int | None = None
@@ -122,10 +122,10 @@ class Checkout:
 
 
 @dataclass(frozen=True)
-class _Planned:
+class _PlannedOrder:
     """An order that is about to be written, and what of it the wallet pays, in kobo."""
 
-    parcel: Parcel
+    parcel: VendorOrder
     wallet_minor: int
 
     @property
@@ -134,7 +134,7 @@ class _Planned:
         return self.parcel.price.total_minor - self.wallet_minor
 
 
-def place_order(session: Session, *, asked: Placement, now: datetime) -> UUID:
+def place_order(session: Session, *, asked: OrderRequest, now: datetime) -> UUID:
     """Place an order: priced, its stock reserved, its escrow record made.
 
     It waits for payment, unless the wallet pays all of it. The cart is emptied if it is what was ordered.
@@ -144,20 +144,20 @@ def place_order(session: Session, *, asked: Placement, now: datetime) -> UUID:
     :return: the order's id
     :raises ValidationError: an item, the address or the hub is not to be had, each named
     :raises TooManyUnpaidOrdersError: five wait for payment already
-    :raises OutOfStockError: there is less than wished for
+    :raises InsufficientStockError: there is less than wished for
     :raises PriceChangedError: the total differs from the expected one
     :raises InsufficientFundsError: the wallet holds less than it is to pay
-    :raises SwitchedOffError: nothing is placed for now: it is switched off, or there is maintenance
+    :raises FeatureUnavailableError: nothing is placed for now: it is switched off, or there is maintenance
     """
-    wishes = _lock_wishes(session, asked)
-    planned = _plan(session, asked, wishes, one_vendor=True, now=now)
-    [order_id] = _write(session, asked, planned, checkout_id=None, now=now)
+    wishes = _lock_requested_items(session, asked)
+    planned = _plan_orders(session, asked, wishes, one_vendor=True, now=now)
+    [order_id] = _write_orders(session, asked, planned, checkout_id=None, now=now)
     if asked.wishes is None:
-        cart_operations.clear(session, user_id=asked.buyer.id)
+        cart_operations.clear_cart(session, user_id=asked.buyer.id)
     return order_id
 
 
-def place_checkout(session: Session, *, asked: Placement, now: datetime) -> Checkout:
+def place_checkout(session: Session, *, asked: OrderRequest, now: datetime) -> Checkout:
     """Place an order with each vendor of what somebody wants: all of them, or none.
 
     What was ordered is taken out of the cart, and nothing else.
@@ -166,16 +166,16 @@ def place_checkout(session: Session, *, asked: Placement, now: datetime) -> Chec
     :param now: the time of the request
     :raises ValidationError: as for ``place_order``; of several vendors it may be
     :raises TooManyUnpaidOrdersError: with these, more than five would wait for payment
-    :raises OutOfStockError: there is less than wished for
+    :raises InsufficientStockError: there is less than wished for
     :raises PriceChangedError: the sum of the totals differs from the expected one
     :raises InsufficientFundsError: the wallet holds less than it is to pay
-    :raises SwitchedOffError: nothing is placed for now: it is switched off, or there is maintenance
+    :raises FeatureUnavailableError: nothing is placed for now: it is switched off, or there is maintenance
     """
-    wishes = _lock_wishes(session, asked)
-    planned = _plan(session, asked, wishes, one_vendor=False, now=now)
-    checkout_id: UUID = _NEW_CHECKOUT.one(session)["id"]
-    order_ids = _write(session, asked, planned, checkout_id=checkout_id, now=now)
-    cart_operations.take_out(
+    wishes = _lock_requested_items(session, asked)
+    planned = _plan_orders(session, asked, wishes, one_vendor=False, now=now)
+    checkout_id: UUID = _GENERATE_CHECKOUT_ID.one(session)["id"]
+    order_ids = _write_orders(session, asked, planned, checkout_id=checkout_id, now=now)
+    cart_operations.remove_from_cart(
         session,
         user_id=asked.buyer.id,
         quantities={wish.product_id: wish.quantity for wish in wishes},
@@ -184,7 +184,7 @@ def place_checkout(session: Session, *, asked: Placement, now: datetime) -> Chec
     return Checkout(checkout_id, tuple(order_ids), sum(order.due_minor for order in planned))
 
 
-def _lock_wishes(session: Session, asked: Placement) -> Sequence[Wish]:
+def _lock_requested_items(session: Session, asked: OrderRequest) -> Sequence[RequestedItem]:
     """Give what is wanted. Two orders of one buyer at once come one after the other from here on.
 
     Otherwise each would count the other out of the limit, and both would order the same cart.
@@ -192,21 +192,21 @@ def _lock_wishes(session: Session, asked: Placement) -> Sequence[Wish]:
     identity_operations.lock_profile(session, user_id=asked.buyer.id)
     if asked.wishes is not None:
         return asked.wishes
-    lines = cart_queries.lines_for_order(session, user_id=asked.buyer.id)
+    lines = cart_queries.list_cart_quantities(session, user_id=asked.buyer.id)
     if not lines:
         raise ValidationError.of("items", "The cart is empty: name items or fill the cart first.")
-    return [Wish(product_id, quantity) for product_id, quantity in lines]
+    return [RequestedItem(product_id, quantity) for product_id, quantity in lines]
 
 
-def _plan(
-    session: Session, asked: Placement, wishes: Sequence[Wish], *, one_vendor: bool, now: datetime
-) -> list[_Planned]:
+def _plan_orders(
+    session: Session, asked: OrderRequest, wishes: Sequence[RequestedItem], *, one_vendor: bool, now: datetime
+) -> list[_PlannedOrder]:
     """Check and price everything, reserve it, and spread the wallet's part; all rows are locked after that."""
-    parcels = pack(
+    parcels = validate_and_price(
         session,
         wishes,
         buyer=asked.buyer,
-        fees=_fees(session, now=now),
+        fees=_current_fees(session, now=now),
         delivered=asked.delivery.method == "delivery",
         one_vendor=one_vendor,
         now=now,
@@ -218,10 +218,12 @@ def _plan(
             f"The total is {total} kobo, not {asked.expected_total_minor}.",
             invalid_params=[InvalidParam("expectedTotalMinor", f"The total is {total} by now.")],
         )
-    _reserve(session, parcels)
-    parts = wallet.parts_of(session, buyer_id=asked.buyer.id, use=asked.wallet, totals_minor=totals)
-    planned = [_Planned(parcel, part) for parcel, part in zip(parcels, parts, strict=True)]
-    unpaid = _COUNT_UNPAID.one(session, buyer_id=asked.buyer.id)["unpaid"]
+    _reserve_stock(session, parcels)
+    parts = wallet.allocate_wallet_payment(
+        session, buyer_id=asked.buyer.id, use=asked.wallet, totals_minor=totals
+    )
+    planned = [_PlannedOrder(parcel, part) for parcel, part in zip(parcels, parts, strict=True)]
+    unpaid = _COUNT_UNPAID_ORDERS.one(session, buyer_id=asked.buyer.id)["unpaid"]
     more = sum(order.due_minor > 0 for order in planned)
     if more and unpaid + more > MAX_UNPAID_ORDERS:
         advice = "pay or cancel some first" if unpaid else "order from fewer vendors at a time"
@@ -231,40 +233,43 @@ def _plan(
     return planned
 
 
-def _reserve(session: Session, parcels: Sequence[Parcel]) -> None:
+def _reserve_stock(session: Session, parcels: Sequence[VendorOrder]) -> None:
     """Reserve the stock of all parcels, and claim the pieces of flash sales; the products are locked."""
     quantities = {product_id: count for parcel in parcels for product_id, count in parcel.quantities.items()}
-    if stock.reserve(session, quantities=quantities):
+    if stock.reserve_stock(session, quantities=quantities):
         drop_cached(session, cache_tags.PRODUCTS)
     lines = [line for parcel in parcels for line in parcel.lines]
-    flash_sales.claim(
+    flash_sales.reserve_units(
         session, pieces={line.flash_sale_id: line.quantity for line in lines if line.flash_sale_id}
     )
 
 
-def _write(
+def _write_orders(
     session: Session,
-    asked: Placement,
-    planned: Sequence[_Planned],
+    asked: OrderRequest,
+    planned: Sequence[_PlannedOrder],
     *,
     checkout_id: UUID | None,
     now: datetime,
 ) -> list[UUID]:
-    address = _address(session, asked.delivery, buyer=asked.buyer, campus_id=planned[0].parcel.campus_id)
+    address = _resolve_delivery_address(
+        session, asked.delivery, buyer=asked.buyer, campus_id=planned[0].parcel.campus_id
+    )
     order_ids = [
-        _insert(session, asked, order, address=address, checkout_id=checkout_id, now=now) for order in planned
+        _insert_order(session, asked, order, address=address, checkout_id=checkout_id, now=now)
+        for order in planned
     ]
     parts = [order.wallet_minor for order in planned]
-    wallet.pay(
+    wallet.pay_from_wallet(
         session, buyer_id=asked.buyer.id, parts_minor=dict(zip(order_ids, parts, strict=True)), now=now
     )
     return order_ids
 
 
-def _fees(session: Session, *, now: datetime) -> Fees:
+def _current_fees(session: Session, *, now: datetime) -> Fees:
     """Give what the platform takes; nothing is placed while that is switched off."""
-    settings = platform_queries.platform_settings(session)
-    features.require_on(settings, features.CHECKOUT, now=now)
+    settings = platform_queries.fetch_platform_settings(session)
+    features.ensure_feature_on(settings, features.CHECKOUT, now=now)
     return Fees(
         commission_bps=settings["commission_bps"],
         service_fee_minor=settings["service_fee_minor"],
@@ -272,7 +277,9 @@ def _fees(session: Session, *, now: datetime) -> Fees:
     )
 
 
-def _address(session: Session, delivery: Delivery, *, buyer: Caller, campus_id: UUID) -> dict[str, Any]:
+def _resolve_delivery_address(
+    session: Session, delivery: Delivery, *, buyer: Caller, campus_id: UUID
+) -> dict[str, Any]:
     """Copy where the order goes, so that it stays what it was when it was placed."""
     if delivery.method == "pickup":
         hub = platform_queries.find_hub(session, hub_id=delivery.hub_id) if delivery.hub_id else None
@@ -281,24 +288,28 @@ def _address(session: Session, delivery: Delivery, *, buyer: Caller, campus_id: 
         return {"hubId": str(hub["id"]), "hub": hub["name"], "address": hub["address"]}
     if delivery.address is not None:
         return delivery.address
-    saved = identity_queries.addresses_of(session, user_id=buyer.id)
+    saved = identity_queries.list_addresses(session, user_id=buyer.id)
     for address in saved:
         if address["id"] == delivery.address_id or (delivery.address_id is None and address["isDefault"]):
-            return {name: value for name, value in address.items() if name in _COPIED and value is not None}
+            return {
+                name: value
+                for name, value in address.items()
+                if name in _COPIED_ADDRESS_FIELDS and value is not None
+            }
     raise ValidationError.of("addressId", "There is no such address; save one or send shippingAddress.")
 
 
-def _insert(
+def _insert_order(
     session: Session,
-    asked: Placement,
-    order: _Planned,
+    asked: OrderRequest,
+    order: _PlannedOrder,
     *,
     address: dict[str, Any],
     checkout_id: UUID | None,
     now: datetime,
 ) -> UUID:
     parcel, price = order.parcel, order.parcel.price
-    order_id: UUID = _INSERT.one(
+    order_id: UUID = _INSERT_ORDER.one(
         session,
         buyer_id=asked.buyer.id,
         vendor_id=parcel.vendor_id,

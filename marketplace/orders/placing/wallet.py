@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import InsufficientFundsError, Posting, lock_balance, post
+from marketplace.ledger.operations import InsufficientFundsError, Posting, lock_balance, post_transaction
 from marketplace.orders import operations
-from marketplace.orders.pricing import fill
+from marketplace.orders.pricing import allocate_in_order
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 
 CHANNEL = "wallet"
@@ -28,7 +28,9 @@ class WalletUse:
 NO_WALLET = WalletUse()
 
 
-def parts_of(session: Session, *, buyer_id: UUID, use: WalletUse, totals_minor: Sequence[int]) -> list[int]:
+def allocate_wallet_payment(
+    session: Session, *, buyer_id: UUID, use: WalletUse, totals_minor: Sequence[int]
+) -> list[int]:
     """Tell what the wallet pays of each of several orders, its balance being locked from now.
 
     The earlier order is filled first, so at most one of them is paid in part.
@@ -51,10 +53,12 @@ def parts_of(session: Session, *, buyer_id: UUID, use: WalletUse, totals_minor: 
             f"The wallet holds {balance} kobo.",
             invalid_params=[InvalidParam("walletMinor", f"The wallet holds {balance}.")],
         )
-    return fill(wanted, totals_minor)
+    return allocate_in_order(wanted, totals_minor)
 
 
-def pay(session: Session, *, buyer_id: UUID, parts_minor: Mapping[UUID, int], now: datetime) -> None:
+def pay_from_wallet(
+    session: Session, *, buyer_id: UUID, parts_minor: Mapping[UUID, int], now: datetime
+) -> None:
     """Move the wallet's part of orders into escrow; those that it pays whole are paid.
 
     :param buyer_id: whose wallet, and orders, they are
@@ -80,11 +84,11 @@ def pay(session: Session, *, buyer_id: UUID, parts_minor: Mapping[UUID, int], no
     if whole:
         operations.consume_stock(session, paid=whole)
     for order in orders:
-        _post(session, order, now=now)
+        _post_wallet_payment(session, order, now=now)
 
 
-def _post(session: Session, order: LockedOrder, *, now: datetime) -> None:
-    post(
+def _post_wallet_payment(session: Session, order: LockedOrder, *, now: datetime) -> None:
+    post_transaction(
         session,
         kind="wallet_payment",
         source=f"order:{order.id}",

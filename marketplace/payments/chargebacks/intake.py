@@ -22,16 +22,20 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
-from marketplace.orders.notifications import vendor_user_of
+from marketplace.orders.notifications import fetch_vendor_user_id
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
-from marketplace.payments.chargebacks.losses import Loss, book_loss, paid_by
+from marketplace.payments.chargebacks.losses import (
+    ChargebackAllocation,
+    record_chargeback_loss,
+    sum_paid_by_order,
+)
 from marketplace.payments.charges.apply import UnknownReferenceError
 from marketplace.payments.refunds import notifications, wallet_fallback
-from marketplace.providers.gateway.payloads import IN_OUR_FAVOUR, LOST, GatewayDispute
+from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON, GatewayDispute
 
 _log = structlog.get_logger(__name__)
 
-_FIND = Statement(
+_SELECT_INTENT_WITH_ORDERS = Statement(
     text(
         """
         SELECT i.id AS intent_id, array_agg(a.order_id) AS order_ids
@@ -41,7 +45,7 @@ _FIND = Statement(
     )
 )
 # Locked as whoever refunds of a charge does, so that a refund finds the dispute or is there before it.
-_CHARGES = Statement(
+_LOCK_CHARGES = Statement(
     text(
         """
         SELECT id, gateway_charge_id, outcome, principal_minor, currency FROM gateway_charges
@@ -51,7 +55,7 @@ _CHARGES = Statement(
 )
 # An earlier word never undoes that it is over, in whatever order they come. One that does not say how it ended may be
 # followed by one that does.
-_KEEP = Statement(
+_UPSERT_CHARGEBACK = Statement(
     text(
         """
         INSERT INTO charge_disputes (gateway_dispute_id, intent_id, gateway_charge_id, status, gateway_status,
@@ -73,7 +77,7 @@ _KEEP = Statement(
 )
 
 
-def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: datetime) -> bool:
+def record_chargeback(session: Session, *, told: GatewayDispute, over: bool, now: datetime) -> bool:
     """Keep what the gateway tells of a dispute, freeze what it is about, and raise an alert.
 
     It may come any number of times and in any order. Rows are locked in the order: orders by id with their escrow,
@@ -85,16 +89,16 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
     :return: whether that was news; what comes after the end is none
     :raises UnknownReferenceError: no payment of ours has the charge's reference, or the charge has not come yet
     """
-    found = _FIND.first(session, reference=told.reference)
+    found = _SELECT_INTENT_WITH_ORDERS.first(session, reference=told.reference)
     if found is None:
         raise UnknownReferenceError("no payment has this reference")
     locked = lock_orders(session, order_ids=found["order_ids"])
-    known = _CHARGES.all(session, intent_id=found["intent_id"])
-    kept = _KEEP.first(
+    known = _LOCK_CHARGES.all(session, intent_id=found["intent_id"])
+    kept = _UPSERT_CHARGEBACK.first(
         session,
         gateway_dispute_id=told.id,
         intent_id=found["intent_id"],
-        gateway_charge_id=_named_by(told, known),
+        gateway_charge_id=_reported_charge_id(told, known),
         status="resolved" if over else "open",
         gateway_status=told.status or None,
         resolution=told.resolution or None,
@@ -102,21 +106,21 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
         amount_minor=told.amount_minor,
         due_at=told.due_at,
         resolved_at=now if over else None,
-        clear=[IN_OUR_FAVOUR, LOST],
+        clear=[DISPUTE_WON, DISPUTE_LOST],
         now=now,
     )
     if kept is None:
         return False
-    charges = _meant_by(known, kept["gateway_charge_id"])
+    charges = _filter_disputed_charges(known, kept["gateway_charge_id"])
     # One that was held back, or goes back, pays for no order; nor does it for those of its checkout that others paid.
-    paid = paid_by(session, charge_ids=[charge["id"] for charge in charges])
+    paid = sum_paid_by_order(session, charge_ids=[charge["id"] for charge in charges])
     disputed = [order for order in locked if order.id in paid and not told.in_our_favour]
-    frozen = _freeze(session, disputed, told, now=now)
+    frozen = _freeze_orders(session, disputed, told, now=now)
     for order in frozen:
-        _tell(session, order, now=now)
-    losses: list[Loss] = []
+        _notify_vendor(session, order, now=now)
+    losses: list[ChargebackAllocation] = []
     if over and told.lost:
-        losses = book_loss(
+        losses = record_chargeback_loss(
             session,
             dispute_id=kept["id"],
             charges=[charge for charge in charges if charge["currency"] == CURRENCY],
@@ -124,20 +128,22 @@ def note_dispute(session: Session, *, told: GatewayDispute, over: bool, now: dat
             locked=locked,
             now=now,
         )
-    waiting = _see_to_refunds(session, kept["id"], charges, ended=over and told.is_clear, now=now)
-    facts = _facts(kept["id"], told, locked=locked, frozen=frozen, waiting=waiting)
-    _alert(session, kept["id"], told, over=over, facts=facts, losses=losses, now=now)
+    waiting = _pause_or_resume_refunds(session, kept["id"], charges, ended=over and told.is_clear, now=now)
+    facts = _alert_facts(kept["id"], told, locked=locked, frozen=frozen, waiting=waiting)
+    _update_alerts(session, kept["id"], told, over=over, facts=facts, losses=losses, now=now)
     return True
 
 
-def _named_by(told: GatewayDispute, known: Sequence[dict[str, Any]]) -> str | None:
+def _reported_charge_id(told: GatewayDispute, known: Sequence[dict[str, Any]]) -> str | None:
     """Tell which charge a dispute names; none where one of the payment goes by its reference: it may be that."""
     names = {charge["gateway_charge_id"] for charge in known}
     may_be_another = told.charge_id not in names and told.reference in names
     return None if may_be_another else told.charge_id or None
 
 
-def _meant_by(charges: Sequence[dict[str, Any]], charge_id: str | None) -> Sequence[dict[str, Any]]:
+def _filter_disputed_charges(
+    charges: Sequence[dict[str, Any]], charge_id: str | None
+) -> Sequence[dict[str, Any]]:
     """Give the charges that a dispute is about: where it names none, those that paid, if any did.
 
     :raises UnknownReferenceError: the charge has not come yet; frozen too early, the order would be paid afterwards
@@ -149,31 +155,31 @@ def _meant_by(charges: Sequence[dict[str, Any]], charge_id: str | None) -> Seque
     return applied or meant
 
 
-def _see_to_refunds(
+def _pause_or_resume_refunds(
     session: Session, dispute_id: UUID, charges: Sequence[dict[str, Any]], *, ended: bool, now: datetime
 ) -> Sequence[dict[str, Any]]:
     """Have what was not sent of the charges wait, its buyer being told, or go on; give what waits."""
     charge_ids = [charge["id"] for charge in charges]
     if ended:
-        wallet_fallback.send_waiting(session, charge_ids=charge_ids, now=now)
+        wallet_fallback.enqueue_waiting_refunds(session, charge_ids=charge_ids, now=now)
         return []
     waiting = [
         refund
-        for refund in wallet_fallback.lock_unsent(session, charge_ids=charge_ids)
+        for refund in wallet_fallback.lock_unsent_refunds(session, charge_ids=charge_ids)
         if refund["status"] == "pending"
     ]
     for refund in waiting:
-        notifications.waits(session, refund, dispute_id=dispute_id, now=now)
+        notifications.notify_refund_waiting_for_bank(session, refund, dispute_id=dispute_id, now=now)
     return waiting
 
 
-def _freeze(
+def _freeze_orders(
     session: Session, locked: Sequence[LockedOrder], told: GatewayDispute, *, now: datetime
 ) -> list[LockedOrder]:
     """Freeze the orders that still can be; what was released, refunded or is disputed already, can't."""
     frozen = [order for order in locked if states.ORDER.allows(order.status, states.CHARGE_DISPUTE)]
     for order in frozen:
-        orders.freeze(
+        orders.freeze_order(
             session,
             order=order,
             trigger=states.CHARGE_DISPUTE,
@@ -184,11 +190,11 @@ def _freeze(
     return frozen
 
 
-def _tell(session: Session, order: LockedOrder, *, now: datetime) -> None:
+def _notify_vendor(session: Session, order: LockedOrder, *, now: datetime) -> None:
     """Tell the vendor, who must not hand the goods over; the buyer's bank speaks for the buyer."""
     notify(
         session,
-        user_id=vendor_user_of(session, order=order),
+        user_id=fetch_vendor_user_id(session, order=order),
         type="order_disputed",
         title="An order is on hold",
         body=f"The payment of {order.number} is disputed at the buyer's bank. Do not hand it over: nothing is released"
@@ -199,7 +205,7 @@ def _tell(session: Session, order: LockedOrder, *, now: datetime) -> None:
     )
 
 
-def _facts(
+def _alert_facts(
     dispute_id: UUID,
     told: GatewayDispute,
     *,
@@ -223,14 +229,14 @@ def _facts(
     }
 
 
-def _alert(
+def _update_alerts(
     session: Session,
     dispute_id: UUID,
     told: GatewayDispute,
     *,
     over: bool,
     facts: dict[str, Any],
-    losses: Sequence[Loss],
+    losses: Sequence[ChargebackAllocation],
     now: datetime,
 ) -> None:
     # Ours, not the gateway's number: an alert would take that for a number of somebody's.
@@ -241,7 +247,7 @@ def _alert(
             session, identifier=kinds.CHARGE_DISPUTED, title="A charge is disputed", facts=facts, **given
         )
         return
-    facts = facts | {"resolution": told.resolution, "booked": [_told_of(loss) for loss in losses]}
+    facts = facts | {"resolution": told.resolution, "booked": [_allocation_facts(loss) for loss in losses]}
     ended = [kinds.CHARGE_DISPUTED]
     if told.is_clear:
         raise_alert(
@@ -264,7 +270,7 @@ def _alert(
     resolve_alert(session, identifier=ended, note="The gateway told how the dispute ended.", **given)
 
 
-def _told_of(loss: Loss) -> dict[str, Any]:
+def _allocation_facts(loss: ChargebackAllocation) -> dict[str, Any]:
     return {
         "orderId": loss.order_id,
         "vendorMinor": loss.vendor_minor,

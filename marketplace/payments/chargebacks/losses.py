@@ -16,21 +16,25 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.money import naira_text, split
+from marketplace.kernel.money import format_naira, split_by_weights
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, lock_balances, post
-from marketplace.ledger.queries import balance_of
-from marketplace.orders.notifications import vendor_user_of
-from marketplace.orders.transitions import GATEWAY, LockedOrder, note_clawback
+from marketplace.ledger.operations import Posting, lock_balances, post_transaction
+from marketplace.ledger.queries import fetch_balance
+from marketplace.orders.notifications import fetch_vendor_user_id
+from marketplace.orders.transitions import GATEWAY, LockedOrder, record_clawback
 from marketplace.payments import states
 from marketplace.payments.refunds import notifications, wallet_fallback
-from marketplace.payments.refunds.clawback import bear, owing, tell
-from marketplace.payments.refunds.notifications import TakenBack
+from marketplace.payments.refunds.clawback import (
+    allocate_clawback,
+    notify_parties_of_clawback,
+    vendor_debt_message,
+)
+from marketplace.payments.refunds.notifications import ChargebackSummary
 
 CHARGEBACK = "chargeback"
 
 # What charges brought each of their orders, by the books.
-_PAID = Statement(
+_SELECT_PAID_BY_ORDER = Statement(
     text(
         """
         SELECT e.order_id, sum(e.amount_minor)::bigint AS minor
@@ -42,7 +46,7 @@ _PAID = Statement(
     )
 )
 # What went straight back of charges, by the orders that it was no use to.
-_STRAIGHT_BACK = Statement(
+_SELECT_RETURNED_BY_ORDER = Statement(
     text(
         """
         SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
@@ -52,8 +56,8 @@ _STRAIGHT_BACK = Statement(
     )
 )
 # What refunds of money begin with that was an order's.
-_OUT_OF_ORDERS = ["order", "clawback", "accepted"]
-_TAKEN = Statement(
+_ORDER_REFUND_CAUSES = ["order", "clawback", "accepted"]
+_SELECT_CHARGED_BACK = Statement(
     text(
         """
         SELECT coalesce(sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor
@@ -64,7 +68,7 @@ _TAKEN = Statement(
 
 
 @dataclass(frozen=True)
-class Loss:
+class ChargebackAllocation:
     """What of a lost dispute was booked for an order, in kobo: who bears it.
 
     ``unsent_minor`` was about to go back, and is not sent any more; ``buyer_minor`` has reached the buyer twice.
@@ -79,7 +83,7 @@ class Loss:
 
 
 @dataclass
-class _Part:
+class _ChargeShare:
     """What a charge was for: an order's price, or money that was no use to an order and is its buyer's."""
 
     order: LockedOrder
@@ -94,7 +98,7 @@ class _Part:
         return min(self.taken_minor, self.unsent_minor)
 
 
-def book_loss(
+def record_chargeback_loss(
     session: Session,
     *,
     dispute_id: UUID,
@@ -102,7 +106,7 @@ def book_loss(
     amount_minor: int | None,
     locked: Sequence[LockedOrder],
     now: datetime,
-) -> list[Loss]:
+) -> list[ChargebackAllocation]:
     """Book that a bank took the money of charges: it has left the gateway.
 
     Of a part, each of their orders bears its share. Refunds of them that were not sent go to the wallet, out of which
@@ -119,11 +123,13 @@ def book_loss(
     taken = brought if amount_minor is None else min(amount_minor, brought)
     if not taken:
         return []
-    parts = _parts_of(session, charge_ids, brought, locked)
-    stopped = wallet_fallback.lock_unsent(session, charge_ids=charge_ids)
+    parts = _split_into_shares(session, charge_ids, brought, locked)
+    stopped = wallet_fallback.lock_unsent_refunds(session, charge_ids=charge_ids)
     for part in parts:
-        part.unsent_minor = sum(row["amount_minor"] for row in stopped if _is_of(row, part))
-    for part, share in zip(parts, split(taken, [part.brought_minor for part in parts]), strict=True):
+        part.unsent_minor = sum(row["amount_minor"] for row in stopped if _belongs_to_share(row, part))
+    for part, share in zip(
+        parts, split_by_weights(taken, [part.brought_minor for part in parts]), strict=True
+    ):
         part.taken_minor = share
     buyer_id = locked[0].buyer_id
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
@@ -131,40 +137,40 @@ def book_loss(
     # At once, as whoever posts afterwards locks them one by one.
     purse = lock_balances(session, wanted=list(dict.fromkeys([wallet, debt, *vendors])))[wallet]
     for row in stopped:
-        wallet_fallback.credit(session, row, trigger=states.WITHDRAW, now=now)
+        wallet_fallback.credit_unsent_refund(session, row, trigger=states.WITHDRAW, now=now)
     # What was stopped is in the wallet by now, so at least that can be taken from there.
     purse += sum(row["amount_minor"] for row in stopped) - sum(part.covered_minor for part in parts)
     losses, before = [], purse
     for part in parts:
         if part.taken_minor:
-            loss, from_purse = _book(session, dispute_id, part, purse, now=now)
+            loss, from_purse = _post_share(session, dispute_id, part, purse, now=now)
             purse -= from_purse
             losses.append(loss)
-    what = _summed(taken, stopped, losses, given_minor=before - purse)
-    notifications.taken_back(session, buyer_id=buyer_id, dispute_id=dispute_id, what=what, now=now)
+    what = _summarize(taken, stopped, losses, given_minor=before - purse)
+    notifications.notify_charged_back(session, buyer_id=buyer_id, dispute_id=dispute_id, what=what, now=now)
     return losses
 
 
-def paid_by(session: Session, *, charge_ids: Sequence[UUID]) -> dict[UUID, int]:
+def sum_paid_by_order(session: Session, *, charge_ids: Sequence[UUID]) -> dict[UUID, int]:
     """Tell what charges paid of which orders, in kobo."""
-    rows = _PAID.all(session, charge_ids=list(charge_ids), escrow_id=accounts.ESCROW.id)
+    rows = _SELECT_PAID_BY_ORDER.all(session, charge_ids=list(charge_ids), escrow_id=accounts.ESCROW.id)
     return {row["order_id"]: row["minor"] for row in rows}
 
 
-def _is_of(refund: dict[str, Any], part: _Part) -> bool:
-    is_orders = refund["cause"].partition(":")[0] in _OUT_OF_ORDERS
+def _belongs_to_share(refund: dict[str, Any], part: _ChargeShare) -> bool:
+    is_orders = refund["cause"].partition(":")[0] in _ORDER_REFUND_CAUSES
     return refund["order_id"] == part.order.id and is_orders == part.is_orders
 
 
-def _parts_of(
+def _split_into_shares(
     session: Session, charge_ids: Sequence[UUID], brought: int, locked: Sequence[LockedOrder]
-) -> list[_Part]:
+) -> list[_ChargeShare]:
     """Tell what charges were for; together the parts are what they brought."""
     by_id = {order.id: order for order in locked}
-    paid = paid_by(session, charge_ids=charge_ids)
-    back = _STRAIGHT_BACK.all(session, charge_ids=charge_ids, out_of_orders=_OUT_OF_ORDERS)
-    parts = [_Part(by_id[order_id], minor, is_orders=True) for order_id, minor in paid.items()]
-    parts += [_Part(by_id[row["order_id"]], row["minor"], is_orders=False) for row in back]
+    paid = sum_paid_by_order(session, charge_ids=charge_ids)
+    back = _SELECT_RETURNED_BY_ORDER.all(session, charge_ids=charge_ids, out_of_orders=_ORDER_REFUND_CAUSES)
+    parts = [_ChargeShare(by_id[order_id], minor, is_orders=True) for order_id, minor in paid.items()]
+    parts += [_ChargeShare(by_id[row["order_id"]], row["minor"], is_orders=False) for row in back]
     # More than was due is in the wallet; what is held back is finance's to decide on. Either is the buyer's.
     rest = brought - sum(part.brought_minor for part in parts)
     if rest:
@@ -172,18 +178,20 @@ def _parts_of(
         if of_first:
             of_first[0].brought_minor += rest
         else:
-            parts.append(_Part(locked[0], rest, is_orders=False))
+            parts.append(_ChargeShare(locked[0], rest, is_orders=False))
     return parts
 
 
-def _book(session: Session, dispute_id: UUID, part: _Part, purse: int, *, now: datetime) -> tuple[Loss, int]:
+def _post_share(
+    session: Session, dispute_id: UUID, part: _ChargeShare, purse: int, *, now: datetime
+) -> tuple[ChargebackAllocation, int]:
     """Book what was taken of a part, and give what of it the wallet gave that was not about to be sent."""
     order, minor = part.order, part.taken_minor
     left = minor - part.covered_minor
     clawed_back = min(left, order.left_with_vendor_minor) if part.is_orders else 0
-    borne = bear(order, clawed_back) if clawed_back else []
+    borne = allocate_clawback(order, clawed_back) if clawed_back else []
     if clawed_back:
-        note_clawback(
+        record_clawback(
             session,
             order=order,
             amount_minor=clawed_back,
@@ -191,7 +199,7 @@ def _book(session: Session, dispute_id: UUID, part: _Part, purse: int, *, now: d
             note="The buyer's bank took the payment back",
             now=now,
         )
-    in_escrow = max(order.held_minor - _taken_before(session, order), 0) if part.is_orders else 0
+    in_escrow = max(order.held_minor - _sum_charged_back_before(session, order), 0) if part.is_orders else 0
     undecided = min(left - clawed_back, in_escrow)
     twice = left - clawed_back - undecided
     from_purse = min(twice, purse)
@@ -201,7 +209,7 @@ def _book(session: Session, dispute_id: UUID, part: _Part, purse: int, *, now: d
         (accounts.wallet(order.buyer_id), part.covered_minor + from_purse),
         (accounts.buyer_receivable(order.buyer_id), twice - from_purse),
     ]
-    post(
+    post_transaction(
         session,
         kind=CHARGEBACK,
         source=f"charge-dispute:{dispute_id}:{order.id}" + ("" if part.is_orders else ":unneeded"),
@@ -214,22 +222,28 @@ def _book(session: Session, dispute_id: UUID, part: _Part, purse: int, *, now: d
     )
     vendor_minor, platform_minor = (share for _, share in borne) if borne else (0, 0)
     if clawed_back:
-        _tell_vendor(session, dispute_id, order, minor, vendor_minor, now=now)
-    return Loss(order.id, vendor_minor, platform_minor, twice, undecided, part.covered_minor), from_purse
+        _notify_vendor(session, dispute_id, order, minor, vendor_minor, now=now)
+    return ChargebackAllocation(
+        order.id, vendor_minor, platform_minor, twice, undecided, part.covered_minor
+    ), from_purse
 
 
-def _taken_before(session: Session, order: LockedOrder) -> int:
+def _sum_charged_back_before(session: Session, order: LockedOrder) -> int:
     """Give what banks took of an order before, while escrow holds its money."""
-    row = _TAKEN.one(session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id)
+    row = _SELECT_CHARGED_BACK.one(session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id)
     taken: int = row["minor"]
     return taken
 
 
-def _summed(
-    taken_minor: int, stopped: Sequence[dict[str, Any]], losses: Sequence[Loss], *, given_minor: int
-) -> TakenBack:
+def _summarize(
+    taken_minor: int,
+    stopped: Sequence[dict[str, Any]],
+    losses: Sequence[ChargebackAllocation],
+    *,
+    given_minor: int,
+) -> ChargebackSummary:
     stopped_minor = sum(row["amount_minor"] for row in stopped)
-    return TakenBack(
+    return ChargebackSummary(
         bank_minor=taken_minor,
         unsent_minor=stopped_minor,
         left_minor=stopped_minor - sum(loss.unsent_minor for loss in losses),
@@ -238,17 +252,16 @@ def _summed(
     )
 
 
-def _tell_vendor(
+def _notify_vendor(
     session: Session, dispute_id: UUID, order: LockedOrder, minor: int, vendor_minor: int, *, now: datetime
 ) -> None:
-    owes = balance_of(session, account=accounts.vendor_receivable(order.vendor_id))
-    body = (
-        f"The buyer's bank took {naira_text(minor)} of order {order.number} back. {owing(vendor_minor, owes)}"
-    )
-    tell(
+    owes = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
+    body = f"The buyer's bank took {format_naira(minor)} of order {order.number} back."
+    body += f" {vendor_debt_message(vendor_minor, owes)}"
+    notify_parties_of_clawback(
         session,
         order,
-        {vendor_user_of(session, order=order): body},
+        {fetch_vendor_user_id(session, order=order): body},
         cause=f"order:{order.id}:charge-dispute:{dispute_id}",
         now=now,
     )

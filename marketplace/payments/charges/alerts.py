@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.orders.transitions import LockedOrder
-from marketplace.payments.charges.charge_context import Settled
+from marketplace.payments.charges.charge_context import ChargeContext
 
 
-def charge_quarantined(
-    session: Session, settled: Settled, *, held_id: UUID, reason: str, now: datetime
+def raise_quarantined_charge_alert(
+    session: Session, settled: ChargeContext, *, held_id: UUID, reason: str, now: datetime
 ) -> None:
     """Raise that a charge is held back.
 
@@ -39,7 +39,7 @@ def charge_quarantined(
     )
 
 
-def quarantine_decided(session: Session, *, held_id: UUID, action: str, now: datetime) -> None:
+def resolve_quarantined_charge_alert(session: Session, *, held_id: UUID, action: str, now: datetime) -> None:
     """Resolve that a charge is held back: finance has decided on it.
 
     :param action: what was decided

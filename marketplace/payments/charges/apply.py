@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Json, Statement
 from marketplace.infra.prepared import Prepared
-from marketplace.kernel.money import CURRENCY, naira_text
+from marketplace.kernel.money import CURRENCY, format_naira
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
@@ -22,11 +22,11 @@ from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments import states as intent_states
 from marketplace.payments.charges import alerts
 from marketplace.payments.charges.charge_context import (
+    ChargeContext,
     LockedIntent,
-    Settled,
     fee_postings,
     insert_charge,
-    is_known,
+    is_duplicate_charge,
 )
 from marketplace.payments.models import QuarantinedCharge
 from marketplace.payments.refunds import create
@@ -34,7 +34,7 @@ from marketplace.providers.gateway.payments import Charge
 
 _log = structlog.get_logger(__name__)
 
-_ORDERS_OF_REFERENCE = Prepared(
+_SELECT_INTENT_WITH_ORDERS = Prepared(
     text(
         """
         SELECT i.id AS intent_id, array_agg(a.order_id) AS order_ids
@@ -49,7 +49,7 @@ _LOCK_INTENT = Prepared(
         " WHERE id = :intent_id FOR NO KEY UPDATE"
     )
 )
-_SUCCEED = Prepared(
+_MARK_INTENT_SUCCEEDED = Prepared(
     text(
         """
         UPDATE payment_intents SET status = :status, gateway_charge_id = :charge_id, channel = :channel,
@@ -68,7 +68,7 @@ _MARK_QUARANTINED = Statement(
         """
     )
 )
-_QUARANTINE = Statement(
+_INSERT_QUARANTINED_CHARGE = Statement(
     insert(QuarantinedCharge).returning(QuarantinedCharge.id),
     columns=(
         *("gateway_charge_id", "intent_id", "reason", "amount_minor", "currency", "fees_minor"),
@@ -77,8 +77,8 @@ _QUARANTINE = Statement(
 )
 
 
-_PAID_REASON = "The order was paid already."
-_OVER_REASONS = {
+_RETURN_REASON_ALREADY_PAID = "The order was paid already."
+_RETURN_REASON_BY_ORDER_STATUS = {
     states.CANCELLED: "The order was cancelled before the payment arrived.",
     states.EXPIRED: "The order had expired before the payment arrived.",
 }
@@ -88,7 +88,7 @@ class UnknownReferenceError(Exception):
     """No payment of ours has the charge's reference, at least not yet: worth another try."""
 
 
-class Outcome(Enum):
+class ChargeOutcome(Enum):
     """What became of a charge."""
 
     APPLIED = "applied"
@@ -97,7 +97,7 @@ class Outcome(Enum):
     REPEATED = "repeated"
 
 
-def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: datetime) -> Outcome:
+def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: datetime) -> ChargeOutcome:
     """Apply a settled charge: orders are paid, or it is held back, or sent back at once.
 
     Of a checkout's orders all that still wait are paid, and the part of those that were cancelled, or paid
@@ -114,16 +114,16 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     :return: what became of it
     :raises UnknownReferenceError: no payment of ours has its reference
     """
-    found = _ORDERS_OF_REFERENCE.first(session, reference=charge.reference)
+    found = _SELECT_INTENT_WITH_ORDERS.first(session, reference=charge.reference)
     if found is None:
         raise UnknownReferenceError("no payment has this reference")
     locked = lock_orders(session, order_ids=found["order_ids"])
     intent = LockedIntent(**_LOCK_INTENT.one(session, intent_id=found["intent_id"]))
-    if is_known(session, charge=charge, intent=intent):
-        return Outcome.REPEATED
+    if is_duplicate_charge(session, charge=charge, intent=intent):
+        return ChargeOutcome.REPEATED
     # Fees that are more than the charge can't be told by a gateway in order. They are not booked, nor taken off.
     believed = charge.fees_minor <= charge.amount_minor
-    settled = Settled(
+    settled = ChargeContext(
         charge,
         intent,
         waiting=[order for order in locked if order.status == states.PENDING_PAYMENT],
@@ -133,17 +133,17 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
         fee_bearer=fee_bearer,
     )
     if charge.currency != CURRENCY:
-        return _quarantine(session, settled, reason="currency", now=now)
+        return _quarantine_charge(session, settled, reason="currency", now=now)
     if not believed:
-        return _quarantine(session, settled, reason="fees_above_amount", now=now)
+        return _quarantine_charge(session, settled, reason="fees_above_amount", now=now)
     if not settled.waiting:
-        return _return(session, settled, now=now)
+        return _return_full_charge(session, settled, now=now)
     if settled.principal_minor < settled.due_minor:
-        return _quarantine(session, settled, reason="amount_below_total", now=now)
-    return _pay(session, settled, now=now)
+        return _quarantine_charge(session, settled, reason="amount_below_total", now=now)
+    return _apply_to_orders(session, settled, now=now)
 
 
-def _pay(session: Session, settled: Settled, *, now: datetime) -> Outcome:
+def _apply_to_orders(session: Session, settled: ChargeContext, *, now: datetime) -> ChargeOutcome:
     """Take the money through the buyer's own account to escrow; what is above the total stays in the wallet."""
     charge, intent = settled.charge, settled.intent
     for_over = min(
@@ -169,7 +169,7 @@ def _pay(session: Session, settled: Settled, *, now: datetime) -> Outcome:
             now=now,
         )
     orders.consume_stock(session, paid=settled.waiting)
-    _SUCCEED.run(
+    _MARK_INTENT_SUCCEEDED.run(
         session,
         intent_id=intent.id,
         status=intent_states.INTENT.target(intent.status, "settle"),
@@ -179,7 +179,7 @@ def _pay(session: Session, settled: Settled, *, now: datetime) -> Outcome:
         now=now,
     )
     numbers = ", ".join(order.number for order in settled.waiting)
-    transaction_id = post(
+    transaction_id = post_transaction(
         session,
         kind="payment",
         source=settled.source,
@@ -189,19 +189,19 @@ def _pay(session: Session, settled: Settled, *, now: datetime) -> Outcome:
     )
     charge_id = insert_charge(session, settled, "applied", transaction_id, now=now)
     if for_over:
-        _send_back(session, settled, charge_id, amount_minor=for_over, now=now)
+        _return_amount(session, settled, charge_id, amount_minor=for_over, now=now)
     excess = kept_minor - settled.due_minor
     if excess:
-        _tell_of_excess(session, settled, excess, now=now)
-    return Outcome.APPLIED
+        _notify_excess_credited(session, settled, excess, now=now)
+    return ChargeOutcome.APPLIED
 
 
-def _return(session: Session, settled: Settled, *, now: datetime) -> Outcome:
+def _return_full_charge(session: Session, settled: ChargeContext, *, now: datetime) -> ChargeOutcome:
     """Send a charge back that comes late, or once more: there is nothing for it to pay."""
     transaction_id = None
     fees = fee_postings(settled)
     if fees:
-        transaction_id = post(
+        transaction_id = post_transaction(
             session,
             kind="gateway_fees",
             source=settled.source,
@@ -211,13 +211,13 @@ def _return(session: Session, settled: Settled, *, now: datetime) -> Outcome:
         )
     charge_id = insert_charge(session, settled, "returned", transaction_id, now=now)
     if settled.principal_minor > 0:
-        _send_back(session, settled, charge_id, amount_minor=settled.principal_minor, now=now)
+        _return_amount(session, settled, charge_id, amount_minor=settled.principal_minor, now=now)
     _log.warning("charge returned", reference=settled.intent.reference)
-    return Outcome.RETURNED
+    return ChargeOutcome.RETURNED
 
 
-def _send_back(
-    session: Session, settled: Settled, charge_id: UUID, *, amount_minor: int, now: datetime
+def _return_amount(
+    session: Session, settled: ChargeContext, charge_id: UUID, *, amount_minor: int, now: datetime
 ) -> None:
     """Send a part of a charge, or all of it, back: for each order that it is no use to what it was to pay."""
     left = amount_minor
@@ -226,52 +226,61 @@ def _send_back(
         part = left if last else min(left, order.due_minor)
         left -= part
         if part:
-            reason = _OVER_REASONS.get(order.status, _PAID_REASON)
-            create.return_charge(
+            reason = _RETURN_REASON_BY_ORDER_STATUS.get(order.status, _RETURN_REASON_ALREADY_PAID)
+            create.refund_charge(
                 session,
                 charge_id=charge_id,
                 buyer_id=settled.intent.buyer_id,
                 amount_minor=part,
                 order_id=order.id,
-                request=create.Request(settled.source, reason).part(number),
+                request=create.RefundCause(settled.source, reason).part(number),
                 description=f"Payment for {order.number} sent back",
                 source=accounts.GATEWAY_CLEARING,
                 now=now,
             )
     numbers = ", ".join(order.number for order in settled.over)
-    reasons = " ".join(dict.fromkeys(_OVER_REASONS.get(order.status, _PAID_REASON) for order in settled.over))
+    reasons = " ".join(
+        dict.fromkeys(
+            _RETURN_REASON_BY_ORDER_STATUS.get(order.status, _RETURN_REASON_ALREADY_PAID)
+            for order in settled.over
+        )
+    )
     notify(
         session,
         user_id=settled.intent.buyer_id,
         type="payment_returned",
         title="A payment goes back to you",
-        body=f"{naira_text(amount_minor)} that you paid for {numbers} go back to where you paid from. {reasons}",
+        body=f"{format_naira(amount_minor)} that you paid for {numbers} go back to where you paid from. {reasons}",
         link=f"/orders/{settled.over[0].id}" if len(settled.over) == 1 else "/orders",
         cause=f"{settled.source}:returned",
         now=now,
     )
 
 
-def _tell_of_excess(session: Session, settled: Settled, excess_minor: int, *, now: datetime) -> None:
+def _notify_excess_credited(
+    session: Session, settled: ChargeContext, excess_minor: int, *, now: datetime
+) -> None:
     notify(
         session,
         user_id=settled.intent.buyer_id,
         type="wallet_credited",
         title="You paid more than was due",
-        body=f"{naira_text(excess_minor)} of your payment are in your wallet: use them for your next order.",
+        body=f"{format_naira(excess_minor)} of your payment are in your wallet: use them for your next order.",
         link="/wallet",
         cause=f"{settled.source}:excess",
         now=now,
     )
 
 
-def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetime) -> Outcome:
+def _quarantine_charge(
+    session: Session, settled: ChargeContext, *, reason: str, now: datetime
+) -> ChargeOutcome:
     """Book a charge that can't be applied to the quarantine account and show it to finance."""
     charge, intent = settled.charge, settled.intent
     transaction_id = None
     # The books are in naira: money of another currency has a row here, and no entry until it is exchanged.
     if charge.currency == CURRENCY and settled.principal_minor > 0:
-        transaction_id = post(
+        transaction_id = post_transaction(
             session,
             kind="quarantine",
             source=settled.source,
@@ -285,7 +294,7 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
         )
     insert_charge(session, settled, "quarantined", transaction_id, now=now)
     locked = [*settled.waiting, *settled.over]
-    held = _QUARANTINE.one(
+    held = _INSERT_QUARANTINED_CHARGE.one(
         session,
         gateway_charge_id=charge.id,
         intent_id=intent.id,
@@ -294,7 +303,7 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
         currency=charge.currency,
         fees_minor=charge.fees_minor,
         ledger_transaction_id=transaction_id,
-        details=Json(_details(intent, locked)),
+        details=Json(_quarantine_details(intent, locked)),
         created_at=now,
     )
     # A payment that succeeded stays so, whatever else comes for it.
@@ -307,24 +316,24 @@ def _quarantine(session: Session, settled: Settled, *, reason: str, now: datetim
             order_ids=[order.id for order in settled.waiting],
             now=now,
         )
-    _tell_of_holding(session, settled, reason, now=now)
-    alerts.charge_quarantined(session, settled, held_id=held["id"], reason=reason, now=now)
-    return Outcome.QUARANTINED
+    _notify_quarantined(session, settled, reason, now=now)
+    alerts.raise_quarantined_charge_alert(session, settled, held_id=held["id"], reason=reason, now=now)
+    return ChargeOutcome.QUARANTINED
 
 
-def _tell_of_holding(session: Session, settled: Settled, reason: str, *, now: datetime) -> None:
+def _notify_quarantined(session: Session, settled: ChargeContext, reason: str, *, now: datetime) -> None:
     """Tell the buyer what came, what is due, and that an officer decides: they need not pay once more for now."""
     locked = [*settled.waiting, *settled.over]
     numbers = ", ".join(order.number for order in locked)
     if reason == "currency":
         what = f"A payment for {numbers} came in another currency than naira, and is held back."
     elif reason == "fees_above_amount":
-        what = f"{naira_text(settled.principal_minor)} came for {numbers}, with figures that can not be right: your"
+        what = f"{format_naira(settled.principal_minor)} came for {numbers}, with figures that can not be right: your"
         what += " payment is held back."
     else:
         what = (
-            f"{naira_text(max(settled.principal_minor, 0))} came for {numbers}, and {naira_text(settled.due_minor)} are"
-            " due: your payment is held back."
+            f"{format_naira(max(settled.principal_minor, 0))} came for {numbers}, and"
+            f" {format_naira(settled.due_minor)} are due: your payment is held back."
         )
     notify(
         session,
@@ -339,7 +348,7 @@ def _tell_of_holding(session: Session, settled: Settled, reason: str, *, now: da
     )
 
 
-def _details(intent: LockedIntent, locked: Sequence[LockedOrder]) -> dict[str, Any]:
+def _quarantine_details(intent: LockedIntent, locked: Sequence[LockedOrder]) -> dict[str, Any]:
     return {
         "reference": intent.reference,
         "expectedMinor": intent.amount_minor,

@@ -17,7 +17,7 @@ from marketplace.payments.models import GatewayCharge
 from marketplace.providers.gateway.payments import Charge
 
 # A charge that was told of without an id goes by its reference. Told of again with its id, it is the same money.
-_KNOWN = Prepared(
+_SELECT_KNOWN_CHARGE = Prepared(
     text(
         """
         SELECT id, gateway_charge_id FROM gateway_charges
@@ -28,7 +28,7 @@ _KNOWN = Prepared(
     )
 )
 # Once it has its id, another charge of that amount is other money.
-_NAME = Statement(
+_SET_GATEWAY_CHARGE_ID = Statement(
     text(
         """
         WITH held AS (
@@ -62,7 +62,7 @@ class LockedIntent:
 
 
 @dataclass(frozen=True)
-class Settled:
+class ChargeContext:
     """A charge with what it is for: the orders of its payment that wait for it, and those that it is no use to.
 
     ``principal_minor`` is what of it is the buyer's, in kobo.
@@ -86,13 +86,13 @@ class Settled:
         return f"charge:{self.charge.id}"
 
 
-def is_known(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
+def is_duplicate_charge(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
     """Tell whether a charge was settled before, keeping its id if that is news.
 
     :param charge: as the gateway tells of it now
     :param intent: its payment, locked
     """
-    known = _KNOWN.first(
+    known = _SELECT_KNOWN_CHARGE.first(
         session,
         charge_id=charge.id,
         intent_id=intent.id,
@@ -100,7 +100,7 @@ def is_known(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
         reference=intent.reference,
     )
     if known is not None and known["gateway_charge_id"] == intent.reference != charge.id:
-        _NAME.run(
+        _SET_GATEWAY_CHARGE_ID.run(
             session,
             row_id=known["id"],
             intent_id=intent.id,
@@ -111,7 +111,7 @@ def is_known(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
 
 
 def insert_charge(
-    session: Session, settled: Settled, outcome: str, transaction_id: UUID | None, *, now: datetime
+    session: Session, settled: ChargeContext, outcome: str, transaction_id: UUID | None, *, now: datetime
 ) -> UUID:
     """Keep a charge, and what became of it.
 
@@ -138,7 +138,7 @@ def insert_charge(
     return charge_id
 
 
-def fee_postings(settled: Settled) -> list[Posting]:
+def fee_postings(settled: ChargeContext) -> list[Posting]:
     """Give the postings of the gateway's fees where they are our cost.
 
     They are booked so that gateway_clearing stays what the gateway holds for us.

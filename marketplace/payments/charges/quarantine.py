@@ -8,31 +8,30 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
-from marketplace.kernel.money import CURRENCY, naira_text, split
+from marketplace.kernel.money import CURRENCY, format_naira, split_by_weights
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, lock_balances, post
+from marketplace.ledger.operations import Posting, lock_balances, post_transaction
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.placing.place_order import PAYABLE_FOR
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import states
-from marketplace.payments.chargeback_guard import refuse_disputed_charge
+from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
 from marketplace.payments.charges import alerts
-from marketplace.payments.charges.quarantined_charge import Held, shares_of
-from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.charges.quarantined_charge import LockedQuarantinedCharge, split_among_orders
+from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
 from marketplace.payments.refunds import buyer_debt, create
 
-Action = Literal["accept_rest", "refund", "wallet"]
+QuarantineAction = Literal["accept_rest", "refund", "wallet"]
 
 # The buyer learns of it when an officer has decided, which may be at night.
 REST_PAYABLE_FOR = timedelta(hours=24)
 
-_FIND = Statement(
+_SELECT_ALLOCATIONS = Statement(
     text(
         """
         SELECT q.intent_id, array_agg(a.order_id) AS order_ids, array_agg(a.amount_minor) AS amounts
@@ -46,7 +45,7 @@ _LOCK_INTENT = Statement(
         "SELECT id, reference, buyer_id, status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"
     )
 )
-_LOCK = Statement(
+_LOCK_QUARANTINED_CHARGE = Statement(
     text(
         """
         SELECT q.id, q.status, q.currency, q.amount_minor, q.ledger_transaction_id, c.id AS charge_id,
@@ -56,7 +55,7 @@ _LOCK = Statement(
         """
     )
 )
-_RESOLVE = Statement(
+_MARK_RESOLVED = Statement(
     text(
         """
         UPDATE quarantined_charges SET status = 'resolved', resolution = :action, resolution_note = :note,
@@ -67,7 +66,7 @@ _RESOLVE = Statement(
 )
 # Once nothing is held back of it any more, an order that waits can be paid again, and its buyer has time to. One that
 # is over keeps the reference: what goes back of that payment is shown with it.
-_REOPEN = Statement(
+_REOPEN_ORDERS = Statement(
     text(
         """
         WITH freed AS (
@@ -82,7 +81,7 @@ _REOPEN = Statement(
         """
     )
 )
-_ADD_ACCEPTED = Statement(
+_ADD_ACCEPTED_AMOUNTS = Statement(
     text(
         """
         UPDATE orders o SET accepted_minor = o.accepted_minor + part.minor, revision = o.revision + 1, updated_at = :now
@@ -90,7 +89,7 @@ _ADD_ACCEPTED = Statement(
         """
     )
 )
-_SUCCEED = Statement(
+_MARK_INTENT_SUCCEEDED = Statement(
     text(
         """
         UPDATE payment_intents SET status = :status, channel = :channel, settled_at = :now, updated_at = :now
@@ -99,7 +98,7 @@ _SUCCEED = Statement(
     )
 )
 # So the books tell what of the charge is in whose escrow, and refunds go back by it.
-_APPLY_CHARGE = Statement(
+_MARK_CHARGE_APPLIED = Statement(
     text(
         """
         UPDATE gateway_charges SET outcome = 'applied', ledger_transaction_id = :transaction_id
@@ -109,23 +108,21 @@ _APPLY_CHARGE = Statement(
 )
 
 
-class AlreadyResolvedError(ConflictError):
+class ChargeAlreadyResolvedError(ConflictError):
     """An officer has decided on it."""
 
 
-class NothingToPayError(ConflictError):
+class QuarantineActionNotAllowedError(ConflictError):
     """No order waits for the money, or there is none in the books."""
 
 
-def resolve(
+def resolve_quarantined_charge(
     session: Session,
     *,
     held_id: UUID,
-    action: Action,
+    action: QuarantineAction,
     note: str,
-    officer: Caller,
-    actor: AuditActor,
-    now: datetime,
+    act: Act,
 ) -> dict[str, Any]:
     """Decide what becomes of a charge that is held back, for an officer.
 
@@ -136,24 +133,20 @@ def resolve(
 
     :param held_id: of the row
     :param note: why, for the audit
-    :param officer: who decides
-    :param actor: the officer as the audit names one
-    :param now: when
     :return: the row's id, what was done, the kobo that moved, and the orders with what is left to pay
     :raises NotFoundError: there is no such row
     :raises ForbiddenError: the officer is a party to it
-    :raises AlreadyResolvedError: it was decided on before
-    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
-    :raises NothingToPayError: accepted, but no order waits for it; or accepted, or meant for the wallet, and there is
-        no money in the books
+    :raises ChargeAlreadyResolvedError: it was decided on before
+    :raises ChargedBackError: the buyer's bank gives the money back, or did
+    :raises QuarantineActionNotAllowedError: no order waits for the accepted money, or the ledger has none
     """
-    held = _lock(session, held_id=held_id, officer=officer)
+    held = _lock_open_charge(session, held_id=held_id, officer_id=act.person_id)
     into_wallet = action == "wallet" or (action == "refund" and not held.minor)
-    standing = refuse_disputed_charge(session, charge_id=held.charge_id, into_wallet=into_wallet)
+    standing = ensure_charge_not_charged_back(session, charge_id=held.charge_id, into_wallet=into_wallet)
     if action == "accept_rest":
-        _accept(session, held, officer=officer, now=now)
+        _accept_for_orders(session, held, officer_id=act.person_id, now=act.now)
     elif action == "wallet" and not held.minor:
-        raise NothingToPayError(
+        raise QuarantineActionNotAllowedError(
             "No money of it is in the books, so there is none for the wallet: send it back at the gateway by hand,"
             " then note that with refund."
         )
@@ -161,22 +154,24 @@ def resolve(
         buyer_id = held.intent["buyer_id"]
         if standing == "lost":
             lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
-        _give_back(session, held, action, officer=officer, now=now)
+        _return_to_buyer(session, held, action, officer_id=act.person_id, now=act.now)
         if standing == "lost":
             # The bank gave the buyer the money: they owe it.
-            buyer_debt.collect(session, buyer_id=buyer_id, now=now)
-    _RESOLVE.run(session, held_id=held_id, action=action, note=note, officer_id=officer.id, now=now)
-    alerts.quarantine_decided(session, held_id=held_id, action=action, now=now)
-    until = now + (REST_PAYABLE_FOR if action == "accept_rest" else PAYABLE_FOR)
-    _REOPEN.run(
+            buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=act.now)
+    _MARK_RESOLVED.run(
+        session, held_id=held_id, action=action, note=note, officer_id=act.person_id, now=act.now
+    )
+    alerts.resolve_quarantined_charge_alert(session, held_id=held_id, action=action, now=act.now)
+    until = act.now + (REST_PAYABLE_FOR if action == "accept_rest" else PAYABLE_FOR)
+    _REOPEN_ORDERS.run(
         session,
         intent_id=held.intent["id"],
         order_ids=[order.id for order in held.orders],
         until=until,
-        now=now,
+        now=act.now,
     )
     after = lock_orders(session, order_ids=[order.id for order in held.orders])
-    _tell(session, held, action, after, now=now)
+    _notify_buyer(session, held, action, after, now=act.now)
     shown = [
         {
             "id": order.id,
@@ -186,21 +181,20 @@ def resolve(
         }
         for order in after
     ]
-    record(
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="quarantine.resolve",
         target_type="quarantined_charge",
         target_id=str(held_id),
-        before={"status": "open", "orders": [_for_audit(order) for order in held.orders]},
+        before={"status": "open", "orders": [_audit_snapshot(order) for order in held.orders]},
         after={
             "status": "resolved",
             "resolution": action,
             "note": note,
             "amountMinor": held.minor,
-            "orders": [_for_audit(order) for order in after],
+            "orders": [_audit_snapshot(order) for order in after],
         },
-        now=now,
     )
     return {
         "id": held_id,
@@ -211,28 +205,28 @@ def resolve(
     }
 
 
-def _for_audit(order: LockedOrder) -> dict[str, Any]:
+def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
     return {"id": str(order.id), "status": order.status, "acceptedMinor": order.accepted_minor}
 
 
-def _lock(session: Session, *, held_id: UUID, officer: Caller) -> Held:
+def _lock_open_charge(session: Session, *, held_id: UUID, officer_id: UUID) -> LockedQuarantinedCharge:
     """Lock all that is concerned in the order that all keep to, and make sure that it is open."""
-    found = _FIND.first(session, held_id=held_id)
+    found = _SELECT_ALLOCATIONS.first(session, held_id=held_id)
     if found is None:
         raise NotFoundError("There is no such charge held back.")
     locked = lock_orders(session, order_ids=found["order_ids"])
     intent = _LOCK_INTENT.one(session, intent_id=found["intent_id"])
-    row = _LOCK.one(session, held_id=held_id)
-    refuse_party(
+    row = _LOCK_QUARANTINED_CHARGE.one(session, held_id=held_id)
+    ensure_no_conflict_of_interest(
         session,
-        officer=officer,
+        officer_id=officer_id,
         buyer_id=intent["buyer_id"],
         vendor_ids=[order.vendor_id for order in locked],
     )
     if row["status"] != "open":
-        raise AlreadyResolvedError("It was decided on already.")
+        raise ChargeAlreadyResolvedError("It was decided on already.")
     booked = row["ledger_transaction_id"] is not None and row["currency"] == CURRENCY
-    return Held(
+    return LockedQuarantinedCharge(
         held_id,
         row["charge_id"],
         row["channel"],
@@ -243,14 +237,21 @@ def _lock(session: Session, *, held_id: UUID, officer: Caller) -> Held:
     )
 
 
-def _give_back(session: Session, held: Held, action: Action, *, officer: Caller, now: datetime) -> None:
-    request = create.Request(held.cause, "The payment was held back.", requested_by=officer.id)
-    shares = shares_of(held.minor, to_pay=held.to_pay)
+def _return_to_buyer(
+    session: Session,
+    held: LockedQuarantinedCharge,
+    action: QuarantineAction,
+    *,
+    officer_id: UUID,
+    now: datetime,
+) -> None:
+    request = create.RefundCause(held.cause, "The payment was held back.", requested_by=officer_id)
+    shares = split_among_orders(held.minor, to_pay=held.to_pay)
     if action == "wallet":
-        _credit(session, held, shares, request=request, now=now)
+        _credit_wallet(session, held, shares, request=request, now=now)
         return
     for number, (order_id, share) in enumerate(shares.items()):
-        create.return_charge(
+        create.refund_charge(
             session,
             charge_id=held.charge_id,
             buyer_id=held.intent["buyer_id"],
@@ -263,16 +264,16 @@ def _give_back(session: Session, held: Held, action: Action, *, officer: Caller,
         )
 
 
-def _credit(
+def _credit_wallet(
     session: Session,
-    held: Held,
+    held: LockedQuarantinedCharge,
     shares: Mapping[UUID, int],
     *,
-    request: create.Request,
+    request: create.RefundCause,
     now: datetime,
 ) -> None:
     for number, (order_id, share) in enumerate(shares.items()):
-        create.credit_charge(
+        create.credit_charge_to_wallet(
             session,
             buyer_id=held.intent["buyer_id"],
             amount_minor=share,
@@ -284,17 +285,23 @@ def _credit(
         )
 
 
-def _accept(session: Session, held: Held, *, officer: Caller, now: datetime) -> None:
+def _accept_for_orders(
+    session: Session, held: LockedQuarantinedCharge, *, officer_id: UUID, now: datetime
+) -> None:
     """Put the money into the escrow of the orders that wait: it pays them, or is a part of what they cost."""
     waiting = held.waiting
     if not waiting:
-        raise NothingToPayError("No order waits for this money: send it back, or give it to the wallet.")
+        raise QuarantineActionNotAllowedError(
+            "No order waits for this money: send it back, or give it to the wallet."
+        )
     if not held.minor:
-        raise NothingToPayError("There is no money of it in the books that could pay for anything.")
+        raise QuarantineActionNotAllowedError(
+            "There is no money of it in the books that could pay for anything."
+        )
     due = [order.due_minor for order in waiting]
     whole = held.minor >= sum(due)
     # All of them or none: each is paid in part, so that the difference pays them all at once.
-    parts = due if whole else split(held.minor, due)
+    parts = due if whole else split_by_weights(held.minor, due)
     buyer = accounts.wallet(held.intent["buyer_id"])
     postings = []
     for order, part in zip(waiting, parts, strict=True):
@@ -313,14 +320,14 @@ def _accept(session: Session, held: Held, *, officer: Caller, now: datetime) -> 
                 reference=held.intent["reference"],
                 channel=held.channel,
                 paid_at=now,
-                actor=Actor("staff", officer.id),
+                actor=Actor("staff", officer_id),
                 now=now,
             )
         orders.consume_stock(session, paid=waiting)
     else:
         order_ids = [order.id for order in waiting]
-        _ADD_ACCEPTED.run(session, order_ids=order_ids, parts=parts, now=now)
-    transaction_id = post(
+        _ADD_ACCEPTED_AMOUNTS.run(session, order_ids=order_ids, parts=parts, now=now)
+    transaction_id = post_transaction(
         session,
         kind="payment" if whole else "held_payment",
         source=held.cause,
@@ -328,51 +335,60 @@ def _accept(session: Session, held: Held, *, officer: Caller, now: datetime) -> 
         postings=postings,
         now=now,
     )
-    _APPLY_CHARGE.run(session, charge_id=held.charge_id, transaction_id=transaction_id)
+    _MARK_CHARGE_APPLIED.run(session, charge_id=held.charge_id, transaction_id=transaction_id)
     if whole:
-        _SUCCEED.run(
+        _MARK_INTENT_SUCCEEDED.run(
             session,
             intent_id=held.intent["id"],
             status=states.INTENT.target(held.intent["status"], "settle"),
             channel=held.channel,
             now=now,
         )
-        request = create.Request(
-            held.cause, "It was more than the orders cost that wait.", requested_by=officer.id
+        request = create.RefundCause(
+            held.cause, "It was more than the orders cost that wait.", requested_by=officer_id
         )
-        _credit(session, held, held.excess(), request=request, now=now)
+        _credit_wallet(session, held, held.excess(), request=request, now=now)
 
 
-def _tell(
-    session: Session, held: Held, action: Action, after: Sequence[LockedOrder], *, now: datetime
+def _notify_buyer(
+    session: Session,
+    held: LockedQuarantinedCharge,
+    action: QuarantineAction,
+    after: Sequence[LockedOrder],
+    *,
+    now: datetime,
 ) -> None:
     notify(
         session,
         user_id=held.intent["buyer_id"],
         type="payment_resolved",
         title="We looked into your payment",
-        body=_body(held, action, after),
+        body=_resolution_message(held, action, after),
         link=f"/orders/{held.order_id}" if held.order_id else "/orders",
         cause=held.cause,
         now=now,
     )
 
 
-def _body(held: Held, action: Action, after: Sequence[LockedOrder]) -> str:
+def _resolution_message(
+    held: LockedQuarantinedCharge, action: QuarantineAction, after: Sequence[LockedOrder]
+) -> str:
     """Tell where the money is, all of it, and what is left to pay, of the orders that wait for it."""
-    amount, waiting = naira_text(held.minor), ", ".join(order.number for order in held.waiting)
+    amount, waiting = format_naira(held.minor), ", ".join(order.number for order in held.waiting)
     due = sum(order.due_minor for order in after if order.status == order_states.PENDING_PAYMENT)
     if action == "accept_rest":
         excess = sum(held.excess().values())
-        kept = naira_text(held.minor - excess)
+        kept = format_naira(held.minor - excess)
         if due:
             return (
-                f"{amount} were accepted for {waiting}, and {naira_text(due)} are left to pay. Open the order within"
+                f"{amount} were accepted for {waiting}, and {format_naira(due)} are left to pay. Open the order within"
                 " a day, and pay: the payment page asks for exactly the rest."
             )
         paid = f"{kept} were accepted: {waiting} {'are' if len(held.waiting) > 1 else 'is'} paid."
         return (
-            f"{paid} {naira_text(excess)} were more than was due, and are in your wallet." if excess else paid
+            f"{paid} {format_naira(excess)} were more than was due, and are in your wallet."
+            if excess
+            else paid
         )
     if action == "wallet":
         where = f"{amount} are in your wallet."
@@ -380,5 +396,5 @@ def _body(held: Held, action: Action, after: Sequence[LockedOrder]) -> str:
         where = f"{amount} go back to where you paid from."
     else:
         where = "Your payment in another currency goes back to where you paid from."
-    again = f" {naira_text(due)} are due for {waiting}: open the order, and pay it anew." if due else ""
+    again = f" {format_naira(due)} are due for {waiting}: open the order, and pay it anew." if due else ""
     return where + again

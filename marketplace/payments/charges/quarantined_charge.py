@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from marketplace.kernel.money import split
+from marketplace.kernel.money import split_by_weights
 from marketplace.orders import states
 from marketplace.orders.transitions import LockedOrder
 
 
-def shares_of(minor: int, *, to_pay: Mapping[UUID, int]) -> dict[UUID, int]:
+def split_among_orders(minor: int, *, to_pay: Mapping[UUID, int]) -> dict[UUID, int]:
     """Split what is held back over the orders that it was for, by the largest remainder.
 
     So each order can tell of its own part, wherever that goes.
@@ -20,12 +20,12 @@ def shares_of(minor: int, *, to_pay: Mapping[UUID, int]) -> dict[UUID, int]:
     :return: kobo of each order that has a share, by the order's id
     """
     order_ids = sorted(to_pay)
-    parts = split(minor, [to_pay[order_id] for order_id in order_ids])
+    parts = split_by_weights(minor, [to_pay[order_id] for order_id in order_ids])
     return {order_id: part for order_id, part in zip(order_ids, parts, strict=True) if part}
 
 
 @dataclass(frozen=True)
-class Held:
+class LockedQuarantinedCharge:
     """A charge that is held back, all that it concerns being locked.
 
     ``minor`` is what the books hold of it, ``to_pay`` what it was to pay of each order.
@@ -65,4 +65,4 @@ class Held:
             return {}
         pays = {order.id for order in waiting}
         over = {order_id: minor for order_id, minor in self.to_pay.items() if order_id not in pays}
-        return shares_of(excess, to_pay=over if any(over.values()) else self.to_pay)
+        return split_among_orders(excess, to_pay=over if any(over.values()) else self.to_pay)

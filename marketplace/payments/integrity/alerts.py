@@ -6,14 +6,14 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import resolve_others
+from marketplace.alerts.operations import resolve_alerts_except
 from marketplace.ledger.queries import Violation
-from marketplace.payments.integrity.drift import GATEWAY_BALANCE, raise_drift
+from marketplace.payments.integrity.drift import GATEWAY_BALANCE_SUBJECT, raise_drift_and_halt_payouts
 
 _ROWS_SHOWN = 5
 
 
-def books_checked(session: Session, violations: Sequence[Violation], *, now: datetime) -> None:
+def update_invariant_alerts(session: Session, violations: Sequence[Violation], *, now: datetime) -> None:
     """Raise ESCROW_DRIFT for each rule of the books that is broken, and resolve all others.
 
     A broken rule halts payouts; that it holds again does not resume them.
@@ -21,7 +21,7 @@ def books_checked(session: Session, violations: Sequence[Violation], *, now: dat
     :param violations: of a check of all rules, with the rows that break them
     """
     for violation in violations:
-        raise_drift(
+        raise_drift_and_halt_payouts(
             session,
             subject=violation.rule,
             title="The books are not whole",
@@ -33,10 +33,10 @@ def books_checked(session: Session, violations: Sequence[Violation], *, now: dat
             found=violation.rows,
             now=now,
         )
-    resolve_others(
+    resolve_alerts_except(
         session,
         identifier=kinds.ESCROW_DRIFT,
-        subjects=[*(violation.rule for violation in violations), GATEWAY_BALANCE],
+        subjects=[*(violation.rule for violation in violations), GATEWAY_BALANCE_SUBJECT],
         note="The rule holds.",
         now=now,
     )

@@ -10,14 +10,14 @@ import orjson
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import bounded_facts, raise_alert
+from marketplace.alerts.operations import raise_alert, redact_facts
 from marketplace.platform.halts import halt_payouts
 
 # What reconciliation finds: over when one matches, and not when all rules of the books hold.
-GATEWAY_BALANCE = "what the gateway holds is what the books say"
+GATEWAY_BALANCE_SUBJECT = "what the gateway holds is what the books say"
 
 
-def raise_drift(
+def raise_drift_and_halt_payouts(
     session: Session, *, subject: str, title: str, facts: Mapping[str, Any], found: Any, now: datetime
 ) -> UUID:
     """Raise ESCROW_DRIFT and halt payouts.
@@ -41,6 +41,6 @@ def raise_drift(
         f"{kinds.ESCROW_DRIFT}: {subject}",
         now,
         finding=hashlib.sha256(content).hexdigest(),
-        facts=bounded_facts(facts),
+        facts=redact_facts(facts),
     )
     return alert_id

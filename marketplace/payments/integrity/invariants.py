@@ -3,32 +3,36 @@
 from sqlalchemy.orm import Session
 
 from marketplace.ledger import queries as ledger
-from marketplace.ledger.queries import Violation, rules, violations_of
+from marketplace.ledger.queries import Violation, build_invariants, find_violations
 from marketplace.orders import invariants as orders
 
 # What a transaction added to an account of a kind, on the credit side.
-_GAINED = """
+_NET_CREDIT_OF_TRANSACTIONS = """
     SELECT coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END), 0)::bigint
     FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
         JOIN ledger_accounts a ON a.id = e.account_id
 """
-_IN_ALL = """
+_NET_CREDIT_OF_ACCOUNTS = """
     SELECT coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END), 0)::bigint
     FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
 """
 # What of a refund waits for the gateway, and of a charge for finance.
-_UNDER_WAY = "CASE WHEN r.destination = 'gateway' AND r.status NOT IN ('processed', 'credited') THEN r.amount_minor ELSE 0 END"  # noqa: E501
-_HELD_BACK = """CASE WHEN q.status = 'open' AND q.ledger_transaction_id IS NOT NULL THEN c.principal_minor ELSE 0 END"""
+_IN_TRANSIT_MINOR = """
+    CASE WHEN r.destination = 'gateway' AND r.status NOT IN ('processed', 'credited') THEN r.amount_minor ELSE 0 END
+"""
+_QUARANTINED_MINOR = """
+    CASE WHEN q.status = 'open' AND q.ledger_transaction_id IS NOT NULL THEN c.principal_minor ELSE 0 END
+"""
 
 _NET_DEBIT = "sum(CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint"
 # What vendors and the platform bear of what went back after the release.
-_BORNE = """
+_FROM_CLAWBACK_ENTRIES = """
     FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
     WHERE a.kind IN ('vendor_receivable', 'platform_revenue') AND e.direction = 'debit'
         AND e.kind IN ('refund', 'chargeback')
 """
 
-_CHECKS = rules(
+_CHECKS = build_invariants(
     {
         "every paid order has its charge, or the wallet paid it whole": """
             SELECT o.number, o.status, o.total_minor - o.wallet_minor AS due_minor,
@@ -81,8 +85,8 @@ _CHECKS = rules(
         "quarantine holds of each charge what finance has yet to decide on": f"""
             SELECT q.gateway_charge_id AS charge, q.status, expected.minor AS expected_minor, held.minor AS booked_minor
             FROM quarantined_charges q JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
-            CROSS JOIN LATERAL (SELECT {_HELD_BACK} AS minor) expected
-            CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'quarantine' AND t.id IN (
+            CROSS JOIN LATERAL (SELECT {_QUARANTINED_MINOR} AS minor) expected
+            CROSS JOIN LATERAL ({_NET_CREDIT_OF_TRANSACTIONS} WHERE a.kind = 'quarantine' AND t.id IN (
                 SELECT q.ledger_transaction_id UNION SELECT x.id FROM ledger_transactions x
                     WHERE x.kind IN ('payment', 'held_payment', 'wallet_payment') AND x.source = 'quarantine:' || q.id
                 UNION SELECT x.id FROM refunds r JOIN ledger_transactions x
@@ -94,8 +98,8 @@ _CHECKS = rules(
             WHERE expected.minor <> held.minor LIMIT 100
             """,  # noqa: S608 - our own text
         "quarantine in all is what its open cases hold": f"""
-            SELECT * FROM (SELECT ({_IN_ALL} WHERE a.kind = 'quarantine') AS booked_minor, (
-                SELECT coalesce(sum({_HELD_BACK}), 0)::bigint FROM quarantined_charges q
+            SELECT * FROM (SELECT ({_NET_CREDIT_OF_ACCOUNTS} WHERE a.kind = 'quarantine') AS booked_minor, (
+                SELECT coalesce(sum({_QUARANTINED_MINOR}), 0)::bigint FROM quarantined_charges q
                     JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
             """,  # noqa: S608 - our own text
@@ -111,16 +115,16 @@ _CHECKS = rules(
             """,
         "of each refund is in transit what the gateway has yet to send": f"""
             SELECT r.id::text AS refund, r.status, expected.minor AS expected_minor, moved.minor AS booked_minor
-            FROM refunds r CROSS JOIN LATERAL (SELECT {_UNDER_WAY} AS minor) expected
-            CROSS JOIN LATERAL ({_GAINED} WHERE a.kind = 'refunds_in_transit' AND t.source IN (
+            FROM refunds r CROSS JOIN LATERAL (SELECT {_IN_TRANSIT_MINOR} AS minor) expected
+            CROSS JOIN LATERAL ({_NET_CREDIT_OF_TRANSACTIONS} WHERE a.kind = 'refunds_in_transit' AND t.source IN (
                     SELECT 'refund:' || r.id UNION ALL
                     SELECT 'refund:' || r.id || ':' || n FROM generate_series(2, r.times_returned + 1) n)
                 AND t.kind IN ('refund', 'refund_sent', 'refund_returned', 'refund_credit')) moved (minor)
             WHERE expected.minor <> moved.minor LIMIT 100
             """,  # noqa: S608 - our own text
         "refunds in transit in all are those that are open": f"""
-            SELECT * FROM (SELECT ({_IN_ALL} WHERE a.kind = 'refunds_in_transit') AS booked_minor, (
-                SELECT coalesce(sum({_UNDER_WAY}), 0)::bigint FROM refunds r) AS expected_minor) both_sides
+            SELECT * FROM (SELECT ({_NET_CREDIT_OF_ACCOUNTS} WHERE a.kind = 'refunds_in_transit') AS booked_minor, (
+                SELECT coalesce(sum({_IN_TRANSIT_MINOR}), 0)::bigint FROM refunds r) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
             """,  # noqa: S608 - our own text
         # What was paid twice is no more than the charge brought, or the gateway would have refused it.
@@ -169,7 +173,7 @@ _CHECKS = rules(
         "what went back of each order after its release is what its escrow says": f"""
             SELECT o.number, s.clawed_back_minor, coalesce(borne.minor, 0) AS booked_minor
             FROM escrows s JOIN orders o ON o.id = s.order_id LEFT JOIN (
-                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_BORNE} GROUP BY 1
+                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_FROM_CLAWBACK_ENTRIES} GROUP BY 1
             ) borne ON borne.order_id = s.order_id
             WHERE s.clawed_back_minor <> coalesce(borne.minor, 0) LIMIT 100
             """,  # noqa: S608 - our own text
@@ -179,14 +183,16 @@ _CHECKS = rules(
                 SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
                 WHERE cause LIKE 'clawback:%' GROUP BY 1
             ) back FULL JOIN (
-                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_BORNE} AND e.kind = 'refund' GROUP BY 1
+                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_FROM_CLAWBACK_ENTRIES}
+                    AND e.kind = 'refund' GROUP BY 1
             ) borne ON borne.order_id = back.order_id JOIN orders o ON o.id = coalesce(back.order_id, borne.order_id)
             WHERE coalesce(back.minor, 0) <> coalesce(borne.minor, 0) LIMIT 100
             """,  # noqa: S608 - our own text
         "no vendor bears more of an order than they had of it": f"""
             SELECT o.number, borne.minor AS borne_minor, coalesce(had.minor, 0) AS had_minor
             FROM (
-                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_BORNE} AND a.kind = 'vendor_receivable'
+                SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_FROM_CLAWBACK_ENTRIES}
+                    AND a.kind = 'vendor_receivable'
                 GROUP BY 1
             ) borne JOIN orders o ON o.id = borne.order_id LEFT JOIN LATERAL (
                 SELECT sum(e.amount_minor)::bigint AS minor
@@ -218,4 +224,4 @@ def verify(session: Session) -> list[Violation]:
     :param session: one that reads
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """
-    return [*ledger.verify(session), *orders.verify(session), *violations_of(session, _CHECKS)]
+    return [*ledger.verify_ledger(session), *orders.verify(session), *find_violations(session, _CHECKS)]

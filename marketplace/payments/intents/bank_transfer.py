@@ -18,12 +18,12 @@ from marketplace.infra.db import Database, Statement
 from marketplace.kernel.clock import Clock
 from marketplace.orders.placing.place_order import PAYABLE_FOR
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.hosted_page import Way, metadata_of, open_at_gateway
-from marketplace.payments.intents.lifecycle import Intent, Target
-from marketplace.providers.gateway.banks import TransferAccount
+from marketplace.payments.intents.hosted_page import PaymentMethodFlow, charge_metadata, initialize_payment
+from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
+from marketplace.providers.gateway.banks import GatewayTransferAccount
 from marketplace.providers.gateway.payments import PaymentGateway
 
-_STORED = Statement(
+_SELECT_TRANSFER_ACCOUNT = Statement(
     text(
         """
         SELECT bank_name, account_number, account_name, expires_at FROM transfer_accounts
@@ -31,7 +31,7 @@ _STORED = Statement(
         """
     )
 )
-_RECORD = Statement(
+_INSERT_TRANSFER_ACCOUNT = Statement(
     text(
         """
         WITH shown AS (
@@ -49,24 +49,24 @@ _RECORD = Statement(
         """
     )
 )
-_PAYABLE_UNTIL = Statement(
+_SELECT_PAYMENT_DEADLINE = Statement(
     text(
         "SELECT min(expires_at) AS until FROM orders WHERE id = ANY(:order_ids) AND status = 'pending_payment'"
     )
 )
 
 
-def open_account(
+def open_transfer_account(
     database: Database,
     gateway: PaymentGateway,
     *,
     buyer_id: UUID,
     email: str,
-    target: Target,
+    target: PaymentTarget,
     callback_url: str | None,
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
-) -> tuple[Intent, TransferAccount]:
+) -> tuple[Intent, GatewayTransferAccount]:
     """Get the account to transfer a payment to: the one that is open, or a new one.
 
     Of several requests at once one asks the gateway, and the others wait for its answer.
@@ -81,35 +81,35 @@ def open_account(
     :raises NotFoundError: it is not the buyer's
     :raises NotPayableError: it does not wait for payment
     :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
-    :raises OpeningElsewhereError: another request is still at it
+    :raises InitializationInProgressError: another request is still at it
     """
 
     def ensure(session: Session, now: datetime) -> Intent:
         def live() -> Intent:
-            return lifecycle.ensure_intent(
+            return lifecycle.get_or_create_intent(
                 session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
             )
 
         intent = live()
-        account = _stored(session, intent)
+        account = _find_transfer_account(session, intent)
         if account is None or account.expires_at > now:
             return intent
         # The gateway takes nothing for it any more: another reference gets another account.
-        lifecycle.abandon(session, intent_id=intent.id, now=now)
+        lifecycle.abandon_intent(session, intent_id=intent.id, now=now)
         return live()
 
-    return open_at_gateway(
+    return initialize_payment(
         database,
         gateway,
-        Way(
+        PaymentMethodFlow(
             ensure=ensure,
-            opened=_stored,
+            opened=_find_transfer_account,
             ask=lambda intent: gateway.transfer_account(
                 reference=intent.reference,
                 amount_minor=intent.amount_minor,
                 email=email,
                 expires_at=clock() + PAYABLE_FOR,
-                metadata=metadata_of(intent),
+                metadata=charge_metadata(intent),
             ),
         ),
         clock=clock,
@@ -117,20 +117,20 @@ def open_account(
     )
 
 
-def _stored(session: Session, intent: Intent) -> TransferAccount | None:
-    row = _STORED.first(session, intent_id=intent.id)
-    return TransferAccount(**row) if row else None
+def _find_transfer_account(session: Session, intent: Intent) -> GatewayTransferAccount | None:
+    row = _SELECT_TRANSFER_ACCOUNT.first(session, intent_id=intent.id)
+    return GatewayTransferAccount(**row) if row else None
 
 
-def record_account(
-    session: Session, *, intent: Intent, account: TransferAccount, now: datetime
+def record_transfer_account(
+    session: Session, *, intent: Intent, account: GatewayTransferAccount, now: datetime
 ) -> dict[str, Any]:
     """Keep the account that the gateway made, and give it as clients see it.
 
     :raises NotPayableError: an order of it was paid, cancelled or given up while the gateway was asked
     """
-    lifecycle.require_open(session, intent=intent)
-    _RECORD.run(
+    lifecycle.ensure_intent_payable(session, intent=intent)
+    _INSERT_TRANSFER_ACCOUNT.run(
         session,
         intent_id=intent.id,
         bank_name=account.bank_name,
@@ -139,7 +139,7 @@ def record_account(
         expires_at=account.expires_at,
         now=now,
     )
-    until = _PAYABLE_UNTIL.one(session, order_ids=list(intent.order_ids))["until"]
+    until = _SELECT_PAYMENT_DEADLINE.one(session, order_ids=list(intent.order_ids))["until"]
     return {
         "reference": intent.reference,
         "bankName": account.bank_name,

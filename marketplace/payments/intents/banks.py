@@ -12,9 +12,9 @@ from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
-LIST_KEPT_SECONDS = 24 * 60 * 60
-TAG = "banks"
-_KEY = "banks"
+BANK_LIST_TTL_SECONDS = 24 * 60 * 60
+BANKS_CACHE_TAG = "banks"
+_CACHE_KEY = "banks"
 
 
 def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
@@ -23,7 +23,7 @@ def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
     :raises ProviderUnavailableError: nothing is kept, and the gateway gave no usable answer
     """
     try:
-        found = cache.look_up(window=None, content_key=_KEY, tags=(TAG,))
+        found = cache.look_up(window=None, content_key=_CACHE_KEY, tags=(BANKS_CACHE_TAG,))
     except CacheDownError:
         return gateway.banks()
     if found.content is not None:
@@ -31,14 +31,16 @@ def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
     banks = gateway.banks()
     # An empty list is a mishap, and none to keep for a day.
     if banks:
-        _keep(cache, banks, version=found.version)
+        _cache_banks(cache, banks, version=found.version)
     return banks
 
 
-def _keep(cache: Cache, banks: list[Bank], *, version: str) -> None:
+def _cache_banks(cache: Cache, banks: list[Bank], *, version: str) -> None:
     content = orjson.dumps([{"code": bank.code, "name": bank.name} for bank in banks])
     try:
-        cache.store(content_key=_KEY, version=version, content=content, ttl_seconds=LIST_KEPT_SECONDS)
+        cache.store(
+            content_key=_CACHE_KEY, version=version, content=content, ttl_seconds=BANK_LIST_TTL_SECONDS
+        )
     except CacheDownError:
         _log.warning("list of banks not kept")
 

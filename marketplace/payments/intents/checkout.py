@@ -6,12 +6,12 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.orders.placing.place_order import Placement, place_checkout
-from marketplace.payments.intents.lifecycle import Intent, Target, ensure_intent
+from marketplace.orders.placing.place_order import OrderRequest, place_checkout
+from marketplace.payments.intents.lifecycle import Intent, PaymentTarget, get_or_create_intent
 
 
 @dataclass(frozen=True)
-class CheckedOut:
+class CheckoutResult:
     """What came of a checkout; there is no payment where the wallet paid everything."""
 
     checkout_id: UUID
@@ -19,7 +19,7 @@ class CheckedOut:
     payment: Intent | None
 
 
-def check_out(session: Session, *, asked: Placement, now: datetime) -> CheckedOut:
+def check_out(session: Session, *, asked: OrderRequest, now: datetime) -> CheckoutResult:
     """Place an order with each vendor of what somebody wants, and make one payment for all.
 
     :param asked: what is ordered
@@ -30,11 +30,11 @@ def check_out(session: Session, *, asked: Placement, now: datetime) -> CheckedOu
     placed = place_checkout(session, asked=asked, now=now)
     payment = None
     if placed.due_minor:
-        payment = ensure_intent(
+        payment = get_or_create_intent(
             session,
             buyer_id=asked.buyer.id,
-            target=Target(checkout_id=placed.id),
+            target=PaymentTarget(checkout_id=placed.id),
             callback_url=None,
             now=now,
         )
-    return CheckedOut(placed.id, placed.order_ids, payment)
+    return CheckoutResult(placed.id, placed.order_ids, payment)

@@ -10,14 +10,14 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.batches import each
+from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import gateway_alerts, states
-from marketplace.payments.charges.apply import Outcome, apply_charge
+from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents import stalled
 from marketplace.payments.refunds import create
@@ -28,16 +28,16 @@ _log = structlog.get_logger(__name__)
 _BATCH = 100
 _MAX_BATCHES = 20
 # So many references in a row that it gives no usable answer about, and the gateway is down for this sweep.
-_UNANSWERED_AT_MOST = 3
+_UNANSWERED_LIMIT = 3
 
 # One call that fails is no outage; that orders wait for an answer for so long is.
-_PATIENCE = timedelta(minutes=5)
+_UNREACHABLE_ALERT_AFTER = timedelta(minutes=5)
 
 # A transfer is waited for as long as its account is open, and it may take so long to arrive. One that comes later
 # still is sent back; until then it must not keep the stock from others.
 TRANSFER_GRACE = timedelta(minutes=10)
 
-_DUE = Statement(
+_SELECT_OVERDUE_ORDERS = Statement(
     text(
         """
         SELECT o.id, o.expires_at, coalesce(
@@ -66,7 +66,7 @@ _DUE = Statement(
 )
 # A payment is over when none of its orders waits for it any more: they expired, or were cancelled. Its page may
 # still be open at the gateway; should it be paid after all, the charge goes back at once.
-_OVER = Statement(
+_SELECT_ABANDONED_INTENTS = Statement(
     text(
         """
         SELECT i.id FROM payment_intents i
@@ -80,7 +80,7 @@ _OVER = Statement(
 
 
 @dataclass
-class Sweep:
+class ExpiryResult:
     """What a sweep did."""
 
     expired: int = 0
@@ -91,7 +91,7 @@ class Sweep:
     gateway_down: bool = False
 
 
-class _Inquiry:
+class _ChargeLookup:
     """What the gateway says of references, each asked about once in a sweep, however many orders it is for."""
 
     def __init__(self, gateway: PaymentGateway) -> None:
@@ -103,7 +103,7 @@ class _Inquiry:
     @property
     def is_down(self) -> bool:
         """Tell whether asking more is of no use in this sweep."""
-        return self._unanswered >= _UNANSWERED_AT_MOST
+        return self._unanswered >= _UNANSWERED_LIMIT
 
     def charges(self, references: list[str]) -> list[Charge | None]:
         """Give the gateway's answers.
@@ -128,7 +128,7 @@ class _Inquiry:
 
 def sweep_abandoned_checkouts(
     database: Database, gateway: PaymentGateway, *, fee_bearer: str, now: datetime
-) -> Sweep:
+) -> ExpiryResult:
     """End the orders that nobody paid in time, having asked the gateway about each.
 
     It is asked once about each payment, however many orders that is for. A charge that settled without our being
@@ -139,12 +139,12 @@ def sweep_abandoned_checkouts(
     :param now: orders whose time was over by then are due
     :return: what was done
     """
-    done, inquiry = Sweep(), _Inquiry(gateway)
+    done, inquiry = ExpiryResult(), _ChargeLookup(gateway)
     asked_about: list[datetime] = []
     after = (datetime.min.replace(tzinfo=now.tzinfo), UUID(int=0))
     for _ in range(_MAX_BATCHES):
         with database.reading() as session:
-            due = _DUE.all(
+            due = _SELECT_OVERDUE_ORDERS.all(
                 session,
                 now=now,
                 lapsed=now - TRANSFER_GRACE,
@@ -155,7 +155,7 @@ def sweep_abandoned_checkouts(
         asked_about += [row["expires_at"] for row in due if row["references"]]
         for row in due:
             try:
-                _decide(database, inquiry, done, row, fee_bearer=fee_bearer, now=now)
+                _expire_or_apply(database, inquiry, done, row, fee_bearer=fee_bearer, now=now)
             except ServiceUnavailableError:
                 raise
             except Exception:  # noqa: BLE001 - logged with its trace; one order must not hold up those behind it
@@ -165,11 +165,11 @@ def sweep_abandoned_checkouts(
             break
         after = (due[-1]["expires_at"], due[-1]["id"])
     _abandon_payments(database, done, now)
-    _tell_of_gateway(database, asked_about, down=done.gateway_down, now=now)
+    _update_gateway_alert(database, asked_about, down=done.gateway_down, now=now)
     return done
 
 
-def _tell_of_gateway(
+def _update_gateway_alert(
     database: Database, asked_about: Sequence[datetime], *, down: bool, now: datetime
 ) -> None:
     """Raise that the gateway does not answer, or resolve that, where there was something to ask it about.
@@ -177,29 +177,33 @@ def _tell_of_gateway(
     :param asked_about: when the time was over of the orders that it was, or would have been, asked about
     """
     if asked_about and not down:
-        database.in_transaction(gateway_alerts.gateway_reached, now=now)
+        database.in_transaction(gateway_alerts.resolve_gateway_unreachable_alert, now=now)
     # What waits for longer may do so whatever the gateway answers: that is an alert of its own.
-    waiting = [moment for moment in asked_about if _PATIENCE <= now - moment <= stalled.STALLED_AFTER]
+    waiting = [
+        moment for moment in asked_about if _UNREACHABLE_ALERT_AFTER <= now - moment <= stalled.STALLED_AFTER
+    ]
     if waiting and down:
-        database.in_transaction(gateway_alerts.gateway_unreachable, waiting_since=min(waiting), now=now)
+        database.in_transaction(
+            gateway_alerts.raise_gateway_unreachable_alert, waiting_since=min(waiting), now=now
+        )
 
 
-def _abandon_payments(database: Database, done: Sweep, now: datetime) -> None:
+def _abandon_payments(database: Database, done: ExpiryResult, now: datetime) -> None:
     with database.reading() as session:
-        over = _OVER.all(session, most=_BATCH * _MAX_BATCHES)
+        over = _SELECT_ABANDONED_INTENTS.all(session, most=_BATCH * _MAX_BATCHES)
     done.abandoned = len(
-        each(
+        process_each(
             [row["id"] for row in over],
-            lambda intent_id: database.in_transaction(payments.abandon, intent_id=intent_id, now=now),
+            lambda intent_id: database.in_transaction(payments.abandon_intent, intent_id=intent_id, now=now),
             failure="payment not given up",
         )
     )
 
 
-def _decide(
+def _expire_or_apply(
     database: Database,
-    inquiry: _Inquiry,
-    done: Sweep,
+    inquiry: _ChargeLookup,
+    done: ExpiryResult,
     due: dict[str, Any],
     *,
     fee_bearer: str,
@@ -211,19 +215,20 @@ def _decide(
         done.gateway_down = True
         return
     settled = [charge for charge in answers if charge is not None and charge.settled]
-    outcomes = [database.in_transaction(_apply, charge, fee_bearer, now) for charge in settled]
+    outcomes = [database.in_transaction(_apply_found_charge, charge, fee_bearer, now) for charge in settled]
     # What was known before paid nothing then, such as a charge that was held back, and decided on since.
-    if any(outcome is not Outcome.REPEATED for outcome in outcomes):
+    if any(outcome is not ChargeOutcome.REPEATED for outcome in outcomes):
         done.paid += 1
     elif not all(
-        _is_over(reference, charge, due) for reference, charge in zip(due["references"], answers, strict=True)
+        _is_outcome_final(reference, charge, due)
+        for reference, charge in zip(due["references"], answers, strict=True)
     ):
         done.undecided += 1
-    elif database.in_transaction(_expire, due["id"], now):
+    elif database.in_transaction(_expire_order, due["id"], now):
         done.expired += 1
 
 
-def _is_over(reference: str, charge: Charge | None, due: dict[str, Any]) -> bool:
+def _is_outcome_final(reference: str, charge: Charge | None, due: dict[str, Any]) -> bool:
     """Tell whether the gateway is clear about an attempt to pay: no money came by it, or all of it is known."""
     if charge is None:
         # Its page stands there: that it is unknown says something of the answer, not of the payment. While it stays
@@ -234,13 +239,13 @@ def _is_over(reference: str, charge: Charge | None, due: dict[str, Any]) -> bool
     return charge.settled or charge.failed or reference in due["lapsed"]
 
 
-def _apply(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> Outcome:
+def _apply_found_charge(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> ChargeOutcome:
     outcome = apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
     _log.info("charge found by sweep", reference=charge.reference, outcome=outcome.value)
     return outcome
 
 
-def _expire(session: Session, order_id: UUID, now: datetime) -> bool:
+def _expire_order(session: Session, order_id: UUID, now: datetime) -> bool:
     order = lock_order(session, order_id=order_id)
     if order.status != order_states.PENDING_PAYMENT or order.payment_status == states.QUARANTINED:
         return False
@@ -249,8 +254,8 @@ def _expire(session: Session, order_id: UUID, now: datetime) -> bool:
         return False
     if order.accepted_minor:
         create.lock_charges(session, order=order)
-    orders.expire(session, order=order, actor=SYSTEM, now=now)
-    create.return_accepted(
+    orders.expire_order(session, order=order, actor=SYSTEM, now=now)
+    create.refund_partial_payment(
         session, order=order, reason="The order expired before the rest was paid.", now=now
     )
     return True

@@ -13,7 +13,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.lifecycle import Intent, Target
+from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.payments import PaymentGateway, PaymentPage
 
@@ -27,7 +27,7 @@ Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True)
-class Way(Generic[Opened]):
+class PaymentMethodFlow(Generic[Opened]):
     """A way to pay: the live intent, what of it is open, and how the gateway is asked to open it."""
 
     ensure: Callable[[Session, datetime], Intent]
@@ -35,17 +35,17 @@ class Way(Generic[Opened]):
     ask: Callable[[Intent], Opened]
 
 
-class OpeningElsewhereError(ConflictError):
+class InitializationInProgressError(ConflictError):
     """Another request is opening the page, for longer than this one can wait."""
 
 
-def open_page(
+def open_hosted_page(
     database: Database,
     gateway: PaymentGateway,
     *,
     buyer_id: UUID,
     email: str,
-    target: Target,
+    target: PaymentTarget,
     callback_url: str | None,
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
@@ -64,13 +64,13 @@ def open_page(
     :raises NotFoundError: it is not the buyer's
     :raises NotPayableError: it does not wait for payment
     :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
-    :raises OpeningElsewhereError: another request is still at it
+    :raises InitializationInProgressError: another request is still at it
     """
-    return open_at_gateway(
+    return initialize_payment(
         database,
         gateway,
-        Way(
-            ensure=lambda session, now: lifecycle.ensure_intent(
+        PaymentMethodFlow(
+            ensure=lambda session, now: lifecycle.get_or_create_intent(
                 session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
             ),
             opened=lambda _session, intent: intent.page,
@@ -79,7 +79,7 @@ def open_page(
                 amount_minor=intent.amount_minor,
                 email=email,
                 callback_url=intent.callback_url,
-                metadata=metadata_of(intent),
+                metadata=charge_metadata(intent),
             ),
         ),
         clock=clock,
@@ -87,10 +87,10 @@ def open_page(
     )
 
 
-def open_at_gateway(
+def initialize_payment(
     database: Database,
     gateway: PaymentGateway,
-    way: Way[Opened],
+    way: PaymentMethodFlow[Opened],
     *,
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
@@ -100,39 +100,39 @@ def open_at_gateway(
     :param way: what is asked for, and how
     :return: the intent and what was opened, which the caller records in its own last transaction
     :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
-    :raises OpeningElsewhereError: another request is still at it
+    :raises InitializationInProgressError: another request is still at it
     """
     for _ in range(_MAX_REFERENCES):
-        reserved = _reserve(database, way, clock=clock, sleep=sleep)
+        reserved = _acquire_lease(database, way, clock=clock, sleep=sleep)
         intent, opened = reserved
         if opened is not None:
             return intent, opened
         try:
             return intent, way.ask(intent)
         except ProviderUnavailableError:
-            database.in_transaction(lifecycle.release_opening, intent_id=intent.id)
+            database.in_transaction(lifecycle.release_initialization, intent_id=intent.id)
             raise
         except ProviderRefusedError:
-            if not _knows(database, gateway, intent):
-                database.in_transaction(lifecycle.release_opening, intent_id=intent.id)
+            if not _is_reference_known(database, gateway, intent):
+                database.in_transaction(lifecycle.release_initialization, intent_id=intent.id)
                 break
             # An answer was lost, or the reference was opened another way. A fresh reference takes its place; should
             # money come for the old one after all, it finds its order all the same.
-            database.in_transaction(lifecycle.abandon, intent_id=intent.id, now=clock())
+            database.in_transaction(lifecycle.abandon_intent, intent_id=intent.id, now=clock())
     raise ProviderUnavailableError("The payment gateway refused to take the payment.")
 
 
-def _knows(database: Database, gateway: PaymentGateway, intent: Intent) -> bool:
+def _is_reference_known(database: Database, gateway: PaymentGateway, intent: Intent) -> bool:
     """Ask whether the gateway refused because it knows the reference, or for a reason that a new one won't mend."""
     try:
         return gateway.charge(intent.reference) is not None
     except ProviderUnavailableError:
-        database.in_transaction(lifecycle.release_opening, intent_id=intent.id)
+        database.in_transaction(lifecycle.release_initialization, intent_id=intent.id)
         raise
 
 
-def _reserve(
-    database: Database, way: Way[Opened], *, clock: Clock, sleep: Callable[[float], None]
+def _acquire_lease(
+    database: Database, way: PaymentMethodFlow[Opened], *, clock: Clock, sleep: Callable[[float], None]
 ) -> tuple[Intent, Opened | None]:
     """Give an intent with what is open of it, or one whose opening is ours."""
 
@@ -140,8 +140,8 @@ def _reserve(
         intent = way.ensure(session, now)
         opened = way.opened(session, intent)
         if opened is None:
-            return intent, None, lifecycle.claim_opening(session, intent=intent, now=now)
-        lifecycle.extend(session, intent=intent, now=now)
+            return intent, None, lifecycle.lease_initialization(session, intent=intent, now=now)
+        lifecycle.extend_reservations(session, intent=intent, now=now)
         return intent, opened, True
 
     for _ in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
@@ -149,10 +149,12 @@ def _reserve(
         if ours:
             return intent, opened
         sleep(_POLL_SECONDS)
-    raise OpeningElsewhereError("Another request is opening the payment. Try again.", retry_after_seconds=5)
+    raise InitializationInProgressError(
+        "Another request is opening the payment. Try again.", retry_after_seconds=5
+    )
 
 
-def metadata_of(intent: Intent) -> dict[str, Any]:
+def charge_metadata(intent: Intent) -> dict[str, Any]:
     """Give what comes back with the charge of an intent."""
     return {
         "userId": str(intent.buyer_id),

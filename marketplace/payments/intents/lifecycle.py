@@ -18,30 +18,30 @@ from marketplace.payments.charges.apply import apply_charge
 from marketplace.providers.gateway.payments import Charge, PaymentPage
 
 # Longer than the gateway may take to answer: a claim that ran out was left by somebody who died.
-OPENING_FOR = timedelta(seconds=45)
+INITIALIZATION_LEASE = timedelta(seconds=45)
 
 # What shares a checkout with what is to be paid is locked with it: a payment is of a checkout's orders at most, so
 # whoever has them locked may give up one payment and make another.
-_TARGETED = """
+_WITH_ORDERS_OF_SAME_CHECKOUT = """
     WITH wanted AS ({wanted})
     SELECT id, true AS wanted FROM wanted
     UNION ALL
     SELECT o.id, false FROM orders o
     WHERE o.checkout_id = (SELECT checkout_id FROM wanted LIMIT 1) AND o.id NOT IN (SELECT id FROM wanted)
 """
-_ORDER_OF_BUYER = Statement(
+_SELECT_ORDER_OF_BUYER = Statement(
     text(
-        _TARGETED.format(
+        _WITH_ORDERS_OF_SAME_CHECKOUT.format(
             wanted="SELECT id, checkout_id FROM orders WHERE id = :order_id AND buyer_id = :buyer_id"
         )
     )
 )
-_ORDERS_OF_CHECKOUT = Statement(
+_SELECT_ORDERS_OF_CHECKOUT = Statement(
     text("SELECT id, true AS wanted FROM orders WHERE checkout_id = :checkout_id AND buyer_id = :buyer_id")
 )
-_ORDERS_OF_REFERENCE = Statement(
+_SELECT_ORDERS_OF_REFERENCE = Statement(
     text(
-        _TARGETED.format(
+        _WITH_ORDERS_OF_SAME_CHECKOUT.format(
             wanted="""
                 SELECT o.id, o.checkout_id FROM payment_intents i
                     JOIN payment_allocations a ON a.intent_id = i.id JOIN orders o ON o.id = a.order_id
@@ -50,15 +50,15 @@ _ORDERS_OF_REFERENCE = Statement(
         )
     )
 )
-_IS_OWN = Statement(
+_SELECT_INTENT_OF_BUYER = Statement(
     text("SELECT id FROM payment_intents WHERE reference = :reference AND buyer_id = :buyer_id")
 )
-_INTENT = """i.id, i.reference, i.buyer_id, i.checkout_id, i.amount_minor, i.status, i.authorization_url,
+_INTENT_COLUMNS = """i.id, i.reference, i.buyer_id, i.checkout_id, i.amount_minor, i.status, i.authorization_url,
     i.access_code, i.opening_until, i.callback_url"""
-_LIVE = Statement(
+_LOCK_LIVE_INTENTS = Statement(
     text(
         f"""
-        SELECT {_INTENT}, (SELECT array_agg(p.order_id ORDER BY p.order_id) FROM payment_allocations p
+        SELECT {_INTENT_COLUMNS}, (SELECT array_agg(p.order_id ORDER BY p.order_id) FROM payment_allocations p
             WHERE p.intent_id = i.id) AS order_ids
         FROM payment_intents i WHERE EXISTS (
             SELECT FROM payment_allocations a WHERE a.intent_id = i.id AND a.live AND a.order_id = ANY(:order_ids)
@@ -66,19 +66,19 @@ _LIVE = Statement(
         """  # noqa: S608 - our own columns
     )
 )
-_BY_REFERENCE = Statement(text("SELECT id FROM payment_intents WHERE reference = :reference"))
-_ORDERS_OF_INTENT = Statement(
+_SELECT_INTENT_BY_REFERENCE = Statement(text("SELECT id FROM payment_intents WHERE reference = :reference"))
+_SELECT_ORDERS_OF_INTENT = Statement(
     text("SELECT order_id AS id FROM payment_allocations WHERE intent_id = :intent_id")
 )
-_LOCK = Statement(text("SELECT status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"))
-_INSERT = Statement(
+_LOCK_INTENT = Statement(text("SELECT status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"))
+_INSERT_INTENT = Statement(
     text(
         f"""
         WITH intent AS (
             INSERT INTO payment_intents AS i
                 (buyer_id, checkout_id, amount_minor, status, callback_url, created_at, updated_at)
             VALUES (:buyer_id, :checkout_id, :amount_minor, :status, :callback_url, :now, :now)
-            RETURNING {_INTENT}
+            RETURNING {_INTENT_COLUMNS}
         ), allocated AS (
             INSERT INTO payment_allocations (intent_id, order_id, amount_minor)
             SELECT intent.id, a.order_id, a.amount_minor
@@ -91,8 +91,10 @@ _INSERT = Statement(
         """  # noqa: S608 - our own columns
     )
 )
-_CALL_BACK = Statement(text("UPDATE payment_intents SET callback_url = :callback_url WHERE id = :intent_id"))
-_EXTEND = Statement(
+_UPDATE_CALLBACK_URL = Statement(
+    text("UPDATE payment_intents SET callback_url = :callback_url WHERE id = :intent_id")
+)
+_EXTEND_RESERVATIONS = Statement(
     text(
         """
         UPDATE orders SET expires_at = greatest(expires_at, least(:until, created_at + :at_most))
@@ -100,8 +102,10 @@ _EXTEND = Statement(
         """
     )
 )
-_CLAIM = Statement(text("UPDATE payment_intents SET opening_until = :until WHERE id = :intent_id"))
-_RECORD = Statement(
+_SET_INITIALIZATION_LEASE = Statement(
+    text("UPDATE payment_intents SET opening_until = :until WHERE id = :intent_id")
+)
+_RECORD_HOSTED_PAGE = Statement(
     text(
         """
         WITH shown AS (
@@ -115,7 +119,7 @@ _RECORD = Statement(
         """
     )
 )
-_GIVE_UP = Statement(
+_CLOSE_INTENT = Statement(
     text(
         """
         WITH freed AS (
@@ -131,7 +135,7 @@ _GIVE_UP = Statement(
         """
     )
 )
-_STATUS = Statement(
+_SELECT_PAYMENT_STATUS = Statement(
     text(
         """
         SELECT i.reference, i.status, i.amount_minor AS "amountMinor", i.currency, i.channel,
@@ -149,7 +153,7 @@ class NotPayableError(ConflictError):
 
 
 @dataclass(frozen=True)
-class Target:
+class PaymentTarget:
     """What is to be paid: an order, a checkout, or what a reference was made for."""
 
     order_id: UUID | None = None
@@ -181,8 +185,8 @@ class Intent:
         return PaymentPage(self.authorization_url, self.access_code)
 
 
-def ensure_intent(
-    session: Session, *, buyer_id: UUID, target: Target, callback_url: str | None, now: datetime
+def get_or_create_intent(
+    session: Session, *, buyer_id: UUID, target: PaymentTarget, callback_url: str | None, now: datetime
 ) -> Intent:
     """Give the live intent of what is to be paid, made now if there is none.
 
@@ -196,25 +200,25 @@ def ensure_intent(
     :raises NotFoundError: it is not the buyer's
     :raises NotPayableError: it is paid, over, out of time, or its money is held back
     """
-    payable = _payable_orders(session, buyer_id=buyer_id, target=target, now=now)
+    payable = _lock_payable_orders(session, buyer_id=buyer_id, target=target, now=now)
     order_ids = tuple(order.id for order in payable)
     if any(order.payment_status == states.QUARANTINED for order in payable):
         raise NotPayableError("A payment for this is held back; our finance officers look into it.")
     due_minor = sum(order.due_minor for order in payable)
     kept = None
-    for row in _LIVE.all(session, order_ids=list(order_ids)):
+    for row in _LOCK_LIVE_INTENTS.all(session, order_ids=list(order_ids)):
         found = Intent(**row | {"order_ids": tuple(row["order_ids"])})
         if found.order_ids == order_ids and found.amount_minor == due_minor:
             kept = found
         else:
             # One of more or of fewer orders, or of another amount. Its page may stay open: what is paid on it still
             # finds its orders.
-            _stop(session, intent_id=found.id, status=found.status, trigger="abandon", now=now)
+            _close_intent(session, intent_id=found.id, status=found.status, trigger="abandon", now=now)
     if kept is not None:
-        return _with_callback(session, kept, callback_url)
+        return _update_callback_url(session, kept, callback_url)
     if not due_minor:
         raise NotPayableError("The wallet covers it: there is nothing left to pay on a page.")
-    made = _INSERT.one(
+    made = _INSERT_INTENT.one(
         session,
         buyer_id=buyer_id,
         checkout_id=payable[0].checkout_id,
@@ -228,15 +232,15 @@ def ensure_intent(
     return Intent(**made, order_ids=order_ids)
 
 
-def _with_callback(session: Session, intent: Intent, callback_url: str | None) -> Intent:
+def _update_callback_url(session: Session, intent: Intent, callback_url: str | None) -> Intent:
     """Have a page that is not opened yet send its buyer to where they want by now."""
     if callback_url is None or intent.page is not None or callback_url == intent.callback_url:
         return intent
-    _CALL_BACK.run(session, intent_id=intent.id, callback_url=callback_url)
+    _UPDATE_CALLBACK_URL.run(session, intent_id=intent.id, callback_url=callback_url)
     return replace(intent, callback_url=callback_url)
 
 
-def claim_opening(session: Session, *, intent: Intent, now: datetime) -> bool:
+def lease_initialization(session: Session, *, intent: Intent, now: datetime) -> bool:
     """Claim the opening of an intent's page, so that one caller alone asks the gateway.
 
     Its orders have as much time again from now on, so that no stock is freed while its buyer is about to pay.
@@ -246,36 +250,38 @@ def claim_opening(session: Session, *, intent: Intent, now: datetime) -> bool:
     """
     if intent.opening_until is not None and intent.opening_until > now:
         return False
-    _CLAIM.run(session, intent_id=intent.id, until=now + OPENING_FOR)
-    extend(session, intent=intent, now=now)
+    _SET_INITIALIZATION_LEASE.run(session, intent_id=intent.id, until=now + INITIALIZATION_LEASE)
+    extend_reservations(session, intent=intent, now=now)
     return True
 
 
-def extend(session: Session, *, intent: Intent, now: datetime) -> None:
+def extend_reservations(session: Session, *, intent: Intent, now: datetime) -> None:
     """Keep an intent's orders reserved, its page being opened, or shown once more.
 
     :param intent: its orders are locked in this transaction
     :param now: they have 30 minutes from it, but at most 60 after they were placed
     """
-    _EXTEND.run(session, order_ids=list(intent.order_ids), until=now + PAYABLE_FOR, at_most=PAYABLE_AT_MOST)
+    _EXTEND_RESERVATIONS.run(
+        session, order_ids=list(intent.order_ids), until=now + PAYABLE_FOR, at_most=PAYABLE_AT_MOST
+    )
 
 
-def release_opening(session: Session, *, intent_id: UUID) -> None:
+def release_initialization(session: Session, *, intent_id: UUID) -> None:
     """Give a claim back, the gateway not having answered."""
-    _CLAIM.run(session, intent_id=intent_id, until=None)
+    _SET_INITIALIZATION_LEASE.run(session, intent_id=intent_id, until=None)
 
 
-def abandon(session: Session, *, intent_id: UUID, now: datetime) -> None:
+def abandon_intent(session: Session, *, intent_id: UUID, now: datetime) -> None:
     """Give an intent up, so that its orders can have another."""
-    _give_up(session, intent_id=intent_id, trigger="abandon", now=now)
+    _close_intent_if_allowed(session, intent_id=intent_id, trigger="abandon", now=now)
 
 
-def require_open(session: Session, *, intent: Intent) -> None:
+def ensure_intent_payable(session: Session, *, intent: Intent) -> None:
     """Lock an intent with its orders, and make sure that all of them still wait for it.
 
     :raises NotPayableError: one does not, or the intent is over
     """
-    status, orders = _lock(session, intent_id=intent.id)
+    status, orders = _lock_intent_and_orders(session, intent_id=intent.id)
     waiting = [
         order
         for order in orders
@@ -287,14 +293,16 @@ def require_open(session: Session, *, intent: Intent) -> None:
         )
 
 
-def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> dict[str, Any]:
+def record_hosted_page(
+    session: Session, *, intent: Intent, page: PaymentPage, now: datetime
+) -> dict[str, Any]:
     """Keep the page that the gateway opened, and give it as clients see it.
 
     :raises NotPayableError: an order of it was paid, cancelled or given up while the gateway was asked: whoever
         paid on that page would pay for nothing, or too much; another page is for what still waits
     """
-    require_open(session, intent=intent)
-    _RECORD.run(
+    ensure_intent_payable(session, intent=intent)
+    _RECORD_HOSTED_PAGE.run(
         session, intent_id=intent.id, url=page.authorization_url, access_code=page.access_code, now=now
     )
     return {
@@ -305,7 +313,7 @@ def record_page(session: Session, *, intent: Intent, page: PaymentPage, now: dat
     }
 
 
-def settle(
+def apply_reported_charge(
     session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime
 ) -> dict[str, Any]:
     """Apply what the gateway told of a reference, and give the payment's state.
@@ -318,53 +326,55 @@ def settle(
     if charge is not None and charge.settled:
         apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
     elif charge is not None and charge.status == "failed":
-        note_failed(session, reference=reference, now=now)
-    return _STATUS.one(session, reference=reference)
+        record_failed_attempt(session, reference=reference, now=now)
+    return _SELECT_PAYMENT_STATUS.one(session, reference=reference)
 
 
-def note_failed(session: Session, *, reference: str, now: datetime) -> None:
+def record_failed_attempt(session: Session, *, reference: str, now: datetime) -> None:
     """Note that an attempt to pay failed; the orders can have another."""
-    intent = _BY_REFERENCE.one(session, reference=reference)
-    _give_up(session, intent_id=intent["id"], trigger="fail", now=now)
+    intent = _SELECT_INTENT_BY_REFERENCE.one(session, reference=reference)
+    _close_intent_if_allowed(session, intent_id=intent["id"], trigger="fail", now=now)
 
 
-def own_reference(session: Session, *, buyer_id: UUID, reference: str) -> str:
+def ensure_reference_belongs_to_buyer(session: Session, *, buyer_id: UUID, reference: str) -> str:
     """Make sure that a reference is the buyer's.
 
     :raises NotFoundError: it is not
     """
-    if _IS_OWN.first(session, reference=reference, buyer_id=buyer_id) is None:
+    if _SELECT_INTENT_OF_BUYER.first(session, reference=reference, buyer_id=buyer_id) is None:
         raise NotFoundError("There is no such payment.")
     return reference
 
 
-def _give_up(session: Session, *, intent_id: UUID, trigger: str, now: datetime) -> None:
+def _close_intent_if_allowed(session: Session, *, intent_id: UUID, trigger: str, now: datetime) -> None:
     """Free the orders of an intent, unless money came for it meanwhile: what we were told is old news then."""
-    status, _ = _lock(session, intent_id=intent_id)
+    status, _ = _lock_intent_and_orders(session, intent_id=intent_id)
     if states.INTENT.allows(status, trigger):
-        _stop(session, intent_id=intent_id, status=status, trigger=trigger, now=now)
+        _close_intent(session, intent_id=intent_id, status=status, trigger=trigger, now=now)
 
 
-def _stop(session: Session, *, intent_id: UUID, status: str, trigger: str, now: datetime) -> None:
+def _close_intent(session: Session, *, intent_id: UUID, status: str, trigger: str, now: datetime) -> None:
     """Free the orders of an intent; they and it are locked."""
     target = states.INTENT.target(status, trigger)
-    _GIVE_UP.run(session, intent_id=intent_id, status=target, now=now)
+    _CLOSE_INTENT.run(session, intent_id=intent_id, status=target, now=now)
 
 
-def _lock(session: Session, *, intent_id: UUID) -> tuple[str, list[LockedOrder]]:
+def _lock_intent_and_orders(session: Session, *, intent_id: UUID) -> tuple[str, list[LockedOrder]]:
     """Lock an intent in the order that all keep to: its orders first. Give its status, and them."""
-    rows = _ORDERS_OF_INTENT.all(session, intent_id=intent_id)
+    rows = _SELECT_ORDERS_OF_INTENT.all(session, intent_id=intent_id)
     orders = lock_orders(session, order_ids=[row["id"] for row in rows])
-    return _LOCK.one(session, intent_id=intent_id)["status"], orders
+    return _LOCK_INTENT.one(session, intent_id=intent_id)["status"], orders
 
 
-def _payable_orders(session: Session, *, buyer_id: UUID, target: Target, now: datetime) -> list[LockedOrder]:
+def _lock_payable_orders(
+    session: Session, *, buyer_id: UUID, target: PaymentTarget, now: datetime
+) -> list[LockedOrder]:
     if target.reference is not None:
-        rows = _ORDERS_OF_REFERENCE.all(session, reference=target.reference, buyer_id=buyer_id)
+        rows = _SELECT_ORDERS_OF_REFERENCE.all(session, reference=target.reference, buyer_id=buyer_id)
     elif target.checkout_id is not None:
-        rows = _ORDERS_OF_CHECKOUT.all(session, checkout_id=target.checkout_id, buyer_id=buyer_id)
+        rows = _SELECT_ORDERS_OF_CHECKOUT.all(session, checkout_id=target.checkout_id, buyer_id=buyer_id)
     else:
-        rows = _ORDER_OF_BUYER.all(session, order_id=target.order_id, buyer_id=buyer_id)
+        rows = _SELECT_ORDER_OF_BUYER.all(session, order_id=target.order_id, buyer_id=buyer_id)
     if not rows:
         raise NotFoundError("There is no such order to pay.")
     wanted = {row["id"] for row in rows if row["wanted"]}

@@ -7,18 +7,18 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import raise_alert, resolve_others
-from marketplace.alerts.queries import open_subjects
+from marketplace.alerts.operations import raise_alert, resolve_alerts_except
+from marketplace.alerts.queries import list_open_subjects
 from marketplace.infra.db import Statement
 
 # After its time is over an order is asked about every minute. What is unclear for so long stays so by itself.
 STALLED_AFTER = timedelta(hours=2)
 
 
-_MOST_STALLED = 500
+_STALLED_LIMIT = 500
 
 
-_STALLED = Statement(
+_SELECT_STALLED_PAYMENTS = Statement(
     text(
         """
         SELECT i.id, i.reference, i.status, i.amount_minor, min(o.expires_at) AS expired_at, count(*) AS orders
@@ -33,7 +33,7 @@ _STALLED = Statement(
 )
 
 
-def flag_stalled(session: Session, *, now: datetime) -> int:
+def flag_stalled_payments(session: Session, *, now: datetime) -> int:
     """Raise each payment that is unclear for hours, once, and resolve those that are over.
 
     Unclear is one of whose orders the time was over two hours ago, and which the gateway is still at, or can't be
@@ -41,14 +41,14 @@ def flag_stalled(session: Session, *, now: datetime) -> int:
 
     :return: how many payments are unclear
     """
-    rows = _STALLED.all(session, before=now - STALLED_AFTER, most=_MOST_STALLED)
-    known = open_subjects(session, identifier=kinds.PAYMENT_STALLED)
+    rows = _SELECT_STALLED_PAYMENTS.all(session, before=now - STALLED_AFTER, most=_STALLED_LIMIT)
+    known = list_open_subjects(session, identifier=kinds.PAYMENT_STALLED)
     for row in rows:
-        if _about_payment(row["id"]) not in known:
+        if _payment_subject(row["id"]) not in known:
             raise_alert(
                 session,
                 identifier=kinds.PAYMENT_STALLED,
-                subject=_about_payment(row["id"]),
+                subject=_payment_subject(row["id"]),
                 title="It is unclear whether something was paid",
                 facts={
                     "intentId": row["id"],
@@ -61,16 +61,16 @@ def flag_stalled(session: Session, *, now: datetime) -> int:
                 now=now,
             )
     # Of more than are looked at, those beyond may be unclear still.
-    if len(rows) < _MOST_STALLED:
-        resolve_others(
+    if len(rows) < _STALLED_LIMIT:
+        resolve_alerts_except(
             session,
             identifier=kinds.PAYMENT_STALLED,
-            subjects=[_about_payment(row["id"]) for row in rows],
+            subjects=[_payment_subject(row["id"]) for row in rows],
             note="The payment is settled or over.",
             now=now,
         )
     return len(rows)
 
 
-def _about_payment(intent_id: UUID) -> str:
+def _payment_subject(intent_id: UUID) -> str:
     return f"payment:{intent_id}"

@@ -11,14 +11,14 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
-from marketplace.kernel.money import CURRENCY, amount_text
+from marketplace.kernel.money import CURRENCY, format_amount
 from marketplace.orders import queries as orders
 from marketplace.orders import states
 from marketplace.payments import states as payment_states
-from marketplace.payments.chargeback_guard import waiting_among
-from marketplace.payments.charges.quarantined_charge import shares_of
+from marketplace.payments.chargeback_guard import find_refunds_awaiting_chargeback
+from marketplace.payments.charges.quarantined_charge import split_among_orders
 from marketplace.payments.money_trail import texts as words
-from marketplace.payments.refunds.create import refunds_of
+from marketplace.payments.refunds.create import list_refunds_of_orders
 
 Role = Literal["buyer", "vendor", "staff"]
 HOLDERS = ("buyer", "gateway", "escrow", "vendor", "platform", "on_the_way_back", "held_back")
@@ -27,7 +27,7 @@ HOLDERS = ("buyer", "gateway", "escrow", "vendor", "platform", "on_the_way_back"
 ACCEPTED_WITHIN = timedelta(hours=24)
 DELIVERED_WITHIN = timedelta(days=14)
 
-_MOVES = Statement(
+_SELECT_TRANSACTIONS_OF_ORDER = Statement(
     text(
         """
         SELECT t.id, t.kind, t.source, t.created_at AS at, a.kind AS account,
@@ -40,7 +40,7 @@ _MOVES = Statement(
     )
 )
 # The charge may be of several orders: that it was held back stands in no order's own entries.
-_HELD_BACK = Statement(
+_SELECT_QUARANTINED_CHARGES = Statement(
     text(
         """
         SELECT q.ledger_transaction_id AS id, c.principal_minor AS minor, q.amount_minor, q.currency,
@@ -55,18 +55,18 @@ _HELD_BACK = Statement(
 )
 
 # Refunds by where they were taken from, and what vendor and platform bear of one after the release.
-_REFUND_OF = {
+_REFUND_MEANING_BY_SOURCE_ACCOUNT = {
     "escrow": "refund",
     "quarantine": "held_return",
     "vendor_receivable": "clawback",
     "platform_revenue": "clawback",
 }
-_SEEN_BY_VENDOR = frozenset({"escrow", "vendor_payable", "vendor_receivable"})
-_BEAR = ("vendor_receivable", "platform_revenue")
+_ACCOUNTS_VISIBLE_TO_VENDOR = frozenset({"escrow", "vendor_payable", "vendor_receivable"})
+_CLAWBACK_ACCOUNTS = ("vendor_receivable", "platform_revenue")
 
 
 @dataclass(frozen=True)
-class _Move:
+class _OrderTransaction:
     """A transaction of the order's: what it took from, and brought to, each kind of account."""
 
     id: UUID
@@ -80,11 +80,14 @@ class _Move:
         """Tell refunds apart: out of escrow or not, by the gateway or into the wallet; and what was held back."""
         if self.kind == "payment" and self.source.startswith("quarantine:"):
             return "held_payment"
-        if self.kind == "chargeback" and not self.net.keys() & set(_BEAR):
+        if self.kind == "chargeback" and not self.net.keys() & set(_CLAWBACK_ACCOUNTS):
             return "chargeback_undecided" if "lost_disputes" in self.net else "chargeback_of_refunded"
         if self.kind != "refund":
             return self.kind
-        of = next((word for account, word in _REFUND_OF.items() if account in self.net), "return")
+        of = next(
+            (word for account, word in _REFUND_MEANING_BY_SOURCE_ACCOUNT.items() if account in self.net),
+            "return",
+        )
         return of if "refunds_in_transit" in self.net else f"{of.removeprefix('held_')}_to_wallet"
 
     @property
@@ -94,14 +97,14 @@ class _Move:
             return abs(self.net["gateway_clearing"])
         # Beyond what they bear, it reached the buyer twice.
         if self.kind == "chargeback":
-            return sum(abs(self.net.get(account, 0)) for account in (*_BEAR, "lost_disputes"))
+            return sum(abs(self.net.get(account, 0)) for account in (*_CLAWBACK_ACCOUNTS, "lost_disputes"))
         for account in ("escrow", "refunds_in_transit", "wallet"):
             if self.net.get(account):
                 return abs(self.net[account])
         return max((abs(minor) for minor in self.net.values()), default=0)
 
 
-def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str, Any]:
+def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> dict[str, Any]:
     """Tell where an order's money is, and how it came there, as its caller may know it.
 
     The vendor learns what went into escrow and out of it, and nothing of the buyer's wallet, of payments that
@@ -112,25 +115,25 @@ def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str
     :return: who holds how much (``holders``), and the timeline, the earliest first (``entries``)
     :raises NotFoundError: there is no such order, or the caller is none of these
     """
-    order, roles = orders.seen_by(session, order_id=order_id, caller=caller)
+    order, roles = orders.fetch_order_with_roles(session, order_id=order_id, caller=caller)
     role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
     held_back: list[dict[str, Any]] = []
     refunds: list[dict[str, Any]] = []
     waiting: set[UUID] = set()
     if role != "vendor":
-        held_back = _held_back_of(session, order_id)
-        refunds = refunds_of(session, order_ids=[order_id])
+        held_back = _list_quarantined_charges(session, order_id)
+        refunds = list_refunds_of_orders(session, order_ids=[order_id])
         pending = [row["id"] for row in refunds if row["status"] == payment_states.PENDING]
-        waiting = waiting_among(session, refund_ids=pending) if pending else set()
+        waiting = find_refunds_awaiting_chargeback(session, refund_ids=pending) if pending else set()
     # What was put aside for an order that was never paid is none of the vendor's business.
-    moves = [] if role == "vendor" and order["paidAt"] is None else _moves(session, order_id)
+    moves = [] if role == "vendor" and order["paidAt"] is None else _list_transactions(session, order_id)
     holders = [
-        *_unpaid(order, role, held_back),
-        *_held_back(held_back),
-        *_in_escrow(order, moves),
-        *_on_the_way(refunds, moves, waiting),
-        *_released(moves, role),
-        *_back(moves, refunds, role),
+        *_unpaid_holders(order, role, held_back),
+        *_quarantine_holders(held_back),
+        *_escrow_holders(order, moves),
+        *_in_transit_holders(refunds, moves, waiting),
+        *_released_holders(moves, role),
+        *_refunded_holders(moves, refunds, role),
     ]
     return {
         "orderId": order_id,
@@ -144,21 +147,23 @@ def whereabouts(session: Session, *, order_id: UUID, caller: Caller) -> dict[str
     }
 
 
-def _held_back_of(session: Session, order_id: UUID) -> list[dict[str, Any]]:
+def _list_quarantined_charges(session: Session, order_id: UUID) -> list[dict[str, Any]]:
     """Give what is, or was, held back, with this order's share of it; of foreign money that is nothing."""
-    rows = _HELD_BACK.all(session, order_id=order_id)
+    rows = _SELECT_QUARANTINED_CHARGES.all(session, order_id=order_id)
     for row in rows:
         to_pay = dict(zip(row["order_ids"], row["amounts"], strict=True))
         row["foreign"] = row["currency"] != CURRENCY
         booked = row["minor"] if row["id"] is not None else 0
-        row["minor"] = shares_of(booked, to_pay=to_pay).get(order_id, 0)
+        row["minor"] = split_among_orders(booked, to_pay=to_pay).get(order_id, 0)
     return rows
 
 
-def _moves(session: Session, order_id: UUID) -> list[_Move]:
-    found: dict[UUID, _Move] = {}
-    for row in _MOVES.all(session, order_id=order_id):
-        move = found.setdefault(row["id"], _Move(row["id"], row["kind"], row["source"], row["at"], {}))
+def _list_transactions(session: Session, order_id: UUID) -> list[_OrderTransaction]:
+    found: dict[UUID, _OrderTransaction] = {}
+    for row in _SELECT_TRANSACTIONS_OF_ORDER.all(session, order_id=order_id):
+        move = found.setdefault(
+            row["id"], _OrderTransaction(row["id"], row["kind"], row["source"], row["at"], {})
+        )
         # What only passes through an account does not count as having been there.
         if row["net"]:
             move.net[row["account"]] = row["net"]
@@ -179,12 +184,14 @@ def _holder(
     }
 
 
-def _last(moves: list[_Move], *accounts: str) -> UUID | None:
+def _find_last_transaction(moves: list[_OrderTransaction], *accounts: str) -> UUID | None:
     """Give the last transaction that moved one of these accounts."""
     return next((move.id for move in reversed(moves) if move.net.keys() & set(accounts)), None)
 
 
-def _unpaid(order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _unpaid_holders(
+    order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     due = orders.due_minor(order)
     waits = order["status"] == states.PENDING_PAYMENT and due and role != "vendor"
     if waits and not any(row["status"] == "open" for row in held_back):
@@ -196,13 +203,13 @@ def _unpaid(order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]) 
         )  # fmt: skip
 
 
-def _held_back(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _quarantine_holders(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in rows:
         if row["status"] != "open":
             continue
         if row["foreign"]:
             # It has no value in naira, and no ledger transaction.
-            yield _holder("held_back", 0, _foreign(row), "Our finance officers send it back.")
+            yield _holder("held_back", 0, _foreign_currency_text(row), "Our finance officers send it back.")
         elif row["minor"]:
             yield _holder(
                 "held_back",
@@ -213,37 +220,37 @@ def _held_back(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             )
 
 
-def _foreign(row: dict[str, Any]) -> str:
-    amount = amount_text(row["amount_minor"], row["currency"])
+def _foreign_currency_text(row: dict[str, Any]) -> str:
+    amount = format_amount(row["amount_minor"], row["currency"])
     return f"A payment of {amount} came: it is no naira, is in none of our books, and was held back."
 
 
-def _in_escrow(order: dict[str, Any], moves: list[_Move]) -> Iterator[dict[str, Any]]:
+def _escrow_holders(order: dict[str, Any], moves: list[_OrderTransaction]) -> Iterator[dict[str, Any]]:
     minor = sum(move.net.get("escrow", 0) for move in moves)
     if not minor:
         return
-    why, then = words.IN_ESCROW.get(order["status"], words.STILL_IN_ESCROW)
+    why, then = words.ESCROW_TEXTS.get(order["status"], words.DEFAULT_ESCROW_TEXT)
     by = {
         states.PENDING_PAYMENT: order["expiresAt"],
         states.PAID_ESCROW: order["paidAt"] and order["paidAt"] + ACCEPTED_WITHIN,
         states.SHIPPED: order["shippedAt"] and order["shippedAt"] + DELIVERED_WITHIN,
     }.get(order["status"])
-    yield _holder("escrow", minor, why, then, by=by, since=_last(moves, "escrow"))
+    yield _holder("escrow", minor, why, then, by=by, since=_find_last_transaction(moves, "escrow"))
 
 
-def _on_the_way(
-    refunds: list[dict[str, Any]], moves: list[_Move], waiting: set[UUID]
+def _in_transit_holders(
+    refunds: list[dict[str, Any]], moves: list[_OrderTransaction], waiting: set[UUID]
 ) -> Iterator[dict[str, Any]]:
     begun = {move.source: move.id for move in moves if move.kind == "refund"}
     for refund in refunds:
-        if refund["status"] in words.ON_THE_WAY:
+        if refund["status"] in words.IN_TRANSIT_TEXTS:
             waits = refund["id"] in waiting
-            why, then = words.DISPUTED_AT_BANK if waits else words.ON_THE_WAY[refund["status"]]
+            why, then = words.CHARGEBACK_OPEN_TEXT if waits else words.IN_TRANSIT_TEXTS[refund["status"]]
             since = begun.get(f"refund:{refund['id']}")
             yield _holder("on_the_way_back", refund["amountMinor"], why, then, since=since)
 
 
-def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
+def _released_holders(moves: list[_OrderTransaction], role: Role) -> Iterator[dict[str, Any]]:
     # What vendors owe of it is on the other side of the books.
     vendor, platform = (
         sum(move.net.get(account, 0) - move.net.get(owed, 0) for move in moves)
@@ -255,16 +262,16 @@ def _released(moves: list[_Move], role: Role) -> Iterator[dict[str, Any]]:
     if vendor:
         why = "The delivery was confirmed, and the money is in the vendor's balance"
         why += ", less our fees." if role == "buyer" else "."
-        since = _last(moves, "vendor_payable", "vendor_receivable")
+        since = _find_last_transaction(moves, "vendor_payable", "vendor_receivable")
         yield _holder("vendor", vendor, why, "It is part of the vendor's next payout.", since=since)
     if platform:
-        since = _last(moves, "platform_revenue")
+        since = _find_last_transaction(moves, "platform_revenue")
         yield _holder(
             "platform", platform, "The commission and the service fee.", "It stays there.", since=since
         )
 
 
-_BACK = frozenset(
+_REFUNDED_MEANINGS = frozenset(
     {
         "refund_sent",
         "refund_credit",
@@ -275,12 +282,16 @@ _BACK = frozenset(
         "chargeback",
     }
 )
-_BACK_FOR_VENDOR = frozenset({"refund", "refund_to_wallet", "clawback", "clawback_to_wallet", "chargeback"})
+_REFUNDED_MEANINGS_FOR_VENDOR = frozenset(
+    {"refund", "refund_to_wallet", "clawback", "clawback_to_wallet", "chargeback"}
+)
 
 
-def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iterator[dict[str, Any]]:
+def _refunded_holders(
+    moves: list[_OrderTransaction], refunds: list[dict[str, Any]], role: Role
+) -> Iterator[dict[str, Any]]:
     if role == "vendor":
-        minor = sum(move.minor for move in moves if move.meaning in _BACK_FOR_VENDOR)
+        minor = sum(move.minor for move in moves if move.meaning in _REFUNDED_MEANINGS_FOR_VENDOR)
     else:
         minor = sum(
             row["amountMinor"]
@@ -292,47 +303,50 @@ def _back(moves: list[_Move], refunds: list[dict[str, Any]], role: Role) -> Iter
         why = (
             "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer."
         )
-        came_back = _BACK_FOR_VENDOR if role == "vendor" else _BACK
+        came_back = _REFUNDED_MEANINGS_FOR_VENDOR if role == "vendor" else _REFUNDED_MEANINGS
         since = next((move.id for move in reversed(moves) if move.meaning in came_back), None)
         yield _holder("buyer", minor, why, "Nothing is left to do.", since=since)
 
 
-def _timeline(moves: list[_Move], held_back: list[dict[str, Any]], role: Role) -> list[dict[str, Any]]:
+def _timeline(
+    moves: list[_OrderTransaction], held_back: list[dict[str, Any]], role: Role
+) -> list[dict[str, Any]]:
     shown = [
         move
         for move in moves
-        if role != "vendor" or (move.net.keys() & _SEEN_BY_VENDOR and move.kind != "wallet_return")
+        if role != "vendor"
+        or (move.net.keys() & _ACCOUNTS_VISIBLE_TO_VENDOR and move.kind != "wallet_return")
     ]
     shown += [
-        _Move(row["id"], "quarantine", "", row["at"], {"quarantine": row["minor"]})
+        _OrderTransaction(row["id"], "quarantine", "", row["at"], {"quarantine": row["minor"]})
         for row in held_back
         if row["minor"]
     ]
-    entries = [_entry(move, role) for move in shown]
+    entries = [_timeline_entry(move, role) for move in shown]
     for row in held_back:
         if row["foreign"]:
-            entries += _foreign_entries(row)
+            entries += _foreign_currency_entries(row)
     return sorted(entries, key=lambda entry: (entry["at"], str(entry["transactionId"])))
 
 
-def _foreign_entries(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _foreign_currency_entries(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Tell of money that no ledger transaction tells of, since it is not naira."""
     told = {"transactionId": None, "kind": "quarantine", "amountMinor": 0}
-    yield told | {"at": row["at"], "from": "gateway", "to": "held_back", "what": _foreign(row)}
+    yield told | {"at": row["at"], "from": "gateway", "to": "held_back", "what": _foreign_currency_text(row)}
     if row["resolved_at"] is not None:
         what = "The payment in another currency was sent back by hand."
         yield told | {"at": row["resolved_at"], "from": "held_back", "to": "buyer", "what": what}
 
 
-def _entry(move: _Move, role: Role) -> dict[str, Any]:
-    told = words.WORDS.get(move.meaning, words.OTHER)
+def _timeline_entry(move: _OrderTransaction, role: Role) -> dict[str, Any]:
+    told = words.TRANSACTION_TEXTS.get(move.meaning, words.DEFAULT_TRANSACTION_TEXT)
     if role == "vendor":
-        told = words.FOR_VENDOR.get(move.meaning, told)
+        told = words.TRANSACTION_TEXTS_FOR_VENDOR.get(move.meaning, told)
     source, target, what = told
     return {
         "transactionId": move.id,
         # That a wallet paid, or what was held back, is the buyer's alone to know.
-        "kind": "payment" if role == "vendor" and move.kind in words.PAYMENTS else move.kind,
+        "kind": "payment" if role == "vendor" and move.kind in words.KINDS_SHOWN_AS_PAYMENT else move.kind,
         "amountMinor": move.minor,
         "at": move.at,
         "from": source,

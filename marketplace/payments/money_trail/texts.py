@@ -4,7 +4,7 @@ from marketplace.orders import states
 from marketplace.payments import states as payment_states
 
 # What a transaction was, to whom it concerns: from where, to where, and in plain words.
-WORDS: dict[str, tuple[str, str, str]] = {
+TRANSACTION_TEXTS: dict[str, tuple[str, str, str]] = {
     "payment": ("gateway", "escrow", "The buyer's payment came in and went into escrow."),
     "wallet_payment": ("buyer", "escrow", "The buyer's wallet paid this into escrow."),
     "wallet_return": (
@@ -67,22 +67,22 @@ WORDS: dict[str, tuple[str, str, str]] = {
     ),
     "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
 }
-PAYMENTS = frozenset({"wallet_payment", "held_payment"})
-OTHER = ("platform", "platform", "The books of this order were put right.")
-_CLAWED_BACK = (
+KINDS_SHOWN_AS_PAYMENT = frozenset({"wallet_payment", "held_payment"})
+DEFAULT_TRANSACTION_TEXT = ("platform", "platform", "The books of this order were put right.")
+_CLAWED_BACK_TEXT = (
     "This went back to the buyer after the release: your part of it is taken from your next payouts."
 )
-FOR_VENDOR = {
+TRANSACTION_TEXTS_FOR_VENDOR = {
     "wallet_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
     "held_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
     "refund": ("escrow", "buyer", "This goes back to the buyer."),
     "refund_to_wallet": ("escrow", "buyer", "This went back to the buyer."),
-    "clawback": ("vendor", "buyer", _CLAWED_BACK),
-    "clawback_to_wallet": ("vendor", "buyer", _CLAWED_BACK),
+    "clawback": ("vendor", "buyer", _CLAWED_BACK_TEXT),
+    "clawback_to_wallet": ("vendor", "buyer", _CLAWED_BACK_TEXT),
 }
 
 # Why escrow holds money in a state of the order, and what happens next.
-IN_ESCROW = {
+ESCROW_TEXTS = {
     states.PENDING_PAYMENT: (
         "A part is paid, and is kept for the order until the rest is paid.",
         "The rest is paid, or the order ends and this goes back to where it came from.",
@@ -104,12 +104,12 @@ IN_ESCROW = {
         "Our staff decide who gets the money.",
     ),
 }
-STILL_IN_ESCROW = ("It is kept for the order.", "Our finance officers look into it.")
-DISPUTED_AT_BANK = (
+DEFAULT_ESCROW_TEXT = ("It is kept for the order.", "Our finance officers look into it.")
+CHARGEBACK_OPEN_TEXT = (
     "The buyer's bank was asked to give the payment back, so we do not send it as well for now.",
     "The bank decides. If it does not give the payment back, the gateway is asked to.",
 )
-ON_THE_WAY = {
+IN_TRANSIT_TEXTS = {
     payment_states.PENDING: (
         "The refund is written, and the gateway is about to be asked to send it.",
         "The gateway is asked.",

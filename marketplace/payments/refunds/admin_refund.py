@@ -9,22 +9,21 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, InvalidParam, MarketplaceError, ValidationError
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
 from marketplace.orders import inventory, states
 from marketplace.orders import operations as orders
-from marketplace.orders.notifications import vendor_user_of
+from marketplace.orders.notifications import fetch_vendor_user_id
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
-from marketplace.payments.chargeback_guard import refuse_disputed_order
-from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.chargeback_guard import ensure_order_not_charged_back
+from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
 from marketplace.payments.refunds import create
 from marketplace.payments.refunds.create import Destination
 
-LINES = Statement(
+SELECT_ORDER_LINES = Statement(
     text(
         """
         SELECT product_id, title, unit_price_minor, quantity, refunded_quantity FROM order_items
@@ -32,7 +31,7 @@ LINES = Statement(
         """
     )
 )
-RELEASED = frozenset({"released", "partially_refunded"})
+RELEASED_ESCROW_STATUSES = frozenset({"released", "partially_refunded"})
 
 
 class EscrowDeficitError(MarketplaceError):
@@ -46,7 +45,7 @@ class AlreadyReleasedError(ConflictError):
 
 
 @dataclass(frozen=True)
-class Pieces:
+class RefundItem:
     """So many of a product of the order."""
 
     product_id: UUID
@@ -54,7 +53,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RefundRequest:
     """What an officer refunds.
 
     :param amount_minor: kobo; none takes what the items cost, or all that escrow holds
@@ -64,20 +63,24 @@ class Wanted:
     destination: Destination
     reason: str
     amount_minor: int | None = None
-    items: Sequence[Pieces] = ()
+    items: Sequence[RefundItem] = ()
 
-    def request(self, cause: str, before_minor: int, *, officer: Caller) -> create.Request:
+    def request(self, cause: str, before_minor: int, *, officer_id: UUID) -> create.RefundCause:
         """Give what the refund is for.
 
         :param cause: what kind of refund, and of which order
         :param before_minor: what went back of the order before; it only grows, so it tells one from the next
-        :param officer: who decides
+        :param officer_id: who decides
         """
-        return create.Request(f"{cause}:{before_minor}", self.reason, requested_by=officer.id)
+        return create.RefundCause(f"{cause}:{before_minor}", self.reason, requested_by=officer_id)
 
 
 def process_refund(
-    session: Session, *, order_id: UUID, officer: Caller, actor: AuditActor, wanted: Wanted, now: datetime
+    session: Session,
+    *,
+    order_id: UUID,
+    act: Act,
+    wanted: RefundRequest,
 ) -> dict[str, Any]:
     """Refund an order out of its escrow, for an officer.
 
@@ -85,85 +88,93 @@ def process_refund(
     later, and vendor and platform bear the part in proportion to what each would have had.
 
     :param order_id: any order whose escrow is held or frozen
-    :param officer: who decides
-    :param actor: the officer as the audit names one
     :param wanted: how much, whereto and why
-    :param now: when
     :return: the order's and its escrow's states, what escrow still holds, and the refunds that were made; no clawback
     :raises NotFoundError: there is no such order
     :raises ForbiddenError: the officer is a party of it
     :raises AlreadyReleasedError: the vendor has the money: it takes a clawback
     :raises IllegalTransitionError: it is not paid, or over
-    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
+    :raises ChargedBackError: the buyer's bank gives the money back, or did
     :raises ValidationError: an item is not of the order, or not so often, or costs another amount
     :raises EscrowDeficitError: escrow holds less
     """
     order = lock_order(session, order_id=order_id)
-    refuse_party(session, officer=officer, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id])
-    if order.escrow_status in RELEASED:
+    ensure_no_conflict_of_interest(
+        session, officer_id=act.person_id, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id]
+    )
+    if order.escrow_status in RELEASED_ESCROW_STATUSES:
         raise AlreadyReleasedError(
             f"The order is {order.status} and its escrow {order.escrow_status}: the vendor has the money. Getting it"
             " back from the vendor takes a clawback: send clawback: true."
         )
     states.ORDER.target(order.status, states.REFUND)
-    refuse_disputed_order(session, order_id=order.id)
+    ensure_order_not_charged_back(session, order_id=order.id)
     held_minor = order.held_minor
-    lines = {row["product_id"]: row for row in LINES.all(session, order_id=order.id)}
-    amount_minor = amount_of(wanted, lines, held_minor=held_minor, whose="Escrow holds")
+    lines = {row["product_id"]: row for row in SELECT_ORDER_LINES.all(session, order_id=order.id)}
+    amount_minor = compute_refund_amount(wanted, lines, held_minor=held_minor, whose="Escrow holds")
     create.lock_charges(session, order=order)
-    _take(session, order, wanted, amount_minor, Actor("staff", officer.id), now=now)
+    _debit_escrow(session, order, wanted, amount_minor, Actor("staff", act.person_id), now=act.now)
     made = create.refund_order(
         session,
         order=order,
         amount_minor=amount_minor,
         destination=wanted.destination,
-        request=wanted.request(f"order:{order.id}:refund", order.refunded_minor, officer=officer),
-        now=now,
+        request=wanted.request(f"order:{order.id}:refund", order.refunded_minor, officer_id=act.person_id),
+        now=act.now,
     )
     after = lock_order(session, order_id=order_id)
-    refunded = given(wanted, amount_minor) | {"refundIds": [str(refund_id) for refund_id in made]}
-    record(
+    refunded = refund_audit_details(wanted, amount_minor) | {
+        "refundIds": [str(refund_id) for refund_id in made]
+    }
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="order.refund",
         target_type="order",
         target_id=str(order.id),
-        before=_state(order),
-        after=_state(after) | refunded,
-        now=now,
+        before=_audit_snapshot(order),
+        after=_audit_snapshot(after) | refunded,
     )
-    _tell(session, order, wanted, amount_minor, lines, whole=amount_minor == held_minor, now=now)
+    _notify_parties(
+        session, order, wanted, amount_minor, lines, whole=amount_minor == held_minor, now=act.now
+    )
     return {
         "orderId": order.id,
         "status": after.status,
         "escrowStatus": after.escrow_status,
         "amountMinor": amount_minor,
         "heldMinor": after.held_minor,
-        "refunds": shown(session, order.id, made),
+        "refunds": describe_refunds(session, order.id, made),
         "clawback": None,
     }
 
 
-def shown(session: Session, order_id: UUID, made: Sequence[UUID]) -> list[dict[str, Any]]:
+def describe_refunds(session: Session, order_id: UUID, made: Sequence[UUID]) -> list[dict[str, Any]]:
     """Give refunds of an order as all see them.
 
     :param made: their ids
     """
     return [
-        {name: row[name] for name in create.SHOWN}
-        for row in create.refunds_of(session, order_ids=[order_id])
+        {name: row[name] for name in create.PUBLIC_REFUND_FIELDS}
+        for row in create.list_refunds_of_orders(session, order_ids=[order_id])
         if row["id"] in made
     ]
 
 
-def _take(
-    session: Session, order: LockedOrder, wanted: Wanted, amount_minor: int, by: Actor, *, now: datetime
+def _debit_escrow(
+    session: Session,
+    order: LockedOrder,
+    wanted: RefundRequest,
+    amount_minor: int,
+    by: Actor,
+    *,
+    now: datetime,
 ) -> None:
     """Take it out of the escrow's record; all of it ends the order."""
     if amount_minor == order.held_minor:
-        orders.refund(session, order=order, actor=by, reason=wanted.reason, now=now)
+        orders.refund_fully(session, order=order, actor=by, reason=wanted.reason, now=now)
         return
-    inventory.refund(
+    inventory.refund_partially(
         session,
         order=order,
         quantities={item.product_id: item.quantity for item in wanted.items},
@@ -174,7 +185,9 @@ def _take(
     )
 
 
-def amount_of(wanted: Wanted, lines: Mapping[UUID, dict[str, Any]], *, held_minor: int, whose: str) -> int:
+def compute_refund_amount(
+    wanted: RefundRequest, lines: Mapping[UUID, dict[str, Any]], *, held_minor: int, whose: str
+) -> int:
     """Give what is to be refunded, in kobo: named, or of the items, or all that there is.
 
     :param lines: of the order, by product
@@ -183,7 +196,7 @@ def amount_of(wanted: Wanted, lines: Mapping[UUID, dict[str, Any]], *, held_mino
     :raises ValidationError: an item is not of the order, or not so often, or costs another amount
     :raises EscrowDeficitError: there is less
     """
-    of_items = _price_of(lines, wanted.items) if wanted.items else None
+    of_items = _price_items(lines, wanted.items) if wanted.items else None
     if of_items is not None and wanted.amount_minor not in (None, of_items):
         raise ValidationError(
             "The items cost another amount. Leave it out; or name no items, and it is for no piece of the order.",
@@ -198,7 +211,7 @@ def amount_of(wanted: Wanted, lines: Mapping[UUID, dict[str, Any]], *, held_mino
     return amount
 
 
-def _price_of(lines: Mapping[UUID, dict[str, Any]], items: Sequence[Pieces]) -> int:
+def _price_items(lines: Mapping[UUID, dict[str, Any]], items: Sequence[RefundItem]) -> int:
     """Give what the items cost, none of whose pieces may have been refunded before."""
     total, faults = 0, []
     for index, item in enumerate(items):
@@ -218,7 +231,7 @@ def _price_of(lines: Mapping[UUID, dict[str, Any]], items: Sequence[Pieces]) -> 
     return total
 
 
-def _state(order: LockedOrder) -> dict[str, Any]:
+def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
     return {
         "status": order.status,
         "escrowStatus": order.escrow_status,
@@ -227,7 +240,7 @@ def _state(order: LockedOrder) -> dict[str, Any]:
     }
 
 
-def given(wanted: Wanted, amount_minor: int) -> dict[str, Any]:
+def refund_audit_details(wanted: RefundRequest, amount_minor: int) -> dict[str, Any]:
     """Write what an officer refunded, for the audit."""
     return {
         "amountMinor": amount_minor,
@@ -237,10 +250,10 @@ def given(wanted: Wanted, amount_minor: int) -> dict[str, Any]:
     }
 
 
-def _tell(
+def _notify_parties(
     session: Session,
     order: LockedOrder,
-    wanted: Wanted,
+    wanted: RefundRequest,
     amount_minor: int,
     lines: Mapping[UUID, dict[str, Any]],
     *,
@@ -248,7 +261,7 @@ def _tell(
     now: datetime,
 ) -> None:
     """Tell both sides how much and what for; the officer's reason is for the trail, which both can read."""
-    amount = naira_text(amount_minor)
+    amount = format_naira(amount_minor)
     where = "to your wallet" if wanted.destination == "wallet" else "to where you paid from"
     rest = "The order is over." if whole else "The order goes on; the rest stays in escrow."
     named = ", ".join(f"{item.quantity} of {lines[item.product_id]['title']}" for item in wanted.items)
@@ -257,7 +270,7 @@ def _tell(
     stocked = " Do not ship what was refunded: it is in stock again." if unshipped else ""
     told = {
         order.buyer_id: f"{amount} of order {order.number} go back {where}{what_for}. {rest}",
-        vendor_user_of(
+        fetch_vendor_user_id(
             session, order=order
         ): f"{amount} of order {order.number} go back to its buyer{what_for}. {rest}{stocked}",
     }

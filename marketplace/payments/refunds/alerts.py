@@ -11,7 +11,7 @@ from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.providers.gateway.payments import GatewayRefund
 
 # What is over once a refund is sent, credited, or tried anew; that money moved twice, or may, is not.
-_MENDED = (
+_RESOLVED_BY_PROGRESS = (
     kinds.REFUND_STUCK,
     kinds.REFUND_REFUSED,
     kinds.REFUND_UNKNOWN,
@@ -20,11 +20,11 @@ _MENDED = (
 )
 
 
-def _about_refund(refund_id: UUID) -> str:
+def _refund_subject(refund_id: UUID) -> str:
     return f"refund:{refund_id}"
 
 
-def _facts_of_refund(row: dict[str, Any]) -> dict[str, Any]:
+def _refund_facts(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "refundId": row["id"],
         "orderId": row["order_id"],
@@ -34,7 +34,7 @@ def _facts_of_refund(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def refund_needs_finance(
+def raise_failed_refund_alert(
     session: Session, row: dict[str, Any], *, status: str, refused_with: int | None, now: datetime
 ) -> None:
     """Raise that a refund failed, or needs something of somebody.
@@ -47,14 +47,16 @@ def refund_needs_finance(
     raise_alert(
         session,
         identifier=kinds.REFUND_STUCK if refused_with is None else kinds.REFUND_REFUSED,
-        subject=_about_refund(row["id"]),
+        subject=_refund_subject(row["id"]),
         title="A refund needs finance" if refused_with is None else "The gateway refused a refund",
-        facts=_facts_of_refund(row) | {"status": status} | refused,
+        facts=_refund_facts(row) | {"status": status} | refused,
         now=now,
     )
 
 
-def refund_sent_twice(session: Session, row: dict[str, Any], *, sent_at_try: int, now: datetime) -> None:
+def raise_duplicate_refund_alert(
+    session: Session, row: dict[str, Any], *, sent_at_try: int, now: datetime
+) -> None:
     """Raise that the gateway sent a refund which went another way already.
 
     :param row: the refund, locked
@@ -63,63 +65,65 @@ def refund_sent_twice(session: Session, row: dict[str, Any], *, sent_at_try: int
     raise_alert(
         session,
         identifier=kinds.REFUND_SENT_TWICE,
-        subject=_about_refund(row["id"]),
+        subject=_refund_subject(row["id"]),
         title="A refund was paid twice",
-        facts=_facts_of_refund(row) | {"sentAtTry": sent_at_try},
+        facts=_refund_facts(row) | {"sentAtTry": sent_at_try},
         now=now,
     )
 
 
-def refund_twice_came_back(session: Session, *, refund_id: UUID, now: datetime) -> None:
+def resolve_duplicate_refund_alert(session: Session, *, refund_id: UUID, now: datetime) -> None:
     """Resolve that a refund was paid twice."""
     resolve_alert(
         session,
         identifier=kinds.REFUND_SENT_TWICE,
-        subject=_about_refund(refund_id),
+        subject=_refund_subject(refund_id),
         note="The money came back to the gateway.",
         now=now,
     )
 
 
-def refund_id_differs(session: Session, row: dict[str, Any], *, told: GatewayRefund, now: datetime) -> None:
+def raise_refund_id_mismatch_alert(
+    session: Session, row: dict[str, Any], *, told: GatewayRefund, now: datetime
+) -> None:
     """Raise that the gateway has our note of a refund under another id than it told us."""
     raise_alert(
         session,
         identifier=kinds.REFUND_ID_DIFFERS,
-        subject=_about_refund(row["id"]),
+        subject=_refund_subject(row["id"]),
         title="The gateway has a refund twice",
-        facts=_facts_of_refund(row) | {"toldId": told.id, "toldStatus": told.status},
+        facts=_refund_facts(row) | {"toldId": told.id, "toldStatus": told.status},
         now=now,
     )
 
 
-def refund_came_back(session: Session, row: dict[str, Any], *, now: datetime) -> None:
+def raise_returned_refund_alert(session: Session, row: dict[str, Any], *, now: datetime) -> None:
     """Raise that a refund failed after the gateway had said that it was sent."""
     raise_alert(
         session,
         identifier=kinds.REFUND_CAME_BACK,
-        subject=_about_refund(row["id"]),
+        subject=_refund_subject(row["id"]),
         title="A refund failed after it was sent",
-        facts=_facts_of_refund(row),
+        facts=_refund_facts(row),
         now=now,
     )
 
 
-def refund_amount_differs(
+def raise_refund_amount_mismatch_alert(
     session: Session, row: dict[str, Any], *, told: GatewayRefund, now: datetime
 ) -> None:
     """Raise that the gateway tells of another amount than a refund has."""
     raise_alert(
         session,
         identifier=kinds.REFUND_AMOUNT_DIFFERS,
-        subject=_about_refund(row["id"]),
+        subject=_refund_subject(row["id"]),
         title="The gateway tells of another amount of a refund",
-        facts=_facts_of_refund(row) | {"toldMinor": told.amount_minor, "toldStatus": told.status},
+        facts=_refund_facts(row) | {"toldMinor": told.amount_minor, "toldStatus": told.status},
         now=now,
     )
 
 
-def refund_unknown(session: Session, row: dict[str, Any], *, now: datetime) -> None:
+def raise_missing_refund_alert(session: Session, row: dict[str, Any], *, now: datetime) -> None:
     """Raise that the gateway does not know a refund that it took.
 
     :param row: its id, attempt and the charge's reference
@@ -127,33 +131,33 @@ def refund_unknown(session: Session, row: dict[str, Any], *, now: datetime) -> N
     raise_alert(
         session,
         identifier=kinds.REFUND_UNKNOWN,
-        subject=_about_refund(row["id"]),
+        subject=_refund_subject(row["id"]),
         title="The gateway does not know a refund",
         facts={"refundId": row["id"], "attempt": row["attempt"], "reference": row["reference"]},
         now=now,
     )
 
 
-def refund_known(session: Session, *, refund_id: UUID, now: datetime) -> None:
+def resolve_missing_refund_alert(session: Session, *, refund_id: UUID, now: datetime) -> None:
     """Resolve that the gateway did not know a refund."""
     resolve_alert(
         session,
         identifier=kinds.REFUND_UNKNOWN,
-        subject=_about_refund(refund_id),
+        subject=_refund_subject(refund_id),
         note="The gateway knows the refund.",
         now=now,
     )
 
 
-def refund_moved_on(session: Session, *, refund_id: UUID, status: str, now: datetime) -> None:
+def resolve_refund_alerts(session: Session, *, refund_id: UUID, status: str, now: datetime) -> None:
     """Resolve what was amiss with a refund that is sent, credited or tried again.
 
     :param status: what it is now
     """
     resolve_alert(
         session,
-        identifier=_MENDED,
-        subject=_about_refund(refund_id),
+        identifier=_RESOLVED_BY_PROGRESS,
+        subject=_refund_subject(refund_id),
         note=f"The refund is {status}.",
         now=now,
     )

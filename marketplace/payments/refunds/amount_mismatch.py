@@ -19,7 +19,7 @@ from marketplace.payments.refunds import (
 from marketplace.providers.gateway.payments import GatewayRefund
 
 
-def credit_and_book(
+def correct_amount_mismatch(
     session: Session, refund: dict[str, Any], sent: Sequence[GatewayRefund], *, now: datetime
 ) -> str:
     """Give the wallet a whole refund, and take what was sent of it back from there.
@@ -34,13 +34,13 @@ def credit_and_book(
     """
     buyer_id = refund["buyer_id"]
     lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
-    status = wallet_fallback.credit(session, refund, trigger=states.CREDIT, now=now)
+    status = wallet_fallback.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=now)
     claims = [
-        duplicate_payment.claim(
+        duplicate_payment.debit_buyer_for_attempt(
             session,
             refund,
             told,
-            attempt=gateway_refund.attempt_of(refund, told),
+            attempt=gateway_refund.resolve_attempt(refund, told),
             description="Refund that was sent with another amount",
             now=now,
         )
@@ -48,7 +48,9 @@ def credit_and_book(
     ]
     owed_minor = sum(claim.owed_minor for claim in claims)
     sent_minor = sum(told.amount_minor for told in sent)
-    notifications.sent_otherwise(session, refund, sent_minor=sent_minor, owed_minor=owed_minor, now=now)
+    notifications.notify_refund_amount_mismatch(
+        session, refund, sent_minor=sent_minor, owed_minor=owed_minor, now=now
+    )
     # What they owed before, or what their bank took, may be set off against what is left.
-    buyer_debt.collect(session, buyer_id=buyer_id, now=now)
+    buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=now)
     return status

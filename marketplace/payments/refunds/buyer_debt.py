@@ -7,17 +7,17 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.batches import each
+from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database, Statement
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, lock_balances, post
+from marketplace.ledger.operations import Posting, lock_balances, post_transaction
 from marketplace.notifications.operations import notify
 
-PAID_TWICE = "refund_sent_twice"
+DUPLICATE_REFUND_KIND = "refund_sent_twice"
 _BATCH = 500
 
-_COLLECTABLE = Statement(
+_SELECT_BUYERS_TO_OFFSET = Statement(
     text(
         """
         SELECT d.owner_id AS buyer_id FROM ledger_accounts d
@@ -28,7 +28,7 @@ _COLLECTABLE = Statement(
     )
 )
 # What was set off before only grows, so it tells one set-off of a buyer's from the next.
-_SET_OFF = Statement(
+_SELECT_TOTAL_OFFSET = Statement(
     text(
         """
         SELECT coalesce(sum(amount_minor), 0)::bigint AS minor FROM ledger_entries
@@ -39,14 +39,14 @@ _SET_OFF = Statement(
 
 
 @dataclass(frozen=True)
-class Claim:
+class BuyerDebt:
     """What was booked of money that reached a buyer twice: taken from the wallet, and owed, in kobo."""
 
     taken_minor: int
     owed_minor: int
 
 
-def claim(
+def record_overpayment(
     session: Session,
     *,
     buyer_id: UUID,
@@ -55,7 +55,7 @@ def claim(
     source: str,
     description: str,
     now: datetime,
-) -> Claim:
+) -> BuyerDebt:
     """Book what the gateway paid a buyer who had the money already.
 
     It has left the gateway, so the books say so; the wallet gives back what it has, and the rest is a debt in an
@@ -69,9 +69,9 @@ def claim(
     taken = min(amount_minor, lock_balances(session, wanted=[wallet, debt])[wallet])
     owed = amount_minor - taken
     taken_from = ((wallet, taken), (debt, owed))
-    post(
+    post_transaction(
         session,
-        kind=PAID_TWICE,
+        kind=DUPLICATE_REFUND_KIND,
         source=source,
         description=description,
         postings=[
@@ -80,27 +80,27 @@ def claim(
         ],
         now=now,
     )
-    return Claim(taken, owed)
+    return BuyerDebt(taken, owed)
 
 
-def collect_debts(database: Database, *, now: datetime) -> int:
+def offset_buyer_debts(database: Database, *, now: datetime) -> int:
     """Set off what buyers owe against what their wallets have received since, each by itself.
 
     :param now: when
     :return: how many buyers paid something; at most 500 in one sweep
     """
     with database.reading() as session:
-        found = _COLLECTABLE.all(session, most=_BATCH)
+        found = _SELECT_BUYERS_TO_OFFSET.all(session, most=_BATCH)
     return sum(
-        each(
+        process_each(
             [row["buyer_id"] for row in found],
-            lambda buyer_id: database.in_transaction(collect, buyer_id=buyer_id, now=now),
+            lambda buyer_id: database.in_transaction(offset_against_wallet, buyer_id=buyer_id, now=now),
             failure="debt not collected",
         )
     )
 
 
-def collect(session: Session, *, buyer_id: UUID, now: datetime) -> bool:
+def offset_against_wallet(session: Session, *, buyer_id: UUID, now: datetime) -> bool:
     """Set off what a buyer owes against what their wallet has, and tell them.
 
     :return: whether there was anything to set off
@@ -110,8 +110,8 @@ def collect(session: Session, *, buyer_id: UUID, now: datetime) -> bool:
     minor = min(held[wallet], held[debt])
     if not minor:
         return False
-    source = f"debt:{buyer_id}:{_SET_OFF.one(session, account_id=debt.id)['minor']}"
-    post(
+    source = f"debt:{buyer_id}:{_SELECT_TOTAL_OFFSET.one(session, account_id=debt.id)['minor']}"
+    post_transaction(
         session,
         kind="debt_collected",
         source=source,
@@ -120,13 +120,13 @@ def collect(session: Session, *, buyer_id: UUID, now: datetime) -> bool:
         now=now,
     )
     left = held[debt] - minor
-    rest = f" {naira_text(left)} are still owed." if left else " Nothing is owed any more."
+    rest = f" {format_naira(left)} are still owed." if left else " Nothing is owed any more."
     notify(
         session,
         user_id=buyer_id,
         type="debt_collected",
         title="Your wallet gave back what had reached you twice",
-        body=f"{naira_text(minor)} were taken from your wallet for money that had reached you twice.{rest}",
+        body=f"{format_naira(minor)} were taken from your wallet for money that had reached you twice.{rest}",
         link="/wallet",
         cause=source,
         now=now,

@@ -11,80 +11,89 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.kernel.errors import ValidationError
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
-from marketplace.ledger.queries import balance_of
-from marketplace.notifications.operations import News, notify_all
+from marketplace.ledger.queries import fetch_balance
+from marketplace.notifications.operations import NewNotification, notify_all
 from marketplace.orders import inventory, states
-from marketplace.orders.notifications import vendor_user_of
-from marketplace.orders.pricing import fill_on, release_of
-from marketplace.orders.transitions import Actor, LockedOrder, lock_order, note_clawback
-from marketplace.payments.chargeback_guard import refuse_disputed_order
-from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.orders.notifications import fetch_vendor_user_id
+from marketplace.orders.pricing import allocate_after, split_escrow
+from marketplace.orders.transitions import Actor, LockedOrder, lock_order, record_clawback
+from marketplace.payments.chargeback_guard import ensure_order_not_charged_back
+from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
 from marketplace.payments.refunds import create
-from marketplace.payments.refunds.admin_refund import LINES, RELEASED, Wanted, amount_of, given, shown
+from marketplace.payments.refunds.admin_refund import (
+    RELEASED_ESCROW_STATUSES,
+    SELECT_ORDER_LINES,
+    RefundRequest,
+    compute_refund_amount,
+    describe_refunds,
+    refund_audit_details,
+)
 
 
 def claw_back(
-    session: Session, *, order_id: UUID, officer: Caller, actor: AuditActor, wanted: Wanted, now: datetime
+    session: Session,
+    *,
+    order_id: UUID,
+    act: Act,
+    wanted: RefundRequest,
 ) -> dict[str, Any]:
     """Refund an order whose money was released, for an officer.
 
     The order stays delivered. Rows are locked in the order: the order with its escrow, charges, balances.
 
     :param order_id: an order whose escrow is released
-    :param officer: who decides
-    :param actor: the officer as the audit names one
     :param wanted: how much, whereto and why; without amount and items, all that did not go back before
-    :param now: when
     :return: the order's and its escrow's states, the refunds that were made, and who bears how much of them
     :raises NotFoundError: there is no such order
     :raises ForbiddenError: the officer is a party of it
     :raises ValidationError: escrow still holds the money; or an item is not of the order, or not so often
     :raises IllegalTransitionError: the order is not paid, or was cancelled or refunded
-    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
+    :raises ChargedBackError: the buyer's bank gives the money back, or did
     :raises EscrowDeficitError: it is more than was released and did not go back before
     """
     order = lock_order(session, order_id=order_id)
-    refuse_party(session, officer=officer, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id])
-    if order.escrow_status not in RELEASED:
+    ensure_no_conflict_of_interest(
+        session, officer_id=act.person_id, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id]
+    )
+    if order.escrow_status not in RELEASED_ESCROW_STATUSES:
         states.ORDER.target(order.status, states.REFUND)
         raise ValidationError.of(
             "clawback", "Escrow still holds the money: it is refunded out of it. Leave this out."
         )
-    refuse_disputed_order(session, order_id=order.id)
-    lines = {row["product_id"]: row for row in LINES.all(session, order_id=order.id)}
-    amount_minor = amount_of(
+    ensure_order_not_charged_back(session, order_id=order.id)
+    lines = {row["product_id"]: row for row in SELECT_ORDER_LINES.all(session, order_id=order.id)}
+    amount_minor = compute_refund_amount(
         wanted, lines, held_minor=order.left_with_vendor_minor, whose="Vendor and platform have"
     )
-    borne = bear(order, amount_minor)
-    note_clawback(
+    borne = allocate_clawback(order, amount_minor)
+    record_clawback(
         session,
         order=order,
         amount_minor=amount_minor,
-        actor=Actor("staff", officer.id),
+        actor=Actor("staff", act.person_id),
         note=wanted.reason,
-        now=now,
+        now=act.now,
     )
-    inventory.note_refunded(
+    inventory.record_refunded_units(
         session, order=order, quantities={item.product_id: item.quantity for item in wanted.items}
     )
-    made = create.refund_released(
+    made = create.refund_released_order(
         session,
         order=order,
         sources=borne,
         destination=wanted.destination,
-        request=wanted.request(f"clawback:{order.id}", order.clawed_back_minor, officer=officer),
-        now=now,
+        request=wanted.request(f"clawback:{order.id}", order.clawed_back_minor, officer_id=act.person_id),
+        now=act.now,
     )
     vendor_minor, platform_minor = (minor for _, minor in borne)
-    owes_minor = balance_of(session, account=accounts.vendor_receivable(order.vendor_id))
-    record(
+    owes_minor = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="order.clawback",
         target_type="order",
         target_id=str(order.id),
@@ -94,12 +103,11 @@ def claw_back(
             "vendorMinor": vendor_minor,
             "platformMinor": platform_minor,
         }
-        | given(wanted, amount_minor)
+        | refund_audit_details(wanted, amount_minor)
         | {"refundIds": [str(refund_id) for refund_id in made]},
-        now=now,
     )
-    _tell_of_refund(
-        session, order, wanted, amount_minor, vendor_minor=vendor_minor, owes_minor=owes_minor, now=now
+    _notify_parties(
+        session, order, wanted, amount_minor, vendor_minor=vendor_minor, owes_minor=owes_minor, now=act.now
     )
     return {
         "orderId": order.id,
@@ -107,7 +115,7 @@ def claw_back(
         "escrowStatus": order.escrow_status,
         "amountMinor": amount_minor,
         "heldMinor": order.held_minor,
-        "refunds": shown(session, order.id, made),
+        "refunds": describe_refunds(session, order.id, made),
         "clawback": {
             "vendorMinor": vendor_minor,
             "platformMinor": platform_minor,
@@ -116,24 +124,24 @@ def claw_back(
     }
 
 
-def bear(order: LockedOrder, amount_minor: int) -> Sequence[create.Source]:
+def allocate_clawback(order: LockedOrder, amount_minor: int) -> Sequence[create.DebitSource]:
     """Tell who bears what goes back of a released order: the vendor, then the platform.
 
     :param order: locked, its escrow released
     :param amount_minor: kobo; at most what did not go back before
     :return: the vendor's account and the platform's, each with its part; one of them may be 0
     """
-    had = release_of(order.price, commission_minor=order.commission_minor).of_held(order.released_minor)
-    vendor, platform = fill_on(
+    had = split_escrow(order.price, commission_minor=order.commission_minor).of_held(order.released_minor)
+    vendor, platform = allocate_after(
         amount_minor, (had.vendor_minor, had.platform_minor), before_minor=order.clawed_back_minor
     )
     return [(accounts.vendor_receivable(order.vendor_id), vendor), (accounts.PLATFORM_REVENUE, platform)]
 
 
-def _tell_of_refund(
+def _notify_parties(
     session: Session,
     order: LockedOrder,
-    wanted: Wanted,
+    wanted: RefundRequest,
     amount_minor: int,
     *,
     vendor_minor: int,
@@ -141,21 +149,23 @@ def _tell_of_refund(
     now: datetime,
 ) -> None:
     where = "to your wallet" if wanted.destination == "wallet" else "to where you paid from"
-    amount = naira_text(amount_minor)
-    tell(
+    amount = format_naira(amount_minor)
+    notify_parties_of_clawback(
         session,
         order,
         {
             order.buyer_id: f"{amount} of order {order.number} go back {where}.",
-            vendor_user_of(session, order=order): f"{amount} of order {order.number} went back to its buyer."
-            f" {owing(vendor_minor, owes_minor)}",
+            fetch_vendor_user_id(
+                session, order=order
+            ): f"{amount} of order {order.number} went back to its buyer."
+            f" {vendor_debt_message(vendor_minor, owes_minor)}",
         },
         cause=f"order:{order.id}:clawback:{order.clawed_back_minor}",
         now=now,
     )
 
 
-def owing(vendor_minor: int, owes_minor: int) -> str:
+def vendor_debt_message(vendor_minor: int, owes_minor: int) -> str:
     """Tell a vendor what they bear of a clawback, and what they owe in all by now.
 
     :param vendor_minor: kobo of this one
@@ -164,12 +174,12 @@ def owing(vendor_minor: int, owes_minor: int) -> str:
     if not vendor_minor:
         return "You had given back all that you had of it: this part is ours."
     return (
-        f"{naira_text(vendor_minor)} of it are yours to bear. In all you owe {naira_text(owes_minor)}, which is"
+        f"{format_naira(vendor_minor)} of it are yours to bear. In all you owe {format_naira(owes_minor)}, which is"
         " taken from your next payouts."
     )
 
 
-def tell(
+def notify_parties_of_clawback(
     session: Session, order: LockedOrder, bodies: Mapping[UUID, str], *, cause: str, now: datetime
 ) -> None:
     """Tell the parties of an order that money of it went back after its release.
@@ -180,7 +190,7 @@ def tell(
     notify_all(
         session,
         news=[
-            News(
+            NewNotification(
                 user_id=user_id,
                 type="order_clawed_back",
                 title="A delivered order was refunded",

@@ -20,8 +20,8 @@ from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
-from marketplace.orders.pricing import fill_on
+from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.orders.pricing import allocate_after
 from marketplace.orders.transitions import LockedOrder
 from marketplace.payments import states
 from marketplace.payments.models import Refund
@@ -29,33 +29,33 @@ from marketplace.payments.models import Refund
 SEND_TOPIC = "refund.send"
 
 # What the parties of an order see of its refunds.
-SHOWN = ("id", "destination", "amountMinor", "status", "createdAt", "settledAt")
+PUBLIC_REFUND_FIELDS = ("id", "destination", "amountMinor", "status", "createdAt", "settledAt")
 
 Destination = Literal["gateway", "wallet"]
 # An account that money is taken from, and how much, in kobo.
-Source = tuple[accounts.Account, int]
+DebitSource = tuple[accounts.Account, int]
 
 # Which charge paid an order, and how much of it, stands in the books.
-_PAID_BY = """
+_FROM_CHARGES_OF_ORDER = """
     FROM ledger_entries e JOIN gateway_charges c ON c.ledger_transaction_id = e.transaction_id
     WHERE e.order_id = :order_id AND e.account_id = :escrow_id AND e.direction = 'credit' AND c.outcome = 'applied'
 """
-_LOCK_CHARGES = Statement(text(f"SELECT c.id {_PAID_BY} ORDER BY c.id FOR NO KEY UPDATE OF c"))
-_CHARGES_OF_ORDER = Statement(
+_LOCK_CHARGES = Statement(text(f"SELECT c.id {_FROM_CHARGES_OF_ORDER} ORDER BY c.id FOR NO KEY UPDATE OF c"))
+_SELECT_CHARGES_OF_ORDER = Statement(
     text(
         f"""
         SELECT c.id, least(c.principal_minor - c.refunded_minor, e.amount_minor - (
             SELECT coalesce(sum(r.amount_minor), 0) FROM refunds r
             WHERE r.order_id = :order_id AND r.charge_id = c.id AND r.status <> 'credited'))::bigint AS left_minor
-        {_PAID_BY} ORDER BY c.id
+        {_FROM_CHARGES_OF_ORDER} ORDER BY c.id
         """  # noqa: S608 - our own text
     )
 )
-_TAKE_OF_CHARGE = Statement(
+_ADD_REFUNDED_TO_CHARGE = Statement(
     text("UPDATE gateway_charges SET refunded_minor = refunded_minor + :amount_minor WHERE id = :charge_id")
 )
 # What was paid twice may come to more than the charge brought: all of it is refunded then, and no more.
-_RECOUNT = Statement(
+_RECALCULATE_REFUNDED_TOTAL = Statement(
     text(
         """
         UPDATE gateway_charges c SET refunded_minor = least(greatest(c.principal_minor, 0), (
@@ -65,14 +65,14 @@ _RECOUNT = Statement(
         """
     )
 )
-_INSERT = Statement(
+_INSERT_REFUND = Statement(
     insert(Refund).returning(Refund.id),
     columns=(
         *("order_id", "charge_id", "buyer_id", "destination", "amount_minor", "status", "cause", "reason"),
         *("requested_by", "settled_at", "created_at", "updated_at"),
     ),
 )
-_OF_ORDERS = Prepared(
+_SELECT_REFUNDS_OF_ORDERS = Prepared(
     text(
         """
         SELECT r.id, r.order_id AS "orderId", r.destination, r.amount_minor AS "amountMinor", r.status, r.reason,
@@ -87,7 +87,7 @@ _OF_ORDERS = Prepared(
 
 
 @dataclass(frozen=True)
-class Request:
+class RefundCause:
     """What a refund is for.
 
     :param cause: names it once and for all, such as ``order:<id>:cancel``
@@ -99,7 +99,7 @@ class Request:
     reason: str
     requested_by: UUID | None = None
 
-    def part(self, number: int) -> "Request":
+    def part(self, number: int) -> "RefundCause":
         """Give the request of a part, counted from 0, of what is refunded in several."""
         return self if number == 0 else replace(self, cause=f"{self.cause}:{number + 1}")
 
@@ -118,7 +118,7 @@ def refund_order(
     order: LockedOrder,
     amount_minor: int,
     destination: Destination,
-    request: Request,
+    request: RefundCause,
     now: datetime,
 ) -> list[UUID]:
     """Refund money of a locked order's escrow; the caller moves the escrow's own record.
@@ -135,7 +135,7 @@ def refund_order(
     """
     if not 0 < amount_minor <= order.held_minor:
         raise ValueError(f"{amount_minor} is not within what escrow holds of the order, {order.held_minor}")
-    return _of_order(
+    return _create_order_refunds(
         session,
         order=order,
         sources=[(accounts.ESCROW, amount_minor)],
@@ -145,13 +145,13 @@ def refund_order(
     )
 
 
-def refund_released(
+def refund_released_order(
     session: Session,
     *,
     order: LockedOrder,
-    sources: Sequence[Source],
+    sources: Sequence[DebitSource],
     destination: Destination,
-    request: Request,
+    request: RefundCause,
     now: datetime,
 ) -> list[UUID]:
     """Refund money of a locked order that was released; the caller moves the escrow's own record.
@@ -162,10 +162,12 @@ def refund_released(
     :param request: what for
     :return: the refunds' ids
     """
-    return _of_order(session, order=order, sources=sources, destination=destination, request=request, now=now)
+    return _create_order_refunds(
+        session, order=order, sources=sources, destination=destination, request=request, now=now
+    )
 
 
-def return_accepted(session: Session, *, order: LockedOrder, reason: str, now: datetime) -> list[UUID]:
+def refund_partial_payment(session: Session, *, order: LockedOrder, reason: str, now: datetime) -> list[UUID]:
     """Send back what was accepted of held charges for a locked order that ends unpaid.
 
     It came by the gateway, so it goes back by it.
@@ -176,30 +178,30 @@ def return_accepted(session: Session, *, order: LockedOrder, reason: str, now: d
     """
     if not order.accepted_minor:
         return []
-    return _of_order(
+    return _create_order_refunds(
         session,
         order=order,
         sources=[(accounts.ESCROW, order.accepted_minor)],
         destination="gateway",
-        request=Request(f"accepted:{order.id}", reason),
+        request=RefundCause(f"accepted:{order.id}", reason),
         now=now,
     )
 
 
-def _of_order(
+def _create_order_refunds(
     session: Session,
     *,
     order: LockedOrder,
-    sources: Sequence[Source],
+    sources: Sequence[DebitSource],
     destination: Destination,
-    request: Request,
+    request: RefundCause,
     now: datetime,
 ) -> list[UUID]:
     parts: list[tuple[UUID | None, int]] = []
     left = sum(minor for _, minor in sources)
     if destination == "gateway":
         lock_charges(session, order=order)
-        for charge in _CHARGES_OF_ORDER.all(session, order_id=order.id, escrow_id=accounts.ESCROW.id):
+        for charge in _SELECT_CHARGES_OF_ORDER.all(session, order_id=order.id, escrow_id=accounts.ESCROW.id):
             part = min(left, charge["left_minor"])
             if part > 0:
                 parts.append((charge["id"], part))
@@ -207,13 +209,13 @@ def _of_order(
     if left > 0:
         parts.append((None, left))
     return [
-        _write(
+        _create_refund(
             session,
             buyer_id=order.buyer_id,
             order_id=order.id,
             charge_id=charge_id,
             request=request.part(number),
-            sources=_share_of(sources, part, before_minor=sum(minor for _, minor in parts[:number])),
+            sources=_allocate_sources(sources, part, before_minor=sum(minor for _, minor in parts[:number])),
             description=f"Refund of order {order.number}",
             now=now,
         )
@@ -221,20 +223,22 @@ def _of_order(
     ]
 
 
-def _share_of(sources: Sequence[Source], part_minor: int, *, before_minor: int) -> list[Source]:
+def _allocate_sources(
+    sources: Sequence[DebitSource], part_minor: int, *, before_minor: int
+) -> list[DebitSource]:
     """Give what a part takes of each source: the first is emptied before the next gives anything."""
-    taken = fill_on(part_minor, [minor for _, minor in sources], before_minor=before_minor)
+    taken = allocate_after(part_minor, [minor for _, minor in sources], before_minor=before_minor)
     return [(account, minor) for (account, _), minor in zip(sources, taken, strict=True)]
 
 
-def return_charge(
+def refund_charge(
     session: Session,
     *,
     charge_id: UUID,
     buyer_id: UUID,
     amount_minor: int,
     order_id: UUID,
-    request: Request,
+    request: RefundCause,
     description: str,
     source: accounts.Account,
     now: datetime,
@@ -248,7 +252,7 @@ def return_charge(
     :param source: the account that it is in: ``gateway_clearing`` of a charge not booked yet, or quarantine
     :return: the refund's id
     """
-    return _write(
+    return _create_refund(
         session,
         buyer_id=buyer_id,
         order_id=order_id,
@@ -260,13 +264,13 @@ def return_charge(
     )
 
 
-def credit_charge(
+def credit_charge_to_wallet(
     session: Session,
     *,
     buyer_id: UUID,
     amount_minor: int,
     order_id: UUID,
-    request: Request,
+    request: RefundCause,
     description: str,
     source: accounts.Account,
     now: datetime,
@@ -279,7 +283,7 @@ def credit_charge(
     :param source: the account that it is in, such as quarantine
     :return: the refund's id
     """
-    return _write(
+    return _create_refund(
         session,
         buyer_id=buyer_id,
         order_id=order_id,
@@ -291,21 +295,21 @@ def credit_charge(
     )
 
 
-def _write(
+def _create_refund(
     session: Session,
     *,
     buyer_id: UUID,
     order_id: UUID | None,
     charge_id: UUID | None,
-    request: Request,
-    sources: Sequence[Source],
+    request: RefundCause,
+    sources: Sequence[DebitSource],
     description: str,
     now: datetime,
 ) -> UUID:
     """Write a refund with its ledger transaction: by the gateway if it is of a charge, else into the wallet."""
     sends = charge_id is not None
     amount_minor = sum(minor for _, minor in sources)
-    refund_id: UUID = _INSERT.one(
+    refund_id: UUID = _INSERT_REFUND.one(
         session,
         order_id=order_id,
         charge_id=charge_id,
@@ -331,9 +335,9 @@ def _write(
             Posting(wallet, "debit", amount_minor, order_id),
             Posting(accounts.REFUNDS_IN_TRANSIT, "credit", amount_minor, order_id),
         ]
-        _TAKE_OF_CHARGE.run(session, charge_id=charge_id, amount_minor=amount_minor)
+        _ADD_REFUNDED_TO_CHARGE.run(session, charge_id=charge_id, amount_minor=amount_minor)
         enqueue_sending(session, refund_id=refund_id, now=now)
-    post(
+    post_transaction(
         session,
         kind="refund",
         source=f"refund:{refund_id}",
@@ -344,13 +348,13 @@ def _write(
     return refund_id
 
 
-def recount(session: Session, *, charge_id: UUID) -> None:
+def recalculate_refunded_total(session: Session, *, charge_id: UUID) -> None:
     """Count again what of a locked charge was refunded, one of its refunds having changed.
 
     What went to the wallet instead does not count: so much more may go back by the gateway. What the gateway paid
     twice counts: it has that much less to give.
     """
-    _RECOUNT.run(session, charge_id=charge_id)
+    _RECALCULATE_REFUNDED_TOTAL.run(session, charge_id=charge_id)
 
 
 def enqueue_sending(session: Session, *, refund_id: UUID, now: datetime) -> None:
@@ -364,6 +368,6 @@ def enqueue_sending(session: Session, *, refund_id: UUID, now: datetime) -> None
     )
 
 
-def refunds_of(session: Session, *, order_ids: Sequence[UUID]) -> list[dict[str, Any]]:
+def list_refunds_of_orders(session: Session, *, order_ids: Sequence[UUID]) -> list[dict[str, Any]]:
     """List the refunds of orders, the earliest first."""
-    return _OF_ORDERS.all(session, order_ids=list(order_ids))
+    return _SELECT_REFUNDS_OF_ORDERS.all(session, order_ids=list(order_ids))

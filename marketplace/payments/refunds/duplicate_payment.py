@@ -8,14 +8,16 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.payments.refunds import alerts, buyer_debt, create, notifications
 from marketplace.providers.gateway.payments import GatewayRefund
 
-_RETURNED = "refund_sent_twice_returned"
+_DUPLICATE_RETURNED_KIND = "refund_sent_twice_returned"
 
-_IS_BOOKED = Statement(text("SELECT id FROM ledger_transactions WHERE kind = :kind AND source = :source"))
-_BOOKED_MINOR = Statement(
+_SELECT_TRANSACTION = Statement(
+    text("SELECT id FROM ledger_transactions WHERE kind = :kind AND source = :source")
+)
+_SELECT_POSTED_AMOUNT = Statement(
     text(
         """
         SELECT e.amount_minor FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
@@ -23,7 +25,7 @@ _BOOKED_MINOR = Statement(
         """
     )
 )
-_NOTE = Statement(
+_ADD_DUPLICATE_AMOUNT = Statement(
     text(
         """
         UPDATE refunds SET paid_twice_minor = paid_twice_minor + :amount_minor, updated_at = :now
@@ -33,13 +35,15 @@ _NOTE = Statement(
 )
 
 
-def is_booked(session: Session, refund: dict[str, Any], *, attempt: int) -> bool:
+def is_duplicate_attempt(session: Session, refund: dict[str, Any], *, attempt: int) -> bool:
     """Tell whether a try was booked as paid twice, whatever became of it or the refund since."""
-    found = _IS_BOOKED.first(session, kind=buyer_debt.PAID_TWICE, source=_source_of(refund, attempt))
+    found = _SELECT_TRANSACTION.first(
+        session, kind=buyer_debt.DUPLICATE_REFUND_KIND, source=_ledger_source(refund, attempt)
+    )
     return found is not None
 
 
-def book(
+def record_duplicate_refund(
     session: Session, refund: dict[str, Any], told: GatewayRefund, *, attempt: int, now: datetime
 ) -> None:
     """Book what the gateway paid although the buyer has the money, and ask it back of them.
@@ -50,17 +54,19 @@ def book(
     :param told: the gateway's word that it was sent
     :param attempt: which try it was
     """
-    if is_booked(session, refund, attempt=attempt):
+    if is_duplicate_attempt(session, refund, attempt=attempt):
         return
-    alerts.refund_sent_twice(session, refund, sent_at_try=attempt, now=now)
-    claimed = claim(
+    alerts.raise_duplicate_refund_alert(session, refund, sent_at_try=attempt, now=now)
+    claimed = debit_buyer_for_attempt(
         session, refund, told, attempt=attempt, description="Refund that reached its buyer twice", now=now
     )
-    source = _source_of(refund, attempt)
-    notifications.paid_twice(session, refund, claimed, amount_minor=told.amount_minor, source=source, now=now)
+    source = _ledger_source(refund, attempt)
+    notifications.notify_duplicate_refund(
+        session, refund, claimed, amount_minor=told.amount_minor, source=source, now=now
+    )
 
 
-def claim(
+def debit_buyer_for_attempt(
     session: Session,
     refund: dict[str, Any],
     told: GatewayRefund,
@@ -68,7 +74,7 @@ def claim(
     attempt: int,
     description: str,
     now: datetime,
-) -> buyer_debt.Claim:
+) -> buyer_debt.BuyerDebt:
     """Book what a try paid a buyer who has the money, and take it from their wallet, or claim it.
 
     :param refund: its row, locked, and its charge's
@@ -76,20 +82,22 @@ def claim(
     :param attempt: which try it was; it is not booked
     :param description: for statements
     """
-    _NOTE.run(session, refund_id=refund["id"], amount_minor=told.amount_minor, now=now)
-    create.recount(session, charge_id=refund["charge_id"])
-    return buyer_debt.claim(
+    _ADD_DUPLICATE_AMOUNT.run(session, refund_id=refund["id"], amount_minor=told.amount_minor, now=now)
+    create.recalculate_refunded_total(session, charge_id=refund["charge_id"])
+    return buyer_debt.record_overpayment(
         session,
         buyer_id=refund["buyer_id"],
         order_id=refund["order_id"],
         amount_minor=told.amount_minor,
-        source=_source_of(refund, attempt),
+        source=_ledger_source(refund, attempt),
         description=description,
         now=now,
     )
 
 
-def undo(session: Session, refund: dict[str, Any], *, attempt: int, now: datetime) -> None:
+def reverse_duplicate_refund(
+    session: Session, refund: dict[str, Any], *, attempt: int, now: datetime
+) -> None:
     """Give back what was asked back of a buyer, the try that was paid twice having come back.
 
     It goes to the wallet, whether the wallet gave it or it is owed still: a debt is set off against it.
@@ -97,18 +105,18 @@ def undo(session: Session, refund: dict[str, Any], *, attempt: int, now: datetim
     :param refund: its row, locked, and its charge's
     :param attempt: which try it was; it is booked as paid twice
     """
-    source = _source_of(refund, attempt)
-    if _IS_BOOKED.first(session, kind=_RETURNED, source=source) is not None:
+    source = _ledger_source(refund, attempt)
+    if _SELECT_TRANSACTION.first(session, kind=_DUPLICATE_RETURNED_KIND, source=source) is not None:
         return
-    amount_minor = _BOOKED_MINOR.one(
-        session, kind=buyer_debt.PAID_TWICE, source=source, account_id=accounts.GATEWAY_CLEARING.id
+    amount_minor = _SELECT_POSTED_AMOUNT.one(
+        session, kind=buyer_debt.DUPLICATE_REFUND_KIND, source=source, account_id=accounts.GATEWAY_CLEARING.id
     )["amount_minor"]
-    alerts.refund_twice_came_back(session, refund_id=refund["id"], now=now)
-    _NOTE.run(session, refund_id=refund["id"], amount_minor=-amount_minor, now=now)
-    create.recount(session, charge_id=refund["charge_id"])
-    post(
+    alerts.resolve_duplicate_refund_alert(session, refund_id=refund["id"], now=now)
+    _ADD_DUPLICATE_AMOUNT.run(session, refund_id=refund["id"], amount_minor=-amount_minor, now=now)
+    create.recalculate_refunded_total(session, charge_id=refund["charge_id"])
+    post_transaction(
         session,
-        kind=_RETURNED,
+        kind=_DUPLICATE_RETURNED_KIND,
         source=source,
         description="Refund that had reached its buyer twice came back",
         postings=[
@@ -117,9 +125,11 @@ def undo(session: Session, refund: dict[str, Any], *, attempt: int, now: datetim
         ],
         now=now,
     )
-    notifications.came_back(session, refund, amount_minor=amount_minor, source=source, now=now)
+    notifications.notify_duplicate_refund_returned(
+        session, refund, amount_minor=amount_minor, source=source, now=now
+    )
 
 
-def _source_of(refund: dict[str, Any], attempt: int) -> str:
+def _ledger_source(refund: dict[str, Any], attempt: int) -> str:
     """Name a try at a refund that its buyer had the money of, for the books."""
     return f"refund:{refund['id']}:{attempt}"

@@ -15,25 +15,26 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
+from marketplace.kernel.errors import ConflictError
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.payments import states
-from marketplace.payments.chargeback_guard import Standing, standing_of_charge
+from marketplace.payments.chargeback_guard import ChargebackState, find_chargeback_state
 from marketplace.payments.refunds import alerts, create, duplicate_payment, notifications, wallet_fallback
 from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.gateway.errors import GatewayKeyRefusedError
 from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
 # Longer than the gateway may take to answer: a claim that ran out was left by somebody who died.
-ASKING_FOR = timedelta(minutes=2)
+SENDING_LEASE = timedelta(minutes=2)
 # Our key was refused, not the refund: a matter of configuration, worth another try.
-_KEY_REFUSED = (401, 403)
-_NOTE = "marketplace refund {id}"
-_NOTED = re.compile(r"marketplace refund ([0-9a-f-]{36})(?: try (\d{1,6}))?")
+_KEY_REFUSED_STATUSES = (401, 403)
+_REFERENCE_FORMAT = "marketplace refund {id}"
+_REFERENCE_PATTERN = re.compile(r"marketplace refund ([0-9a-f-]{36})(?: try (\d{1,6}))?")
 
-_ASK = Statement(
+_LEASE_REFUND = Statement(
     text(
         """
         UPDATE refunds r SET asked_at = coalesce(r.asked_at, :now), asking_until = :until
@@ -43,7 +44,7 @@ _ASK = Statement(
         """
     )
 )
-_STOP_ASKING = Statement(text("UPDATE refunds SET asking_until = NULL WHERE id = :refund_id"))
+_RELEASE_LEASE = Statement(text("UPDATE refunds SET asking_until = NULL WHERE id = :refund_id"))
 _LOCK_CHARGE = Statement(
     text(
         """
@@ -52,7 +53,7 @@ _LOCK_CHARGE = Statement(
         """
     )
 )
-_LOCK = Statement(
+_LOCK_REFUND = Statement(
     text(
         """
         SELECT id, order_id, charge_id, buyer_id, amount_minor, status, attempt, asked_at, asking_until,
@@ -62,7 +63,7 @@ _LOCK = Statement(
     )
 )
 # What the gateway calls a try of ours stays: another id is another refund.
-_MOVE = Statement(
+_UPDATE_REFUND_STATUS = Statement(
     text(
         """
         UPDATE refunds SET status = :status, attempt = :attempt, settled_at = :settled_at,
@@ -73,27 +74,19 @@ _MOVE = Statement(
         """
     )
 )
-_SENT = "processed"
-_FAILED = "failed"
-_TRIGGERS = {
-    _SENT: "process",
-    _FAILED: "fail",
+_STATUS_SENT = "processed"
+_STATUS_FAILED = "failed"
+_TRIGGER_BY_GATEWAY_STATUS = {
+    _STATUS_SENT: "process",
+    _STATUS_FAILED: "fail",
     "needs-attention": "need-attention",
     "pending": "submit",
     "processing": "submit",
 }
 
 
-class BeingSentError(ConflictError):
+class RefundInProgressError(ConflictError):
     """Somebody else is asking the gateway to send the refund."""
-
-
-class KeyRefusedError(ProviderUnavailableError):
-    """The gateway refuses our key: it would refuse any refund, and asking later may help."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__("The payment gateway refused our key.")
-        self.refused_with = status
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ class RefusedRefund(GatewayRefund):
 
 
 @dataclass(frozen=True)
-class ToSend:
+class PendingGatewayRefund:
     """A refund that is ours to send; ``was_asked`` says that the gateway may know it already.
 
     Of one whose charge is ``disputed`` it is only asked whether it does.
@@ -120,28 +113,28 @@ class ToSend:
     @property
     def note(self) -> str:
         """Give what the gateway is told to keep with the refund, and gives back."""
-        return note_of(self.id, self.attempt)
+        return refund_reference(self.id, self.attempt)
 
 
-def note_of(refund_id: UUID, attempt: int) -> str:
+def refund_reference(refund_id: UUID, attempt: int) -> str:
     """Name a try at a refund, for the gateway."""
-    name = _NOTE.format(id=refund_id)
+    name = _REFERENCE_FORMAT.format(id=refund_id)
     return name if attempt == 1 else f"{name} try {attempt}"
 
 
-def noted(note: str) -> tuple[UUID, int] | None:
+def parse_refund_reference(note: str) -> tuple[UUID, int] | None:
     """Read a note of ours.
 
     :return: which refund, and which try at it; none if it is no note of ours
     """
-    found = _NOTED.fullmatch(note)
+    found = _REFERENCE_PATTERN.fullmatch(note)
     try:
         return (UUID(found[1]), int(found[2] or 1)) if found else None
     except ValueError:
         return None
 
 
-def claim(session: Session, *, refund_id: UUID, now: datetime) -> ToSend | None:
+def lease_refund(session: Session, *, refund_id: UUID, now: datetime) -> PendingGatewayRefund | None:
     """Claim the sending of a refund for a while, noting that the gateway is asked.
 
     While the buyer's bank disputes the charge, a refund that was not asked for waits: the end of the dispute hands it
@@ -152,62 +145,64 @@ def claim(session: Session, *, refund_id: UUID, now: datetime) -> ToSend | None:
     :param refund_id: ours
     :param now: the time
     :return: none if it was sent, or settled, already, or is not to be sent
-    :raises BeingSentError: somebody else is at it
+    :raises RefundInProgressError: somebody else is at it
     """
-    row = lock(session, refund_id=refund_id)
+    row = lock_refund(session, refund_id=refund_id)
     if row["status"] != states.REFUND.initial:
         return None
     if row["asking_until"] is not None and row["asking_until"] > now:
-        raise BeingSentError("The refund is being sent.")
-    standing = standing_of_charge(session, charge_id=row["charge_id"])
+        raise RefundInProgressError("The refund is being sent.")
+    standing = find_chargeback_state(session, charge_id=row["charge_id"])
     was_asked = row["asked_at"] is not None
     if standing is not None and not was_asked:
-        _stay(session, row, standing, now=now)
+        _defer_or_credit(session, row, standing, now=now)
         return None
-    asked = _ASK.one(session, refund_id=refund_id, now=now, until=now + ASKING_FOR)
-    return ToSend(
+    asked = _LEASE_REFUND.one(session, refund_id=refund_id, now=now, until=now + SENDING_LEASE)
+    return PendingGatewayRefund(
         refund_id, row["amount_minor"], row["attempt"], was_asked, asked["reference"], standing is not None
     )
 
 
-def note_unknown(session: Session, *, found: ToSend, now: datetime) -> None:
+def record_refund_unknown_to_gateway(session: Session, *, found: PendingGatewayRefund, now: datetime) -> None:
     """Note that the gateway does not know a refund that it is not to be told to send.
 
     :param found: claimed, its charge disputed, and asked about
     :param now: when
     """
-    row = lock(session, refund_id=found.id)
+    row = lock_refund(session, refund_id=found.id)
     if row["status"] != states.REFUND.initial or row["attempt"] != found.attempt:
         return
-    _STOP_ASKING.run(session, refund_id=found.id)
-    standing = standing_of_charge(session, charge_id=row["charge_id"])
+    _RELEASE_LEASE.run(session, refund_id=found.id)
+    standing = find_chargeback_state(session, charge_id=row["charge_id"])
     if standing is None:
         # It ended meanwhile, while nobody could send it.
         create.enqueue_sending(session, refund_id=found.id, now=now)
     else:
-        _stay(session, row, standing, now=now)
+        _defer_or_credit(session, row, standing, now=now)
 
 
-def _stay(session: Session, row: dict[str, Any], standing: Standing, *, now: datetime) -> None:
+def _defer_or_credit(
+    session: Session, row: dict[str, Any], standing: ChargebackState, *, now: datetime
+) -> None:
     """Leave a locked refund unsent that the gateway does not know: it waits, or goes to the wallet."""
     if standing == "lost":
-        wallet_fallback.credit_and_collect(session, row, trigger=states.WITHDRAW, now=now)
+        wallet_fallback.credit_and_offset_debt(session, row, trigger=states.WITHDRAW, now=now)
     else:
         _log.info("refund waits for the end of a dispute", refundId=str(row["id"]))
 
 
-def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
+def send_refund(gateway: PaymentGateway, found: PendingGatewayRefund | None) -> GatewayRefund | None:
     """Have the gateway send a refund, unless it knows of it already.
 
     :param found: claimed, and the claim committed
     :return: what the gateway says of it; none if there is nothing to send, or nothing may be sent
-    :raises KeyRefusedError: the gateway refuses our key
+    :raises GatewayKeyRefusedError: the gateway refuses our key
     :raises ProviderUnavailableError: no usable answer: it is asked again later, by the note first
     """
     if found is None:
         return None
     if found.was_asked:
-        known = find_known(gateway, reference=found.reference, note=found.note)
+        known = find_gateway_refund(gateway, reference=found.reference, note=found.note)
         if known is not None:
             return known
     if found.disputed:
@@ -215,22 +210,22 @@ def send(gateway: PaymentGateway, found: ToSend | None) -> GatewayRefund | None:
     try:
         return gateway.refund(reference=found.reference, amount_minor=found.amount_minor, note=found.note)
     except ProviderRefusedError as error:
-        if error.status in _KEY_REFUSED:
-            raise KeyRefusedError(error.status) from error
+        if error.status in _KEY_REFUSED_STATUSES:
+            raise GatewayKeyRefusedError(error.status) from error
         return RefusedRefund("", "failed", found.amount_minor, found.note, found.reference, error.status)
 
 
-def find_known(gateway: PaymentGateway, *, reference: str, note: str) -> GatewayRefund | None:
+def find_gateway_refund(gateway: PaymentGateway, *, reference: str, note: str) -> GatewayRefund | None:
     """Ask whether the gateway knows a refund by our note.
 
     :param reference: the charge's
-    :param note: as ``note_of`` names it
+    :param note: as ``refund_reference`` names it
     :raises ProviderUnavailableError: no usable answer
     """
     return next((known for known in gateway.refunds_of(reference) if known.note == note), None)
 
 
-def tries_known(
+def list_gateway_attempts(
     gateway: PaymentGateway, *, reference: str, refund_id: UUID, gateway_refund_id: str | None
 ) -> list[GatewayRefund]:
     """Ask for all that the gateway knows of a refund: each try at it.
@@ -242,23 +237,23 @@ def tries_known(
     """
     found = []
     for known in gateway.refunds_of(reference):
-        named = noted(known.note)
+        named = parse_refund_reference(known.note)
         if (named[0] == refund_id) if named else bool(known.id) and known.id == gateway_refund_id:
             found.append(known)
     return found
 
 
-def lock(session: Session, *, refund_id: UUID) -> dict[str, Any]:
+def lock_refund(session: Session, *, refund_id: UUID) -> dict[str, Any]:
     """Lock a refund, its charge before it, as whoever refunds of a charge does.
 
     :param refund_id: ours
     :return: its row
     """
     _LOCK_CHARGE.run(session, refund_id=refund_id)
-    return _LOCK.one(session, refund_id=refund_id)
+    return _LOCK_REFUND.one(session, refund_id=refund_id)
 
 
-def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datetime) -> str:
+def apply_gateway_status(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datetime) -> str:
     """Note what the gateway says of a refund, and book it when the money has left, or come back.
 
     It may come any number of times: what is said once more changes nothing, and what is said of an earlier try
@@ -271,21 +266,21 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
     :param now: when
     :return: the refund's status
     """
-    row = lock(session, refund_id=refund_id)
-    attempt = attempt_of(row, told)
-    booked_twice = duplicate_payment.is_booked(session, row, attempt=attempt)
-    if told.status == _SENT and (booked_twice or _has_it(row, attempt)):
-        duplicate_payment.book(session, row, told, attempt=attempt, now=now)
+    row = lock_refund(session, refund_id=refund_id)
+    attempt = resolve_attempt(row, told)
+    booked_twice = duplicate_payment.is_duplicate_attempt(session, row, attempt=attempt)
+    if told.status == _STATUS_SENT and (booked_twice or _is_already_reimbursed(row, attempt)):
+        duplicate_payment.record_duplicate_refund(session, row, told, attempt=attempt, now=now)
         return str(row["status"])
-    if told.status == _FAILED and booked_twice:
-        duplicate_payment.undo(session, row, attempt=attempt, now=now)
+    if told.status == _STATUS_FAILED and booked_twice:
+        duplicate_payment.reverse_duplicate_refund(session, row, attempt=attempt, now=now)
         return str(row["status"])
-    trigger = _trigger_of(session, row, told, attempt, now=now)
+    trigger = _choose_trigger(session, row, told, attempt, now=now)
     if trigger is None or not states.REFUND.allows(row["status"], trigger):
         return str(row["status"])
     status = states.REFUND.target(row["status"], trigger)
     came_back = row["status"] == states.PROCESSED
-    _MOVE.run(
+    _UPDATE_REFUND_STATUS.run(
         session,
         refund_id=refund_id,
         status=status,
@@ -296,27 +291,31 @@ def settle(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datet
         now=now,
     )
     if status == states.PROCESSED:
-        _book(session, row, "refund_sent", "Refund sent by the gateway", now=now)
-        notifications.sent(session, row, now=now)
-        alerts.refund_moved_on(session, refund_id=refund_id, status=status, now=now)
+        _post_sent_or_returned(session, row, "refund_sent", "Refund sent by the gateway", now=now)
+        notifications.notify_refund_sent(session, row, now=now)
+        alerts.resolve_refund_alerts(session, refund_id=refund_id, status=status, now=now)
     elif came_back:
         # Its buyer hears of it when finance has decided what becomes of it.
-        _book(session, row, "refund_returned", "Refund that came back to the gateway", now=now)
-        alerts.refund_came_back(session, row, now=now)
+        _post_sent_or_returned(
+            session, row, "refund_returned", "Refund that came back to the gateway", now=now
+        )
+        alerts.raise_returned_refund_alert(session, row, now=now)
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
         # That its amount differs is an alert of its own.
         if told.amount_minor == row["amount_minor"]:
             refused_with = told.refused_with if isinstance(told, RefusedRefund) else None
-            alerts.refund_needs_finance(session, row, status=status, refused_with=refused_with, now=now)
-        notifications.delayed(session, row, now=now)
+            alerts.raise_failed_refund_alert(session, row, status=status, refused_with=refused_with, now=now)
+        notifications.notify_refund_delayed(session, row, now=now)
     return status
 
 
-def _book(session: Session, row: dict[str, Any], kind: str, description: str, *, now: datetime) -> None:
+def _post_sent_or_returned(
+    session: Session, row: dict[str, Any], kind: str, description: str, *, now: datetime
+) -> None:
     """Book that a refund has left the gateway, or that it came back there; either may happen more than once."""
     leaves = kind == "refund_sent"
     time = row["times_returned"] + 1
-    post(
+    post_transaction(
         session,
         kind=kind,
         source=f"refund:{row['id']}" if time == 1 else f"refund:{row['id']}:{time}",
@@ -329,34 +328,34 @@ def _book(session: Session, row: dict[str, Any], kind: str, description: str, *,
     )
 
 
-def attempt_of(row: dict[str, Any], told: GatewayRefund) -> int:
+def resolve_attempt(row: dict[str, Any], told: GatewayRefund) -> int:
     """Tell which try at a refund the gateway speaks of.
 
     :param row: the refund's
     :param told: the gateway's word
     :return: the present one, unless its note names another
     """
-    named = noted(told.note)
+    named = parse_refund_reference(told.note)
     attempt: int = row["attempt"] if named is None else named[1]
     return attempt
 
 
-def is_sent_otherwise(row: dict[str, Any], told: GatewayRefund) -> bool:
+def is_amount_mismatch(row: dict[str, Any], told: GatewayRefund) -> bool:
     """Tell whether the gateway says that it sent a refund of ours, with another amount.
 
     :param row: the refund's
     :param told: the gateway's word
     """
-    is_another = attempt_of(row, told) == row["attempt"] and _is_another(row, told)
-    return told.status == _SENT and told.amount_minor != row["amount_minor"] and not is_another
+    is_another = resolve_attempt(row, told) == row["attempt"] and _is_second_gateway_refund(row, told)
+    return told.status == _STATUS_SENT and told.amount_minor != row["amount_minor"] and not is_another
 
 
-def _is_another(row: dict[str, Any], told: GatewayRefund) -> bool:
+def _is_second_gateway_refund(row: dict[str, Any], told: GatewayRefund) -> bool:
     """Tell whether the gateway has a second refund with our note of the present try."""
     return bool(told.id) and row["gateway_refund_id"] not in (None, told.id)
 
 
-def _has_it(row: dict[str, Any], attempt: int) -> bool:
+def _is_already_reimbursed(row: dict[str, Any], attempt: int) -> bool:
     """Tell whether the buyer has the money of a refund, or is to get it, otherwise than by this try of the gateway's.
 
     A try that had failed, and was sent after all, is the refund itself as long as the present one was not asked
@@ -370,18 +369,18 @@ def _has_it(row: dict[str, Any], attempt: int) -> bool:
     return not never_asked and row["status"] not in (states.FAILED, states.NEEDS_ATTENTION)
 
 
-def _trigger_of(
+def _choose_trigger(
     session: Session, row: dict[str, Any], told: GatewayRefund, attempt: int, *, now: datetime
 ) -> str | None:
     """Tell what the gateway's word means for a locked refund: a trigger of its table, or nothing."""
-    trigger = _TRIGGERS.get(told.status)
-    if attempt != row["attempt"] and told.status != _SENT:
+    trigger = _TRIGGER_BY_GATEWAY_STATUS.get(told.status)
+    if attempt != row["attempt"] and told.status != _STATUS_SENT:
         _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
         return None
-    if attempt == row["attempt"] and _is_another(row, told):
-        alerts.refund_id_differs(session, row, told=told, now=now)
+    if attempt == row["attempt"] and _is_second_gateway_refund(row, told):
+        alerts.raise_refund_id_mismatch_alert(session, row, told=told, now=now)
         return None
     if told.amount_minor != row["amount_minor"]:
-        alerts.refund_amount_differs(session, row, told=told, now=now)
+        alerts.raise_refund_amount_mismatch_alert(session, row, told=told, now=now)
         return "need-attention"
     return trigger

@@ -7,12 +7,12 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
-from marketplace.payments.refunds.buyer_debt import Claim
+from marketplace.payments.refunds.buyer_debt import BuyerDebt
 
 
-def sent(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+def notify_refund_sent(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
     """Tell the buyer that their money has left.
 
     :param refund: its id, buyer, order and amount, and how often it was sent before and came back
@@ -24,15 +24,15 @@ def sent(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
         user_id=refund["buyer_id"],
         type="refund_processed",
         title="Your refund was sent again" if again else "Your refund was sent",
-        body=f"{naira_text(refund['amount_minor'])} are on their way to where you paid from. Your bank may take a few"
+        body=f"{format_naira(refund['amount_minor'])} are on their way to where you paid from. Your bank may take a few"
         f" days to show them.{before}",
-        link=_link(refund),
+        link=_order_link(refund),
         cause=f"refund:{refund['id']}:processed" + (f":{again}" if again else ""),
         now=now,
     )
 
 
-def delayed(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+def notify_refund_delayed(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
     """Tell the buyer that it takes longer; what is wrong is for finance to mend.
 
     :param refund: its id, buyer, order and amount
@@ -42,15 +42,17 @@ def delayed(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
         user_id=refund["buyer_id"],
         type="refund_delayed",
         title="Your refund takes longer",
-        body=f"{naira_text(refund['amount_minor'])} could not be sent to where you paid from yet. Our finance"
+        body=f"{format_naira(refund['amount_minor'])} could not be sent to where you paid from yet. Our finance"
         " officers look into it: they have it sent again, or put it into your wallet. You need not do anything.",
-        link=_link(refund),
+        link=_order_link(refund),
         cause=f"refund:{refund['id']}:delayed",
         now=now,
     )
 
 
-def waits(session: Session, refund: dict[str, Any], *, dispute_id: UUID, now: datetime) -> None:
+def notify_refund_waiting_for_bank(
+    session: Session, refund: dict[str, Any], *, dispute_id: UUID, now: datetime
+) -> None:
     """Tell the buyer that their money is not sent while their bank is asked to give it back.
 
     :param refund: its id, buyer, order and amount
@@ -62,14 +64,14 @@ def waits(session: Session, refund: dict[str, Any], *, dispute_id: UUID, now: da
         type="refund_delayed",
         title="Your refund waits for your bank",
         body="Your bank was asked to give a payment back. Until it has decided, we do not send you"
-        f" {naira_text(refund['amount_minor'])} of it as well. If your bank does not give them back, we do.",
-        link=_link(refund),
+        f" {format_naira(refund['amount_minor'])} of it as well. If your bank does not give them back, we do.",
+        link=_order_link(refund),
         cause=f"refund:{refund['id']}:waits:{dispute_id}",
         now=now,
     )
 
 
-def credited(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+def notify_refund_credited(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
     """Tell the buyer that their wallet has what could not be sent.
 
     :param refund: its id, buyer and amount
@@ -79,14 +81,15 @@ def credited(session: Session, refund: dict[str, Any], *, now: datetime) -> None
         user_id=refund["buyer_id"],
         type="wallet_credited",
         title="Your refund is in your wallet",
-        body=f"{naira_text(refund['amount_minor'])} could not be sent to where you paid from. They are in your wallet.",
+        body=f"{format_naira(refund['amount_minor'])} could not be sent to where you paid from. They are in"
+        " your wallet.",
         link="/wallet",
         cause=f"refund:{refund['id']}:credited",
         now=now,
     )
 
 
-def withdrawn(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+def notify_credited_after_chargeback(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
     """Tell the buyer that their money is not sent: their bank gave the payment back.
 
     :param refund: its id, buyer and amount
@@ -96,8 +99,8 @@ def withdrawn(session: Session, refund: dict[str, Any], *, now: datetime) -> Non
         user_id=refund["buyer_id"],
         type="wallet_credited",
         title="Your refund is in your wallet",
-        body=f"Your bank gave the payment back, so {naira_text(refund['amount_minor'])} of it are not sent to where you"
-        " paid from as well. They are in your wallet, and what you owe us for that payment comes off it.",
+        body=f"Your bank gave the payment back, so {format_naira(refund['amount_minor'])} of it are not sent to"
+        " where you paid from as well. They are in your wallet, and what you owe us for that payment comes off it.",
         link="/wallet",
         cause=f"refund:{refund['id']}:withdrawn",
         now=now,
@@ -105,7 +108,7 @@ def withdrawn(session: Session, refund: dict[str, Any], *, now: datetime) -> Non
 
 
 @dataclass(frozen=True)
-class TakenBack:
+class ChargebackSummary:
     """What a bank gave a buyer of a payment that had gone back to them, or was about to, in kobo.
 
     :param bank_minor: what the bank gave
@@ -122,7 +125,9 @@ class TakenBack:
     owed_minor: int
 
 
-def taken_back(session: Session, *, buyer_id: UUID, dispute_id: UUID, what: TakenBack, now: datetime) -> None:
+def notify_charged_back(
+    session: Session, *, buyer_id: UUID, dispute_id: UUID, what: ChargebackSummary, now: datetime
+) -> None:
     """Tell the buyer what their bank's giving a payment back means for what we gave, or were to.
 
     Where nothing had gone back, or was about to, they hear of it from their bank alone.
@@ -133,17 +138,17 @@ def taken_back(session: Session, *, buyer_id: UUID, dispute_id: UUID, what: Take
     twice_minor = what.taken_minor + what.owed_minor
     if not what.unsent_minor and not twice_minor:
         return
-    body = f"Your bank gave you {naira_text(what.bank_minor)} of a payment back."
+    body = f"Your bank gave you {format_naira(what.bank_minor)} of a payment back."
     if what.unsent_minor:
-        body += f" So {naira_text(what.unsent_minor)} of it are not sent by us as well."
+        body += f" So {format_naira(what.unsent_minor)} of it are not sent by us as well."
     if what.left_minor:
-        body += f" {naira_text(what.left_minor)} that your bank did not give are in your wallet."
+        body += f" {format_naira(what.left_minor)} that your bank did not give are in your wallet."
     if twice_minor:
-        body += f" {naira_text(twice_minor)} you had got from us before."
+        body += f" {format_naira(twice_minor)} you had got from us before."
     if what.taken_minor:
-        body += f" {naira_text(what.taken_minor)} were taken from your wallet for them."
+        body += f" {format_naira(what.taken_minor)} were taken from your wallet for them."
     if what.owed_minor:
-        body += f" You owe us {naira_text(what.owed_minor)}: they come off what your wallet receives next."
+        body += f" You owe us {format_naira(what.owed_minor)}: they come off what your wallet receives next."
     notify(
         session,
         user_id=buyer_id,
@@ -156,10 +161,10 @@ def taken_back(session: Session, *, buyer_id: UUID, dispute_id: UUID, what: Take
     )
 
 
-def paid_twice(
+def notify_duplicate_refund(
     session: Session,
     refund: dict[str, Any],
-    claim: Claim,
+    claim: BuyerDebt,
     *,
     amount_minor: int,
     source: str,
@@ -173,10 +178,10 @@ def paid_twice(
     :param source: names the payment that came once more
     """
     taken = (
-        f" {naira_text(claim.taken_minor)} were taken from your wallet for it." if claim.taken_minor else ""
+        f" {format_naira(claim.taken_minor)} were taken from your wallet for it." if claim.taken_minor else ""
     )
     owed = (
-        f" You owe us {naira_text(claim.owed_minor)}: they come off what your wallet receives next."
+        f" You owe us {format_naira(claim.owed_minor)}: they come off what your wallet receives next."
         if claim.owed_minor
         else ""
     )
@@ -185,7 +190,7 @@ def paid_twice(
         user_id=refund["buyer_id"],
         type="refund_paid_twice",
         title="A refund reached you twice",
-        body=f"{naira_text(amount_minor)} were sent to where you paid from, although you had got them back"
+        body=f"{format_naira(amount_minor)} were sent to where you paid from, although you had got them back"
         f" already.{taken}{owed}",
         link="/wallet",
         cause=f"{source}:paid_twice",
@@ -193,7 +198,7 @@ def paid_twice(
     )
 
 
-def sent_otherwise(
+def notify_refund_amount_mismatch(
     session: Session, refund: dict[str, Any], *, sent_minor: int, owed_minor: int, now: datetime
 ) -> None:
     """Tell the buyer that a refund was sent with another amount, and where the difference is.
@@ -203,26 +208,26 @@ def sent_otherwise(
     :param owed_minor: kobo that were too much, and that the wallet could not give
     """
     more_minor = sent_minor - refund["amount_minor"]
-    body = f"{naira_text(sent_minor)} were sent to where you paid from, not {naira_text(refund['amount_minor'])}."
+    body = f"{format_naira(sent_minor)} were sent to where you paid from, not {format_naira(refund['amount_minor'])}."
     if more_minor < 0:
-        body += f" The other {naira_text(-more_minor)} are in your wallet."
+        body += f" The other {format_naira(-more_minor)} are in your wallet."
     if more_minor > owed_minor:
-        body += f" {naira_text(more_minor - owed_minor)} of what was too much were taken from your wallet."
+        body += f" {format_naira(more_minor - owed_minor)} of what was too much were taken from your wallet."
     if owed_minor:
-        body += f" You owe us {naira_text(owed_minor)}: they come off what your wallet receives next."
+        body += f" You owe us {format_naira(owed_minor)}: they come off what your wallet receives next."
     notify(
         session,
         user_id=refund["buyer_id"],
         type="refund_processed",
         title="Your refund was sent with another amount",
         body=body,
-        link=_link(refund),
+        link=_order_link(refund),
         cause=f"refund:{refund['id']}:otherwise",
         now=now,
     )
 
 
-def came_back(
+def notify_duplicate_refund_returned(
     session: Session, refund: dict[str, Any], *, amount_minor: int, source: str, now: datetime
 ) -> None:
     """Tell the buyer that what was taken back from them came back, and that they have it again.
@@ -236,7 +241,7 @@ def came_back(
         user_id=refund["buyer_id"],
         type="wallet_credited",
         title="A refund that was sent to you came back",
-        body=f"{naira_text(amount_minor)} that were sent to where you paid from came back to us. They are in your"
+        body=f"{format_naira(amount_minor)} that were sent to where you paid from came back to us. They are in your"
         " wallet, and what you owe for them comes off it.",
         link="/wallet",
         cause=f"{source}:returned",
@@ -244,5 +249,5 @@ def came_back(
     )
 
 
-def _link(refund: dict[str, Any]) -> str | None:
+def _order_link(refund: dict[str, Any]) -> str | None:
     return f"/orders/{refund['order_id']}" if refund["order_id"] else None

@@ -12,11 +12,11 @@ REFUND_PENDING = "refund_pending"
 REFUNDED = "refunded"
 PARTIALLY_REFUNDED = "partially_refunded"
 
-_OVER = frozenset({order_states.CANCELLED, order_states.EXPIRED})
-_SETTLED = frozenset({states.PROCESSED, states.CREDITED})
+_CLOSED_UNPAID_STATUSES = frozenset({order_states.CANCELLED, order_states.EXPIRED})
+_SETTLED_REFUND_STATUSES = frozenset({states.PROCESSED, states.CREDITED})
 
 
-def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def add_refunds_to_orders(session: Session, orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add their refunds to orders as clients see them, in one query for all of them.
 
     ``payment.status`` tells of them too: ``refund_pending`` while one is on its way, then ``refunded`` or
@@ -27,28 +27,32 @@ def with_refunds(session: Session, orders: list[dict[str, Any]]) -> list[dict[st
     """
     found: dict[Any, list[dict[str, Any]]] = {order["id"]: [] for order in orders}
     if orders:
-        for row in create.refunds_of(session, order_ids=list(found)):
+        for row in create.list_refunds_of_orders(session, order_ids=list(found)):
             found[row.pop("orderId")].append(row)
     for order in orders:
         of_order = found[order["id"]]
         if order["payment"] is not None:
-            order["payment"]["status"] = _status(order, of_order)
-        order["refunds"] = [{name: row[name] for name in create.SHOWN} for row in of_order]
+            order["payment"]["status"] = _payment_status(order, of_order)
+        order["refunds"] = [{name: row[name] for name in create.PUBLIC_REFUND_FIELDS} for row in of_order]
         if order["walletMinor"] is None:  # as their vendor sees them, who does not see the buyer's wallet
             for refund in order["refunds"]:
                 refund["destination"] = None
     return orders
 
 
-def _status(order: dict[str, Any], of_order: list[dict[str, Any]]) -> str:
+def _payment_status(order: dict[str, Any], of_order: list[dict[str, Any]]) -> str:
     paid = order["paidAt"] is not None
     # What goes back of an order that still waits was an earlier payment.
-    counted = [row for row in of_order if row["fromOrder"] or (not paid and order["status"] in _OVER)]
+    counted = [
+        row
+        for row in of_order
+        if row["fromOrder"] or (not paid and order["status"] in _CLOSED_UNPAID_STATUSES)
+    ]
     # The wallet part of one that ended unpaid went back when it ended.
     whole = bool(counted) and sum(row["amountMinor"] for row in counted) >= counted[0]["wholeMinor"]
     if not counted or not (paid or whole or any(not row["fromCharge"] for row in counted)):
         return str(order["payment"]["status"])
-    if any(row["status"] not in _SETTLED for row in counted):
+    if any(row["status"] not in _SETTLED_REFUND_STATUSES for row in counted):
         return REFUND_PENDING
     # Of one that ended unpaid all goes back that came for it, and was held back, or accepted.
     return REFUNDED if whole or not paid else PARTIALLY_REFUNDED

@@ -12,30 +12,30 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ServiceUnavailableError
 from marketplace.payments import gateway_alerts, states
-from marketplace.payments.chargeback_guard import STANDING_OF_CHARGE
+from marketplace.payments.chargeback_guard import SELECT_CHARGEBACK_STATE
 from marketplace.payments.refunds import alerts, create, gateway_refund
 from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
 # The gateway takes days for some; asking each hour is enough.
-QUIET_FOR = timedelta(hours=1)
+POLL_AFTER = timedelta(hours=1)
 # One that was credited should not be sent any more; should it be, its buyer has the money twice.
-_WATCHED_EACH = timedelta(days=1)
-_WATCHED_FOR = timedelta(days=30)
+_CREDITED_POLL_INTERVAL = timedelta(days=1)
+_CREDITED_POLL_WINDOW = timedelta(days=30)
 _BATCH = 500
 # What the gateway took it should know; one that it refused was never known to it.
-_TAKEN = frozenset({states.SUBMITTED, states.NEEDS_ATTENTION})
+_KNOWN_TO_GATEWAY_STATUSES = frozenset({states.SUBMITTED, states.NEEDS_ATTENTION})
 
-_ROW = """
+_SELECT_REFUND_COLUMNS = """
     SELECT r.id, r.attempt, r.status, r.gateway_refund_id, r.updated_at, i.reference
     FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id JOIN payment_intents i ON i.id = c.intent_id
 """
-_ONE = Statement(text(f"{_ROW} WHERE r.id = :refund_id"))
-_QUIET = Statement(
+_SELECT_REFUND = Statement(text(f"{_SELECT_REFUND_COLUMNS} WHERE r.id = :refund_id"))
+_SELECT_REFUNDS_TO_POLL = Statement(
     text(
         f"""
-        {_ROW} WHERE (r.status IN ('submitted', 'needs_attention') AND r.updated_at <= :before)
+        {_SELECT_REFUND_COLUMNS} WHERE (r.status IN ('submitted', 'needs_attention') AND r.updated_at <= :before)
             OR (r.status = 'credited' AND r.paid_twice_minor = 0 AND r.updated_at <= :day_before
                 AND r.settled_at > :watched_since)
         ORDER BY r.updated_at, r.id LIMIT :most
@@ -44,28 +44,28 @@ _QUIET = Statement(
 )
 # Their event was given up after its last try; nobody else will send them. What was not asked for waits while its
 # charge is disputed.
-_LEFT_BEHIND = Statement(
+_LOCK_UNQUEUED_REFUNDS = Statement(
     text(
         f"""
         SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
         WHERE r.status = 'pending' AND r.updated_at <= :before AND NOT EXISTS (
             SELECT FROM outbox_events e WHERE e.topic = :topic AND e.done_at IS NULL AND e.failed_at IS NULL
                 AND e.payload ->> 'refundId' = CAST(r.id AS text))
-            AND (r.asked_at IS NOT NULL OR ({STANDING_OF_CHARGE}) IS DISTINCT FROM 'open')
+            AND (r.asked_at IS NOT NULL OR ({SELECT_CHARGEBACK_STATE}) IS DISTINCT FROM 'open')
         ORDER BY r.updated_at, r.id LIMIT :most
         FOR NO KEY UPDATE OF r SKIP LOCKED
         """  # noqa: S608 - our own text
     )
 )
-_HEARD_OF = Statement(text("UPDATE refunds SET updated_at = :now WHERE id = :refund_id"))
+_TOUCH_REFUND = Statement(text("UPDATE refunds SET updated_at = :now WHERE id = :refund_id"))
 
 
-class ChangedMeanwhileError(ConflictError):
+class RefundChangedError(ConflictError):
     """Something happened to the refund while the gateway was asked: its answer may be older than that."""
 
 
 @dataclass
-class Requery:
+class RefundPollingResult:
     """What a sweep did: refunds asked about, those that the gateway told news of, those that are sent again.
 
     ``failed`` are those that could not be settled; they are asked about again.
@@ -78,7 +78,7 @@ class Requery:
     gateway_down: bool = False
 
 
-def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) -> Requery:
+def poll_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) -> RefundPollingResult:
     """Ask the gateway about refunds that nothing was heard of for an hour.
 
     Those that were credited to the wallet are asked about each day, for a month: they should not be sent any more.
@@ -87,19 +87,19 @@ def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetim
     :param now: the time
     :return: what was done
     """
-    done = Requery()
-    done.enqueued = database.in_transaction(_enqueue_again, now)
+    done = RefundPollingResult()
+    done.enqueued = database.in_transaction(_enqueue_unqueued, now)
     with database.reading() as session:
-        quiet = _QUIET.all(
+        quiet = _SELECT_REFUNDS_TO_POLL.all(
             session,
-            before=now - QUIET_FOR,
-            day_before=now - _WATCHED_EACH,
-            watched_since=now - _WATCHED_FOR,
+            before=now - POLL_AFTER,
+            day_before=now - _CREDITED_POLL_INTERVAL,
+            watched_since=now - _CREDITED_POLL_WINDOW,
             most=_BATCH,
         )
     for row in quiet:
         try:
-            done.news += _ask_and_note(database, gateway, row, now)
+            done.news += _poll_refund(database, gateway, row, now)
         except ProviderUnavailableError:
             done.gateway_down = True
             break
@@ -111,39 +111,39 @@ def requery_refunds(database: Database, gateway: PaymentGateway, *, now: datetim
             done.failed += 1
         done.asked += 1
     if done.asked and not done.gateway_down:
-        database.in_transaction(gateway_alerts.gateway_reached, now=now)
+        database.in_transaction(gateway_alerts.resolve_gateway_unreachable_alert, now=now)
     return done
 
 
-def _ask_and_note(database: Database, gateway: PaymentGateway, row: dict[str, Any], now: datetime) -> bool:
-    known = ask(gateway, row)
+def _poll_refund(database: Database, gateway: PaymentGateway, row: dict[str, Any], now: datetime) -> bool:
+    known = fetch_status(gateway, row)
     try:
-        return database.in_transaction(note, row, known, now)
-    except ChangedMeanwhileError:
+        return database.in_transaction(record_status, row, known, now)
+    except RefundChangedError:
         _log.info("refund changed while it was asked about", refundId=str(row["id"]))
         return False
 
 
-def _enqueue_again(session: Session, now: datetime) -> int:
-    rows = _LEFT_BEHIND.all(session, topic=create.SEND_TOPIC, before=now - QUIET_FOR, most=_BATCH)
+def _enqueue_unqueued(session: Session, now: datetime) -> int:
+    rows = _LOCK_UNQUEUED_REFUNDS.all(session, topic=create.SEND_TOPIC, before=now - POLL_AFTER, most=_BATCH)
     for row in rows:
         create.enqueue_sending(session, refund_id=row["id"], now=now)
-        _HEARD_OF.run(session, refund_id=row["id"], now=now)
+        _TOUCH_REFUND.run(session, refund_id=row["id"], now=now)
     return len(rows)
 
 
-def find(session: Session, *, refund_id: UUID) -> dict[str, Any]:
+def find_refund(session: Session, *, refund_id: UUID) -> dict[str, Any]:
     """Give what the gateway is to be asked about a refund with, and how it stands."""
-    return _ONE.one(session, refund_id=refund_id)
+    return _SELECT_REFUND.one(session, refund_id=refund_id)
 
 
-def ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
+def fetch_status(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
     """Ask the gateway about each try at a refund.
 
     :param row: as it was found
     :raises ProviderUnavailableError: no usable answer
     """
-    return gateway_refund.tries_known(
+    return gateway_refund.list_gateway_attempts(
         gateway,
         reference=row["reference"],
         refund_id=row["id"],
@@ -151,23 +151,23 @@ def ask(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRefund]:
     )
 
 
-def note(session: Session, row: dict[str, Any], known: list[GatewayRefund], now: datetime) -> bool:
+def record_status(session: Session, row: dict[str, Any], known: list[GatewayRefund], now: datetime) -> bool:
     """Settle a refund by the gateway's word on each try; it is asked again in a while.
 
     :param row: as it was found, before the gateway was asked
     :param known: what the gateway answered
     :return: whether it was news
-    :raises ChangedMeanwhileError: it does not stand as it was found any more
+    :raises RefundChangedError: it does not stand as it was found any more
     """
-    locked = gateway_refund.lock(session, refund_id=row["id"])
+    locked = gateway_refund.lock_refund(session, refund_id=row["id"])
     if any(locked[name] != row[name] for name in ("status", "attempt", "updated_at")):
-        raise ChangedMeanwhileError("The refund changed while the gateway was asked about it.")
+        raise RefundChangedError("The refund changed while the gateway was asked about it.")
     if known:
-        alerts.refund_known(session, refund_id=row["id"], now=now)
-    elif row["status"] in _TAKEN:
-        alerts.refund_unknown(session, row, now=now)
+        alerts.resolve_missing_refund_alert(session, refund_id=row["id"], now=now)
+    elif row["status"] in _KNOWN_TO_GATEWAY_STATUSES:
+        alerts.raise_missing_refund_alert(session, row, now=now)
     after = row["status"]
     for told in known:
-        after = gateway_refund.settle(session, refund_id=row["id"], told=told, now=now)
-    _HEARD_OF.run(session, refund_id=row["id"], now=now)
+        after = gateway_refund.apply_gateway_status(session, refund_id=row["id"], told=told, now=now)
+    _TOUCH_REFUND.run(session, refund_id=row["id"], now=now)
     return bool(after != row["status"])

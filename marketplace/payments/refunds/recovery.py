@@ -9,13 +9,12 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.payments import states
-from marketplace.payments.chargeback_guard import refuse_disputed_charge
-from marketplace.payments.conflict_of_interest import refuse_party
+from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
+from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
 from marketplace.payments.refunds import (
     alerts,
     amount_mismatch,
@@ -28,9 +27,9 @@ from marketplace.payments.refunds import (
 from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
 
 # What the gateway may still send, or has sent.
-_ON_ITS_WAY = frozenset({"pending", "processing", "processed"})
+_IN_FLIGHT_STATUSES = frozenset({"pending", "processing", "processed"})
 
-_FIND = Statement(
+_SELECT_FAILED_REFUND = Statement(
     text(
         """
         SELECT r.id, r.status, r.attempt, r.charge_id, r.buyer_id, r.gateway_refund_id, i.reference, o.vendor_id
@@ -42,7 +41,7 @@ _FIND = Statement(
         """
     )
 )
-_RETRY = Statement(
+_START_NEW_ATTEMPT = Statement(
     text(
         """
         UPDATE refunds SET status = :status, attempt = tries + 1, tries = tries + 1, asked_at = NULL,
@@ -53,18 +52,18 @@ _RETRY = Statement(
 )
 
 
-class NotFailedError(ConflictError):
+class RefundStillInFlightError(ConflictError):
     """The gateway may still send the refund, or has sent it; what it told is kept."""
 
     keeps_changes: ClassVar[bool] = True
 
 
-class UnclearError(ConflictError):
+class GatewayStatusUnknownError(ConflictError):
     """The gateway had the refund, and does not tell of it now: it may still send it."""
 
 
 @dataclass(frozen=True)
-class Stuck:
+class FailedRefund:
     """A refund that finance decides on, and how the gateway knows it."""
 
     id: UUID
@@ -73,31 +72,33 @@ class Stuck:
     gateway_refund_id: str | None
 
 
-def find_stuck(session: Session, *, refund_id: UUID, trigger: str, officer: Caller) -> Stuck:
+def find_failed_refund(session: Session, *, refund_id: UUID, trigger: str, officer_id: UUID) -> FailedRefund:
     """Find a refund that something is to be done about.
 
     :param trigger: ``retry`` or ``credit``
-    :param officer: who does it
+    :param officer_id: who does it
     :raises NotFoundError: there is no such refund
     :raises ForbiddenError: the officer is a party to it
     :raises IllegalTransitionError: it did not fail
     """
-    row = _FIND.first(session, refund_id=refund_id)
+    row = _SELECT_FAILED_REFUND.first(session, refund_id=refund_id)
     if row is None:
         raise NotFoundError("There is no such refund.")
     vendor_ids = [row["vendor_id"]] if row["vendor_id"] else []
-    refuse_party(session, officer=officer, buyer_id=row["buyer_id"], vendor_ids=vendor_ids)
+    ensure_no_conflict_of_interest(
+        session, officer_id=officer_id, buyer_id=row["buyer_id"], vendor_ids=vendor_ids
+    )
     states.REFUND.target(row["status"], trigger)
-    return Stuck(row["id"], row["attempt"], row["reference"], row["gateway_refund_id"])
+    return FailedRefund(row["id"], row["attempt"], row["reference"], row["gateway_refund_id"])
 
 
-def ask(gateway: PaymentGateway, stuck: Stuck) -> list[GatewayRefund]:
+def fetch_status(gateway: PaymentGateway, stuck: FailedRefund) -> list[GatewayRefund]:
     """Ask the gateway what it knows of a refund, so that no money is given twice.
 
     :return: each try at it that the gateway knows
     :raises ProviderUnavailableError: no usable answer: nothing can be decided then
     """
-    return gateway_refund.tries_known(
+    return gateway_refund.list_gateway_attempts(
         gateway,
         reference=stuck.reference,
         refund_id=stuck.id,
@@ -105,32 +106,30 @@ def ask(gateway: PaymentGateway, stuck: Stuck) -> list[GatewayRefund]:
     )
 
 
-def retry(
-    session: Session, *, stuck: Stuck, known: Sequence[GatewayRefund], actor: AuditActor, now: datetime
+def retry_failed_refund(
+    session: Session, *, stuck: FailedRefund, known: Sequence[GatewayRefund], act: Act
 ) -> dict[str, Any]:
     """Have the gateway try a failed refund again.
 
     :param stuck: as it was found
     :param known: what the gateway answered about it
-    :param actor: the officer as the audit names one
-    :param now: when
     :return: the refund
-    :raises NotFailedError: the gateway may still send it, or has
-    :raises DisputedAtBankError: the buyer's bank gives the money back, or did
+    :raises RefundStillInFlightError: the gateway may still send it, or has
+    :raises ChargedBackError: the buyer's bank gives the money back, or did
     :raises IllegalTransitionError: somebody else saw to it
     """
-    row = _locked(session, stuck)
-    _refuse_on_its_way(session, row, _underway(session, row, known), now=now)
-    refuse_disputed_charge(session, charge_id=row["charge_id"], into_wallet=False)
+    row = _lock_same_attempt(session, stuck)
+    _ensure_not_in_flight(session, row, _filter_in_flight(session, row, known), now=act.now)
+    ensure_charge_not_charged_back(session, charge_id=row["charge_id"], into_wallet=False)
     status = states.REFUND.target(row["status"], states.RETRY)
-    _RETRY.run(session, refund_id=stuck.id, status=status, now=now)
-    create.enqueue_sending(session, refund_id=stuck.id, now=now)
-    alerts.refund_moved_on(session, refund_id=stuck.id, status=status, now=now)
-    return _recorded(session, row, status, actor=actor, action="refund.retry", now=now)
+    _START_NEW_ATTEMPT.run(session, refund_id=stuck.id, status=status, now=act.now)
+    create.enqueue_sending(session, refund_id=stuck.id, now=act.now)
+    alerts.resolve_refund_alerts(session, refund_id=stuck.id, status=status, now=act.now)
+    return _audit_and_describe(session, row, status, act=act, action="refund.retry")
 
 
-def credit(
-    session: Session, *, stuck: Stuck, known: Sequence[GatewayRefund], actor: AuditActor, now: datetime
+def credit_failed_refund(
+    session: Session, *, stuck: FailedRefund, known: Sequence[GatewayRefund], act: Act
 ) -> dict[str, Any]:
     """Give a buyer's wallet what the gateway could not send back.
 
@@ -142,84 +141,83 @@ def credit(
 
     :param stuck: as it was found
     :param known: what the gateway answered about it
-    :param actor: the officer as the audit names one
-    :param now: when
     :return: the refund
-    :raises NotFailedError: the gateway may still send it, or has
-    :raises DisputedAtBankError: the buyer's bank may yet give the money back
-    :raises UnclearError: the gateway had it, and does not tell of it
+    :raises RefundStillInFlightError: the gateway may still send it, or has
+    :raises ChargedBackError: the buyer's bank may yet give the money back
+    :raises GatewayStatusUnknownError: the gateway had it, and does not tell of it
     :raises IllegalTransitionError: somebody else saw to it
     """
-    row = _locked(session, stuck)
-    underway = _underway(session, row, known)
-    otherwise = [told for told in underway if gateway_refund.is_sent_otherwise(row, told)]
-    _refuse_on_its_way(session, row, [told for told in underway if told not in otherwise], now=now)
-    standing = refuse_disputed_charge(session, charge_id=row["charge_id"], into_wallet=True)
+    row = _lock_same_attempt(session, stuck)
+    underway = _filter_in_flight(session, row, known)
+    otherwise = [told for told in underway if gateway_refund.is_amount_mismatch(row, told)]
+    _ensure_not_in_flight(session, row, [told for told in underway if told not in otherwise], now=act.now)
+    standing = ensure_charge_not_charged_back(session, charge_id=row["charge_id"], into_wallet=True)
     states.REFUND.target(row["status"], states.CREDIT)
-    is_told = any(gateway_refund.attempt_of(row, told) == row["attempt"] for told in known)
+    is_told = any(gateway_refund.resolve_attempt(row, told) == row["attempt"] for told in known)
     if row["status"] == states.NEEDS_ATTENTION and not is_told:
-        raise UnclearError(
+        raise GatewayStatusUnknownError(
             "The gateway had this refund, and does not tell now how far it is: it may still send it. Look it up at"
             " the gateway, and try again."
         )
     if otherwise:
-        status = amount_mismatch.credit_and_book(session, row, otherwise, now=now)
+        status = amount_mismatch.correct_amount_mismatch(session, row, otherwise, now=act.now)
     elif standing == "lost":
-        status = wallet_fallback.credit_and_collect(session, row, trigger=states.CREDIT, now=now)
+        status = wallet_fallback.credit_and_offset_debt(session, row, trigger=states.CREDIT, now=act.now)
     else:
-        status = wallet_fallback.credit(session, row, trigger=states.CREDIT, now=now)
-        notifications.credited(session, row, now=now)
-    return _recorded(session, row, status, actor=actor, action="refund.credit", now=now)
+        status = wallet_fallback.credit_unsent_refund(session, row, trigger=states.CREDIT, now=act.now)
+        notifications.notify_refund_credited(session, row, now=act.now)
+    return _audit_and_describe(session, row, status, act=act, action="refund.credit")
 
 
-def _locked(session: Session, stuck: Stuck) -> dict[str, Any]:
+def _lock_same_attempt(session: Session, stuck: FailedRefund) -> dict[str, Any]:
     """Lock the charge and the refund, unless another try began since it was found."""
-    row = gateway_refund.lock(session, refund_id=stuck.id)
+    row = gateway_refund.lock_refund(session, refund_id=stuck.id)
     if row["attempt"] != stuck.attempt:
         raise ConflictError("Somebody else had it tried again meanwhile.")
     return row
 
 
-def _underway(
+def _filter_in_flight(
     session: Session, row: dict[str, Any], known: Sequence[GatewayRefund]
 ) -> Sequence[GatewayRefund]:
     """Give the tries that were sent, or may still be; what was is owed already, if it was booked as paid twice."""
     return [
         told
         for told in known
-        if told.status in _ON_ITS_WAY
-        and not duplicate_payment.is_booked(session, row, attempt=gateway_refund.attempt_of(row, told))
+        if told.status in _IN_FLIGHT_STATUSES
+        and not duplicate_payment.is_duplicate_attempt(
+            session, row, attempt=gateway_refund.resolve_attempt(row, told)
+        )
     ]
 
 
-def _refuse_on_its_way(
+def _ensure_not_in_flight(
     session: Session, row: dict[str, Any], underway: Sequence[GatewayRefund], *, now: datetime
 ) -> None:
     """Refuse to give what the gateway has sent, or may; what it says is kept."""
     if not underway:
         return
     told = underway[0]
-    status = gateway_refund.settle(session, refund_id=row["id"], told=told, now=now)
+    status = gateway_refund.apply_gateway_status(session, refund_id=row["id"], told=told, now=now)
     amount = f", with {told.amount_minor} kobo" if told.amount_minor != row["amount_minor"] else ""
-    raise NotFailedError(
+    raise RefundStillInFlightError(
         f"The gateway has sent the refund, or may still send it: it says {told.status} of it{amount}. The refund is"
         f" {status} here now."
     )
 
 
-def _recorded(
-    session: Session, row: dict[str, Any], status: str, *, actor: AuditActor, action: str, now: datetime
+def _audit_and_describe(
+    session: Session, row: dict[str, Any], status: str, *, act: Act, action: str
 ) -> dict[str, Any]:
-    after = gateway_refund.lock(session, refund_id=row["id"])
-    record(
+    after = gateway_refund.lock_refund(session, refund_id=row["id"])
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action=action,
         target_type="refund",
         target_id=str(row["id"]),
         before={"status": row["status"], "attempt": row["attempt"]},
         after={"status": status, "attempt": after["attempt"], "amountMinor": row["amount_minor"]},
-        now=now,
     )
     return {
         "id": row["id"],

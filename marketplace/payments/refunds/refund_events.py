@@ -22,10 +22,10 @@ from marketplace.providers.gateway.payments import GatewayRefund
 
 _log = structlog.get_logger(__name__)
 
-ASK_TOPIC = "refund.ask"
-_SENT = "processed"
+POLL_TOPIC = "refund.ask"
+_STATUS_SENT = "processed"
 
-_NAMED = Statement(
+_SELECT_NAMED_REFUND = Statement(
     text(
         """
         SELECT id, status, attempt, paid_twice_minor FROM refunds
@@ -35,7 +35,7 @@ _NAMED = Statement(
     )
 )
 # Those that an event may be about which names its charge alone. Some may have been tried more than once.
-_MEANT = Statement(
+_SELECT_POSSIBLE_REFUNDS = Statement(
     text(
         """
         SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
@@ -48,7 +48,7 @@ _MEANT = Statement(
 )
 
 
-def hear(session: Session, *, told: GatewayRefund, now: datetime) -> bool:
+def handle_refund_event(session: Session, *, told: GatewayRefund, now: datetime) -> bool:
     """Take in an event of the gateway about a refund.
 
     What it says of a refund that it names, by the gateway's id or by our note, is noted, unless it contradicts
@@ -58,55 +58,57 @@ def hear(session: Session, *, told: GatewayRefund, now: datetime) -> bool:
     :param now: when
     :return: whether it may be one of ours: there are such as were made by hand at the gateway
     """
-    row = _named_by(session, told)
+    row = _find_named_refund(session, told)
     if row is not None:
-        if _contradicts(row, told):
-            _enqueue_asking(session, refund_id=row["id"], now=now)
+        if _contradicts_final_status(row, told):
+            _enqueue_polling(session, refund_id=row["id"], now=now)
         else:
-            gateway_refund.settle(session, refund_id=row["id"], told=told, now=now)
+            gateway_refund.apply_gateway_status(session, refund_id=row["id"], told=told, now=now)
         return True
-    meant = _meant_by(session, told)
+    meant = _list_possible_refunds(session, told)
     if not meant:
         _log.warning(
             "refund of the gateway is none of ours", gatewayRefundId=told.id, reference=told.reference
         )
     for refund_id in meant:
-        _enqueue_asking(session, refund_id=refund_id, now=now)
+        _enqueue_polling(session, refund_id=refund_id, now=now)
     return bool(meant)
 
 
-def concerned(session: Session, *, told: GatewayRefund) -> list[UUID]:
+def list_affected_refunds(session: Session, *, told: GatewayRefund) -> list[UUID]:
     """List the refunds that an event of the gateway names, or may mean."""
-    row = _named_by(session, told)
-    return _meant_by(session, told) if row is None else [row["id"]]
+    row = _find_named_refund(session, told)
+    return _list_possible_refunds(session, told) if row is None else [row["id"]]
 
 
-def _named_by(session: Session, told: GatewayRefund) -> dict[str, Any] | None:
-    named = gateway_refund.noted(told.note)
-    return _NAMED.first(session, noted_id=named[0] if named else None, gateway_refund_id=told.id or None)
+def _find_named_refund(session: Session, told: GatewayRefund) -> dict[str, Any] | None:
+    named = gateway_refund.parse_refund_reference(told.note)
+    return _SELECT_NAMED_REFUND.first(
+        session, noted_id=named[0] if named else None, gateway_refund_id=told.id or None
+    )
 
 
-def _meant_by(session: Session, told: GatewayRefund) -> list[UUID]:
+def _list_possible_refunds(session: Session, told: GatewayRefund) -> list[UUID]:
     if told.note:  # not ours: it is another's
         return []
-    rows = _MEANT.all(session, reference=told.reference, amount_minor=told.amount_minor)
+    rows = _SELECT_POSSIBLE_REFUNDS.all(session, reference=told.reference, amount_minor=told.amount_minor)
     return [row["id"] for row in rows]
 
 
-def _contradicts(row: dict[str, Any], told: GatewayRefund) -> bool:
+def _contradicts_final_status(row: dict[str, Any], told: GatewayRefund) -> bool:
     """Tell whether an event would change what is settled, in which case it may be older than that."""
-    present = gateway_refund.attempt_of(row, told) == row["attempt"]
-    if told.status == _SENT:
+    present = gateway_refund.resolve_attempt(row, told) == row["attempt"]
+    if told.status == _STATUS_SENT:
         return not present or row["status"] in (states.FAILED, states.CREDITED)
     was_sent = row["paid_twice_minor"] > 0 or (present and row["status"] == states.PROCESSED)
     return told.status == "failed" and was_sent
 
 
-def _enqueue_asking(session: Session, *, refund_id: UUID, now: datetime) -> None:
+def _enqueue_polling(session: Session, *, refund_id: UUID, now: datetime) -> None:
     outbox.enqueue(
         session,
         queue=queues.WEBHOOKS,
-        topic=ASK_TOPIC,
+        topic=POLL_TOPIC,
         payload={"refundId": str(refund_id)},
         due_at=now,
     )

@@ -15,12 +15,12 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, lock_balances, post
+from marketplace.ledger.operations import Posting, lock_balances, post_transaction
 from marketplace.payments import states
 from marketplace.payments.refunds import alerts, buyer_debt, create, notifications
 
 # The gateway was not asked for these, or has said that it did not send them.
-_UNSENT = Statement(
+_LOCK_UNSENT_REFUNDS = Statement(
     text(
         """
         SELECT id, order_id, charge_id, buyer_id, amount_minor, status, cause FROM refunds
@@ -29,23 +29,23 @@ _UNSENT = Statement(
         """
     )
 )
-_PENDING = Statement(
+_SELECT_PENDING_REFUNDS = Statement(
     text("SELECT id FROM refunds WHERE charge_id = ANY(:charge_ids) AND status = 'pending' ORDER BY id")
 )
-_CREDIT = Statement(
+_MARK_CREDITED = Statement(
     text("UPDATE refunds SET status = :status, settled_at = :now, updated_at = :now WHERE id = :refund_id")
 )
 
 
-def lock_unsent(session: Session, *, charge_ids: Sequence[UUID]) -> list[dict[str, Any]]:
+def lock_unsent_refunds(session: Session, *, charge_ids: Sequence[UUID]) -> list[dict[str, Any]]:
     """Lock the refunds of charges that were certainly not sent, and give their rows.
 
     :param charge_ids: of charges that are locked in this transaction
     """
-    return _UNSENT.all(session, charge_ids=list(charge_ids))
+    return _LOCK_UNSENT_REFUNDS.all(session, charge_ids=list(charge_ids))
 
 
-def credit(session: Session, refund: dict[str, Any], *, trigger: str, now: datetime) -> str:
+def credit_unsent_refund(session: Session, refund: dict[str, Any], *, trigger: str, now: datetime) -> str:
     """Give the wallet what the gateway has not sent; the charge has so much more to give.
 
     :param refund: its row, locked, and its charge's
@@ -56,9 +56,9 @@ def credit(session: Session, refund: dict[str, Any], *, trigger: str, now: datet
     """
     status = states.REFUND.target(refund["status"], trigger)
     amount_minor, order_id = refund["amount_minor"], refund["order_id"]
-    _CREDIT.run(session, refund_id=refund["id"], status=status, now=now)
-    create.recount(session, charge_id=refund["charge_id"])
-    post(
+    _MARK_CREDITED.run(session, refund_id=refund["id"], status=status, now=now)
+    create.recalculate_refunded_total(session, charge_id=refund["charge_id"])
+    post_transaction(
         session,
         kind="refund_credit",
         source=f"refund:{refund['id']}",
@@ -69,11 +69,11 @@ def credit(session: Session, refund: dict[str, Any], *, trigger: str, now: datet
         ],
         now=now,
     )
-    alerts.refund_moved_on(session, refund_id=refund["id"], status=status, now=now)
+    alerts.resolve_refund_alerts(session, refund_id=refund["id"], status=status, now=now)
     return status
 
 
-def credit_and_collect(session: Session, refund: dict[str, Any], *, trigger: str, now: datetime) -> str:
+def credit_and_offset_debt(session: Session, refund: dict[str, Any], *, trigger: str, now: datetime) -> str:
     """Give the wallet what was not sent of a charge that a bank took, and take what is owed for it.
 
     :param refund: its row, locked, and its charge's
@@ -83,16 +83,16 @@ def credit_and_collect(session: Session, refund: dict[str, Any], *, trigger: str
     """
     buyer_id = refund["buyer_id"]
     lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
-    status = credit(session, refund, trigger=trigger, now=now)
-    notifications.withdrawn(session, refund, now=now)
-    buyer_debt.collect(session, buyer_id=buyer_id, now=now)
+    status = credit_unsent_refund(session, refund, trigger=trigger, now=now)
+    notifications.notify_credited_after_chargeback(session, refund, now=now)
+    buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=now)
     return status
 
 
-def send_waiting(session: Session, *, charge_ids: Sequence[UUID], now: datetime) -> None:
+def enqueue_waiting_refunds(session: Session, *, charge_ids: Sequence[UUID], now: datetime) -> None:
     """Have a worker see to the refunds of charges that wait, a dispute of them being over.
 
     :param charge_ids: of charges that are locked in this transaction
     """
-    for row in _PENDING.all(session, charge_ids=list(charge_ids)):
+    for row in _SELECT_PENDING_REFUNDS.all(session, charge_ids=list(charge_ids)):
         create.enqueue_sending(session, refund_id=row["id"], now=now)

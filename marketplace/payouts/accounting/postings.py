@@ -6,15 +6,15 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts
-from marketplace.ledger.operations import Posting, lock_balances, post
-from marketplace.payouts.accounting.reservations import SENT_AFTER_ALL, Payee, source_of
+from marketplace.ledger.operations import Posting, lock_balances, post_transaction
+from marketplace.payouts.accounting.reservations import SENT_AFTER_ALL, Payee, payout_source
 
 SENT = "payout"
 RETURNED = "payout_returned"
 REVERSED = "payout_reversed"
 
 
-def book_sent(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
+def post_payout_sent(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
     """Book that a payout has left the gateway, and what the gateway kept for it.
 
     :param row: the payout
@@ -22,10 +22,10 @@ def book_sent(session: Session, row: dict[str, Any], *, fee_minor: int, now: dat
     """
     amount = row["amount_minor"]
     fee = [Posting(accounts.GATEWAY_FEES, "debit", fee_minor)] if fee_minor else []
-    post(
+    post_transaction(
         session,
         kind=SENT,
-        source=source_of(row["id"]),
+        source=payout_source(row["id"]),
         description="Payout sent by the gateway",
         postings=[
             Posting(accounts.PAYOUTS_IN_TRANSIT, "debit", amount),
@@ -36,25 +36,29 @@ def book_sent(session: Session, row: dict[str, Any], *, fee_minor: int, now: dat
     )
 
 
-def book_returned(session: Session, row: dict[str, Any], *, now: datetime) -> None:
+def post_payout_returned(session: Session, row: dict[str, Any], *, now: datetime) -> None:
     """Book that a payout never left: its money is the payee's again.
 
     :param row: the payout
     """
-    _give_back(session, row, RETURNED, "Payout that was not sent", accounts.PAYOUTS_IN_TRANSIT, now=now)
+    _post_return_to_payee(
+        session, row, RETURNED, "Payout that was not sent", accounts.PAYOUTS_IN_TRANSIT, now=now
+    )
 
 
-def book_reversed(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
+def post_payout_reversed(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
     """Book that a payout had left and came back to the gateway: its money is the payee's again.
 
     :param row: the payout
     :param fee_minor: kobo of what the gateway had kept for it that came back as well; the rest stays our cost
     """
     clearing, description = accounts.GATEWAY_CLEARING, "Payout that came back"
-    _give_back(session, row, REVERSED, description, clearing, fee_minor=fee_minor, now=now)
+    _post_return_to_payee(session, row, REVERSED, description, clearing, fee_minor=fee_minor, now=now)
 
 
-def book_sent_after_all(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> int:
+def post_payout_sent_after_all(
+    session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime
+) -> int:
     """Book that a payout left whose money its payee has back already.
 
     The balance gives back what it has; the rest is a debt, which comes off what the payee gets next.
@@ -67,10 +71,10 @@ def book_sent_after_all(session: Session, row: dict[str, Any], *, fee_minor: int
     debt = payee.debt or accounts.buyer_receivable(payee.user_id)
     taken = min(amount, lock_balances(session, wanted=[payee.balance, debt])[payee.balance])
     debits = ((payee.balance, taken), (debt, amount - taken), (accounts.GATEWAY_FEES, fee_minor))
-    post(
+    post_transaction(
         session,
         kind=SENT_AFTER_ALL,
-        source=f"{source_of(row['id'])}:{row['times_returned']}",
+        source=f"{payout_source(row['id'])}:{row['times_returned']}",
         description="Payout that was sent although its money was back",
         postings=[
             *(Posting(account, "debit", minor) for account, minor in debits if minor),
@@ -82,7 +86,7 @@ def book_sent_after_all(session: Session, row: dict[str, Any], *, fee_minor: int
     return owed
 
 
-def _give_back(
+def _post_return_to_payee(
     session: Session,
     row: dict[str, Any],
     kind: str,
@@ -93,9 +97,9 @@ def _give_back(
     now: datetime,
 ) -> None:
     time = row["times_returned"] + 1
-    source = source_of(row["id"])
+    source = payout_source(row["id"])
     fee = [Posting(accounts.GATEWAY_FEES, "credit", fee_minor)] if fee_minor else []
-    post(
+    post_transaction(
         session,
         kind=kind,
         source=source if time == 1 else f"{source}:{time}",

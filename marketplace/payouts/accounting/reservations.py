@@ -16,21 +16,21 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
-from marketplace.ledger.operations import Movement, Posting, lock_balances, post_all
+from marketplace.ledger.operations import NewTransaction, Posting, lock_balances, post_transactions
 from marketplace.payments.chargebacks.losses import CHARGEBACK
 from marketplace.payouts import states
 
 STAGED = "payout_staged"
-RETURNED_UNSENT = "payout_cancelled"
-COLLECTED = "clawback_collected"
+CANCELLED = "payout_cancelled"
+CLAWBACK_COLLECTED = "clawback_collected"
 SENT_AFTER_ALL = "payout_sent_after_all"
 
 BELOW_MINIMUM = "below_minimum"
-WAITING = "waiting"
+ALREADY_PENDING = "waiting"
 
-_SOURCE = "payout:"
+_SOURCE_PREFIX = "payout:"
 
-_INSERT = Statement(
+_INSERT_PAYOUTS = Statement(
     text(
         """
         INSERT INTO payout_transfer_intents
@@ -45,7 +45,7 @@ _INSERT = Statement(
         """
     )
 )
-_CANCEL = Statement(
+_CANCEL_PAYOUTS = Statement(
     text(
         """
         UPDATE payout_transfer_intents SET status = :status, updated_at = :now, stalled_at = NULL
@@ -55,7 +55,7 @@ _CANCEL = Statement(
 )
 # What was collected before only grows, so it tells one collection from a vendor from the next; and since the oldest
 # debts are paid off first, it tells with the amount which debts those are.
-_COLLECTED = Statement(
+_SELECT_DEBTS_PAID_OFF = Statement(
     text(
         """
         SELECT w.account_id, before.minor AS before_minor, array_agg(DISTINCT debt.kind) AS kinds
@@ -75,11 +75,11 @@ _COLLECTED = Statement(
     )
 )
 # What vendors come to owe us for, other than refunds.
-_OWED_FOR = {
+_DEBT_REASONS = {
     CHARGEBACK: "an order whose payment a bank took back",
     SENT_AFTER_ALL: "a payout that was sent although its money was back",
 }
-_REFUND = "an order that was refunded after its release"
+_REFUND_DEBT_REASON = "an order that was refunded after its release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Payee:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PayoutRequest:
     """What somebody is to be paid: so much in kobo, or (none) all that there is; and to which bank account."""
 
     payee: Payee
@@ -112,7 +112,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Reservation:
     """What was claimed for somebody, as an intent; in kobo."""
 
     intent_id: UUID
@@ -121,23 +121,23 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class ReservationResult:
     """What was claimed, why not for others (``below_minimum``, ``waiting``), and what of debts was collected."""
 
-    made: list[Claim]
+    made: list[Reservation]
     left_out: dict[Payee, str]
     collected_minor: dict[Payee, int]
 
 
-def claim(
+def reserve_payouts(
     session: Session,
     *,
-    wishes: Sequence[Wish],
+    wishes: Sequence[PayoutRequest],
     batch_id: UUID | None,
     minimum_minor: int,
     asked_for: bool = False,
     now: datetime,
-) -> Claims:
+) -> ReservationResult:
     """Claim what people are to be paid from their balances, one intent for each.
 
     What a vendor owes us is taken first. Who has an intent that waits already gets none, and neither does who would
@@ -151,9 +151,9 @@ def claim(
     :raises InsufficientFundsError: a wish is for more than there is
     """
     if not wishes:
-        return Claims([], {}, {})
-    held = lock_balances(session, wanted=list(_accounts_of(wish.payee for wish in wishes)))
-    collected = {wish.payee: _to_collect(wish.payee, held) for wish in wishes}
+        return ReservationResult([], {}, {})
+    held = lock_balances(session, wanted=list(_list_ledger_accounts(wish.payee for wish in wishes)))
+    collected = {wish.payee: _collectable_debt(wish.payee, held) for wish in wishes}
     amounts = {
         wish: held[wish.payee.balance] - collected[wish.payee]
         if wish.amount_minor is None
@@ -161,77 +161,83 @@ def claim(
         for wish in wishes
     }
     enough = [wish for wish in wishes if amounts[wish] >= max(minimum_minor, 1)]
-    made = _insert(session, enough, amounts, batch_id=batch_id, asked_for=asked_for, now=now)
+    made = _insert_payouts(session, enough, amounts, batch_id=batch_id, asked_for=asked_for, now=now)
     claimed = {one.payee for one in made}
-    post_all(
+    post_transactions(
         session,
         movements=[
-            *_collections(session, {payee: minor for payee, minor in collected.items() if minor}),
-            *(_moved(one, STAGED, "Payout", out=True) for one in made),
+            *_build_collection_movements(
+                session, {payee: minor for payee, minor in collected.items() if minor}
+            ),
+            *(_build_reservation_movement(one, STAGED, "Payout", out=True) for one in made),
         ],
         now=now,
     )
     left_out = {
-        wish.payee: WAITING if wish in enough else BELOW_MINIMUM
+        wish.payee: ALREADY_PENDING if wish in enough else BELOW_MINIMUM
         for wish in wishes
         if wish.payee not in claimed
     }
-    return Claims(made, left_out, {payee: minor for payee, minor in collected.items() if minor})
+    return ReservationResult(made, left_out, {payee: minor for payee, minor in collected.items() if minor})
 
 
-def cancel(session: Session, *, intents: Collection[dict[str, Any]], now: datetime) -> list[Claim]:
+def cancel_reservations(
+    session: Session, *, intents: Collection[dict[str, Any]], now: datetime
+) -> list[Reservation]:
     """Cancel intents that wait, and give their money back to the balances it came from.
 
     :param intents: locked rows with id, user_id, vendor_id, amount_minor and status; those that do not wait stay
     :param now: when
     :return: what was given back
     """
-    status = states.INTENT.target(states.PENDING, "cancel")
+    status = states.PAYOUT.target(states.PENDING, "cancel")
     back = [
-        Claim(row["id"], Payee(row["user_id"], row["vendor_id"]), row["amount_minor"])
+        Reservation(row["id"], Payee(row["user_id"], row["vendor_id"]), row["amount_minor"])
         for row in intents
         if row["status"] == states.PENDING
     ]
-    _CANCEL.run(session, ids=[one.intent_id for one in back], status=status, now=now)
-    movements = [_moved(one, RETURNED_UNSENT, "Payout that was called off", out=False) for one in back]
-    post_all(session, movements=movements, now=now)
+    _CANCEL_PAYOUTS.run(session, ids=[one.intent_id for one in back], status=status, now=now)
+    movements = [
+        _build_reservation_movement(one, CANCELLED, "Payout that was called off", out=False) for one in back
+    ]
+    post_transactions(session, movements=movements, now=now)
     return back
 
 
-def source_of(intent_id: UUID) -> str:
+def payout_source(intent_id: UUID) -> str:
     """Name an intent as the cause of its transactions in the books."""
-    return f"{_SOURCE}{intent_id}"
+    return f"{_SOURCE_PREFIX}{intent_id}"
 
 
-def intent_of(source: str) -> UUID:
-    """Give the intent that ``source_of`` named."""
-    return UUID(source.removeprefix(_SOURCE))
+def parse_payout_source(source: str) -> UUID:
+    """Give the intent that ``payout_source`` named."""
+    return UUID(source.removeprefix(_SOURCE_PREFIX))
 
 
-def _accounts_of(payees: Any) -> Any:
+def _list_ledger_accounts(payees: Any) -> Any:
     for payee in payees:
         yield payee.balance
         if payee.debt is not None:
             yield payee.debt
 
 
-def _to_collect(payee: Payee, held: dict[Account, int]) -> int:
+def _collectable_debt(payee: Payee, held: dict[Account, int]) -> int:
     return 0 if payee.debt is None else min(held[payee.balance], held[payee.debt])
 
 
-def _insert(
+def _insert_payouts(
     session: Session,
-    wishes: Sequence[Wish],
-    amounts: dict[Wish, int],
+    wishes: Sequence[PayoutRequest],
+    amounts: dict[PayoutRequest, int],
     *,
     batch_id: UUID | None,
     asked_for: bool,
     now: datetime,
-) -> list[Claim]:
-    rows = _INSERT.all(
+) -> list[Reservation]:
+    rows = _INSERT_PAYOUTS.all(
         session,
         batch_id=batch_id,
-        status=states.INTENT.initial,
+        status=states.PAYOUT.initial,
         asked_for=asked_for,
         users=[wish.payee.user_id for wish in wishes],
         vendors=[wish.payee.vendor_id for wish in wishes],
@@ -239,10 +245,12 @@ def _insert(
         amounts=[amounts[wish] for wish in wishes],
         now=now,
     )
-    return [Claim(row["id"], Payee(row["user_id"], row["vendor_id"]), row["amount_minor"]) for row in rows]
+    return [
+        Reservation(row["id"], Payee(row["user_id"], row["vendor_id"]), row["amount_minor"]) for row in rows
+    ]
 
 
-def _collections(session: Session, collected: dict[Payee, int]) -> list[Movement]:
+def _build_collection_movements(session: Session, collected: dict[Payee, int]) -> list[NewTransaction]:
     """Give the movements that take what vendors owe us from what we owe them, each saying what it is for."""
     debts = {payee.debt: payee for payee in collected if payee.debt is not None}
     if not debts:
@@ -250,13 +258,13 @@ def _collections(session: Session, collected: dict[Payee, int]) -> list[Movement
     minors = [collected[payee] for payee in debts.values()]
     paid_off = {
         row["account_id"]: row
-        for row in _COLLECTED.all(session, ids=[debt.id for debt in debts], minors=minors)
+        for row in _SELECT_DEBTS_PAID_OFF.all(session, ids=[debt.id for debt in debts], minors=minors)
     }
     return [
-        Movement(
-            COLLECTED,
+        NewTransaction(
+            CLAWBACK_COLLECTED,
             f"clawback:{payee.vendor_id}:{paid_off[debt.id]['before_minor']}",
-            f"Taken for {_words_of(paid_off[debt.id]['kinds'])}",
+            f"Taken for {_describe_debts(paid_off[debt.id]['kinds'])}",
             [
                 Posting(payee.balance, "debit", collected[payee]),
                 Posting(debt, "credit", collected[payee]),
@@ -266,16 +274,18 @@ def _collections(session: Session, collected: dict[Payee, int]) -> list[Movement
     ]
 
 
-def _words_of(kinds: Collection[str]) -> str:
+def _describe_debts(kinds: Collection[str]) -> str:
     """Tell what debts are for, by the kinds of the transactions that they came of."""
-    return ", and for ".join(sorted({_OWED_FOR.get(kind, _REFUND) for kind in kinds}))
+    return ", and for ".join(sorted({_DEBT_REASONS.get(kind, _REFUND_DEBT_REASON) for kind in kinds}))
 
 
-def _moved(one: Claim, kind: str, description: str, *, out: bool) -> Movement:
+def _build_reservation_movement(
+    one: Reservation, kind: str, description: str, *, out: bool
+) -> NewTransaction:
     """Give the movement of a claim out of its payee's balance, or back into it."""
-    return Movement(
+    return NewTransaction(
         kind,
-        source_of(one.intent_id),
+        payout_source(one.intent_id),
         description,
         [
             Posting(one.payee.balance, "debit" if out else "credit", one.amount_minor),

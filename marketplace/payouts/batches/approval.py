@@ -4,24 +4,28 @@ What counts is what the batch pays as of now. Whoever staged it has approved wha
 because a payee has another bank account or a payment was taken out, it takes two officers anew.
 """
 
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor
-from marketplace.identity.queries import Caller
+from marketplace.audit.operations import Act
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ForbiddenError
 from marketplace.payouts import states
-from marketplace.payouts.batches.batch import lock_batch, move, record_act, refuse_payee, require_payments
-from marketplace.payouts.batches.fingerprint import content_hash
+from marketplace.payouts.batches.batch import (
+    audit_batch_action,
+    ensure_has_pending_payments,
+    ensure_officer_is_not_payee,
+    lock_batch,
+    update_batch_status,
+)
+from marketplace.payouts.batches.fingerprint import compute_fingerprint
 
-NEEDED = 2
+REQUIRED_APPROVALS = 2
 
-_APPROVERS = Statement(
+_SELECT_APPROVERS = Statement(
     text(
         """
         SELECT officer_id FROM payout_approvals WHERE batch_id = :batch_id AND content_hash = :content_hash
@@ -29,7 +33,7 @@ _APPROVERS = Statement(
     )
 )
 # An officer who was suspended since, or has another role, is none whose word counts.
-_STILL_OFFICERS = Statement(
+_SELECT_ACTIVE_FINANCE_OFFICERS = Statement(
     text(
         """
         SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
@@ -38,7 +42,7 @@ _STILL_OFFICERS = Statement(
         """
     )
 )
-_APPROVE = Statement(
+_INSERT_APPROVAL = Statement(
     text(
         """
         INSERT INTO payout_approvals (batch_id, officer_id, content_hash, comment, created_at)
@@ -47,7 +51,7 @@ _APPROVE = Statement(
     )
 )
 # What is approved is sent to the accounts of that moment.
-_TAKE_ACCOUNTS = Statement(
+_UPDATE_TO_CURRENT_ACCOUNTS = Statement(
     text(
         """
         UPDATE payout_transfer_intents i SET account_id = a.id, updated_at = :now
@@ -59,76 +63,72 @@ _TAKE_ACCOUNTS = Statement(
 )
 
 
-class SameOfficerError(ForbiddenError):
+class DuplicateApprovalError(ForbiddenError):
     """The officer has approved it already, by staging it or by an approval."""
 
 
-class ChangedError(ConflictError):
+class BatchChangedError(ConflictError):
     """The batch is not any more what the officer read."""
 
 
-def approve(
+def approve_batch(
     session: Session,
     *,
     batch_id: UUID,
-    officer: Caller,
-    actor: AuditActor,
+    act: Act,
     comment: str | None = None,
     seen_hash: str | None = None,
-    now: datetime,
 ) -> str:
     """Note that an officer approves what a batch pays; the second officer's word approves it.
 
     One that is approved and has changed since is staged again by this, with the officer as the first.
 
-    :param officer: who approves; neither a payee nor somebody who has approved the same already
-    :param actor: the same, for the audit
     :param comment: for those who look at it later
     :param seen_hash: what the officer read, if they say so
-    :param now: when
     :return: the batch's status: ``approved``, or ``staged`` as long as it takes another officer
     :raises NotFoundError: there is no such batch
     :raises ForbiddenError: the officer is a payee, or has approved it already
     :raises ConflictError: the batch is not staged, pays nobody, or is not what the officer read
     """
     batch = lock_batch(session, batch_id=batch_id)
-    refuse_payee(session, batch_id, officer)
-    content = content_hash(session, batch_id=batch_id)
+    ensure_officer_is_not_payee(session, batch_id, act.person_id)
+    content = compute_fingerprint(session, batch_id=batch_id)
     status = batch["status"]
     if status == states.APPROVED and content != batch["approved_hash"]:
         status = states.BATCH.target(status, "reopen")
     approved = states.BATCH.target(status, "approve")
     if seen_hash is not None and seen_hash != content:
-        raise ChangedError("The batch changed since you read it. Look at it again before you approve it.")
-    require_payments(session, batch_id)
-    officers = approvers(session, batch, content=content)
-    if officer.id in officers:
-        raise SameOfficerError("You have approved this batch already: another officer has to.")
-    _APPROVE.run(
+        raise BatchChangedError(
+            "The batch changed since you read it. Look at it again before you approve it."
+        )
+    ensure_has_pending_payments(session, batch_id)
+    officers = find_approvers(session, batch, content=content)
+    if act.person_id in officers:
+        raise DuplicateApprovalError("You have approved this batch already: another officer has to.")
+    _INSERT_APPROVAL.run(
         session,
         batch_id=batch_id,
-        officer_id=officer.id,
+        officer_id=act.person_id,
         content_hash=content,
         comment=comment,
-        now=now,
+        now=act.now,
     )
-    done = len(officers) + 1 >= NEEDED
+    done = len(officers) + 1 >= REQUIRED_APPROVALS
     if done:
-        _TAKE_ACCOUNTS.run(session, batch_id=batch_id, now=now)
+        _UPDATE_TO_CURRENT_ACCOUNTS.run(session, batch_id=batch_id, now=act.now)
     after = approved if done else status
-    move(session, batch_id, after, approved_hash=content if done else None, now=now)
-    record_act(
+    update_batch_status(session, batch_id, after, approved_hash=content if done else None, now=act.now)
+    audit_batch_action(
         session,
-        actor,
+        act,
         "approve",
         batch,
         {"status": after, "contentHash": content, "comment": comment, "approvals": len(officers) + 1},
-        now=now,
     )
     return after
 
 
-def approvers(session: Session, batch: dict[str, Any], *, content: str) -> set[UUID]:
+def find_approvers(session: Session, batch: dict[str, Any], *, content: str) -> set[UUID]:
     """Tell which officers have approved what a batch pays as of now.
 
     :param batch: its row
@@ -136,8 +136,13 @@ def approvers(session: Session, batch: dict[str, Any], *, content: str) -> set[U
     :return: their ids; whoever staged just that is among them. Who may not approve any more is not
     """
     officers = {
-        row["officer_id"] for row in _APPROVERS.all(session, batch_id=batch["id"], content_hash=content)
+        row["officer_id"]
+        for row in _SELECT_APPROVERS.all(session, batch_id=batch["id"], content_hash=content)
     }
     if batch["staged_by"] is not None and batch["content_hash"] == content:
         officers.add(batch["staged_by"])
-    return {row["id"] for row in _STILL_OFFICERS.all(session, ids=list(officers))} if officers else officers
+    return (
+        {row["id"] for row in _SELECT_ACTIVE_FINANCE_OFFICERS.all(session, ids=list(officers))}
+        if officers
+        else officers
+    )

@@ -7,12 +7,11 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 
-_LOCK = Statement(
+_LOCK_BATCH = Statement(
     text(
         """
         SELECT id, status, staged_by, content_hash, approved_hash FROM payout_batches
@@ -20,7 +19,7 @@ _LOCK = Statement(
         """
     )
 )
-_IS_PAID = Statement(
+_SELECT_PAYMENT_TO_OFFICER = Statement(
     text(
         """
         SELECT id FROM payout_transfer_intents
@@ -28,14 +27,14 @@ _IS_PAID = Statement(
         """
     )
 )
-_PAYS = Statement(
+_COUNT_PENDING_PAYMENTS = Statement(
     text(
         """
         SELECT count(*) AS payments FROM payout_transfer_intents WHERE batch_id = :batch_id AND status = 'pending'
         """
     )
 )
-_MOVE = Statement(
+_UPDATE_BATCH_STATUS = Statement(
     text(
         """
         UPDATE payout_batches SET status = :status, approved_hash = :approved_hash, approved_at = :approved_at,
@@ -56,38 +55,40 @@ def lock_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
     :return: its row
     :raises NotFoundError: there is no such batch
     """
-    row = _LOCK.first(session, batch_id=batch_id)
+    row = _LOCK_BATCH.first(session, batch_id=batch_id)
     if row is None:
         raise NotFoundError("There is no such batch.")
     return row
 
 
-def refuse_payee(session: Session, batch_id: UUID, officer: Caller) -> None:
+def ensure_officer_is_not_payee(session: Session, batch_id: UUID, officer_id: UUID) -> None:
     """Refuse an officer who would decide on money of their own.
 
     :raises ForbiddenError: the batch pays the officer
     """
-    if _IS_PAID.first(session, batch_id=batch_id, officer_id=officer.id) is not None:
+    if _SELECT_PAYMENT_TO_OFFICER.first(session, batch_id=batch_id, officer_id=officer_id) is not None:
         raise ForbiddenError("You are paid by this batch: other officers have to decide on it.")
 
 
-def require_payments(session: Session, batch_id: UUID) -> int:
+def ensure_has_pending_payments(session: Session, batch_id: UUID) -> int:
     """Tell how many payments of a batch wait to be sent.
 
     :raises EmptyBatchError: there are none
     """
-    payments: int = _PAYS.one(session, batch_id=batch_id)["payments"]
+    payments: int = _COUNT_PENDING_PAYMENTS.one(session, batch_id=batch_id)["payments"]
     if not payments:
         raise EmptyBatchError("The batch would pay nobody: reject it.")
     return payments
 
 
-def move(session: Session, batch_id: UUID, status: str, *, approved_hash: str | None, now: datetime) -> None:
+def update_batch_status(
+    session: Session, batch_id: UUID, status: str, *, approved_hash: str | None, now: datetime
+) -> None:
     """Write the status that a transition led to; the caller holds the batch's lock.
 
     :param approved_hash: what two officers have approved, if they have
     """
-    _MOVE.run(
+    _UPDATE_BATCH_STATUS.run(
         session,
         batch_id=batch_id,
         status=status,
@@ -97,28 +98,25 @@ def move(session: Session, batch_id: UUID, status: str, *, approved_hash: str | 
     )
 
 
-def record_act(
+def audit_batch_action(
     session: Session,
-    actor: AuditActor,
-    act: str,
+    act: Act,
+    verb: str,
     batch: dict[str, Any],
     after: dict[str, Any],
-    *,
-    now: datetime,
 ) -> None:
     """Audit what was done to a batch.
 
-    :param act: what, such as ``approve``
+    :param verb: the action, such as ``approve``
     :param batch: its row as it was
     :param after: what it is now
     """
-    record(
+    record_audit_entry(
         session,
-        actor=actor,
-        action=f"payout_batch.{act}",
+        act=act,
+        action=f"payout_batch.{verb}",
         target_type="payout_batch",
         target_id=str(batch["id"]),
         before={"status": batch["status"]},
         after=after,
-        now=now,
     )

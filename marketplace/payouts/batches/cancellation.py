@@ -8,18 +8,23 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor
-from marketplace.identity.queries import Caller
+from marketplace.audit.operations import Act
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ValidationError
-from marketplace.kernel.money import naira_text
-from marketplace.notifications.operations import News, notify_all
+from marketplace.kernel.money import format_naira
+from marketplace.notifications.operations import NewNotification, notify_all
 from marketplace.payouts import states
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import Claim
-from marketplace.payouts.batches.batch import lock_batch, move, record_act, refuse_payee, require_payments
+from marketplace.payouts.accounting.reservations import Reservation
+from marketplace.payouts.batches.batch import (
+    audit_batch_action,
+    ensure_has_pending_payments,
+    ensure_officer_is_not_payee,
+    lock_batch,
+    update_batch_status,
+)
 
-_REJECT = Statement(
+_REJECT_BATCH = Statement(
     text(
         """
         UPDATE payout_batches SET status = :status, rejected_by = :officer_id, rejected_at = :now,
@@ -29,7 +34,7 @@ _REJECT = Statement(
     )
 )
 
-_LOCK_INTENTS = Statement(
+_LOCK_PAYOUTS = Statement(
     text(
         """
         SELECT id, user_id, vendor_id, amount_minor, status, asked_for FROM payout_transfer_intents
@@ -40,9 +45,7 @@ _LOCK_INTENTS = Statement(
 )
 
 
-def reject(
-    session: Session, *, batch_id: UUID, officer: Caller, actor: AuditActor, reason: str, now: datetime
-) -> None:
+def reject_batch(session: Session, *, batch_id: UUID, act: Act, reason: str) -> None:
     """Call a batch off: all its money goes back to the balances that it was taken from.
 
     :param reason: for the other officers; payees are not told it
@@ -51,30 +54,30 @@ def reject(
     :raises IllegalTransitionError: it is being sent, or is over
     """
     batch = lock_batch(session, batch_id=batch_id)
-    refuse_payee(session, batch_id, officer)
+    ensure_officer_is_not_payee(session, batch_id, act.person_id)
     status = states.BATCH.target(batch["status"], "reject")
-    intents = _LOCK_INTENTS.all(session, batch_id=batch_id, ids=None)
-    back = reservations.cancel(session, intents=intents, now=now)
-    _REJECT.run(session, batch_id=batch_id, status=status, officer_id=officer.id, reason=reason, now=now)
-    _tell_askers(session, intents, back, now=now)
+    intents = _LOCK_PAYOUTS.all(session, batch_id=batch_id, ids=None)
+    back = reservations.cancel_reservations(session, intents=intents, now=act.now)
+    _REJECT_BATCH.run(
+        session, batch_id=batch_id, status=status, officer_id=act.person_id, reason=reason, now=act.now
+    )
+    _notify_requesters(session, intents, back, now=act.now)
     after = {
         "status": status,
         "reason": reason,
         "payments": len(back),
         "amountMinor": sum(one.amount_minor for one in back),
     }
-    record_act(session, actor, "reject", batch, after, now=now)
+    audit_batch_action(session, act, "reject", batch, after)
 
 
-def exclude(
+def exclude_payments(
     session: Session,
     *,
     batch_id: UUID,
     intent_ids: Sequence[UUID],
-    officer: Caller,
-    actor: AuditActor,
+    act: Act,
     reason: str,
-    now: datetime,
 ) -> str:
     """Take payments out of a batch: their money goes back, and the rest takes two approvals anew.
 
@@ -87,41 +90,41 @@ def exclude(
     :raises ConflictError: the batch is being sent or is over, or would pay nobody any more
     """
     batch = lock_batch(session, batch_id=batch_id)
-    refuse_payee(session, batch_id, officer)
+    ensure_officer_is_not_payee(session, batch_id, act.person_id)
     status = batch["status"]
     # Whoever may still be approved may also be left out.
     states.BATCH.target(status, "reject")
-    intents = _LOCK_INTENTS.all(session, batch_id=batch_id, ids=list(intent_ids))
+    intents = _LOCK_PAYOUTS.all(session, batch_id=batch_id, ids=list(intent_ids))
     waiting = {row["id"] for row in intents if row["status"] == states.PENDING}
     for index, intent_id in enumerate(intent_ids):
         if intent_id not in waiting:
             raise ValidationError.of(f"intentIds[{index}]", "Is not a payment of this batch.")
-    back = reservations.cancel(session, intents=intents, now=now)
-    require_payments(session, batch_id)
+    back = reservations.cancel_reservations(session, intents=intents, now=act.now)
+    ensure_has_pending_payments(session, batch_id)
     status = states.BATCH.target(status, "reopen") if status == states.APPROVED else status
-    move(session, batch_id, status, approved_hash=None, now=now)
-    _tell_askers(session, intents, back, now=now)
+    update_batch_status(session, batch_id, status, approved_hash=None, now=act.now)
+    _notify_requesters(session, intents, back, now=act.now)
     after = {
         "status": status,
         "reason": reason,
         "intentIds": [str(one.intent_id) for one in back],
         "amountMinor": sum(one.amount_minor for one in back),
     }
-    record_act(session, actor, "exclude", batch, after, now=now)
+    audit_batch_action(session, act, "exclude", batch, after)
     return status
 
 
-def _tell_askers(
-    session: Session, intents: Sequence[dict[str, Any]], back: Sequence[Claim], *, now: datetime
+def _notify_requesters(
+    session: Session, intents: Sequence[dict[str, Any]], back: Sequence[Reservation], *, now: datetime
 ) -> None:
     """Tell those who had asked for a payment that it was called off; the others never knew of it."""
     asked = {row["id"] for row in intents if row["asked_for"]}
     news = [
-        News(
+        NewNotification(
             one.payee.user_id,
             "payout_called_off",
             "Your payout was called off",
-            f"The {naira_text(one.amount_minor)} that you asked for are in your"
+            f"The {format_naira(one.amount_minor)} that you asked for are in your"
             f" {'balance' if one.payee.vendor_id else 'wallet'} again. Ask support if you want to know more.",
             "/payouts" if one.payee.vendor_id else "/wallet",
             f"payout_called_off:{one.intent_id}",

@@ -14,17 +14,17 @@ from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.payouts import states
 from marketplace.payouts.batches import risk_flags
 from marketplace.payouts.batches.queries import show_batch
-from marketplace.payouts.batches.risk_flags import Facts, risks_of
-from marketplace.payouts.batches.staging import MOST_PAYEES
-from marketplace.payouts.payees.bank_accounts import masked
-from marketplace.payouts.payees.holds import Hold, holds_of_payouts
-from marketplace.platform.halts import payouts_halted
+from marketplace.payouts.batches.risk_flags import PaymentFacts, find_risk_flags
+from marketplace.payouts.batches.staging import PAYEES_LIMIT
+from marketplace.payouts.payees.bank_accounts import mask_account_number
+from marketplace.payouts.payees.holds import Hold, find_payout_holds
+from marketplace.platform.halts import are_payouts_halted
 
 ANY_RISK = "any"
-_MOST_CHANGES = 100
+_CHANGES_LIMIT = 100
 
 # One pass over the batch; what is asked of each payee is found by an index.
-_PAYMENTS = Statement(
+_SELECT_PAYMENTS = Statement(
     text(
         """
         WITH disputed AS (
@@ -71,13 +71,13 @@ _PAYMENTS = Statement(
 )
 
 
-def batch_detail(
+def show_batch_detail(
     session: Session, *, batch_id: UUID, risk: str | None, page: PageRequest, now: datetime
 ) -> Page:
     """Show a batch with its payments, those with the most risks, then the largest, first.
 
     :param batch_id: which
-    :param risk: only payments with this one of ``RISKS``, or with ``any``; none for all
+    :param risk: only payments with this one of ``RISK_FLAGS``, or with ``any``; none for all
     :param page: which of its payments
     :param now: the time of the request
     :return: a page of payments; its data are the batch's
@@ -85,47 +85,49 @@ def batch_detail(
     """
     batch = show_batch(session, batch_id=batch_id)
     # Payments that were called off may be more than the bound lets in; they would be as many again at most.
-    rows = _PAYMENTS.all(session, batch_id=batch_id, history=risk_flags.HISTORY, most=2 * MOST_PAYEES)
+    rows = _SELECT_PAYMENTS.all(
+        session, batch_id=batch_id, history=risk_flags.HISTORY_LENGTH, most=2 * PAYEES_LIMIT
+    )
     holds = (
-        holds_of_payouts(session, payouts=rows, now=now)
+        find_payout_holds(session, payouts=rows, now=now)
         if batch["status"] in (states.STAGED, states.APPROVED, states.DISPATCHING)
         else {}
     )
-    payments = [_payment(row, holds.get(row["id"], ()), now=now) for row in rows]
+    payments = [_serialize_payment(row, holds.get(row["id"], ()), now=now) for row in rows]
     paid = [payment for payment in payments if payment["status"] != states.CANCELLED]
     listed = sorted(
         (one for one in paid if risk is None or (one["risks"] if risk == ANY_RISK else risk in one["risks"])),
-        key=_order,
+        key=_sort_key,
     )
-    shown = _page(listed, page)
+    shown = _paginate(listed, page)
     data = {
         **batch,
-        "halted": payouts_halted(session),
-        "statuses": _statuses(payments),
-        "risks": _risk_sums(paid),
-        "changes": _changes(payments)[:_MOST_CHANGES],
+        "halted": are_payouts_halted(session),
+        "statuses": _sum_by_status(payments),
+        "risks": _sum_by_risk(paid),
+        "changes": _list_changes_since_staging(payments)[:_CHANGES_LIMIT],
         "intents": shown.items,
     }
     return Page(shown.items, shown.limit, shown.next_position, data=data)
 
 
-def _order(payment: dict[str, Any]) -> tuple[int, int, str]:
+def _sort_key(payment: dict[str, Any]) -> tuple[int, int, str]:
     return -len(payment["risks"]), -payment["amountMinor"], str(payment["id"])
 
 
-def _page(listed: Sequence[dict[str, Any]], page: PageRequest) -> Page:
+def _paginate(listed: Sequence[dict[str, Any]], page: PageRequest) -> Page:
     count, minor, last = page.after("number", "number", "id")
     if page.position is not None:
-        listed = [one for one in listed if _order(one) > (count, minor, last)]
-    return page_of(list(listed[: page.limit + 1]), request=page, position_of=lambda one: [*_order(one)])
+        listed = [one for one in listed if _sort_key(one) > (count, minor, last)]
+    return page_of(list(listed[: page.limit + 1]), request=page, position_of=lambda one: [*_sort_key(one)])
 
 
-def _payment(row: dict[str, Any], holds: tuple[Hold, ...], *, now: datetime) -> dict[str, Any]:
+def _serialize_payment(row: dict[str, Any], holds: tuple[Hold, ...], *, now: datetime) -> dict[str, Any]:
     waits = row["waits"]
     same = row["account_id"] == row["staged_id"]
     # What was sent went to the account that was approved, whatever the payee has now.
     current = waits and row["account_id"] is not None
-    facts = Facts(
+    facts = PaymentFacts(
         amount_minor=row["amount_minor"],
         account_name=row["account_name"] if current else row["staged_account_name"],
         account_since=row["account_since"] if current else row["staged_account_since"],
@@ -152,9 +154,9 @@ def _payment(row: dict[str, Any], holds: tuple[Hold, ...], *, now: datetime) -> 
         "amountMinor": row["amount_minor"],
         "status": row["status"],
         "askedFor": row["asked_for"],
-        "account": _account(row, "" if current else "staged_"),
-        "stagedAccount": None if facts.same_account else _account(row, "staged_"),
-        "risks": risks_of(facts, now=now),
+        "account": _serialize_account(row, "" if current else "staged_"),
+        "stagedAccount": None if facts.same_account else _serialize_account(row, "staged_"),
+        "risks": find_risk_flags(facts, now=now),
         "holds": [{"reason": hold.reason, "until": hold.until} for hold in facts.holds],
         "history": {
             "payments": row["arrived"],
@@ -171,19 +173,19 @@ def _payment(row: dict[str, Any], holds: tuple[Hold, ...], *, now: datetime) -> 
     }
 
 
-def _account(row: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _serialize_account(row: dict[str, Any], prefix: str) -> dict[str, Any]:
     since = row["account_since"] if not prefix else row["staged_account_since"]
     return {
         "id": row["account_id"] if not prefix else row["staged_id"],
         "bankCode": row[f"{prefix}bank_code"],
         "bankName": row[f"{prefix}bank_name"],
-        "accountNumber": masked(row[f"{prefix}account_number"]),
+        "accountNumber": mask_account_number(row[f"{prefix}account_number"]),
         "accountName": row[f"{prefix}account_name"],
         "since": since,
     }
 
 
-def _statuses(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sum_by_status(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sum the payments up by their status, in the order of the life of one."""
     counts: Counter[str] = Counter()
     minor: Counter[str] = Counter()
@@ -193,10 +195,10 @@ def _statuses(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"status": one, "payments": counts[one], "amountMinor": minor[one]} for one in sorted(counts)]
 
 
-def _risk_sums(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sum the payments up by what is risky in them, in the order of ``RISKS``; what is in none is left out."""
+def _sum_by_risk(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sum the payments up by what is risky in them, in the order of ``RISK_FLAGS``; what is in none is left out."""
     sums = []
-    for risk, meaning in risk_flags.RISKS.items():
+    for risk, meaning in risk_flags.RISK_FLAGS.items():
         having = [payment["amountMinor"] for payment in payments if risk in payment["risks"]]
         if having:
             sums.append(
@@ -205,7 +207,7 @@ def _risk_sums(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sums
 
 
-def _changes(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _list_changes_since_staging(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Tell what of the batch is not any more as it was staged."""
     found = []
     for payment in payments:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 
 # The payee's account of today, not the one of the staging: whoever changes it changes what the batch pays.
-_CONTENT = Statement(
+_SELECT_PAYMENTS = Statement(
     text(
         """
         SELECT i.id::text, i.user_id::text, i.vendor_id::text, i.amount_minor, a.id::text, a.bank_code,
@@ -24,7 +24,7 @@ _CONTENT = Statement(
 )
 
 
-def content_hash(session: Session, *, batch_id: UUID) -> str:
+def compute_fingerprint(session: Session, *, batch_id: UUID) -> str:
     """Give the SHA-256 of what a batch pays: each payment, its payee, amount and bank account.
 
     It is over the batch's id and, by the payment's id, a JSON array of each payment's id, user, vendor, kobo, and
@@ -34,6 +34,6 @@ def content_hash(session: Session, *, batch_id: UUID) -> str:
     :return: 64 lowercase hexadecimal digits
     """
     digest = hashlib.sha256(orjson.dumps(str(batch_id)))
-    for row in _CONTENT.tuples(session, batch_id=batch_id):
+    for row in _SELECT_PAYMENTS.tuples(session, batch_id=batch_id):
         digest.update(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
     return digest.hexdigest()

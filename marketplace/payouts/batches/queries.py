@@ -8,13 +8,13 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.infra.tables import sorted_pages
+from marketplace.infra.tables import build_sorted_statements
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payouts import states
-from marketplace.payouts.batches.approval import NEEDED, approvers
-from marketplace.payouts.batches.fingerprint import content_hash
+from marketplace.payouts.batches.approval import REQUIRED_APPROVALS, find_approvers
+from marketplace.payouts.batches.fingerprint import compute_fingerprint
 
 SORTS = {"createdAt": "b.created_at", "updatedAt": "b.updated_at"}
 AWAITING, UNDISBURSED, ALL = "awaiting", "undisbursed", "all"
@@ -26,33 +26,35 @@ FILTERS: dict[str, tuple[str, ...]] = {
     **{status: (status,) for status in sorted(states.BATCH.states)},
 }
 
-_SUMS = """
+_SUM_PAYMENTS = """
     SELECT count(*) AS payments, coalesce(sum(amount_minor), 0)::bigint AS "amountMinor",
         count(*) FILTER (WHERE status = 'success') AS paid,
         count(*) FILTER (WHERE status IN ('failed', 'reversed')) AS failed,
         count(*) FILTER (WHERE stalled_at IS NOT NULL) AS stalled
     FROM payout_transfer_intents WHERE batch_id = b.id AND status <> 'cancelled'
 """
-_BATCHES = f"""
+_SELECT_BATCHES = f"""
     SELECT b.id, b.status, b.staged_by, staged.name AS staged_by_name, b.approved_at AS "approvedAt",
         b.rejected_by, rejected.name AS rejected_by_name, b.rejected_at AS "rejectedAt",
         b.rejection_reason AS "rejectionReason", b.dispatched_by, dispatched.name AS dispatched_by_name,
         b.dispatched_at AS "dispatchedAt", b.finished_at AS "finishedAt", b.content_hash, b.approved_hash,
         b.revision, b.created_at AS "createdAt", b.updated_at AS "updatedAt", sums.*
-    FROM payout_batches b CROSS JOIN LATERAL ({_SUMS}) sums
+    FROM payout_batches b CROSS JOIN LATERAL ({_SUM_PAYMENTS}) sums
         LEFT JOIN profiles staged ON staged.id = b.staged_by
         LEFT JOIN profiles rejected ON rejected.id = b.rejected_by
         LEFT JOIN profiles dispatched ON dispatched.id = b.dispatched_by
 """  # noqa: S608 - our own text
-_WANTED = """
+_MATCHES_FILTERS = """
     b.status = ANY(:statuses)
     AND (CAST(:starts AS timestamptz) IS NULL OR b.created_at >= :starts)
     AND (CAST(:ends AS timestamptz) IS NULL OR b.created_at < :ends)
 """
-_PAGES = sorted_pages(_BATCHES, f"WHERE {_WANTED}", SORTS, last="b.id")
-_COUNT = Statement(text(f"SELECT count(*) AS total FROM payout_batches b WHERE {_WANTED}"))  # noqa: S608
-_ONE = Statement(text(f"{_BATCHES} WHERE b.id = :batch_id"))
-_APPROVALS = Statement(
+_SELECT_BATCH_PAGES = build_sorted_statements(
+    _SELECT_BATCHES, f"WHERE {_MATCHES_FILTERS}", SORTS, last="b.id"
+)
+_COUNT_BATCHES = Statement(text(f"SELECT count(*) AS total FROM payout_batches b WHERE {_MATCHES_FILTERS}"))  # noqa: S608
+_SELECT_BATCH = Statement(text(f"{_SELECT_BATCHES} WHERE b.id = :batch_id"))
+_SELECT_APPROVALS = Statement(
     text(
         """
         SELECT a.officer_id, p.name, a.content_hash AS "contentHash", a.comment, a.created_at AS "createdAt"
@@ -79,9 +81,11 @@ def list_batches(
     :param page: which page, sorted by one of ``SORTS``
     """
     wanted = {"statuses": list(FILTERS[status]), "starts": starts, "ends": ends}
-    rows = _PAGES[page.sort, page.descending].all(session, **wanted, most=page.limit, offset=page.offset)
-    total = _COUNT.one(session, **wanted)["total"]
-    return TablePage([_shown(row) for row in rows], page, total)
+    rows = _SELECT_BATCH_PAGES[page.sort, page.descending].all(
+        session, **wanted, most=page.limit, offset=page.offset
+    )
+    total = _COUNT_BATCHES.one(session, **wanted)["total"]
+    return TablePage([_serialize_batch(row) for row in rows], page, total)
 
 
 def show_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
@@ -89,34 +93,34 @@ def show_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
 
     :raises NotFoundError: there is no such batch
     """
-    row = _ONE.first(session, batch_id=batch_id)
+    row = _SELECT_BATCH.first(session, batch_id=batch_id)
     if row is None:
         raise NotFoundError("There is no such batch.")
     open_to_change = row["status"] in FILTERS[AWAITING]
-    content = content_hash(session, batch_id=batch_id) if open_to_change else row["approved_hash"]
+    content = compute_fingerprint(session, batch_id=batch_id) if open_to_change else row["approved_hash"]
     content = content or row["content_hash"]
-    agreed = approvers(session, row, content=content)
+    agreed = find_approvers(session, row, content=content)
     approvals = [
         {
             "officer": {"id": one.pop("officer_id"), "name": one.pop("name")},
             **one,
             "counts": one["contentHash"] == content,
         }
-        for one in _APPROVALS.all(session, batch_id=batch_id)
+        for one in _SELECT_APPROVALS.all(session, batch_id=batch_id)
     ]
     return {
-        **_shown(row),
+        **_serialize_batch(row),
         "contentHash": content,
         "stagedHash": row["content_hash"],
         "approvedHash": row["approved_hash"],
         "changedSinceStaging": content != row["content_hash"],
         "changedSinceApproval": row["approved_hash"] is not None and content != row["approved_hash"],
         "approvals": approvals,
-        "approvalsMissing": max(0, NEEDED - len(agreed)) if open_to_change else 0,
+        "approvalsMissing": max(0, REQUIRED_APPROVALS - len(agreed)) if open_to_change else 0,
     }
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _serialize_batch(row: dict[str, Any]) -> dict[str, Any]:
     shown = {name: value for name, value in row.items() if not name.endswith("_hash")}
     for act in ("staged", "rejected", "dispatched"):
         officer, name = shown.pop(f"{act}_by"), shown.pop(f"{act}_by_name")

@@ -4,42 +4,42 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from marketplace.payouts.payees.holds import Hold
-from marketplace.payouts.payees.name_matching import may_be_the_same
+from marketplace.payouts.payees.name_matching import is_plausible_account_name
 
 # An account that is younger was changed lately, or was never paid to before.
-ACCOUNT_IS_NEW_FOR = timedelta(days=30)
+NEW_ACCOUNT_PERIOD = timedelta(days=30)
 # Of so many payments that arrived, the latest ones, the average is what is usual; so many times that is not.
-HISTORY = 12
-UNUSUAL_TIMES = 3
+HISTORY_LENGTH = 12
+UNUSUAL_AMOUNT_FACTOR = 3
 
 ON_HOLD = "on_hold"
-CHANGED_SINCE_STAGING = "account_changed_since_staging"
+ACCOUNT_CHANGED_SINCE_STAGING = "account_changed_since_staging"
 ACCOUNT_CHANGED = "account_changed"
 NAME_DIFFERS = "name_differs"
 FIRST_PAYOUT = "first_payout"
 AMOUNT_UNUSUAL = "amount_unusual"
 UNDER_DISPUTE = "under_dispute"
 NOT_ACTIVE = "not_active"
-OWES = "owes_money"
+OWES_MONEY = "owes_money"
 FAILED_BEFORE = "failed_before"
 
 # In the order in which an officer looks at them, and in words.
-RISKS: dict[str, str] = {
+RISK_FLAGS: dict[str, str] = {
     ON_HOLD: "Nothing is paid to the payee now: `holds` says why and until when. The batch is not sent meanwhile.",
-    CHANGED_SINCE_STAGING: "The payee has another bank account than when the batch was staged.",
+    ACCOUNT_CHANGED_SINCE_STAGING: "The payee has another bank account than when the batch was staged.",
     ACCOUNT_CHANGED: "The bank account has been the payee's for less than 30 days.",
     NAME_DIFFERS: "The bank account's name is like neither the store's nor the person's.",
     FIRST_PAYOUT: "No payment has arrived at the payee before.",
     AMOUNT_UNUSUAL: "It is more than three times the average of the latest 12 payments that arrived.",
     UNDER_DISPUTE: "An order of the store is under dispute, here or at a customer's bank.",
     NOT_ACTIVE: "The store or the person's account is suspended, restricted or closed.",
-    OWES: "The vendor owes money for orders that were refunded after their release.",
+    OWES_MONEY: "The vendor owes money for orders that were refunded after their release.",
     FAILED_BEFORE: "The latest payment to the payee failed, or came back.",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PaymentFacts:
     """What is known of a payment and its payee; amounts in kobo."""
 
     amount_minor: int
@@ -56,24 +56,24 @@ class Facts:
     holds: tuple[Hold, ...]
 
 
-def risks_of(facts: Facts, *, now: datetime) -> list[str]:
-    """Name what is risky in a payment, in the order of ``RISKS``.
+def find_risk_flags(facts: PaymentFacts, *, now: datetime) -> list[str]:
+    """Name what is risky in a payment, in the order of ``RISK_FLAGS``.
 
     :param facts: what is known of it
     :param now: the time of the request
     """
     found = {
         ON_HOLD: bool(facts.holds),
-        CHANGED_SINCE_STAGING: not facts.same_account,
-        ACCOUNT_CHANGED: facts.account_since is not None and facts.account_since > now - ACCOUNT_IS_NEW_FOR,
+        ACCOUNT_CHANGED_SINCE_STAGING: not facts.same_account,
+        ACCOUNT_CHANGED: facts.account_since is not None and facts.account_since > now - NEW_ACCOUNT_PERIOD,
         NAME_DIFFERS: facts.account_name is not None
-        and not may_be_the_same(facts.account_name, *facts.names),
+        and not is_plausible_account_name(facts.account_name, *facts.names),
         FIRST_PAYOUT: facts.arrived == 0,
         AMOUNT_UNUSUAL: facts.usual_minor is not None
-        and facts.amount_minor > UNUSUAL_TIMES * facts.usual_minor,
+        and facts.amount_minor > UNUSUAL_AMOUNT_FACTOR * facts.usual_minor,
         UNDER_DISPUTE: facts.disputes > 0,
         NOT_ACTIVE: not facts.active,
-        OWES: facts.owes_minor > 0,
+        OWES_MONEY: facts.owes_minor > 0,
         FAILED_BEFORE: facts.last_failed,
     }
-    return [risk for risk in RISKS if found[risk]]
+    return [risk for risk in RISK_FLAGS if found[risk]]

@@ -6,21 +6,21 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
-from marketplace.vendors.queries import Store, find_store, store_of_user
+from marketplace.vendors.queries import Store, find_store, find_store_of_user
 
-FINANCE = "canManageFinances"
+FINANCE_PERMISSION = "canManageFinances"
 
 
-def require_finance(caller: Caller) -> None:
+def ensure_finance_permission(caller: Caller) -> None:
     """Refuse staff who have nothing to do with finances.
 
     :raises ForbiddenError: the caller lacks the permission
     """
-    if not caller.has_permission(FINANCE):
-        raise ForbiddenError(f"This takes the permission {FINANCE}.")
+    if not caller.has_permission(FINANCE_PERMISSION):
+        raise ForbiddenError(f"This takes the permission {FINANCE_PERMISSION}.")
 
 
-def store_of(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
+def resolve_store_for_caller(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
     """Give the store that somebody asks about.
 
     :param caller: a vendor, or staff
@@ -30,12 +30,12 @@ def store_of(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Sto
     :raises NotFoundError: there is no such store, or it is not the vendor's
     """
     if caller.is_staff:
-        require_finance(caller)
+        ensure_finance_permission(caller)
         if vendor_id is None:
             raise ValidationError.of("vendorId", "Is needed: staff name the vendor.")
         store = find_store(session, vendor_id=vendor_id)
     else:
-        store = store_of_user(session, user_id=caller.id)
+        store = find_store_of_user(session, user_id=caller.id)
         if store is not None and vendor_id not in (None, store.id):
             store = None
     if store is None:

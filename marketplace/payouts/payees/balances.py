@@ -11,28 +11,30 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
-from marketplace.orders.vendor_escrow_balance import in_escrow_of
+from marketplace.orders.vendor_escrow_balance import fetch_vendor_escrow_balance
 from marketplace.payouts.payees import holds as payee_holds
-from marketplace.payouts.payees.holds import Hold, holds_of, holds_of_people, with_halt
-from marketplace.payouts.payees.withdrawable import rewards_in
-from marketplace.platform.queries import platform_settings
+from marketplace.payouts.payees.holds import Hold, find_vendor_holds, find_wallet_holds, include_platform_halt
+from marketplace.payouts.payees.withdrawable import fetch_remaining_rewards
+from marketplace.platform.queries import fetch_platform_settings
 
-_BOOKED = Statement(text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids)"))
-_SUMS = """
+_SELECT_LEDGER_BALANCES = Statement(
+    text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids)")
+)
+_SUM_IN_TRANSIT = """
     SELECT coalesce(sum(amount_minor) FILTER (WHERE status = 'pending'), 0)::bigint AS waiting_minor,
         coalesce(sum(amount_minor) FILTER (WHERE status <> 'pending'), 0)::bigint AS sent_minor
     FROM payout_transfer_intents WHERE status IN ('pending', 'submitted', 'unknown')
 """
-_UNDER_WAY = Statement(text(f"{_SUMS} AND vendor_id = :vendor_id"))
-_OUT_OF_WALLET = Statement(text(f"{_SUMS} AND user_id = :user_id AND vendor_id IS NULL"))
+_SUM_STORE_PAYOUTS_IN_TRANSIT = Statement(text(f"{_SUM_IN_TRANSIT} AND vendor_id = :vendor_id"))
+_SUM_CASH_OUTS_IN_TRANSIT = Statement(text(f"{_SUM_IN_TRANSIT} AND user_id = :user_id AND vendor_id IS NULL"))
 
 
 def minimum_payout(session: Session) -> int:
     """Give the least that is paid out at once, in kobo, as officers have set it."""
-    return int(platform_settings(session)["minimum_payout_minor"])
+    return int(fetch_platform_settings(session)["minimum_payout_minor"])
 
 
-def balance_of_store(session: Session, *, vendor_id: UUID, now: datetime) -> dict[str, Any]:
+def show_store_balance(session: Session, *, vendor_id: UUID, now: datetime) -> dict[str, Any]:
     """Tell what a vendor has, in kobo, and what holds it back.
 
     What they owe us is taken before they are paid, so it is not available. In escrow is their own share, as it
@@ -42,25 +44,27 @@ def balance_of_store(session: Session, *, vendor_id: UUID, now: datetime) -> dic
     :param now: the time of the request
     """
     payable, debt = accounts.vendor_payable(vendor_id), accounts.vendor_receivable(vendor_id)
-    booked = _booked(session, payable, debt)
+    booked = _fetch_ledger_balances(session, payable, debt)
     payable_minor, owed_minor = booked[payable], booked[debt]
     net = max(payable_minor - owed_minor, 0)
-    under_way = _UNDER_WAY.one(session, vendor_id=vendor_id)
-    escrow = in_escrow_of(session, vendor_id=vendor_id)
-    holds = with_halt(session, holds_of(session, vendor_ids=[vendor_id], now=now)[vendor_id])
+    under_way = _SUM_STORE_PAYOUTS_IN_TRANSIT.one(session, vendor_id=vendor_id)
+    escrow = fetch_vendor_escrow_balance(session, vendor_id=vendor_id)
+    holds = include_platform_halt(
+        session, find_vendor_holds(session, vendor_ids=[vendor_id], now=now)[vendor_id]
+    )
     return {
         "vendorId": vendor_id,
         "currency": CURRENCY,
         "availableMinor": 0 if holds else net,
         "onHoldMinor": net if holds else 0,
-        "holds": payee_holds.shown(holds),
-        "heldUntil": _held_until(holds),
+        "holds": payee_holds.serialize_holds(holds),
+        "heldUntil": _find_end_of_holds(holds),
         "inEscrowMinor": escrow.held_minor,
         "ordersInEscrow": escrow.held_orders,
         "frozenMinor": escrow.frozen_minor,
         "ordersFrozen": escrow.frozen_orders,
-        "inTransitMinor": under_way["waiting_minor"] + under_way["sent_minor"],
-        "waitingMinor": under_way["waiting_minor"],
+        "inTransitMinor": under_way["sum_pending_payouts"] + under_way["sent_minor"],
+        "waitingMinor": under_way["sum_pending_payouts"],
         "sentMinor": under_way["sent_minor"],
         "payableMinor": payable_minor,
         "owedMinor": owed_minor,
@@ -68,53 +72,56 @@ def balance_of_store(session: Session, *, vendor_id: UUID, now: datetime) -> dic
     }
 
 
-def balance_of_wallet(session: Session, *, user_id: UUID, now: datetime) -> dict[str, Any]:
+def show_wallet_balance(session: Session, *, user_id: UUID, now: datetime) -> dict[str, Any]:
     """Tell what is in a wallet, and what of it can be paid out, in kobo.
 
     :param user_id: whose wallet
     :param now: the time of the request
     """
     wallet, debt = accounts.wallet(user_id), accounts.buyer_receivable(user_id)
-    booked = _booked(session, wallet, debt)
+    booked = _fetch_ledger_balances(session, wallet, debt)
     balance, owed = booked[wallet], booked[debt]
-    rewards = rewards_in(session, user_id=user_id, balance_minor=balance)
-    under_way = _OUT_OF_WALLET.one(session, user_id=user_id)
+    rewards = fetch_remaining_rewards(session, user_id=user_id, balance_minor=balance)
+    under_way = _SUM_CASH_OUTS_IN_TRANSIT.one(session, user_id=user_id)
     return {
         "balanceMinor": balance,
         "cashableMinor": max(balance - owed - rewards, 0),
         "fromRewardsMinor": rewards,
-        "inTransitMinor": under_way["waiting_minor"] + under_way["sent_minor"],
+        "inTransitMinor": under_way["sum_pending_payouts"] + under_way["sent_minor"],
         "owedMinor": owed,
         "minimumPayoutMinor": minimum_payout(session),
         "currency": CURRENCY,
-        "holds": payee_holds.shown(
-            with_halt(session, holds_of_people(session, user_ids=[user_id], now=now)[user_id])
+        "holds": payee_holds.serialize_holds(
+            include_platform_halt(session, find_wallet_holds(session, user_ids=[user_id], now=now)[user_id])
         ),
     }
 
 
-def waiting_minor(session: Session, *, user_id: UUID, vendor_id: UUID | None) -> int:
+def sum_pending_payouts(session: Session, *, user_id: UUID, vendor_id: UUID | None) -> int:
     """Give what is in payouts that wait to be sent, in kobo.
 
     :param user_id: whose
     :param vendor_id: of their store; none: of their wallet
     """
     found = (
-        _OUT_OF_WALLET.one(session, user_id=user_id)
+        _SUM_CASH_OUTS_IN_TRANSIT.one(session, user_id=user_id)
         if vendor_id is None
-        else _UNDER_WAY.one(session, vendor_id=vendor_id)
+        else _SUM_STORE_PAYOUTS_IN_TRANSIT.one(session, vendor_id=vendor_id)
     )
-    waiting: int = found["waiting_minor"]
+    waiting: int = found["sum_pending_payouts"]
     return waiting
 
 
-def _booked(session: Session, *wanted: Account) -> dict[Account, int]:
+def _fetch_ledger_balances(session: Session, *wanted: Account) -> dict[Account, int]:
     """Give the balances of accounts by the books; one that was never opened holds nothing."""
-    found = {row["id"]: row["balance_minor"] for row in _BOOKED.all(session, ids=[one.id for one in wanted])}
+    found = {
+        row["id"]: row["balance_minor"]
+        for row in _SELECT_LEDGER_BALANCES.all(session, ids=[one.id for one in wanted])
+    }
     return {one: found.get(one.id, 0) for one in wanted}
 
 
-def _held_until(holds: tuple[Hold, ...]) -> datetime | None:
+def _find_end_of_holds(holds: tuple[Hold, ...]) -> datetime | None:
     """Give when time will have ended all holds; none where something else has to."""
     untils = [hold.until for hold in holds if hold.until is not None]
     return max(untils) if untils and len(untils) == len(holds) else None

@@ -8,9 +8,9 @@ from uuid import UUID
 from sqlalchemy import bindparam, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.identity.operations import lock_profile
-from marketplace.identity.queries import former_contacts_of
+from marketplace.identity.queries import list_former_contacts
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import InvalidParam, ValidationError
@@ -21,11 +21,11 @@ from marketplace.payouts.payees.holds import account_held_until
 from marketplace.providers.gateway.payments import PaymentGateway
 from marketplace.providers.gateway.transfers import TransferGateway
 
-SHOWN_DIGITS = 4
+VISIBLE_DIGITS = 4
 # A number that was given up longer ago may be somebody else's by now.
-_FORMER_CONTACT_FOR = timedelta(days=30)
-_MOST_FORMER_CONTACTS = 20
-_HISTORY = 50
+_FORMER_CONTACT_PERIOD = timedelta(days=30)
+_FORMER_CONTACTS_LIMIT = 20
+_HISTORY_LIMIT = 50
 
 _COLUMNS = (
     PayoutAccount.id,
@@ -37,13 +37,15 @@ _COLUMNS = (
     PayoutAccount.created_at,
     PayoutAccount.replaced_at,
 )
-_OF_PERSON = select(*_COLUMNS).where(PayoutAccount.user_id == bindparam("user_id"))
-_CURRENT = Statement(_OF_PERSON.where(PayoutAccount.replaced_at.is_(None)))
-_ALL = Statement(_OF_PERSON.order_by(PayoutAccount.id.desc()).limit(bindparam("most")))
-_END = Statement(
+_SELECT_ACCOUNTS_OF_USER = select(*_COLUMNS).where(PayoutAccount.user_id == bindparam("user_id"))
+_SELECT_CURRENT_ACCOUNT = Statement(_SELECT_ACCOUNTS_OF_USER.where(PayoutAccount.replaced_at.is_(None)))
+_SELECT_ACCOUNT_HISTORY = Statement(
+    _SELECT_ACCOUNTS_OF_USER.order_by(PayoutAccount.id.desc()).limit(bindparam("most"))
+)
+_RETIRE_CURRENT_ACCOUNT = Statement(
     text("UPDATE payout_accounts SET replaced_at = :now WHERE user_id = :user_id AND replaced_at IS NULL")
 )
-_BEGIN = Statement(
+_INSERT_ACCOUNT = Statement(
     text(
         """
         INSERT INTO payout_accounts
@@ -53,7 +55,9 @@ _BEGIN = Statement(
         """
     )
 )
-_RENEW = Statement(text("UPDATE payout_accounts SET recipient_code = :recipient_code WHERE id = :id"))
+_UPDATE_RECIPIENT_CODE = Statement(
+    text("UPDATE payout_accounts SET recipient_code = :recipient_code WHERE id = :id")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class ResolvedAccount:
     recipient_code: str
 
 
-def resolve(
+def resolve_payout_account(
     cache: Cache,
     gateway: PaymentGateway,
     transfers: TransferGateway,
@@ -103,9 +107,7 @@ def resolve(
     )
 
 
-def replace(
-    session: Session, *, user_id: UUID, account: ResolvedAccount, actor: AuditActor, now: datetime
-) -> bool:
+def replace_payout_account(session: Session, *, user_id: UUID, account: ResolvedAccount, act: Act) -> bool:
     """Have somebody's payouts go to another bank account, and tell them wherever they are reached.
 
     Payouts are held for a day from then. The account that they go to already stays, without a hold or a word: all that
@@ -113,18 +115,16 @@ def replace(
 
     :param user_id: whose payouts
     :param account: as ``resolve`` gave it
-    :param actor: who changes it, for the audit
-    :param now: the time of the request
     :return: whether it is another one
     """
     lock_profile(session, user_id=user_id)
-    before = _CURRENT.first(session, user_id=user_id)
-    if before is not None and _is_same(before, account):
+    before = _SELECT_CURRENT_ACCOUNT.first(session, user_id=user_id)
+    if before is not None and _is_same_account(before, account):
         if before["recipient_code"] != account.recipient_code:
-            _renew_recipient(session, before, account, user_id=user_id, actor=actor, now=now)
+            _renew_recipient(session, before, account, user_id=user_id, act=act)
         return False
-    _END.run(session, user_id=user_id, now=now)
-    row = _BEGIN.one(
+    _RETIRE_CURRENT_ACCOUNT.run(session, user_id=user_id, now=act.now)
+    row = _INSERT_ACCOUNT.one(
         session,
         user_id=user_id,
         bank_code=account.bank_code,
@@ -132,39 +132,38 @@ def replace(
         account_number=account.account_number,
         account_name=account.account_name,
         recipient_code=account.recipient_code,
-        now=now,
+        now=act.now,
     )
-    record(
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="payout_account.change",
         target_type="profile",
         target_id=str(user_id),
         before=None if before is None else {"accountId": str(before["id"])},
         after={"accountId": str(row["id"])},
-        now=now,
     )
-    _tell(session, user_id=user_id, account_id=row["id"], account=account, now=now)
+    _notify_account_changed(session, user_id=user_id, account_id=row["id"], account=account, now=act.now)
     return True
 
 
-def give(
-    session: Session, *, user_id: UUID, account: ResolvedAccount, actor: AuditActor, now: datetime
+def replace_and_show_account(
+    session: Session, *, user_id: UUID, account: ResolvedAccount, act: Act
 ) -> dict[str, Any]:
     """Do as ``replace``, and give the account as its owner is shown it."""
-    replace(session, user_id=user_id, account=account, actor=actor, now=now)
-    return shown(_CURRENT.one(session, user_id=user_id), now=now)
+    replace_payout_account(session, user_id=user_id, account=account, act=act)
+    return serialize_account(_SELECT_CURRENT_ACCOUNT.one(session, user_id=user_id), now=act.now)
 
 
-def account_of(session: Session, *, user_id: UUID) -> dict[str, Any] | None:
+def find_current_account(session: Session, *, user_id: UUID) -> dict[str, Any] | None:
     """Give the bank account that somebody's payouts go to, or none; its number is whole."""
-    return _CURRENT.first(session, user_id=user_id)
+    return _SELECT_CURRENT_ACCOUNT.first(session, user_id=user_id)
 
 
-def shown(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
+def serialize_account(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
     """Give a bank account as its owner is shown it: of the number, the last digits alone.
 
-    :param row: as ``account_of`` gives it
+    :param row: as ``find_current_account`` gives it
     :param now: the time of the request, which tells whether it still holds payouts
     """
     held_until = account_held_until(row["created_at"])
@@ -172,7 +171,7 @@ def shown(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
         "id": row["id"],
         "bankCode": row["bank_code"],
         "bankName": row["bank_name"],
-        "accountNumber": masked(row["account_number"]),
+        "accountNumber": mask_account_number(row["account_number"]),
         "accountName": row["account_name"],
         "since": row["created_at"],
         "replacedAt": row["replaced_at"],
@@ -180,23 +179,26 @@ def shown(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
     }
 
 
-def shown_account_of(session: Session, *, user_id: UUID, now: datetime) -> dict[str, Any] | None:
+def show_current_account(session: Session, *, user_id: UUID, now: datetime) -> dict[str, Any] | None:
     """Give the bank account that somebody's payouts go to as they are shown it, or none."""
-    row = account_of(session, user_id=user_id)
-    return None if row is None else shown(row, now=now)
+    row = find_current_account(session, user_id=user_id)
+    return None if row is None else serialize_account(row, now=now)
 
 
-def history_of(session: Session, *, user_id: UUID, now: datetime) -> list[dict[str, Any]]:
+def list_account_history(session: Session, *, user_id: UUID, now: datetime) -> list[dict[str, Any]]:
     """List the bank accounts that somebody's payouts went to, the present one first; at most 50."""
-    return [shown(row, now=now) for row in _ALL.all(session, user_id=user_id, most=_HISTORY)]
+    return [
+        serialize_account(row, now=now)
+        for row in _SELECT_ACCOUNT_HISTORY.all(session, user_id=user_id, most=_HISTORY_LIMIT)
+    ]
 
 
-def masked(account_number: str) -> str:
+def mask_account_number(account_number: str) -> str:
     """Write an account number with its last four digits alone."""
-    return "*" * (len(account_number) - SHOWN_DIGITS) + account_number[-SHOWN_DIGITS:]
+    return "*" * (len(account_number) - VISIBLE_DIGITS) + account_number[-VISIBLE_DIGITS:]
 
 
-def _is_same(row: dict[str, Any], account: ResolvedAccount) -> bool:
+def _is_same_account(row: dict[str, Any], account: ResolvedAccount) -> bool:
     return (row["bank_code"], row["account_number"]) == (account.bank_code, account.account_number)
 
 
@@ -206,35 +208,33 @@ def _renew_recipient(
     account: ResolvedAccount,
     *,
     user_id: UUID,
-    actor: AuditActor,
-    now: datetime,
+    act: Act,
 ) -> None:
     """Pay to the same account by another recipient: the gateway may not know the former one any more."""
-    _RENEW.run(session, id=before["id"], recipient_code=account.recipient_code)
+    _UPDATE_RECIPIENT_CODE.run(session, id=before["id"], recipient_code=account.recipient_code)
     account_id = str(before["id"])
-    record(
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="payout_account.renew_recipient",
         target_type="profile",
         target_id=str(user_id),
         before={"accountId": account_id, "recipientCode": before["recipient_code"]},
         after={"accountId": account_id, "recipientCode": account.recipient_code},
-        now=now,
     )
 
 
-def _tell(
+def _notify_account_changed(
     session: Session, *, user_id: UUID, account_id: UUID, account: ResolvedAccount, now: datetime
 ) -> None:
     """Tell somebody where they can be reached now, and where they could be reached until lately."""
-    former = former_contacts_of(
-        session, user_id=user_id, since=now - _FORMER_CONTACT_FOR, most=_MOST_FORMER_CONTACTS
+    former = list_former_contacts(
+        session, user_id=user_id, since=now - _FORMER_CONTACT_PERIOD, most=_FORMER_CONTACTS_LIMIT
     )
     body = (
         f"Your payouts go to an account at {account.bank_name} now that ends with"
-        f" {account.account_number[-SHOWN_DIGITS:]}. None is sent before {account_held_until(now):%d %B %Y, %H:%M} UTC."
-        " If this was not you, contact support before then."
+        f" {account.account_number[-VISIBLE_DIGITS:]}. None is sent before"
+        f" {account_held_until(now):%d %B %Y, %H:%M} UTC. If this was not you, contact support before then."
     )
     for contact in (None, *former):
         notify(

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.platform.halts import payouts_halted
+from marketplace.platform.halts import are_payouts_halted
 
 # Whoever took over an account and had the money sent elsewhere is noticed within it: both contacts are told.
 ACCOUNT_HOLD = timedelta(hours=24)
@@ -23,11 +23,11 @@ STORE_SUSPENDED = "store_suspended"
 HOLD_REASONS = (NO_BANK_ACCOUNT, BANK_ACCOUNT_CHANGED, ACCOUNT_RESTRICTED, ACCOUNT_SUSPENDED, STORE_SUSPENDED)
 # Nobody's own, but shown beside them.
 PAYOUTS_HALTED = "payouts_halted"
-SHOWN_REASONS = (*HOLD_REASONS, PAYOUTS_HALTED)
+ALL_HOLD_REASONS = (*HOLD_REASONS, PAYOUTS_HALTED)
 # A payment goes to the account that officers approved it for, or nowhere.
 ACCOUNT_REPLACED = "account_replaced"
 # What the payee can do about each, in their words.
-_WHAT_TO_DO = {
+_REMEDIES = {
     NO_BANK_ACCOUNT: "There is no bank account to pay to. Give one.",
     BANK_ACCOUNT_CHANGED: "The bank account is new, so nothing is sent there for 24 hours. Wait until then.",
     ACCOUNT_RESTRICTED: "Your account is restricted. Contact support.",
@@ -36,19 +36,19 @@ _WHAT_TO_DO = {
     PAYOUTS_HALTED: "All payouts are halted while we look into something. Your money is safe; wait.",
 }
 # Whoever leaves is paid first: their account is restricted meanwhile.
-_LEAVING = "deletion_pending"
+_DELETION_PENDING = "deletion_pending"
 
 _COLUMNS = """p.account_status, p.status_reason, a.created_at AS account_since
     FROM {asked} JOIN profiles p ON p.id = {person}
         LEFT JOIN payout_accounts a ON a.user_id = p.id AND a.replaced_at IS NULL"""
-_OF_VENDORS = Statement(
+_SELECT_VENDORS = Statement(
     text(
         "SELECT v.id, v.status AS store_status, "
         + _COLUMNS.format(asked="vendor_profiles v", person="v.user_id")
         + " WHERE v.id = ANY(:ids)"
     )
 )
-_OF_PEOPLE = Statement(
+_SELECT_USERS = Statement(
     text(
         "SELECT u.id, NULL AS store_status, "
         + _COLUMNS.format(asked="profiles u", person="u.id")
@@ -65,7 +65,7 @@ class Hold:
     until: datetime | None = None
 
 
-def holds_of(
+def find_vendor_holds(
     session: Session, *, vendor_ids: Collection[UUID], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
     """Tell what holds vendors' payouts back, all of them in one query.
@@ -76,11 +76,11 @@ def holds_of(
     :param now: the time of the request or of the run
     :return: the holds of each store that exists; none of a store that may be paid
     """
-    rows = _OF_VENDORS.all(session, ids=list(vendor_ids))
-    return {row["id"]: _holds_in(row, now=now) for row in rows}
+    rows = _SELECT_VENDORS.all(session, ids=list(vendor_ids))
+    return {row["id"]: _derive_holds(row, now=now) for row in rows}
 
 
-def holds_of_people(
+def find_wallet_holds(
     session: Session, *, user_ids: Collection[UUID], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
     """Tell what holds payouts from people's wallets back, all of them in one query.
@@ -89,11 +89,11 @@ def holds_of_people(
     :param now: the time of the request or of the run
     :return: the holds of each person that exists; none of one who may be paid
     """
-    rows = _OF_PEOPLE.all(session, ids=list(user_ids))
-    return {row["id"]: _holds_in(row, now=now) for row in rows}
+    rows = _SELECT_USERS.all(session, ids=list(user_ids))
+    return {row["id"]: _derive_holds(row, now=now) for row in rows}
 
 
-def holds_of_payouts(
+def find_payout_holds(
     session: Session, *, payouts: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
     """Tell what holds payouts back, by their ids, in two queries.
@@ -103,26 +103,26 @@ def holds_of_payouts(
     """
     vendor_ids = [row["vendor_id"] for row in payouts if row["vendor_id"]]
     user_ids = [row["user_id"] for row in payouts if not row["vendor_id"]]
-    of_stores = holds_of(session, vendor_ids=vendor_ids, now=now) if vendor_ids else {}
-    of_people = holds_of_people(session, user_ids=user_ids, now=now) if user_ids else {}
+    of_stores = find_vendor_holds(session, vendor_ids=vendor_ids, now=now) if vendor_ids else {}
+    of_people = find_wallet_holds(session, user_ids=user_ids, now=now) if user_ids else {}
     return {
         row["id"]: of_stores[row["vendor_id"]] if row["vendor_id"] else of_people[row["user_id"]]
         for row in payouts
     }
 
 
-def kept_from_sending(
+def send_blockers(
     session: Session, *, payouts: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[UUID, tuple[str, ...]]:
     """Tell why payouts are not sent now, approved as they are: what is not told of is sent.
 
     A halt of all payouts is none of the reasons.
 
-    :param payouts: as of ``holds_of_payouts``, each with whether its account was replaced since (``account_replaced``)
+    :param payouts: as of ``find_payout_holds``, each with whether its account was replaced since (``account_replaced``)
     :param now: when they would be sent
     :return: ``account_replaced`` and ``HOLD_REASONS``, by the payouts' ids
     """
-    holds = holds_of_payouts(session, payouts=payouts, now=now)
+    holds = find_payout_holds(session, payouts=payouts, now=now)
     reasons = {
         row["id"]: (
             *((ACCOUNT_REPLACED,) if row["account_replaced"] else ()),
@@ -133,14 +133,14 @@ def kept_from_sending(
     return {payout_id: found for payout_id, found in reasons.items() if found}
 
 
-def with_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
+def include_platform_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
     """Add to somebody's holds the one that is everybody's, if there is one."""
-    return (*holds, Hold(PAYOUTS_HALTED)) if payouts_halted(session) else holds
+    return (*holds, Hold(PAYOUTS_HALTED)) if are_payouts_halted(session) else holds
 
 
-def shown(holds: Sequence[Hold]) -> list[dict[str, Any]]:
+def serialize_holds(holds: Sequence[Hold]) -> list[dict[str, Any]]:
     """Give holds as the payee is shown them, each with what can be done about it."""
-    return [{"reason": one.reason, "until": one.until, "detail": _WHAT_TO_DO[one.reason]} for one in holds]
+    return [{"reason": one.reason, "until": one.until, "detail": _REMEDIES[one.reason]} for one in holds]
 
 
 def account_held_until(since: datetime) -> datetime:
@@ -148,7 +148,7 @@ def account_held_until(since: datetime) -> datetime:
     return since + ACCOUNT_HOLD
 
 
-def _holds_in(row: dict[str, Any], *, now: datetime) -> tuple[Hold, ...]:
+def _derive_holds(row: dict[str, Any], *, now: datetime) -> tuple[Hold, ...]:
     holds = []
     if row["account_since"] is None:
         holds.append(Hold(NO_BANK_ACCOUNT))
@@ -156,7 +156,7 @@ def _holds_in(row: dict[str, Any], *, now: datetime) -> tuple[Hold, ...]:
         holds.append(Hold(BANK_ACCOUNT_CHANGED, account_held_until(row["account_since"])))
     if row["account_status"] == "suspended":
         holds.append(Hold(ACCOUNT_SUSPENDED))
-    elif row["account_status"] == "restricted" and row["status_reason"] != _LEAVING:
+    elif row["account_status"] == "restricted" and row["status_reason"] != _DELETION_PENDING:
         holds.append(Hold(ACCOUNT_RESTRICTED))
     if row["store_status"] == "suspended":
         holds.append(Hold(STORE_SUSPENDED))

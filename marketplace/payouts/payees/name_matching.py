@@ -2,11 +2,11 @@
 
 import re
 
-from marketplace.kernel.text_normalization import fold
+from marketplace.kernel.text_normalization import normalize_text
 
 _WORD = re.compile(r"[a-z0-9]{2,}")
 # They stand in many names, and tell nobody from anybody.
-_COMMON = frozenset(
+_COMMON_WORDS = frozenset(
     {
         *("and", "the", "of", "co", "ltd", "limited", "plc", "nig", "nigeria", "global", "company"),
         *("enterprise", "enterprises", "venture", "ventures", "services"),
@@ -14,10 +14,10 @@ _COMMON = frozenset(
     }
 )
 # Two words in common are no accident; a name of one word has no more to give.
-_ENOUGH = 2
+_SUFFICIENT_SHARED_WORDS = 2
 
 
-def may_be_the_same(account_name: str, *names: str | None) -> bool:
+def is_plausible_account_name(account_name: str, *names: str | None) -> bool:
     """Tell whether a bank account's name is like one of somebody's.
 
     Letters count without case and accents, in any order; words that stand in many names do not count.
@@ -25,13 +25,13 @@ def may_be_the_same(account_name: str, *names: str | None) -> bool:
     :param account_name: as the bank says
     :param names: of the store and of who runs it; none that there is not
     """
-    given = _words(account_name)
+    given = _extract_significant_words(account_name)
     for name in names:
-        words = _words(name or "")
-        if words and given and len(words & given) >= min(_ENOUGH, len(words), len(given)):
+        words = _extract_significant_words(name or "")
+        if words and given and len(words & given) >= min(_SUFFICIENT_SHARED_WORDS, len(words), len(given)):
             return True
     return False
 
 
-def _words(name: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(fold(name))) - _COMMON
+def _extract_significant_words(name: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(normalize_text(name))) - _COMMON_WORDS

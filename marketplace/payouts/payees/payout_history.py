@@ -13,14 +13,14 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payouts import states
-from marketplace.payouts.payees.bank_accounts import masked
+from marketplace.payouts.payees.bank_accounts import mask_account_number
 
-Source = Literal["store", "wallet"]
+PayoutSource = Literal["store", "wallet"]
 SOURCES = ("store", "wallet")
 # Ids are made in the order of time.
 _SORTS = {"createdAt": "i.id", "amountMinor": "i.amount_minor"}
 SORTS = tuple(_SORTS)
-_OVER = (states.SUCCESS, states.FAILED, states.REVERSED, states.CANCELLED)
+_FINAL_STATUSES = (states.SUCCESS, states.FAILED, states.REVERSED, states.CANCELLED)
 
 _COLUMNS = """
     SELECT i.id, i.status, i.amount_minor AS "amountMinor", i.asked_for AS "askedFor",
@@ -36,7 +36,7 @@ _JOINS = """
     LEFT JOIN payout_transfers t ON t.intent_id = i.id
 """
 # Values are the driver's to write into the text, so that the planner knows which filters there are.
-_FROM = """
+_FROM_MATCHING_PAYOUTS = """
     FROM payout_transfer_intents i
     WHERE (CAST(:user_id AS uuid) IS NULL OR i.user_id = :user_id)
         AND (CAST(:vendor_id AS uuid) IS NULL OR i.vendor_id = :vendor_id)
@@ -46,28 +46,31 @@ _FROM = """
         AND (CAST(:starts AS timestamptz) IS NULL OR i.created_at >= :starts)
         AND (CAST(:ends AS timestamptz) IS NULL OR i.created_at < :ends)
 """
-_ONE = Statement(text(f"{_COLUMNS} FROM payout_transfer_intents i {_JOINS} WHERE i.id = :payout_id"))
-_COUNT = Statement(text(f"SELECT count(*) AS total {_FROM}"))
+_SELECT_PAYOUT = Statement(
+    text(f"{_COLUMNS} FROM payout_transfer_intents i {_JOINS} WHERE i.id = :payout_id")
+)
+_COUNT_PAYOUTS = Statement(text(f"SELECT count(*) AS total {_FROM_MATCHING_PAYOUTS}"))
 
 
-def _page(order: str, direction: str) -> Statement:
+def _build_page_statement(order: str, direction: str) -> Statement:
     by = f"{order} {direction}, i.id {direction}" if order != "i.id" else f"i.id {direction}"
     return Statement(
         text(
-            f"{_COLUMNS} FROM (SELECT i.* {_FROM} ORDER BY {by} LIMIT :most OFFSET :offset) i {_JOINS} ORDER BY {by}"
+            f"{_COLUMNS} FROM (SELECT i.* {_FROM_MATCHING_PAYOUTS} ORDER BY {by} LIMIT :most OFFSET :offset) i"
+            f" {_JOINS} ORDER BY {by}"
         )
     )
 
 
-_PAGES = {
-    (sort, descending): _page(order, "DESC" if descending else "ASC")
+_SELECT_PAYOUT_PAGES = {
+    (sort, descending): _build_page_statement(order, "DESC" if descending else "ASC")
     for sort, order in _SORTS.items()
     for descending in (True, False)
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filters:
+class PayoutFilters:
     """Which payouts are wanted; none means that a filter is not applied. ``ends`` is exclusive.
 
     :param user_id: whose alone
@@ -78,44 +81,48 @@ class Filters:
     vendor_id: UUID | None = None
     batch_id: UUID | None = None
     status: str | None = None
-    source: Source | None = None
+    source: PayoutSource | None = None
     starts: datetime | None = None
     ends: datetime | None = None
 
 
-def list_payouts(session: Session, *, filters: Filters, page: TableRequest) -> TablePage:
+def list_payouts(session: Session, *, filters: PayoutFilters, page: TableRequest) -> TablePage:
     """List payouts, in two queries.
 
     :param filters: which
     :param page: which page, sorted by one of ``SORTS``
     """
     wanted = asdict(filters)
-    rows = _PAGES[page.sort, page.descending].all(session, **wanted, most=page.limit, offset=page.offset)
-    return TablePage([_shown(row) for row in rows], page, _COUNT.one(session, **wanted)["total"])
+    rows = _SELECT_PAYOUT_PAGES[page.sort, page.descending].all(
+        session, **wanted, most=page.limit, offset=page.offset
+    )
+    return TablePage(
+        [_serialize_payout(row) for row in rows], page, _COUNT_PAYOUTS.one(session, **wanted)["total"]
+    )
 
 
-def payout_of(session: Session, *, payout_id: UUID) -> dict[str, Any]:
+def show_payout(session: Session, *, payout_id: UUID) -> dict[str, Any]:
     """Give one payout as it is listed.
 
     :raises NotFoundError: there is none of that id
     """
-    row = _ONE.first(session, payout_id=payout_id)
+    row = _SELECT_PAYOUT.first(session, payout_id=payout_id)
     if row is None:
         raise NotFoundError("There is no such payout.")
-    return _shown(row)
+    return _serialize_payout(row)
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _serialize_payout(row: dict[str, Any]) -> dict[str, Any]:
     """Give a payout as its payee and finance are shown it, of the account's number the last digits alone."""
     row["currency"] = CURRENCY
-    row["settledAt"] = row["updatedAt"] if row["status"] in _OVER else None
+    row["settledAt"] = row["updatedAt"] if row["status"] in _FINAL_STATUSES else None
     row["payee"] = {"id": row.pop("user_id"), "name": row.pop("payee_name")}
     vendor_id, name = row.pop("vendor_id"), row.pop("display_name")
     row["vendor"] = None if vendor_id is None else {"id": vendor_id, "displayName": name}
     row["bankAccount"] = {
         "bankCode": row.pop("bank_code"),
         "bankName": row.pop("bank_name"),
-        "accountNumber": masked(row.pop("account_number")),
+        "accountNumber": mask_account_number(row.pop("account_number")),
         "accountName": row.pop("account_name"),
     }
     return row

@@ -15,19 +15,19 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
 from marketplace.payouts import states
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.payees.bank_accounts import masked
+from marketplace.payouts.payees.bank_accounts import mask_account_number
 from marketplace.vendors.queries import Store
 
-LONGEST = timedelta(days=366)
+LONGEST_PERIOD = timedelta(days=366)
 # Of a file, and of what is laid out in pages.
-MOST_ROWS = 10_000
-MOST_LAID_OUT = 1_000
+FILE_ROWS_LIMIT = 10_000
+PAGED_ROWS_LIMIT = 1_000
 
 # What a vendor owes us is taken off what we owe them: of both accounts a credit adds to the balance and a debit takes
 # from it. All comes out of one statement, so of one moment of the books. The balance at the beginning is what there is
 # now, less all that has been booked since: whatever the order in which transactions of one moment were booked. Entries
 # of accounts with owners, which these are, have their balance after them: the index is of those alone.
-_ENTRIES = Sql(
+_SELECT_ENTRIES = Sql(
     text(
         """
         WITH booked AS (
@@ -54,7 +54,7 @@ _ENTRIES = Sql(
 )
 # Of payouts that are on their way or have arrived: what failed or came back went nowhere, what waits may yet go
 # elsewhere. An account that was left and taken up again is one.
-_PAID_TO = Sql(
+_SELECT_PAID_ACCOUNTS = Sql(
     text(
         """
         SELECT DISTINCT ON (a.bank_code, a.account_number)
@@ -65,8 +65,8 @@ _PAID_TO = Sql(
         """
     )
 )
-_SENT = [states.SUBMITTED, states.UNKNOWN, states.SUCCESS]
-_NAMES = Sql(
+_SENT_STATUSES = [states.SUBMITTED, states.UNKNOWN, states.SUCCESS]
+_SELECT_VENDOR_NAMES = Sql(
     text(
         """
         SELECT v.display_name, p.name AS owner_name FROM vendor_profiles v JOIN profiles p ON p.id = v.user_id
@@ -77,7 +77,7 @@ _NAMES = Sql(
 
 
 @dataclass(frozen=True)
-class Period:
+class StatementPeriod:
     """From a moment on, until before another one."""
 
     starts: datetime
@@ -85,7 +85,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class PaidTo:
+class PaidAccount:
     """A bank account that payouts went to; of its number the last digits alone."""
 
     bank: str
@@ -103,8 +103,8 @@ class VendorStatement:
     vendor_id: UUID
     display_name: str
     owner_name: str | None
-    paid_to: list[PaidTo]
-    period: Period
+    paid_to: list[PaidAccount]
+    period: StatementPeriod
     opening_minor: int
     credited_minor: int
     debited_minor: int
@@ -148,7 +148,7 @@ COLUMNS = (
 )
 
 
-def period_of(starts: datetime | None, ends: datetime | None, *, now: datetime) -> Period:
+def resolve_period(starts: datetime | None, ends: datetime | None, *, now: datetime) -> StatementPeriod:
     """Give the period that a statement is asked for: by default the month that its end is in.
 
     :param starts: the first moment, or none
@@ -164,40 +164,44 @@ def period_of(starts: datetime | None, ends: datetime | None, *, now: datetime) 
         first = within.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     if first >= last:
         raise ValidationError.of("from", "Is not before the end of the period.")
-    if last - first > LONGEST:
-        raise ValidationError.of("from", f"Is more than {LONGEST.days} days before the end of the period.")
-    return Period(first, last)
+    if last - first > LONGEST_PERIOD:
+        raise ValidationError.of(
+            "from", f"Is more than {LONGEST_PERIOD.days} days before the end of the period."
+        )
+    return StatementPeriod(first, last)
 
 
-def statement_of(session: Session, *, store: Store, period: Period, most: int) -> VendorStatement:
+def build_statement(session: Session, *, store: Store, period: StatementPeriod, most: int) -> VendorStatement:
     """Draw up a vendor's statement, in three queries.
 
     :param store: the vendor's
-    :param period: see ``period_of``
+    :param period: see ``resolve_period``
     :param most: so many entries at most
     :raises ValidationError: there are more in the period: a part of them would be no statement
     """
     payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
     names = {payable.id: payable.kind, debt.id: debt.kind}
-    rows = _ENTRIES.all(session, ids=list(names), starts=period.starts, ends=period.ends, most=most + 1)
+    rows = _SELECT_ENTRIES.all(
+        session, ids=list(names), starts=period.starts, ends=period.ends, most=most + 1
+    )
     opening = rows[0]["opening_minor"]
     rows = [row for row in rows if row["id"] is not None]
     if len(rows) > most:
         raise ValidationError(
             f"There are more than {most} movements in this period: choose a shorter one"
-            f"{', or CSV' if most < MOST_ROWS else ''}.",
+            f"{', or CSV' if most < FILE_ROWS_LIMIT else ''}.",
             invalid_params=[InvalidParam("to", f"More than {most} movements.")],
         )
-    entries = _run(rows, opening, names)
+    entries = _add_running_balance(rows, opening, names)
     sums = {"credit": 0, "debit": 0}
     for entry in entries:
         sums[entry["direction"]] += entry["amountMinor"]
-    who = _NAMES.one(session, vendor_id=store.id)
+    who = _SELECT_VENDOR_NAMES.one(session, vendor_id=store.id)
     return VendorStatement(
         vendor_id=store.id,
         display_name=who["display_name"],
         owner_name=who["owner_name"],
-        paid_to=_paid_to(session, rows),
+        paid_to=_list_paid_accounts(session, rows),
         period=period,
         opening_minor=opening,
         credited_minor=sums["credit"],
@@ -206,17 +210,25 @@ def statement_of(session: Session, *, store: Store, period: Period, most: int) -
     )
 
 
-def _paid_to(session: Session, rows: list[dict[str, Any]]) -> list[PaidTo]:
+def _list_paid_accounts(session: Session, rows: list[dict[str, Any]]) -> list[PaidAccount]:
     """Give the bank accounts that payouts among entries went to."""
-    intent_ids = [reservations.intent_of(row["source"]) for row in rows if row["kind"] == reservations.STAGED]
-    found = _PAID_TO.all(session, intent_ids=intent_ids, statuses=_SENT)
+    intent_ids = [
+        reservations.parse_payout_source(row["source"]) for row in rows if row["kind"] == reservations.STAGED
+    ]
+    found = _SELECT_PAID_ACCOUNTS.all(session, intent_ids=intent_ids, statuses=_SENT_STATUSES)
     return [
-        PaidTo(row["bank_name"] or row["bank_code"], masked(row["account_number"]), row["account_name"])
+        PaidAccount(
+            row["bank_name"] or row["bank_code"],
+            mask_account_number(row["account_number"]),
+            row["account_name"],
+        )
         for row in found
     ]
 
 
-def _run(rows: list[dict[str, Any]], opening_minor: int, names: dict[UUID, str]) -> list[dict[str, Any]]:
+def _add_running_balance(
+    rows: list[dict[str, Any]], opening_minor: int, names: dict[UUID, str]
+) -> list[dict[str, Any]]:
     """Give the entries with the balance after each."""
     balance = opening_minor
     entries = []

@@ -7,44 +7,41 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor
+from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags
 from marketplace.infra.cache import drop_cached
 from marketplace.payouts.payees import bank_accounts, holds
 from marketplace.payouts.payees.bank_accounts import ResolvedAccount
 from marketplace.vendors import operations, queries
-from marketplace.vendors.operations import ProfileChanges
+from marketplace.vendors.operations import StoreProfileChanges
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileUpdate:
     """What an owner changes: the profile, and (none: as it is) the bank account of the payouts."""
 
-    changes: ProfileChanges
+    changes: StoreProfileChanges
     account: ResolvedAccount | None
     revision: int | None
 
 
-def update(
+def update_store_profile(
     session: Session,
     *,
     vendor_id: UUID,
     user_id: UUID,
     wanted: ProfileUpdate,
-    actor: AuditActor,
-    now: datetime,
+    act: Act,
 ) -> dict[str, Any]:
     """Change a store's profile and where its payouts go, all of it or nothing.
 
     :param vendor_id: the store's
     :param user_id: who changes it
     :param wanted: what is to be otherwise
-    :param actor: the same, for the audit
-    :param now: the time of the request
     :return: the profile as its owner sees it
     :raises ValidationError: see ``vendors.operations.update_profile``
     :raises NotFoundError: there is no such store, or it is somebody else's
-    :raises StaleRevisionError: the revision is not the current one
+    :raises StaleStoreError: the revision is not the current one
     """
     shown = operations.update_profile(
         session,
@@ -52,31 +49,35 @@ def update(
         user_id=user_id,
         changes=wanted.changes,
         revision=wanted.revision,
-        now=now,
+        now=act.now,
     )
     if shown:
         drop_cached(session, cache_tags.PRODUCTS, cache_tags.CATEGORIES)
-    if wanted.account is not None and bank_accounts.replace(
-        session, user_id=user_id, account=wanted.account, actor=actor, now=now
+    if wanted.account is not None and bank_accounts.replace_payout_account(
+        session, user_id=user_id, account=wanted.account, act=act
     ):
-        operations.note_change(session, vendor_id=vendor_id, now=now)
-    return profile_of(session, vendor_id=vendor_id, viewer_id=user_id, now=now)
+        operations.bump_store_revision(session, vendor_id=vendor_id, now=act.now)
+    return show_store_profile(session, vendor_id=vendor_id, viewer_id=user_id, now=act.now)
 
 
-def profile_of(session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime) -> dict[str, Any]:
+def show_store_profile(
+    session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime
+) -> dict[str, Any]:
     """Show a store's profile: to whoever runs it with the bank account and the holds.
 
     :raises NotFoundError: there is no such store, or it is not open to the public
     """
-    profile = queries.profile_of(session, vendor_id=vendor_id, viewer_id=viewer_id, now=now)
-    if viewer_id is None or not queries.runs(session, vendor_id=vendor_id, user_id=viewer_id):
+    profile = queries.fetch_store_profile(session, vendor_id=vendor_id, viewer_id=viewer_id, now=now)
+    if viewer_id is None or not queries.is_store_owner(session, vendor_id=vendor_id, user_id=viewer_id):
         return profile
     return profile | {
-        "bankAccount": bank_accounts.shown_account_of(session, user_id=viewer_id, now=now),
-        "payoutHolds": holds_shown(session, vendor_id=vendor_id, now=now),
+        "bankAccount": bank_accounts.show_current_account(session, user_id=viewer_id, now=now),
+        "payoutHolds": show_store_holds(session, vendor_id=vendor_id, now=now),
     }
 
 
-def holds_shown(session: Session, *, vendor_id: UUID, now: datetime) -> list[dict[str, Any]]:
+def show_store_holds(session: Session, *, vendor_id: UUID, now: datetime) -> list[dict[str, Any]]:
     """List what holds a store's payouts back, with what to do about it."""
-    return holds.shown(holds.holds_of(session, vendor_ids=[vendor_id], now=now).get(vendor_id, ()))
+    return holds.serialize_holds(
+        holds.find_vendor_holds(session, vendor_ids=[vendor_id], now=now).get(vendor_id, ())
+    )

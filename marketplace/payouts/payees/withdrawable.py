@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 
-_SPENT = "wallet_payment"
+_WALLET_PAYMENT = "wallet_payment"
 
 # By transaction and order; most wallets never had a reward, and of those nothing is read.
-_MOVES = Statement(
+_SELECT_WALLET_MOVEMENTS = Statement(
     text(
         """
         WITH entries AS MATERIALIZED (SELECT * FROM ledger_entries WHERE account_id = :wallet_id),
@@ -36,17 +36,19 @@ _MOVES = Statement(
 )
 
 
-def rewards_in(session: Session, *, user_id: UUID, balance_minor: int) -> int:
+def fetch_remaining_rewards(session: Session, *, user_id: UUID, balance_minor: int) -> int:
     """Tell how much of a wallet came from rewards, in kobo.
 
     :param user_id: whose wallet
     :param balance_minor: what is in it; its row is locked where something hangs on the answer
     """
-    moves = _MOVES.all(session, wallet_id=accounts.wallet(user_id).id, rewards_id=accounts.REWARDS.id)
-    return min(rewards_left(moves), balance_minor)
+    moves = _SELECT_WALLET_MOVEMENTS.all(
+        session, wallet_id=accounts.wallet(user_id).id, rewards_id=accounts.REWARDS.id
+    )
+    return min(remaining_rewards(moves), balance_minor)
 
 
-def rewards_left(moves: Iterable[dict[str, Any]]) -> int:
+def remaining_rewards(moves: Iterable[dict[str, Any]]) -> int:
     """Run through what moved in a wallet, and tell what is left of its rewards, in kobo.
 
     :param moves: by transaction and order, the earliest first: the kind, the order, whether rewards paid it, and
@@ -59,7 +61,7 @@ def rewards_left(moves: Iterable[dict[str, Any]]) -> int:
         if move["rewards"]:
             # One that is taken back takes what is left of it.
             left = max(left + minor, 0)
-        elif minor < 0 and move["kind"] == _SPENT:
+        elif minor < 0 and move["kind"] == _WALLET_PAYMENT:
             spent = min(left, -minor)
             left -= spent
             paid_by_rewards[order_id] += spent

@@ -6,7 +6,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.infra.tables import sorted_pages
+from marketplace.infra.tables import build_sorted_statements
 from marketplace.kernel.paging import TablePage, TableRequest
 
 EXCEPTION_SORTS = {
@@ -16,7 +16,7 @@ EXCEPTION_SORTS = {
 }
 STALLED_SORTS = {"createdAt": "i.created_at", "stalledAt": "i.stalled_at", "amountMinor": "i.amount_minor"}
 
-_EXCEPTIONS = """
+_SELECT_EXCEPTIONS = """
     SELECT e.id, e.outcome, e.reference, e.gateway_transfer_id AS "gatewayTransferId",
         e.amount_minor AS "amountMinor", e.currency, i.id AS "payoutId", i.batch_id AS "batchId",
         i.status AS "payoutStatus", i.failure_reason AS "reason", i.user_id AS "payeeId",
@@ -25,7 +25,7 @@ _EXCEPTIONS = """
         e.created_at AS "createdAt", e.resolved_at AS "resolvedAt", e.resolved_by AS "resolvedBy",
         e.resolution_note AS "resolutionNote"
 """
-_EXCEPTIONS_FROM = """
+_FROM_EXCEPTIONS = """
     FROM payout_exceptions e
         LEFT JOIN payout_transfers t ON t.reference = e.reference
         LEFT JOIN payout_transfer_intents i ON i.id = t.intent_id
@@ -34,13 +34,13 @@ _EXCEPTIONS_FROM = """
     WHERE (CAST(:status AS text) IS NULL OR (e.resolved_at IS NULL) = (:status = 'open'))
         AND (CAST(:outcome AS text) IS NULL OR e.outcome = :outcome)
 """
-_STALLED = """
+_SELECT_STALLED = """
     SELECT i.id, i.batch_id AS "batchId", b.status AS "batchStatus", i.status, i.amount_minor AS "amountMinor",
         i.user_id AS "payeeId", i.vendor_id AS "vendorId", coalesce(v.display_name, p.name) AS "payeeName",
         t.reference, coalesce(t.attempts, 0) AS "timesAsked", t.ask_at AS "askedNextAt", t.sent_at AS "sentAt",
         i.created_at AS "createdAt", i.stalled_at AS "stalledAt"
 """
-_STALLED_FROM = """
+_FROM_STALLED = """
     FROM payout_transfer_intents i
         JOIN profiles p ON p.id = i.user_id
         LEFT JOIN vendor_profiles v ON v.id = i.vendor_id
@@ -50,12 +50,12 @@ _STALLED_FROM = """
 """
 
 
-_EXCEPTION_PAGES = sorted_pages(
-    _EXCEPTIONS, _EXCEPTIONS_FROM, EXCEPTION_SORTS, last="e.id", nullable=["resolvedAt"]
+_SELECT_EXCEPTION_PAGES = build_sorted_statements(
+    _SELECT_EXCEPTIONS, _FROM_EXCEPTIONS, EXCEPTION_SORTS, last="e.id", nullable=["resolvedAt"]
 )
-_EXCEPTION_COUNT = Statement(text(f"SELECT count(*) AS total {_EXCEPTIONS_FROM}"))
-_STALLED_PAGES = sorted_pages(_STALLED, _STALLED_FROM, STALLED_SORTS, last="i.id")
-_STALLED_COUNT = Statement(text(f"SELECT count(*) AS total {_STALLED_FROM}"))
+_COUNT_EXCEPTIONS = Statement(text(f"SELECT count(*) AS total {_FROM_EXCEPTIONS}"))
+_SELECT_STALLED_PAGES = build_sorted_statements(_SELECT_STALLED, _FROM_STALLED, STALLED_SORTS, last="i.id")
+_COUNT_STALLED = Statement(text(f"SELECT count(*) AS total {_FROM_STALLED}"))
 
 
 def list_exceptions(
@@ -68,19 +68,19 @@ def list_exceptions(
     :param page: which page, sorted by one of ``EXCEPTION_SORTS``
     """
     wanted = {"status": status, "outcome": outcome}
-    rows = _EXCEPTION_PAGES[page.sort, page.descending].all(
+    rows = _SELECT_EXCEPTION_PAGES[page.sort, page.descending].all(
         session, **wanted, most=page.limit, offset=page.offset
     )
-    return TablePage(rows, page, _EXCEPTION_COUNT.one(session, **wanted)["total"])
+    return TablePage(rows, page, _COUNT_EXCEPTIONS.one(session, **wanted)["total"])
 
 
-def list_stalled(session: Session, *, page: TableRequest, now: datetime) -> TablePage:
+def list_stalled_payouts(session: Session, *, page: TableRequest, now: datetime) -> TablePage:
     """List payouts that were flagged as waiting for more than 48 hours, in two queries.
 
     :param page: which page, sorted by one of ``STALLED_SORTS``
     :param now: the time of the request
     """
-    rows = _STALLED_PAGES[page.sort, page.descending].all(session, most=page.limit, offset=page.offset)
+    rows = _SELECT_STALLED_PAGES[page.sort, page.descending].all(session, most=page.limit, offset=page.offset)
     for row in rows:
         row["ageSeconds"] = max(int((now - row["createdAt"]).total_seconds()), 0)
-    return TablePage(rows, page, _STALLED_COUNT.one(session)["total"])
+    return TablePage(rows, page, _COUNT_STALLED.one(session)["total"])

@@ -20,22 +20,22 @@ _TITLES = {
     kinds.PAYOUTS_REFUSED: "The gateway takes no payouts",
 }
 # What is over once a payout is.
-_SETTLED = (kinds.TRANSFER_DIFFERS, kinds.TRANSFER_UNSETTLED)
+_RESOLVED_BY_FINAL_STATUS = (kinds.TRANSFER_DIFFERS, kinds.TRANSFER_UNSETTLED)
 # What is over once the gateway takes payouts of a batch, and once all of them are settled.
-_TAKEN = (kinds.PAYOUT_FUNDS_SHORT, kinds.PAYOUTS_REFUSED)
-_OF_BATCH = (kinds.TRANSFER_WANTS_OTP, *_TAKEN)
+_RESOLVED_BY_ACCEPTANCE = (kinds.PAYOUT_FUNDS_SHORT, kinds.PAYOUTS_REFUSED)
+_RESOLVED_BY_BATCH_END = (kinds.TRANSFER_WANTS_OTP, *_RESOLVED_BY_ACCEPTANCE)
 
 
-def about_batch(batch_id: UUID) -> str:
+def batch_subject(batch_id: UUID) -> str:
     """Name a batch as what an alert is about."""
     return f"payout-batch:{batch_id}"
 
 
-def _about(row: dict[str, Any]) -> str:
+def _payout_subject(row: dict[str, Any]) -> str:
     return f"payout:{row['id']}"
 
 
-def raise_of_payout(
+def raise_payout_alert(
     session: Session,
     identifier: str,
     row: dict[str, Any],
@@ -66,14 +66,14 @@ def raise_of_payout(
     raise_alert(
         session,
         identifier=identifier,
-        subject=_about(row),
+        subject=_payout_subject(row),
         title=_TITLES[identifier],
         facts={**known, **said, **(facts or {})},
         now=now,
     )
 
 
-def raise_of_batch(
+def raise_batch_alert(
     session: Session, identifier: str, *, batch_id: UUID, facts: Mapping[str, Any], now: datetime
 ) -> None:
     """Raise that payouts of a batch do not go out as they should.
@@ -84,35 +84,47 @@ def raise_of_batch(
     raise_alert(
         session,
         identifier=identifier,
-        subject=about_batch(batch_id),
+        subject=batch_subject(batch_id),
         title=_TITLES[identifier],
         facts={"batchId": batch_id, **facts},
         now=now,
     )
 
 
-def settled(session: Session, row: dict[str, Any], *, status: str, now: datetime) -> None:
+def resolve_payout_alerts(session: Session, row: dict[str, Any], *, status: str, now: datetime) -> None:
     """Resolve what was unclear about a payout that is settled.
 
     :param row: the payout with its transfer, locked
     :param status: what it is now
     """
-    resolve_alert(session, identifier=_SETTLED, subject=_about(row), note=f"The payout is {status}.", now=now)
+    resolve_alert(
+        session,
+        identifier=_RESOLVED_BY_FINAL_STATUS,
+        subject=_payout_subject(row),
+        note=f"The payout is {status}.",
+        now=now,
+    )
 
 
-def taken(session: Session, *, batch_id: UUID, now: datetime) -> None:
+def resolve_accepted_batch_alerts(session: Session, *, batch_id: UUID, now: datetime) -> None:
     """Resolve that the gateway takes none of a batch's payouts, whatever the reason was."""
     note = "The gateway took payouts of the batch."
-    resolve_alert(session, identifier=_TAKEN, subject=about_batch(batch_id), note=note, now=now)
+    resolve_alert(
+        session, identifier=_RESOLVED_BY_ACCEPTANCE, subject=batch_subject(batch_id), note=note, now=now
+    )
 
 
-def none_waits(session: Session, *, batch_id: UUID, now: datetime) -> None:
+def resolve_idle_batch_alerts(session: Session, *, batch_id: UUID, now: datetime) -> None:
     """Resolve that the gateway takes none of a batch's payouts: there is none that it could take."""
     note = "None of the batch's payouts waits for the gateway any more."
-    resolve_alert(session, identifier=_TAKEN, subject=about_batch(batch_id), note=note, now=now)
+    resolve_alert(
+        session, identifier=_RESOLVED_BY_ACCEPTANCE, subject=batch_subject(batch_id), note=note, now=now
+    )
 
 
-def batch_over(session: Session, *, batch_id: UUID, now: datetime) -> None:
+def resolve_finished_batch_alerts(session: Session, *, batch_id: UUID, now: datetime) -> None:
     """Resolve what a batch waited for that is settled."""
     note = "All payouts of the batch are settled."
-    resolve_alert(session, identifier=_OF_BATCH, subject=about_batch(batch_id), note=note, now=now)
+    resolve_alert(
+        session, identifier=_RESOLVED_BY_BATCH_END, subject=batch_subject(batch_id), note=note, now=now
+    )

@@ -22,7 +22,7 @@ from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _log = structlog.get_logger(__name__)
 
-_OVER = (states.SUCCESS, states.FAILED, states.REVERSED)
+_FINAL_STATUSES = (states.SUCCESS, states.FAILED, states.REVERSED)
 
 _LOCK_BATCH = Statement(
     text(
@@ -34,7 +34,7 @@ _LOCK_BATCH = Statement(
         """
     )
 )
-_LOCK = Statement(
+_LOCK_PAYOUT = Statement(
     text(
         """
         SELECT i.id, i.batch_id, i.user_id, i.vendor_id, i.account_id, i.amount_minor, i.status,
@@ -47,7 +47,7 @@ _LOCK = Statement(
     )
 )
 # The transfer keeps its status when it fails or comes back, as specified: the payout carries it.
-_MOVE = Statement(
+_UPDATE_STATUS = Statement(
     text(
         """
         WITH moved AS (
@@ -65,7 +65,7 @@ _MOVE = Statement(
         """
     )
 )
-_LEFT = Statement(
+_HAS_PAYOUTS_IN_TRANSIT = Statement(
     text(
         """
         SELECT EXISTS (SELECT FROM payout_transfer_intents
@@ -73,7 +73,7 @@ _LEFT = Statement(
         """
     )
 )
-_FAILURES = Statement(
+_HAS_FAILED_PAYOUTS = Statement(
     text(
         """
         SELECT EXISTS (SELECT FROM payout_transfer_intents
@@ -81,8 +81,8 @@ _FAILURES = Statement(
         """
     )
 )
-_STATUS_OF_BATCH = Statement(text("SELECT status FROM payout_batches WHERE id = :batch_id"))
-_MOVE_BATCH = Statement(
+_SELECT_BATCH_STATUS = Statement(text("SELECT status FROM payout_batches WHERE id = :batch_id"))
+_UPDATE_BATCH_STATUS = Statement(
     text(
         """
         UPDATE payout_batches SET status = :status, finished_at = coalesce(finished_at, :now), updated_at = :now,
@@ -93,25 +93,25 @@ _MOVE_BATCH = Statement(
 )
 
 
-class NotOursError(Exception):
+class UnknownTransferError(Exception):
     """No payout has the reference."""
 
 
-def lock(session: Session, *, reference: str) -> dict[str, Any]:
+def lock_payout(session: Session, *, reference: str) -> dict[str, Any]:
     """Lock a payout with its transfer, its batch before it.
 
     :param reference: the transfer's
     :return: the payout and its transfer
-    :raises NotOursError: there is none
+    :raises UnknownTransferError: there is none
     """
     _LOCK_BATCH.run(session, reference=reference)
-    row = _LOCK.first(session, reference=reference)
+    row = _LOCK_PAYOUT.first(session, reference=reference)
     if row is None:
-        raise NotOursError(reference)
+        raise UnknownTransferError(reference)
     return row
 
 
-def contradicts(status: str, told: GatewayTransfer) -> bool:
+def contradicts_final_status(status: str, told: GatewayTransfer) -> bool:
     """Tell whether an event says otherwise than what is settled, being older perhaps.
 
     That what had succeeded was reversed contradicts nothing; neither does what did not reach its account either way.
@@ -123,7 +123,9 @@ def contradicts(status: str, told: GatewayTransfer) -> bool:
     return told.failed and status == states.SUCCESS
 
 
-def settle(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now: datetime) -> str:
+def apply_gateway_status(
+    session: Session, row: dict[str, Any], told: GatewayTransfer, *, now: datetime
+) -> str:
     """Take in what the gateway says of a payout: book it, tell its payee, finish its batch.
 
     The caller sees to it that the word is no older than what it changes.
@@ -135,34 +137,34 @@ def settle(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now:
     """
     before: str = row["status"]
     if (told.amount_minor, told.currency) != (row["amount_minor"], money.CURRENCY):
-        alerts.raise_of_payout(session, kinds.TRANSFER_DIFFERS, row, told=told, now=now)
+        alerts.raise_payout_alert(session, kinds.TRANSFER_DIFFERS, row, told=told, now=now)
         return before
-    if told.wants_otp and before not in _OVER:
+    if told.wants_otp and before not in _FINAL_STATUSES:
         facts = {"reference": row["reference"]}
-        alerts.raise_of_batch(
+        alerts.raise_batch_alert(
             session, kinds.TRANSFER_WANTS_OTP, batch_id=row["batch_id"], facts=facts, now=now
         )
-    trigger = _trigger_of(before, told)
-    if not states.INTENT.allows(before, trigger):
+    trigger = _choose_trigger(before, told)
+    if not states.PAYOUT.allows(before, trigger):
         return before
-    status = states.INTENT.target(before, trigger)
-    _move(session, row, told, status, now=now)
+    status = states.PAYOUT.target(before, trigger)
+    _update_status(session, row, told, status, now=now)
     if status == states.SUCCESS:
-        _succeed(session, row, told, now=now)
+        _apply_success(session, row, told, now=now)
     elif status in (states.FAILED, states.REVERSED):
-        _come_back(session, row, told, status, now=now)
-    if status in _OVER:
-        finish_batch(session, batch_id=row["batch_id"], now=now)
+        _apply_return(session, row, told, status, now=now)
+    if status in _FINAL_STATUSES:
+        refresh_batch_status(session, batch_id=row["batch_id"], now=now)
     _log.info("payout settled", payoutId=str(row["id"]), before=before, status=status)
     return status
 
 
-def refuse(
+def mark_rejected(
     session: Session,
     row: dict[str, Any],
     *,
     refused_with: int | None,
-    reason: str = notifications.REFUSED,
+    reason: str = notifications.ACCOUNT_NOT_PAYABLE,
     now: datetime,
 ) -> None:
     """Give a payout up that the gateway refused to send: nothing of it ever left.
@@ -177,13 +179,13 @@ def refuse(
     told = GatewayTransfer(
         row["reference"], row["reference"], row["amount_minor"], money.CURRENCY, status="rejected"
     )
-    status = states.INTENT.target(row["status"], "fail")
-    _move(session, row, told, status, reason=reason, now=now)
-    _come_back(session, row, told, status, reason=reason, now=now)
-    finish_batch(session, batch_id=row["batch_id"], now=now)
+    status = states.PAYOUT.target(row["status"], "fail")
+    _update_status(session, row, told, status, reason=reason, now=now)
+    _apply_return(session, row, told, status, reason=reason, now=now)
+    refresh_batch_status(session, batch_id=row["batch_id"], now=now)
 
 
-def take_back(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
+def reverse_success(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
     """Book that a payout was not paid which had been settled as paid, as officers found out.
 
     :param row: the payout with its transfer, as ``lock`` gives it; it is a success
@@ -197,14 +199,18 @@ def take_back(session: Session, row: dict[str, Any], *, fee_minor: int, now: dat
         money.CURRENCY,
         status="reversed",
     )
-    status = states.INTENT.target(row["status"], "reverse")
+    status = states.PAYOUT.target(row["status"], "reverse")
     _log.warning("payout taken back", payoutId=str(row["id"]))
-    _move(session, row, told, status, reason=notifications.NOT_PAID, fee_back_minor=fee_minor, now=now)
-    _come_back(session, row, told, status, reason=notifications.NOT_PAID, fee_back_minor=fee_minor, now=now)
-    finish_batch(session, batch_id=row["batch_id"], now=now)
+    _update_status(
+        session, row, told, status, reason=notifications.NEVER_MADE, fee_back_minor=fee_minor, now=now
+    )
+    _apply_return(
+        session, row, told, status, reason=notifications.NEVER_MADE, fee_back_minor=fee_minor, now=now
+    )
+    refresh_batch_status(session, batch_id=row["batch_id"], now=now)
 
 
-def _trigger_of(status: str, told: GatewayTransfer) -> str:
+def _choose_trigger(status: str, told: GatewayTransfer) -> str:
     """Tell what the gateway's word means for a payout of a status."""
     if told.succeeded:
         return "turn-out-sent" if status in (states.FAILED, states.REVERSED) else "succeed"
@@ -213,7 +219,7 @@ def _trigger_of(status: str, told: GatewayTransfer) -> str:
     return "fail" if told.failed else "submit"
 
 
-def _move(
+def _update_status(
     session: Session,
     row: dict[str, Any],
     told: GatewayTransfer,
@@ -224,14 +230,14 @@ def _move(
     now: datetime,
 ) -> None:
     if status in (states.FAILED, states.REVERSED):
-        reason = reason or _reason_of(status)
-    _MOVE.run(
+        reason = reason or _default_reason(status)
+    _UPDATE_STATUS.run(
         session,
         id=row["id"],
         reference=row["reference"],
         status=status,
         reason=reason,
-        over=status in _OVER,
+        over=status in _FINAL_STATUSES,
         fee_minor=told.fee_minor if status == states.SUCCESS else -fee_back_minor,
         gateway_transfer_id=None if told.id in ("", row["reference"]) else told.id,
         transfer_code=told.transfer_code or None,
@@ -240,22 +246,22 @@ def _move(
     )
 
 
-def _reason_of(status: str) -> str:
+def _default_reason(status: str) -> str:
     return notifications.REVERSED if status == states.REVERSED else notifications.FAILED
 
 
-def _succeed(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now: datetime) -> None:
+def _apply_success(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now: datetime) -> None:
     if row["status"] in (states.FAILED, states.REVERSED):
-        owed_minor = postings.book_sent_after_all(session, row, fee_minor=told.fee_minor, now=now)
-        notifications.sent_after_all(session, row, owed_minor=owed_minor, now=now)
-        alerts.raise_of_payout(session, kinds.TRANSFER_SENT_AFTER_ALL, row, told=told, now=now)
+        owed_minor = postings.post_payout_sent_after_all(session, row, fee_minor=told.fee_minor, now=now)
+        notifications.notify_payout_sent_after_all(session, row, owed_minor=owed_minor, now=now)
+        alerts.raise_payout_alert(session, kinds.TRANSFER_SENT_AFTER_ALL, row, told=told, now=now)
     else:
-        postings.book_sent(session, row, fee_minor=told.fee_minor, now=now)
-        notifications.sent(session, row, now=now)
-    alerts.settled(session, row, status=states.SUCCESS, now=now)
+        postings.post_payout_sent(session, row, fee_minor=told.fee_minor, now=now)
+        notifications.notify_payout_sent(session, row, now=now)
+    alerts.resolve_payout_alerts(session, row, status=states.SUCCESS, now=now)
 
 
-def _come_back(
+def _apply_return(
     session: Session,
     row: dict[str, Any],
     told: GatewayTransfer,
@@ -266,29 +272,29 @@ def _come_back(
     now: datetime,
 ) -> None:
     if row["status"] == states.SUCCESS:
-        postings.book_reversed(session, row, fee_minor=fee_back_minor, now=now)
+        postings.post_payout_reversed(session, row, fee_minor=fee_back_minor, now=now)
     else:
-        postings.book_returned(session, row, now=now)
-    notifications.came_back(
-        session, row, reason=reason or _reason_of(status), number=row["times_returned"] + 1, now=now
+        postings.post_payout_returned(session, row, now=now)
+    notifications.notify_payout_returned(
+        session, row, reason=reason or _default_reason(status), number=row["times_returned"] + 1, now=now
     )
-    alerts.settled(session, row, status=status, now=now)
-    exceptions.log_exception(
+    alerts.resolve_payout_alerts(session, row, status=status, now=now)
+    exceptions.log_failed_payout(
         session, told=told, outcome="reversed" if status == states.REVERSED else "failed", now=now
     )
 
 
-def finish_batch(session: Session, *, batch_id: Any, now: datetime) -> None:
+def refresh_batch_status(session: Session, *, batch_id: Any, now: datetime) -> None:
     """End a batch all of whose payouts are settled, or judge one anew that had ended.
 
     :param batch_id: its row is locked
     :param now: when
     """
-    status = _STATUS_OF_BATCH.one(session, batch_id=batch_id)["status"]
-    if _LEFT.one(session, batch_id=batch_id)["found"]:
+    status = _SELECT_BATCH_STATUS.one(session, batch_id=batch_id)["status"]
+    if _HAS_PAYOUTS_IN_TRANSIT.one(session, batch_id=batch_id)["found"]:
         return
-    trigger = "fail-in-part" if _FAILURES.one(session, batch_id=batch_id)["found"] else "complete"
+    trigger = "fail-in-part" if _HAS_FAILED_PAYOUTS.one(session, batch_id=batch_id)["found"] else "complete"
     if not states.BATCH.allows(status, trigger):
         return
-    _MOVE_BATCH.run(session, batch_id=batch_id, status=states.BATCH.target(status, trigger), now=now)
-    alerts.batch_over(session, batch_id=batch_id, now=now)
+    _UPDATE_BATCH_STATUS.run(session, batch_id=batch_id, status=states.BATCH.target(status, trigger), now=now)
+    alerts.resolve_finished_batch_alerts(session, batch_id=batch_id, now=now)

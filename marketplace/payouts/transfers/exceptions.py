@@ -9,22 +9,21 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import hold_alert, raise_alert, resolve_alert
-from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
+from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.payouts.models import PayoutException
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
-_INSERT = Statement(
+_INSERT_EXCEPTION = Statement(
     insert(PayoutException)
     .on_conflict_do_nothing(index_elements=["gateway_transfer_id", "outcome"])
     .returning(PayoutException.id),
     columns=("gateway_transfer_id", "reference", "outcome", "amount_minor", "currency", "created_at"),
 )
 
-_LOCK = Statement(
+_LOCK_EXCEPTION = Statement(
     text(
         """
         SELECT e.id, e.outcome, e.reference, e.resolved_at, i.user_id AS payee_id FROM payout_exceptions e
@@ -34,7 +33,7 @@ _LOCK = Statement(
         """
     )
 )
-_RESOLVE = Statement(
+_RESOLVE_EXCEPTION = Statement(
     text(
         """
         UPDATE payout_exceptions SET resolved_at = :now, resolved_by = :officer_id, resolution_note = :note
@@ -42,7 +41,7 @@ _RESOLVE = Statement(
         """
     )
 )
-_STRANGERS_LEFT = Statement(
+_SELECT_OPEN_UNRECOGNIZED_FAILURE = Statement(
     text(
         """
         SELECT 1 FROM payout_exceptions e WHERE e.resolved_at IS NULL AND e.outcome IN ('failed', 'reversed')
@@ -52,19 +51,19 @@ _STRANGERS_LEFT = Statement(
     )
 )
 # Whoever shares the gateway's account with us may have any number of transfers fail.
-STRANGERS = "gateway-transfers"
-_SEEN_TO = "Finance has seen to it."
+UNRECOGNIZED_FAILURES_SUBJECT = "gateway-transfers"
+_RESOLVED_NOTE = "Finance has seen to it."
 
 
-class AlreadyResolvedError(ConflictError):
+class PayoutExceptionAlreadyResolvedError(ConflictError):
     """An officer has seen to it already."""
 
 
-def log_exception(
+def log_failed_payout(
     session: Session, *, told: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
 ) -> None:
     """Log that a payout failed or came back, and alert whoever is on call, once for each."""
-    _log(
+    _insert_and_alert(
         session,
         told,
         outcome,
@@ -74,24 +73,24 @@ def log_exception(
     )
 
 
-def log_stranger(
+def log_unrecognized_failure(
     session: Session, *, told: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
 ) -> None:
     """Log that a transfer which is none of ours failed or came back: one alert for all of them."""
-    _log(
+    _insert_and_alert(
         session,
         told,
         outcome,
         identifier=kinds.TRANSFER_UNKNOWN_FAILED,
         title="A transfer that is none of ours failed or came back",
-        subject=STRANGERS,
+        subject=UNRECOGNIZED_FAILURES_SUBJECT,
         now=now,
     )
 
 
-def log_unexpected(session: Session, *, told: GatewayTransfer, now: datetime) -> None:
+def log_unrecognized_transfer(session: Session, *, told: GatewayTransfer, now: datetime) -> None:
     """Log that money left which this service did not send, and alert whoever is on call, once."""
-    _log(
+    _insert_and_alert(
         session,
         told,
         "unexpected",
@@ -101,7 +100,7 @@ def log_unexpected(session: Session, *, told: GatewayTransfer, now: datetime) ->
     )
 
 
-def _log(
+def _insert_and_alert(
     session: Session,
     told: GatewayTransfer,
     outcome: str,
@@ -111,7 +110,7 @@ def _log(
     subject: str | None = None,
     now: datetime,
 ) -> None:
-    row = _INSERT.first(
+    row = _INSERT_EXCEPTION.first(
         session,
         gateway_transfer_id=told.id,
         reference=told.reference,
@@ -126,7 +125,7 @@ def _log(
         session,
         identifier=identifier,
         # Ours, not the gateway's number: an alert would take that for a number of somebody's.
-        subject=subject or _about(row["id"]),
+        subject=subject or _exception_subject(row["id"]),
         title=title,
         facts={
             "payoutExceptionId": row["id"],
@@ -139,57 +138,53 @@ def _log(
     )
 
 
-def resolve(
-    session: Session, *, exception_id: UUID, note: str, officer: Caller, actor: AuditActor, now: datetime
-) -> dict[str, Any]:
+def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: Act) -> dict[str, Any]:
     """Note what an officer did about a transfer that went wrong.
 
     It moves no money: that was booked when it went wrong.
 
     :param note: what was done
-    :param officer: who; not its payee
-    :param actor: the same, for the audit
-    :param now: when
     :return: its id, status and note
     :raises NotFoundError: there is no such exception
     :raises ForbiddenError: it was the officer's own payout
-    :raises AlreadyResolvedError: an officer has seen to it already
+    :raises PayoutExceptionAlreadyResolvedError: an officer has seen to it already
     """
-    row = _LOCK.first(session, exception_id=exception_id)
+    row = _LOCK_EXCEPTION.first(session, exception_id=exception_id)
     if row is None:
         raise NotFoundError("There is no such exception.")
-    if row["payee_id"] == officer.id:
+    if row["payee_id"] == act.person_id:
         raise ForbiddenError("It was your own payout: another officer has to see to it.")
     if row["resolved_at"] is not None:
-        raise AlreadyResolvedError("The exception is resolved already.")
-    _RESOLVE.run(session, exception_id=exception_id, officer_id=officer.id, note=note, now=now)
+        raise PayoutExceptionAlreadyResolvedError("The exception is resolved already.")
+    _RESOLVE_EXCEPTION.run(
+        session, exception_id=exception_id, officer_id=act.person_id, note=note, now=act.now
+    )
     resolve_alert(
         session,
         identifier=(kinds.PAYOUT_EXCEPTION, kinds.TRANSFER_UNKNOWN),
-        subject=_about(exception_id),
-        note=_SEEN_TO,
-        now=now,
+        subject=_exception_subject(exception_id),
+        note=_RESOLVED_NOTE,
+        now=act.now,
     )
     if row["payee_id"] is None:
-        _end_with_last_stranger(session, now=now)
-    record(
+        _resolve_if_no_unrecognized_left(session, now=act.now)
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="payout_exception.resolve",
         target_type="payout_exception",
         target_id=str(exception_id),
         before={"status": "open"},
         after={"status": "resolved", "outcome": row["outcome"], "reference": row["reference"], "note": note},
-        now=now,
     )
-    return {"id": exception_id, "status": "resolved", "resolutionNote": note, "resolvedAt": now}
+    return {"id": exception_id, "status": "resolved", "resolutionNote": note, "resolvedAt": act.now}
 
 
-def _end_with_last_stranger(session: Session, *, now: datetime) -> None:
-    about = {"identifier": kinds.TRANSFER_UNKNOWN_FAILED, "subject": STRANGERS}
-    if hold_alert(session, **about) and _STRANGERS_LEFT.first(session) is None:
-        resolve_alert(session, **about, note=_SEEN_TO, now=now)
+def _resolve_if_no_unrecognized_left(session: Session, *, now: datetime) -> None:
+    about = {"identifier": kinds.TRANSFER_UNKNOWN_FAILED, "subject": UNRECOGNIZED_FAILURES_SUBJECT}
+    if lock_alert(session, **about) and _SELECT_OPEN_UNRECOGNIZED_FAILURE.first(session) is None:
+        resolve_alert(session, **about, note=_RESOLVED_NOTE, now=now)
 
 
-def _about(exception_id: UUID) -> str:
+def _exception_subject(exception_id: UUID) -> str:
     return f"payout-exception:{exception_id}"

@@ -5,19 +5,19 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from marketplace.kernel.money import naira_text
+from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
-from marketplace.payouts.payees.bank_accounts import masked
+from marketplace.payouts.payees.bank_accounts import mask_account_number
 
-REFUSED = "The bank account could not be paid to: the bank does not know it."
-GIVEN_UP = "The transfer could not be sent."
+ACCOUNT_NOT_PAYABLE = "The bank account could not be paid to: the bank does not know it."
+VOIDED = "The transfer could not be sent."
 FAILED = "The bank did not take the transfer."
 REVERSED = "The bank sent the transfer back."
-NOT_PAID = "The transfer turned out not to have been made."
+NEVER_MADE = "The transfer turned out not to have been made."
 ACCOUNT_REPLACED = "You gave another bank account before it was sent, so nothing went to the former one."
 
 
-def sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
+def notify_payout_sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
     """Tell a payee that their money has left.
 
     :param row: the payout with its payee, amount and account
@@ -27,24 +27,27 @@ def sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
         user_id=row["user_id"],
         type="payout_sent",
         title="Your payout was sent",
-        body=f"{naira_text(row['amount_minor'])} were sent to your bank account {masked(row['account_number'])}.",
+        body=f"{format_naira(row['amount_minor'])} were sent to your bank account"
+        f" {mask_account_number(row['account_number'])}.",
         link=_link(row),
         cause=f"payout:{row['id']}:sent",
         now=now,
     )
 
 
-def sent_after_all(session: Session, row: dict[str, Any], *, owed_minor: int, now: datetime) -> None:
+def notify_payout_sent_after_all(
+    session: Session, row: dict[str, Any], *, owed_minor: int, now: datetime
+) -> None:
     """Tell a payee that a payout has left whose money was theirs again, and who gives that back.
 
     :param row: the payout with its payee, amount and account
     :param owed_minor: kobo that their balance did not have any more
     """
-    balance = _balance(row)
+    balance = _balance_name(row)
     taken_minor = row["amount_minor"] - owed_minor
-    taken = f" {naira_text(taken_minor)} were taken from your {balance} again." if taken_minor else ""
+    taken = f" {format_naira(taken_minor)} were taken from your {balance} again." if taken_minor else ""
     owed = (
-        f" You owe us {naira_text(owed_minor)}, taken from what your {balance} gets next."
+        f" You owe us {format_naira(owed_minor)}, taken from what your {balance} gets next."
         if owed_minor
         else ""
     )
@@ -53,8 +56,9 @@ def sent_after_all(session: Session, row: dict[str, Any], *, owed_minor: int, no
         user_id=row["user_id"],
         type="payout_sent",
         title="Your payout was sent after all",
-        body=f"{naira_text(row['amount_minor'])} were sent to your bank account {masked(row['account_number'])} after"
-        f" all, although they were back in your {balance}: they had reached you twice.{taken}{owed}",
+        body=f"{format_naira(row['amount_minor'])} were sent to your bank account"
+        f" {mask_account_number(row['account_number'])} after all, although they were back in your {balance}:"
+        f" they had reached you twice.{taken}{owed}",
         link=_link(row),
         # It may come back once more, and be sent after all again.
         cause=f"payout:{row['id']}:sent_after_all:{row['times_returned']}",
@@ -62,7 +66,9 @@ def sent_after_all(session: Session, row: dict[str, Any], *, owed_minor: int, no
     )
 
 
-def came_back(session: Session, row: dict[str, Any], *, reason: str, number: int, now: datetime) -> None:
+def notify_payout_returned(
+    session: Session, row: dict[str, Any], *, reason: str, number: int, now: datetime
+) -> None:
     """Tell a payee that a payout did not reach them, why, and what to do.
 
     :param row: the payout with its payee, amount and account
@@ -75,26 +81,27 @@ def came_back(session: Session, row: dict[str, Any], *, reason: str, number: int
         user_id=row["user_id"],
         type="payout_failed",
         title="Your payout did not reach you",
-        body=f"{naira_text(row['amount_minor'])} to your bank account {masked(row['account_number'])}: {reason}"
-        f" The money is back in your {_balance(row)}. {_what_to_do(row, reason)}",
+        body=f"{format_naira(row['amount_minor'])} to your bank account"
+        f" {mask_account_number(row['account_number'])}: {reason}"
+        f" The money is back in your {_balance_name(row)}. {_describe_next_step(row, reason)}",
         link=_link(row),
         cause=f"payout:{row['id']}:came_back{again}",
         now=now,
     )
 
 
-def _what_to_do(row: dict[str, Any], reason: str) -> str:
+def _describe_next_step(row: dict[str, Any], reason: str) -> str:
     """Tell how what came back is paid: a balance is staged by itself, a wallet's money has to be asked for."""
     then = (
         "ask for it to be paid out anew" if row["vendor_id"] is None else "it is paid with the next payouts"
     )
     # Of an account that nothing was sent to there is nothing to look for.
-    if reason in (GIVEN_UP, ACCOUNT_REPLACED):
+    if reason in (VOIDED, ACCOUNT_REPLACED):
         return f"{then[0].upper()}{then[1:]}."
     return f"Look whether your bank account is right and can receive money, or give another one; then {then}."
 
 
-def _balance(row: dict[str, Any]) -> str:
+def _balance_name(row: dict[str, Any]) -> str:
     return "wallet" if row["vendor_id"] is None else "balance"
 
 

@@ -24,39 +24,42 @@ from marketplace.kernel.errors import (
 )
 from marketplace.payments import gateway_alerts as gateway_alarms
 from marketplace.payouts import states
-from marketplace.payouts.payees.holds import PAYOUTS_HALTED, kept_from_sending
+from marketplace.payouts.payees.holds import PAYOUTS_HALTED, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status, submit
-from marketplace.payouts.transfers.submit import Claimed, ToSend
-from marketplace.platform.halts import payouts_halted
+from marketplace.payouts.transfers.submit import LeasedPayout, LeasedPayouts
+from marketplace.platform.halts import are_payouts_halted
+from marketplace.providers.gateway.errors import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from marketplace.providers.gateway.transfers import KeyRefusedError, TransferSender
+from marketplace.providers.gateway.transfers import TransferSender
 
 _log = structlog.get_logger(__name__)
 
 # After the call began; ``attempts`` tells how many are behind.
-ASKED_AFTER = (
-    submit.FIRST_ASKED_AFTER,
+POLL_DELAYS = (
+    submit.FIRST_POLL_DELAY,
     timedelta(hours=1),
     *(timedelta(days=day) for day in (1, 2, 3, 4, 5)),
 )
 # What is behind its schedule, since nobody swept, is not asked about in quick succession.
-_LEAST_PAUSE = timedelta(minutes=5)
-_BATCH = 200
+_MINIMUM_PAUSE = timedelta(minutes=5)
+_BATCH_SIZE = 200
 # What tells that something happened to a payout.
-_MARKS = ("status", "attempts", "times_returned", "updated_at")
-_OPEN = (states.PENDING, states.SUBMITTED, states.UNKNOWN)
+_CHANGE_MARKERS = ("status", "attempts", "times_returned", "updated_at")
+_IN_TRANSIT_STATUSES = (states.PENDING, states.SUBMITTED, states.UNKNOWN)
 
-_ROW = """
+_SELECT_TRANSFERS = """
     SELECT t.reference, t.attempts, t.times_returned, t.updated_at, i.status, i.batch_id, i.amount_minor,
         i.account_id, a.recipient_code, a.account_name,
         a.account_number, a.bank_code
     FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
         JOIN payout_accounts a ON a.id = i.account_id
 """
-_ONE = Statement(text(f"{_ROW} WHERE t.reference = :reference"))
-_DUE = Statement(text(f"{_ROW} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :most"))
+_SELECT_TRANSFER = Statement(text(f"{_SELECT_TRANSFERS} WHERE t.reference = :reference"))
+_SELECT_DUE_TRANSFERS = Statement(
+    text(f"{_SELECT_TRANSFERS} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :most")
+)
 # Nobody else will send what is left of them: their event was given up, or found payouts halted.
-_LEFT_BEHIND = Statement(
+_LOCK_UNQUEUED_BATCHES = Statement(
     text(
         """
         SELECT b.id FROM payout_batches b
@@ -70,7 +73,7 @@ _LEFT_BEHIND = Statement(
         """
     )
 )
-_ASKED = Statement(
+_UPDATE_POLL_SCHEDULE = Statement(
     text(
         """
         UPDATE payout_transfers SET attempts = :attempts, ask_at = :ask_at, updated_at = :now
@@ -78,7 +81,7 @@ _ASKED = Statement(
         """
     )
 )
-_LOSE = Statement(
+_MARK_UNKNOWN = Statement(
     text(
         """
         WITH lost AS (
@@ -88,10 +91,10 @@ _LOSE = Statement(
         """
     )
 )
-_SEND_AGAIN = Statement(
+_MARK_RESUBMITTED = Statement(
     text("UPDATE payout_transfers SET sent_at = :now, updated_at = :now WHERE reference = :reference")
 )
-_REFERENCE = Statement(
+_SELECT_REFERENCE = Statement(
     text(
         """
         SELECT t.reference, t.sent_at FROM payout_transfer_intents i
@@ -100,7 +103,7 @@ _REFERENCE = Statement(
         """
     )
 )
-_ASK_ANEW = Statement(
+_RESTART_POLL_SCHEDULE = Statement(
     text(
         """
         UPDATE payout_transfers SET attempts = 0, ask_at = :now, updated_at = :now WHERE reference = :reference
@@ -109,16 +112,16 @@ _ASK_ANEW = Statement(
 )
 
 
-class ChangedMeanwhileError(ConflictError):
+class PayoutChangedError(ConflictError):
     """Something happened to the payout while the gateway was asked: its answer may be older than that."""
 
 
-class NotSentError(ConflictError):
+class PayoutNotSentError(ConflictError):
     """The payout was not sent yet: there is nothing to ask about."""
 
 
 @dataclass
-class Requery:
+class TransferPollingResult:
     """What a sweep did: payouts asked about, those settled, those sent again, and batches that were handed on."""
 
     asked: int = 0
@@ -128,7 +131,7 @@ class Requery:
     gateway_down: bool = False
 
 
-def requery_transfers(database: Database, gateway: TransferSender, *, now: datetime) -> Requery:
+def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime) -> TransferPollingResult:
     """Ask the gateway about payouts whose time has come, at most 200 in a sweep.
 
     Batches that were dispatched, and whose sending nobody is at, are handed on again.
@@ -136,100 +139,106 @@ def requery_transfers(database: Database, gateway: TransferSender, *, now: datet
     :param now: the time
     :return: what was done
     """
-    done = Requery()
-    done.handed_on = database.in_transaction(_hand_on, now=now)
+    done = TransferPollingResult()
+    done.handed_on = database.in_transaction(_enqueue_unqueued_batches, now=now)
     with database.reading() as session:
-        due = _DUE.all(session, now=now, most=_BATCH)
+        due = _SELECT_DUE_TRANSFERS.all(session, now=now, most=_BATCH_SIZE)
     for row in due:
         try:
             told = gateway.transfer(row["reference"])
         except ProviderUnavailableError as error:
             done.gateway_down = True
-            database.in_transaction(_note_unreachable, row, error, now=now)
+            database.in_transaction(_record_gateway_unreachable, row, error, now=now)
             break
         done.asked += 1
-        _take(database, gateway, row, told, done, now=now)
+        _record_polled_status(database, gateway, row, told, done, now=now)
     return done
 
 
-def find(session: Session, *, reference: str) -> dict[str, Any]:
+def find_transfer(session: Session, *, reference: str) -> dict[str, Any]:
     """Give what is asked about a payout with, and how it stands."""
-    return _ONE.one(session, reference=reference)
+    return _SELECT_TRANSFER.one(session, reference=reference)
 
 
-def note(session: Session, row: dict[str, Any], told: GatewayTransfer | None, *, now: datetime) -> str:
+def record_status(
+    session: Session, row: dict[str, Any], told: GatewayTransfer | None, *, now: datetime
+) -> str:
     """Take in what the gateway answered about a payout, and say when it is asked again.
 
     :param row: as it was found, before the gateway was asked
     :param told: its answer; none if it does not know the reference
     :param now: when
     :return: the payout's status
-    :raises ChangedMeanwhileError: something happened to it since it was found
+    :raises PayoutChangedError: something happened to it since it was found
     """
-    locked = apply_status.lock(session, reference=row["reference"])
-    if any(locked[name] != row[name] for name in _MARKS):
-        raise ChangedMeanwhileError("The payout changed while the gateway was asked about it.")
+    locked = apply_status.lock_payout(session, reference=row["reference"])
+    if any(locked[name] != row[name] for name in _CHANGE_MARKERS):
+        raise PayoutChangedError("The payout changed while the gateway was asked about it.")
     status: str = locked["status"]
     if told is not None:
-        status = apply_status.settle(session, locked, told, now=now)
-    elif states.INTENT.allows(status, "lose"):
-        status = states.INTENT.target(status, "lose")
-        _LOSE.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
-    if status in _OPEN:
-        _schedule(session, locked, known=told is not None, now=now)
+        status = apply_status.apply_gateway_status(session, locked, told, now=now)
+    elif states.PAYOUT.allows(status, "lose"):
+        status = states.PAYOUT.target(status, "lose")
+        _MARK_UNKNOWN.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
+    if status in _IN_TRANSIT_STATUSES:
+        _schedule_next_poll(session, locked, known=told is not None, now=now)
     else:
         # What is settled is asked about when an officer wants it, or an event contradicts it: once.
         attempts = locked["attempts"] + 1
-        _ASKED.run(session, reference=row["reference"], attempts=attempts, ask_at=None, now=now)
+        _UPDATE_POLL_SCHEDULE.run(
+            session, reference=row["reference"], attempts=attempts, ask_at=None, now=now
+        )
     return status
 
 
-def ask_anew(session: Session, *, payout_id: UUID, now: datetime) -> dict[str, Any]:
+def restart_polling(session: Session, *, payout_id: UUID, now: datetime) -> dict[str, Any]:
     """Have the gateway asked about a payout again, from the beginning of the schedule.
 
     :param payout_id: the payout's
     :param now: when
     :return: its id, status and reference
     :raises NotFoundError: there is no such payout
-    :raises NotSentError: its call has not begun: there is nothing to ask about
+    :raises PayoutNotSentError: its call has not begun: there is nothing to ask about
     """
-    found = _REFERENCE.first(session, payout_id=payout_id)
+    found = _SELECT_REFERENCE.first(session, payout_id=payout_id)
     if found is None:
         raise NotFoundError("There is no such payout.")
     if found["sent_at"] is None:
-        raise NotSentError("The payout was not sent yet: there is nothing to ask about.")
-    row = apply_status.lock(session, reference=found["reference"])
-    _ASK_ANEW.run(session, reference=row["reference"], now=now)
+        raise PayoutNotSentError("The payout was not sent yet: there is nothing to ask about.")
+    row = apply_status.lock_payout(session, reference=found["reference"])
+    _RESTART_POLL_SCHEDULE.run(session, reference=row["reference"], now=now)
     return {"id": payout_id, "status": row["status"], "reference": row["reference"]}
 
 
-def _hand_on(session: Session, *, now: datetime) -> int:
-    if payouts_halted(session):
+def _enqueue_unqueued_batches(session: Session, *, now: datetime) -> int:
+    if are_payouts_halted(session):
         return 0
     # Of some all that is left may be kept from being sent, for as long as that takes.
-    found = [row["id"] for row in _LEFT_BEHIND.all(session, topic=submit.SEND_TOPIC, most=_BATCH)]
-    ready = [one for one in found if submit.has_work(session, batch_id=one, now=now)]
+    found = [
+        row["id"] for row in _LOCK_UNQUEUED_BATCHES.all(session, topic=submit.SEND_TOPIC, most=_BATCH_SIZE)
+    ]
+    ready = [one for one in found if submit.has_payouts_to_send_or_void(session, batch_id=one, now=now)]
     for batch_id in ready:
-        submit.enqueue_sending(session, batch_id=batch_id, due_at=now)
+        submit.enqueue_submission(session, batch_id=batch_id, due_at=now)
     return len(ready)
 
 
-def _take(
+def _record_polled_status(
     database: Database,
     gateway: TransferSender,
     row: dict[str, Any],
     told: GatewayTransfer | None,
-    done: Requery,
+    done: TransferPollingResult,
     *,
     now: datetime,
 ) -> None:
     """Settle a payout by the gateway's answer; what it does not know is sent."""
     try:
-        status = database.in_transaction(note, row, told, now=now)
-        done.settled += status not in _OPEN
+        status = database.in_transaction(record_status, row, told, now=now)
+        done.settled += status not in _IN_TRANSIT_STATUSES
         if told is None and status == states.UNKNOWN:
-            done.sent_again += _send_again(database, gateway, row, now=now)
-    except ChangedMeanwhileError:
+            done.sent_again += _resubmit(database, gateway, row, now=now)
+    except PayoutChangedError:
         _log.info("payout changed while it was asked about", reference=row["reference"])
     except ServiceUnavailableError:
         # The database is away, for the next one too.
@@ -238,66 +247,71 @@ def _take(
         _log.exception("payout not settled", reference=row["reference"])
 
 
-def _send_again(database: Database, gateway: TransferSender, row: dict[str, Any], *, now: datetime) -> bool:
+def _resubmit(database: Database, gateway: TransferSender, row: dict[str, Any], *, now: datetime) -> bool:
     """Send a payout that the gateway does not know, unless something keeps it or it was asked for the last time."""
-    if not database.in_transaction(_claim_again, row["reference"], now=now):
+    if not database.in_transaction(_lease_for_resubmission, row["reference"], now=now):
         return False
-    claimed = Claimed(
+    claimed = LeasedPayout(
         reference=row["reference"],
         **{name: row[name] for name in ("amount_minor", "account_id", "recipient_code")},
         **{name: row[name] for name in ("account_name", "account_number", "bank_code")},
     )
-    answers = submit.send(gateway, [claimed])
+    answers = submit.submit_payouts(gateway, [claimed])
     # Its answer may be lost again; whatever was certainly not sent stays unknown until it is asked about next.
     answers.unsent = []
-    found = ToSend(row["batch_id"], [claimed])
-    database.in_transaction(_note_again, found=found, answers=answers, now=now)
+    found = LeasedPayouts(row["batch_id"], [claimed])
+    database.in_transaction(_record_resubmission, found=found, answers=answers, now=now)
     return bool(answers.sent)
 
 
-def _claim_again(session: Session, reference: str, *, now: datetime) -> bool:
-    row = apply_status.lock(session, reference=reference)
+def _lease_for_resubmission(session: Session, reference: str, *, now: datetime) -> bool:
+    row = apply_status.lock_payout(session, reference=reference)
     if row["ask_at"] is None or row["status"] != states.UNKNOWN:
         return False
-    kept = _kept(session, row, now=now)
+    kept = _list_send_blockers(session, row, now=now)
     if kept:
         _log.info("payout not sent again", reference=reference, reasons=kept)
         return False
-    _SEND_AGAIN.run(session, reference=reference, now=now)
+    _MARK_RESUBMITTED.run(session, reference=reference, now=now)
     return True
 
 
-def _kept(session: Session, row: dict[str, Any], *, now: datetime) -> list[str]:
+def _list_send_blockers(session: Session, row: dict[str, Any], *, now: datetime) -> list[str]:
     """Tell what keeps a payout, which is locked, from being sent."""
-    reasons = kept_from_sending(session, payouts=[row], now=now).get(row["id"], ())
-    return [*reasons, *([PAYOUTS_HALTED] if payouts_halted(session) else [])]
+    reasons = send_blockers(session, payouts=[row], now=now).get(row["id"], ())
+    return [*reasons, *([PAYOUTS_HALTED] if are_payouts_halted(session) else [])]
 
 
-def _note_again(session: Session, *, found: ToSend, answers: submit.Answers, now: datetime) -> None:
-    apply_status.lock(session, reference=found.claimed[0].reference)
-    submit.note_answers(session, answers=answers, now=now)
-    submit.raise_trouble(session, found=found, answers=answers, now=now)
+def _record_resubmission(
+    session: Session, *, found: LeasedPayouts, answers: submit.BulkTransferResult, now: datetime
+) -> None:
+    apply_status.lock_payout(session, reference=found.claimed[0].reference)
+    submit.record_results(session, answers=answers, now=now)
+    submit.raise_alerts(session, found=found, answers=answers, now=now)
 
 
-def _schedule(session: Session, row: dict[str, Any], *, known: bool, now: datetime) -> None:
+def _schedule_next_poll(session: Session, row: dict[str, Any], *, known: bool, now: datetime) -> None:
     """Say when the gateway is asked next about a payout, or raise that it was asked for the last time."""
     attempts = row["attempts"] + 1
     ask_at = None
-    if attempts < len(ASKED_AFTER):
-        ask_at = max(row["sent_at"] + ASKED_AFTER[attempts], now + _LEAST_PAUSE)
+    if attempts < len(POLL_DELAYS):
+        ask_at = max(row["sent_at"] + POLL_DELAYS[attempts], now + _MINIMUM_PAUSE)
     else:
-        facts = {"knownAtGateway": known, "keptFromSending": [] if known else _kept(session, row, now=now)}
-        alerts.raise_of_payout(session, kinds.TRANSFER_UNSETTLED, row, facts=facts, now=now)
-    _ASKED.run(session, reference=row["reference"], attempts=attempts, ask_at=ask_at, now=now)
+        facts = {
+            "knownAtGateway": known,
+            "keptFromSending": [] if known else _list_send_blockers(session, row, now=now),
+        }
+        alerts.raise_payout_alert(session, kinds.TRANSFER_UNSETTLED, row, facts=facts, now=now)
+    _UPDATE_POLL_SCHEDULE.run(session, reference=row["reference"], attempts=attempts, ask_at=ask_at, now=now)
 
 
-def _note_unreachable(
+def _record_gateway_unreachable(
     session: Session, row: dict[str, Any], error: ProviderUnavailableError, *, now: datetime
 ) -> None:
     """Note that a payout is unknown of which we can't even ask; it stays due."""
-    locked = apply_status.lock(session, reference=row["reference"])
-    if locked["status"] == states.PENDING and all(locked[name] == row[name] for name in _MARKS):
-        status = states.INTENT.target(locked["status"], "lose")
-        _LOSE.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
-    if isinstance(error, KeyRefusedError):
-        gateway_alarms.gateway_key_refused(session, status=error.refused_with, now=now)
+    locked = apply_status.lock_payout(session, reference=row["reference"])
+    if locked["status"] == states.PENDING and all(locked[name] == row[name] for name in _CHANGE_MARKERS):
+        status = states.PAYOUT.target(locked["status"], "lose")
+        _MARK_UNKNOWN.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
+    if isinstance(error, GatewayKeyRefusedError):
+        gateway_alarms.raise_gateway_key_refused_alert(session, status=error.refused_with, now=now)

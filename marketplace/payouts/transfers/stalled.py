@@ -6,18 +6,18 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import raise_alert, resolve_others
-from marketplace.alerts.queries import open_subjects
+from marketplace.alerts.operations import raise_alert, resolve_alerts_except
+from marketplace.alerts.queries import list_open_subjects
 from marketplace.infra.db import Statement
 from marketplace.payouts.transfers import alerts
 
 STALLED_AFTER = timedelta(hours=48)
 # What waits for a batch is one subject: nobody is to be woken for each.
-WITHOUT_BATCH = "payouts without a batch"
-_MOST = 500
+WITHOUT_BATCH_SUBJECT = "payouts without a batch"
+_GROUPS_LIMIT = 500
 
 # Until it is sent a payout waits since it was made, and then since its batch was dispatched.
-_FLAG = Statement(
+_FLAG_STALLED_PAYOUTS = Statement(
     text(
         """
         WITH waiting AS MATERIALIZED (
@@ -30,7 +30,7 @@ _FLAG = Statement(
         """
     )
 )
-_GROUPS = Statement(
+_SELECT_STALLED_BY_BATCH = Statement(
     text(
         """
         SELECT i.batch_id, count(*) AS payments, sum(i.amount_minor)::bigint AS amount_minor,
@@ -43,7 +43,7 @@ _GROUPS = Statement(
 )
 
 
-def flag_stalled(session: Session, *, now: datetime) -> int:
+def flag_stalled_payouts(session: Session, *, now: datetime) -> int:
     """Flag payouts that have waited for more than 48 hours, and raise an alert for each batch.
 
     What is raised of a batch none of whose payouts waits any more is resolved. At most 500 batches are looked at.
@@ -51,13 +51,13 @@ def flag_stalled(session: Session, *, now: datetime) -> int:
     :param now: when
     :return: how many payouts were flagged just now
     """
-    flagged = _FLAG.run(session, before=now - STALLED_AFTER, now=now)
-    groups = _GROUPS.all(session, most=_MOST)
-    known = open_subjects(session, identifier=kinds.PAYOUT_STALLED)
+    flagged = _FLAG_STALLED_PAYOUTS.run(session, before=now - STALLED_AFTER, now=now)
+    groups = _SELECT_STALLED_BY_BATCH.all(session, most=_GROUPS_LIMIT)
+    known = list_open_subjects(session, identifier=kinds.PAYOUT_STALLED)
     subjects = []
     for group in groups:
         batch_id = group["batch_id"]
-        subject = WITHOUT_BATCH if batch_id is None else alerts.about_batch(batch_id)
+        subject = WITHOUT_BATCH_SUBJECT if batch_id is None else alerts.batch_subject(batch_id)
         subjects.append(subject)
         if subject not in known:
             raise_alert(
@@ -74,8 +74,8 @@ def flag_stalled(session: Session, *, now: datetime) -> int:
                 now=now,
             )
     # Of more than are looked at, those beyond may wait still.
-    if len(groups) < _MOST:
-        resolve_others(
+    if len(groups) < _GROUPS_LIMIT:
+        resolve_alerts_except(
             session,
             identifier=kinds.PAYOUT_STALLED,
             subjects=subjects,

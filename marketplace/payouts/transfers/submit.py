@@ -22,14 +22,14 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import gateway_alerts as gateway_alarms
 from marketplace.payouts import states
-from marketplace.payouts.payees.holds import kept_from_sending
+from marketplace.payouts.payees.holds import send_blockers
 from marketplace.payouts.transfers import alerts, apply_status
+from marketplace.providers.gateway.errors import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.providers.gateway.transfers import (
-    MOST_AT_ONCE,
-    FundsShortError,
-    KeyRefusedError,
-    TransferOrder,
+    MAX_BULK_TRANSFERS,
+    InsufficientGatewayBalanceError,
+    TransferInstruction,
     TransferRefusedError,
     TransferSender,
 )
@@ -38,12 +38,12 @@ _log = structlog.get_logger(__name__)
 
 SEND_TOPIC = "payout.send"
 # After a lost answer, and while the gateway takes nothing, the next ones wait so long.
-PAUSE = timedelta(minutes=5)
+RETRY_PAUSE = timedelta(minutes=5)
 # When the gateway is first asked about what was sent: events come sooner, and a call is over by then.
-FIRST_ASKED_AFTER = timedelta(minutes=5)
-REASON = "Campus Marketplace payout"
+FIRST_POLL_DELAY = timedelta(minutes=5)
+TRANSFER_REASON = "Campus Marketplace payout"
 
-_WAITING = Statement(
+_SELECT_WAITING_PAYOUTS = Statement(
     text(
         """
         SELECT i.id, i.user_id, i.vendor_id, a.replaced_at IS NOT NULL AS account_replaced
@@ -54,7 +54,7 @@ _WAITING = Statement(
     )
 )
 # Two workers take different ones. What is halted stays, and goes on when it is handed on again.
-_CLAIM = Statement(
+_LEASE_PAYOUTS = Statement(
     text(
         """
         WITH picked AS MATERIALIZED (
@@ -73,7 +73,7 @@ _CLAIM = Statement(
     )
 )
 _LOCK_BATCH = Statement(text("SELECT id FROM payout_batches WHERE id = :batch_id FOR NO KEY UPDATE"))
-_LOCK = Statement(
+_LOCK_PAYOUTS = Statement(
     text(
         """
         SELECT i.id, i.status, t.reference FROM payout_transfer_intents i
@@ -82,7 +82,7 @@ _LOCK = Statement(
         """
     )
 )
-_MOVE = Statement(
+_UPDATE_STATUSES = Statement(
     text(
         """
         WITH given AS (
@@ -97,14 +97,14 @@ _MOVE = Statement(
         """
     )
 )
-_RELEASE = Statement(
+_RELEASE_LEASES = Statement(
     text(
         """
         UPDATE payout_transfers SET sent_at = NULL, ask_at = NULL, updated_at = :now WHERE reference = ANY(:references)
         """
     )
 )
-_KEEP_RECIPIENTS = Statement(
+_SAVE_RECIPIENT_CODES = Statement(
     text(
         """
         UPDATE payout_accounts a SET recipient_code = g.code
@@ -114,7 +114,7 @@ _KEEP_RECIPIENTS = Statement(
     )
 )
 # One that was renewed meanwhile stays.
-_FORGET_RECIPIENTS = Statement(
+_CLEAR_RECIPIENT_CODES = Statement(
     text(
         """
         UPDATE payout_accounts a SET recipient_code = NULL
@@ -128,7 +128,7 @@ _FORGET_RECIPIENTS = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class LeasedPayout:
     """A payout whose call begins, and the bank account that it goes to."""
 
     reference: str
@@ -139,17 +139,17 @@ class Claimed:
     account_number: str = field(repr=False)
     bank_code: str
 
-    def order(self, recipient_code: str) -> TransferOrder:
+    def order(self, recipient_code: str) -> TransferInstruction:
         """Write what the gateway is told."""
-        return TransferOrder(self.reference, self.amount_minor, recipient_code, REASON)
+        return TransferInstruction(self.reference, self.amount_minor, recipient_code, TRANSFER_REASON)
 
 
 @dataclass(frozen=True)
-class ToSend:
+class LeasedPayouts:
     """Payouts of a batch whose call begins."""
 
     batch_id: UUID
-    claimed: list[Claimed]
+    claimed: list[LeasedPayout]
 
     @property
     def amount_minor(self) -> int:
@@ -158,7 +158,7 @@ class ToSend:
 
 
 @dataclass
-class Answers:
+class BulkTransferResult:
     """What became of a call, by reference.
 
     :ivar sent: what the gateway took, as it describes it
@@ -186,7 +186,7 @@ class Answers:
         return bool(self.lost or self.unsent)
 
 
-def enqueue_sending(session: Session, *, batch_id: UUID, due_at: datetime) -> None:
+def enqueue_submission(session: Session, *, batch_id: UUID, due_at: datetime) -> None:
     """Have a worker send the next payouts of a batch."""
     outbox.enqueue(
         session,
@@ -197,7 +197,7 @@ def enqueue_sending(session: Session, *, batch_id: UUID, due_at: datetime) -> No
     )
 
 
-def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
+def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedPayouts:
     """Claim the next payouts of a batch, noting that their call begins.
 
     From then on the gateway is asked what became of them, whatever happens to the caller. None are claimed while
@@ -208,31 +208,33 @@ def claim(session: Session, *, batch_id: UUID, now: datetime) -> ToSend:
     :param now: when
     :return: at most as many as the gateway takes at once
     """
-    kept = kept_from_sending(session, payouts=_WAITING.all(session, batch_id=batch_id), now=now)
-    rows = _CLAIM.all(
+    kept = send_blockers(session, payouts=_SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id), now=now)
+    rows = _LEASE_PAYOUTS.all(
         session,
         batch_id=batch_id,
         kept=list(kept),
-        most=MOST_AT_ONCE,
+        most=MAX_BULK_TRANSFERS,
         now=now,
-        ask_at=now + FIRST_ASKED_AFTER,
+        ask_at=now + FIRST_POLL_DELAY,
     )
-    return ToSend(batch_id, [Claimed(**row) for row in rows])
+    return LeasedPayouts(batch_id, [LeasedPayout(**row) for row in rows])
 
 
-def can_send(session: Session, *, batch_id: UUID, now: datetime) -> bool:
+def has_sendable_payouts(session: Session, *, batch_id: UUID, now: datetime) -> bool:
     """Tell whether a batch has payouts that would be claimed now, if they are not halted."""
-    waiting = _WAITING.all(session, batch_id=batch_id)
-    return len(kept_from_sending(session, payouts=waiting, now=now)) < len(waiting)
+    waiting = _SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id)
+    return len(send_blockers(session, payouts=waiting, now=now)) < len(waiting)
 
 
-def has_work(session: Session, *, batch_id: UUID, now: datetime) -> bool:
+def has_payouts_to_send_or_void(session: Session, *, batch_id: UUID, now: datetime) -> bool:
     """Tell whether a batch has payouts that would be claimed now, or given up."""
-    waiting = _WAITING.all(session, batch_id=batch_id)
-    return any(row["account_replaced"] for row in waiting) or can_send(session, batch_id=batch_id, now=now)
+    waiting = _SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id)
+    return any(row["account_replaced"] for row in waiting) or has_sendable_payouts(
+        session, batch_id=batch_id, now=now
+    )
 
 
-def send(gateway: TransferSender, claimed: Sequence[Claimed]) -> Answers:
+def submit_payouts(gateway: TransferSender, claimed: Sequence[LeasedPayout]) -> BulkTransferResult:
     """Have the gateway send payouts, by one call as far as it takes that.
 
     It raises nothing: what is unknown is an answer too.
@@ -240,23 +242,25 @@ def send(gateway: TransferSender, claimed: Sequence[Claimed]) -> Answers:
     :param claimed: at most as many as it takes at once; the claim is committed
     :return: what became of each
     """
-    answers = Answers()
+    answers = BulkTransferResult()
     try:
-        orders = _orders_of(gateway, claimed, answers)
+        orders = _build_orders(gateway, claimed, answers)
         if len(orders) == 1:
-            _send_singly(gateway, orders, answers)
+            _submit_individually(gateway, orders, answers)
         elif orders:
-            _send_together(gateway, orders, answers)
-    except KeyRefusedError as error:
+            _submit_in_bulk(gateway, orders, answers)
+    except GatewayKeyRefusedError as error:
         answers.key_refused_with = error.refused_with
-    except FundsShortError:
+    except InsufficientGatewayBalanceError:
         answers.funds_short = True
     known = answers.sent.keys() | answers.refused.keys() | set(answers.lost)
     answers.unsent = [one.reference for one in claimed if one.reference not in known]
     return answers
 
 
-def _orders_of(gateway: TransferSender, claimed: Sequence[Claimed], answers: Answers) -> list[TransferOrder]:
+def _build_orders(
+    gateway: TransferSender, claimed: Sequence[LeasedPayout], answers: BulkTransferResult
+) -> list[TransferInstruction]:
     """Write the orders of payouts, having accounts made recipients that are none yet."""
     orders = []
     for one in claimed:
@@ -266,7 +270,7 @@ def _orders_of(gateway: TransferSender, claimed: Sequence[Claimed], answers: Ans
                 code = gateway.make_recipient(
                     name=one.account_name, account_number=one.account_number, bank_code=one.bank_code
                 )
-            except KeyRefusedError:
+            except GatewayKeyRefusedError:
                 raise
             except ProviderUnavailableError:
                 # Those behind it would wait as long for nothing.
@@ -279,14 +283,16 @@ def _orders_of(gateway: TransferSender, claimed: Sequence[Claimed], answers: Ans
     return orders
 
 
-def _send_together(gateway: TransferSender, orders: Sequence[TransferOrder], answers: Answers) -> None:
+def _submit_in_bulk(
+    gateway: TransferSender, orders: Sequence[TransferInstruction], answers: BulkTransferResult
+) -> None:
     try:
         sent = gateway.send_all(orders)
     except TransferRefusedError:
         # One that it will not take, or has already, keeps it from taking the others.
-        _send_singly(gateway, orders, answers)
+        _submit_individually(gateway, orders, answers)
         return
-    except KeyRefusedError:
+    except GatewayKeyRefusedError:
         raise
     except ProviderUnavailableError:
         sent = []
@@ -294,7 +300,9 @@ def _send_together(gateway: TransferSender, orders: Sequence[TransferOrder], ans
     answers.lost += [order.reference for order in orders if order.reference not in answers.sent]
 
 
-def _send_singly(gateway: TransferSender, orders: Sequence[TransferOrder], answers: Answers) -> None:
+def _submit_individually(
+    gateway: TransferSender, orders: Sequence[TransferInstruction], answers: BulkTransferResult
+) -> None:
     """Send payouts one by one; what is refused while others are taken is refused for good.
 
     Where none is taken it may be all of them that the gateway does not take just now: they wait.
@@ -308,7 +316,7 @@ def _send_singly(gateway: TransferSender, orders: Sequence[TransferOrder], answe
             found[order.reference] = error.refused_with
             if error.for_good:
                 answers.unknown_recipients[order.reference] = order.recipient_code
-        except KeyRefusedError:
+        except GatewayKeyRefusedError:
             raise
         except ProviderUnavailableError:
             # Those behind it were not sent, and would wait as long for nothing.
@@ -320,7 +328,9 @@ def _send_singly(gateway: TransferSender, orders: Sequence[TransferOrder], answe
         answers.unwilling_with = next(iter(unwilling.values()))
 
 
-def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) -> None:
+def record_submission(
+    session: Session, *, found: LeasedPayouts, answers: BulkTransferResult, now: datetime
+) -> None:
     """Note what became of a call, and hand the next payouts of the batch on.
 
     :param found: what was claimed
@@ -329,22 +339,28 @@ def note(session: Session, *, found: ToSend, answers: Answers, now: datetime) ->
     """
     _LOCK_BATCH.run(session, batch_id=found.batch_id)
     if not found.claimed:
-        if not can_send(session, batch_id=found.batch_id, now=now):
-            alerts.none_waits(session, batch_id=found.batch_id, now=now)
+        if not has_sendable_payouts(session, batch_id=found.batch_id, now=now):
+            alerts.resolve_idle_batch_alerts(session, batch_id=found.batch_id, now=now)
         return
-    note_answers(session, answers=answers, now=now)
-    raise_trouble(session, found=found, answers=answers, now=now)
+    record_results(session, answers=answers, now=now)
+    raise_alerts(session, found=found, answers=answers, now=now)
     if answers.sent:
-        alerts.taken(session, batch_id=found.batch_id, now=now)
+        alerts.resolve_accepted_batch_alerts(session, batch_id=found.batch_id, now=now)
     for reference, told in answers.sent.items():
         if told.wants_otp:
             facts, batch_id = {"reference": reference}, found.batch_id
-            alerts.raise_of_batch(session, kinds.TRANSFER_WANTS_OTP, batch_id=batch_id, facts=facts, now=now)
+            alerts.raise_batch_alert(
+                session, kinds.TRANSFER_WANTS_OTP, batch_id=batch_id, facts=facts, now=now
+            )
             break
-    enqueue_sending(session, batch_id=found.batch_id, due_at=now + PAUSE if answers.troubled else now)
+    enqueue_submission(
+        session, batch_id=found.batch_id, due_at=now + RETRY_PAUSE if answers.troubled else now
+    )
 
 
-def raise_trouble(session: Session, *, found: ToSend, answers: Answers, now: datetime) -> None:
+def raise_alerts(
+    session: Session, *, found: LeasedPayouts, answers: BulkTransferResult, now: datetime
+) -> None:
     """Raise that the gateway takes nothing of a batch, and why.
 
     :param found: what was to be sent
@@ -357,10 +373,10 @@ def raise_trouble(session: Session, *, found: ToSend, answers: Answers, now: dat
     if answers.unwilling_with is not None:
         trouble[kinds.PAYOUTS_REFUSED] = {"refusedWith": answers.unwilling_with}
     for identifier, facts in trouble.items():
-        alerts.raise_of_batch(session, identifier, batch_id=found.batch_id, facts=facts, now=now)
+        alerts.raise_batch_alert(session, identifier, batch_id=found.batch_id, facts=facts, now=now)
 
 
-def note_answers(session: Session, *, answers: Answers, now: datetime) -> None:
+def record_results(session: Session, *, answers: BulkTransferResult, now: datetime) -> None:
     """Note what became of a call: of each payout by itself.
 
     What an event has settled meanwhile stays as it is.
@@ -369,30 +385,32 @@ def note_answers(session: Session, *, answers: Answers, now: datetime) -> None:
     :param now: when
     """
     told = [*answers.sent, *answers.refused, *answers.lost]
-    status_of = {row["reference"]: row["status"] for row in _LOCK.all(session, references=sorted(told))}
+    status_of = {
+        row["reference"]: row["status"] for row in _LOCK_PAYOUTS.all(session, references=sorted(told))
+    }
     if answers.recipients:
-        _KEEP_RECIPIENTS.run(
+        _SAVE_RECIPIENT_CODES.run(
             session, accounts=list(answers.recipients), codes=list(answers.recipients.values())
         )
     if answers.unknown_recipients:
         # The next payout makes the account a recipient anew, or learns that there is none such any more.
         unknown = answers.unknown_recipients
-        _FORGET_RECIPIENTS.run(session, references=list(unknown), codes=list(unknown.values()))
+        _CLEAR_RECIPIENT_CODES.run(session, references=list(unknown), codes=list(unknown.values()))
     for trigger, references in (("submit", list(answers.sent)), ("lose", answers.lost)):
-        moving = [one for one in references if states.INTENT.allows(status_of[one], trigger)]
+        moving = [one for one in references if states.PAYOUT.allows(status_of[one], trigger)]
         if moving:
             codes = [
                 answers.sent[one].transfer_code or None if one in answers.sent else None for one in moving
             ]
             target = states.SUBMITTED if trigger == "submit" else states.UNKNOWN
-            _MOVE.run(session, references=moving, codes=codes, status=target, now=now)
+            _UPDATE_STATUSES.run(session, references=moving, codes=codes, status=target, now=now)
     if answers.unsent:
-        _RELEASE.run(session, references=answers.unsent, now=now)
+        _RELEASE_LEASES.run(session, references=answers.unsent, now=now)
     for reference, refused_with in answers.refused.items():
-        if states.INTENT.allows(status_of[reference], "fail"):
-            row = apply_status.lock(session, reference=reference)
-            apply_status.refuse(session, row, refused_with=refused_with, now=now)
+        if states.PAYOUT.allows(status_of[reference], "fail"):
+            row = apply_status.lock_payout(session, reference=reference)
+            apply_status.mark_rejected(session, row, refused_with=refused_with, now=now)
     if answers.key_refused_with is not None:
-        gateway_alarms.gateway_key_refused(session, status=answers.key_refused_with, now=now)
+        gateway_alarms.raise_gateway_key_refused_alert(session, status=answers.key_refused_with, now=now)
     elif answers.sent:
-        gateway_alarms.gateway_key_taken(session, now=now)
+        gateway_alarms.resolve_gateway_key_refused_alert(session, now=now)

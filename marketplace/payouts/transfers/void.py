@@ -10,14 +10,13 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.audit.operations import AuditActor, record
-from marketplace.identity.queries import Caller
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.payouts import states
 from marketplace.payouts.transfers import apply_status, notifications
 
-_REFERENCE = Statement(
+_SELECT_REFERENCE = Statement(
     text(
         """
         SELECT i.status, t.reference FROM payout_transfer_intents i LEFT JOIN payout_transfers t ON t.intent_id = i.id
@@ -26,7 +25,7 @@ _REFERENCE = Statement(
     )
 )
 
-_REPLACED = Statement(
+_SELECT_UNSENT_TO_REPLACED_ACCOUNTS = Statement(
     text(
         """
         SELECT t.reference FROM payout_transfer_intents i JOIN payout_transfers t ON t.intent_id = i.id
@@ -38,66 +37,60 @@ _REPLACED = Statement(
 )
 
 
-class MayBeSentError(ConflictError):
+class PayoutMayBeInFlightError(ConflictError):
     """The payout was sent, or may have been, or its batch was not dispatched."""
 
 
-class PayoutOverError(ConflictError):
+class PayoutAlreadyFinalError(ConflictError):
     """The payout is over: there is nothing of it to give up."""
 
 
-def give_up(
-    session: Session, *, payout_id: UUID, note: str, officer: Caller, actor: AuditActor, now: datetime
-) -> dict[str, Any]:
+def void_payout(session: Session, *, payout_id: UUID, note: str, act: Act) -> dict[str, Any]:
     """Give up a payout of a dispatched batch that was not sent, or that the gateway never knew.
 
     Its money is the payee's again: the next batch pays a vendor's, a cash-out is asked for anew. Should the gateway
     have sent it after all, that is booked as such when it says so.
 
     :param note: why
-    :param officer: who; not its payee
-    :param actor: the same, for the audit
-    :param now: when
     :return: its id, status and reference
     :raises NotFoundError: there is no such payout
     :raises ForbiddenError: it is the officer's own
-    :raises PayoutOverError: it failed, came back or was called off already
-    :raises MayBeSentError: it was sent, or may have been; or its batch was not dispatched
+    :raises PayoutAlreadyFinalError: it failed, came back or was called off already
+    :raises PayoutMayBeInFlightError: it was sent, or may have been; or its batch was not dispatched
     """
-    found = _REFERENCE.first(session, payout_id=payout_id)
+    found = _SELECT_REFERENCE.first(session, payout_id=payout_id)
     if found is None:
         raise NotFoundError("There is no such payout.")
-    _refuse_over(found["status"])
+    _ensure_not_final(found["status"])
     if found["reference"] is None:
-        raise MayBeSentError(
+        raise PayoutMayBeInFlightError(
             "The payout's batch was not dispatched: reject it, or take the payout out of it."
         )
-    row = apply_status.lock(session, reference=found["reference"])
-    if row["user_id"] == officer.id:
+    row = apply_status.lock_payout(session, reference=found["reference"])
+    if row["user_id"] == act.person_id:
         raise ForbiddenError("It is your own payout: another officer has to see to it.")
-    _refuse_over(row["status"])
+    _ensure_not_final(row["status"])
     # The gateway was asked for the last time, and did not know it.
     never_known = row["status"] == states.UNKNOWN and row["ask_at"] is None
     if not (_is_unsent(row) or never_known):
-        raise MayBeSentError(
+        raise PayoutMayBeInFlightError(
             f"The payout is {row['status']}, and was sent or may have been. Have the gateway asked about it; what it"
             " does not know after five days can be given up."
         )
-    apply_status.refuse(session, row, refused_with=None, reason=notifications.GIVEN_UP, now=now)
-    record(
+    apply_status.mark_rejected(session, row, refused_with=None, reason=notifications.VOIDED, now=act.now)
+    record_audit_entry(
         session,
-        actor=actor,
+        act=act,
         action="payout.give_up",
         target_type="payout",
         target_id=str(payout_id),
         before={"status": row["status"]},
         after={"status": states.FAILED, "reference": row["reference"], "note": note},
-        now=now,
     )
     return {"id": payout_id, "status": states.FAILED, "reference": row["reference"]}
 
 
-def give_up_replaced(session: Session, *, batch_id: UUID, now: datetime) -> int:
+def void_payouts_to_replaced_accounts(session: Session, *, batch_id: UUID, now: datetime) -> int:
     """Give up what was not sent of a batch and was approved for an account that was replaced since.
 
     It may go to no other account than was approved, and to that one the payee wants it no more. The next batch pays it
@@ -108,11 +101,11 @@ def give_up_replaced(session: Session, *, batch_id: UUID, now: datetime) -> int:
     :return: how many
     """
     given_up = 0
-    for found in _REPLACED.all(session, batch_id=batch_id):
-        row = apply_status.lock(session, reference=found["reference"])
+    for found in _SELECT_UNSENT_TO_REPLACED_ACCOUNTS.all(session, batch_id=batch_id):
+        row = apply_status.lock_payout(session, reference=found["reference"])
         # Whoever had it locked may have begun its call, before the account was replaced.
         if _is_unsent(row):
-            apply_status.refuse(
+            apply_status.mark_rejected(
                 session, row, refused_with=None, reason=notifications.ACCOUNT_REPLACED, now=now
             )
             given_up += 1
@@ -123,6 +116,8 @@ def _is_unsent(row: dict[str, Any]) -> bool:
     return row["status"] == states.PENDING and row["sent_at"] is None
 
 
-def _refuse_over(status: str) -> None:
+def _ensure_not_final(status: str) -> None:
     if status in (states.FAILED, states.REVERSED, states.CANCELLED):
-        raise PayoutOverError(f"The payout is {status} already: its money is back in its payee's balance.")
+        raise PayoutAlreadyFinalError(
+            f"The payout is {status} already: its money is back in its payee's balance."
+        )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 
-class MalformedAnswerError(Exception):
+class MalformedBankDataError(Exception):
     """A field of the answer is missing or of another type."""
 
 
@@ -20,19 +20,19 @@ class Bank:
     def list_from_wire(cls, data: Any) -> list["Bank"]:
         """Read a page of the list of banks; those that are closed are left out.
 
-        :raises MalformedAnswerError: a field is missing or of another type
+        :raises MalformedBankDataError: a field is missing or of another type
         """
         if not isinstance(data, list):
-            raise MalformedAnswerError
+            raise MalformedBankDataError
         return [
-            cls(code=_text(item, "code"), name=_text(item, "name"))
+            cls(code=_require_text(item, "code"), name=_require_text(item, "name"))
             for item in data
             if isinstance(item, dict) and item.get("active") is not False and not item.get("is_deleted")
         ]
 
 
 @dataclass(frozen=True, slots=True)
-class TransferAccount:
+class GatewayTransferAccount:
     """The account that the transfer for one payment goes to, and how long it is open."""
 
     bank_name: str
@@ -41,41 +41,41 @@ class TransferAccount:
     expires_at: datetime
 
     @classmethod
-    def from_wire(cls, data: Any, *, reference: str) -> "TransferAccount":
+    def from_wire(cls, data: Any, *, reference: str) -> "GatewayTransferAccount":
         """Read the account that the gateway made for a payment.
 
         :param reference: of the payment, which the answer must be about
-        :raises MalformedAnswerError: a field is missing or of another type, or it is another payment's
+        :raises MalformedBankDataError: a field is missing or of another type, or it is another payment's
         """
         if not isinstance(data, dict) or data.get("reference") != reference:
-            raise MalformedAnswerError
+            raise MalformedBankDataError
         bank = data.get("bank")
         try:
-            expires_at = datetime.fromisoformat(_text(data, "account_expires_at"))
+            expires_at = datetime.fromisoformat(_require_text(data, "account_expires_at"))
         except ValueError as error:
-            raise MalformedAnswerError from error
+            raise MalformedBankDataError from error
         return cls(
-            bank_name=_text(bank, "name"),
-            account_number=_text(data, "account_number"),
-            account_name=_text(data, "account_name"),
+            bank_name=_require_text(bank, "name"),
+            account_number=_require_text(data, "account_number"),
+            account_name=_require_text(data, "account_name"),
             # A time without its zone is UTC, as all of the gateway's are.
             expires_at=(expires_at if expires_at.tzinfo else expires_at.replace(tzinfo=UTC)).astimezone(UTC),
         )
 
 
-def account_name_from_wire(data: Any, *, account_number: str) -> str:
+def parse_account_name(data: Any, *, account_number: str) -> str:
     """Read the name that an account is kept under.
 
     :param account_number: which the answer must be about
-    :raises MalformedAnswerError: there is no name, or it is another account's
+    :raises MalformedBankDataError: there is no name, or it is another account's
     """
     if not isinstance(data, dict) or data.get("account_number") != account_number:
-        raise MalformedAnswerError
-    return _text(data, "account_name")
+        raise MalformedBankDataError
+    return _require_text(data, "account_name")
 
 
-def _text(data: Any, name: str) -> str:
+def _require_text(data: Any, name: str) -> str:
     value = data.get(name) if isinstance(data, dict) else None
     if not isinstance(value, str) or not value or len(value) > 200:
-        raise MalformedAnswerError
+        raise MalformedBankDataError
     return value

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from marketplace.providers.gateway.payments import MalformedChargeError
+from marketplace.providers.gateway.payments import MalformedGatewayDataError
 
 _MAX_WORD_LENGTH = 100
 _MAX_NAME_LENGTH = 255
 _MAX_AMOUNT_MINOR = 10**15
 # The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
-IN_OUR_FAVOUR = "declined"
-LOST = "merchant-accepted"
+DISPUTE_WON = "declined"
+DISPUTE_LOST = "merchant-accepted"
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class GatewayDispute:
     @property
     def in_our_favour(self) -> bool:
         """Tell whether it ended, and the money stays with us."""
-        return self.resolution == IN_OUR_FAVOUR
+        return self.resolution == DISPUTE_WON
 
     @property
     def lost(self) -> bool:
         """Tell whether it ended, and the money was taken from us."""
-        return self.resolution == LOST
+        return self.resolution == DISPUTE_LOST
 
     @property
     def is_clear(self) -> bool:
@@ -53,23 +53,24 @@ class GatewayDispute:
         What only describes it may be odd: that must not keep an order from being frozen.
 
         :param data: the ``data`` object of an event
-        :raises MalformedChargeError: it lacks its id, or the reference of its charge
+        :raises MalformedGatewayDataError: it lacks its id, or the reference of its charge
         """
-        charge = _object(data, "transaction")
+        charge = _read_object(data, "transaction")
         return cls(
-            id=_named(data, "id"),
-            reference=_name(charge.get("reference")) or _named(data, "transaction_reference"),
-            charge_id=_name(charge.get("id")),
-            status=_word(_object(data).get("status")),
-            resolution=_word(_object(data).get("resolution")),
-            category=_word(_object(data).get("category")),
-            amount_minor=_amount(_object(data).get("refund_amount")),
-            due_at=_moment(_object(data).get("dueAt")),
+            id=_require_identifier(data, "id"),
+            reference=_parse_identifier(charge.get("reference"))
+            or _require_identifier(data, "transaction_reference"),
+            charge_id=_parse_identifier(charge.get("id")),
+            status=_parse_short_text(_read_object(data).get("status")),
+            resolution=_parse_short_text(_read_object(data).get("resolution")),
+            category=_parse_short_text(_read_object(data).get("category")),
+            amount_minor=_parse_amount(_read_object(data).get("refund_amount")),
+            due_at=_parse_time(_read_object(data).get("dueAt")),
         )
 
 
 # The gateway's words for a transfer that never reached its account, beside its own "failed".
-_FAILED = frozenset({"failed", "blocked", "rejected", "abandoned"})
+_FAILED_STATUSES = frozenset({"failed", "blocked", "rejected", "abandoned"})
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class GatewayTransfer:
     @property
     def failed(self) -> bool:
         """Tell whether it is over, and the money never left."""
-        return self.status in _FAILED
+        return self.status in _FAILED_STATUSES
 
     @property
     def reversed(self) -> bool:
@@ -115,74 +116,74 @@ class GatewayTransfer:
         """Read a transfer from the gateway's JSON.
 
         :param data: the ``data`` object of an event, or a transfer of an answer
-        :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
+        :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be integers
         """
-        return cls._read(data, _named(data, "id"))
+        return cls._read(data, _require_identifier(data, "id"))
 
     @classmethod
     def queued_from_wire(cls, data: Any) -> "GatewayTransfer":
         """Read a transfer that was just sent: the answer may leave its id out.
 
-        :raises MalformedChargeError: another field is missing or of another type; amounts must be integers
+        :raises MalformedGatewayDataError: another field is missing or of another type; amounts must be integers
         """
-        return cls._read(data, _name(_object(data).get("id")))
+        return cls._read(data, _parse_identifier(_read_object(data).get("id")))
 
     @classmethod
     def _read(cls, data: Any, transfer_id: str) -> "GatewayTransfer":
-        amount = _amount(_object(data).get("amount"))
+        amount = _parse_amount(_read_object(data).get("amount"))
         if amount is None:
-            raise MalformedChargeError("data.amount is no amount")
+            raise MalformedGatewayDataError("data.amount is no amount")
         return cls(
             id=transfer_id,
-            reference=_named(data, "reference"),
+            reference=_require_identifier(data, "reference"),
             amount_minor=amount,
-            currency=_needed(data, "currency"),
-            status=_word(_object(data).get("status")),
-            transfer_code=_name(_object(data).get("transfer_code")),
-            fee_minor=_amount(_object(data).get("fee_charged")) or 0,
-            made_at=_moment(_object(data).get("createdAt")),
+            currency=_require_short_text(data, "currency"),
+            status=_parse_short_text(_read_object(data).get("status")),
+            transfer_code=_parse_identifier(_read_object(data).get("transfer_code")),
+            fee_minor=_parse_amount(_read_object(data).get("fee_charged")) or 0,
+            made_at=_parse_time(_read_object(data).get("createdAt")),
         )
 
 
-def _object(data: Any, name: str | None = None) -> dict[str, Any]:
-    found = data if name is None else _object(data).get(name)
+def _read_object(data: Any, name: str | None = None) -> dict[str, Any]:
+    found = data if name is None else _read_object(data).get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _amount(value: Any) -> int | None:
+def _parse_amount(value: Any) -> int | None:
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and 0 <= value <= _MAX_AMOUNT_MINOR else None
 
 
-def _word(value: Any) -> str:
+def _parse_short_text(value: Any) -> str:
     """Give a word or a number as text, empty where it is neither."""
     wordy = isinstance(value, str | int) and not isinstance(value, bool)
     return str(value)[:_MAX_WORD_LENGTH] if wordy else ""
 
 
-def _name(value: Any) -> str:
+def _parse_identifier(value: Any) -> str:
     """Give what names something, whole: cut short, it would name something else."""
     name = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if len(name) > _MAX_NAME_LENGTH:
-        raise MalformedChargeError("an id or a reference is too long to be one")
+        raise MalformedGatewayDataError("an id or a reference is too long to be one")
     return name
 
 
-def _named(data: Any, name: str) -> str:
-    found = _name(_object(data).get(name))
+def _require_identifier(data: Any, name: str) -> str:
+    found = _parse_identifier(_read_object(data).get(name))
     if not found:
-        raise MalformedChargeError(f"data.{name} is missing")
+        raise MalformedGatewayDataError(f"data.{name} is missing")
     return found
 
 
-def _needed(data: Any, name: str) -> str:
-    word = _word(_object(data).get(name))
+def _require_short_text(data: Any, name: str) -> str:
+    word = _parse_short_text(_read_object(data).get(name))
     if not word:
-        raise MalformedChargeError(f"data.{name} is missing")
+        raise MalformedGatewayDataError(f"data.{name} is missing")
     return word
 
 
-def _moment(value: Any) -> datetime | None:
+def _parse_time(value: Any) -> datetime | None:
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
         return moment.astimezone(UTC) if moment and moment.tzinfo else None

@@ -16,22 +16,22 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
 from marketplace.providers.gateway.banks import (
     Bank,
-    MalformedAnswerError,
-    TransferAccount,
-    account_name_from_wire,
+    GatewayTransferAccount,
+    MalformedBankDataError,
+    parse_account_name,
 )
 
 SIGNATURE_LENGTH = 128
-_YEARS = (2000, 2999)
+_PLAUSIBLE_YEARS = (2000, 2999)
 _PER_PAGE = 100
 _MAX_PAGES = 20
 _DIGITS = re.compile("[0-9]{1,15}")
 _MAX_BANK_PAGES = 20
-_NOT_UNDERSTOOD = "The payment gateway did not answer as it should. Try again."
+_UNEXPECTED_RESPONSE = "The payment gateway did not answer as it should. Try again."
 _MAX_AMOUNT_MINOR = 10**15  # far above any order; keeps a mad amount out of BIGINT arithmetic
 
 
-class MalformedChargeError(Exception):
+class MalformedGatewayDataError(Exception):
     """A field of the charge is missing or of the wrong type: it can never be applied."""
 
 
@@ -74,19 +74,19 @@ class Charge:
         """Read a charge from the gateway's JSON.
 
         :param data: the ``data`` object of an event or an answer
-        :raises MalformedChargeError: a field is missing or of another type; amounts must be integers
+        :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be integers
         """
         if not isinstance(data, dict):
-            raise MalformedChargeError("data is not an object")
+            raise MalformedGatewayDataError("data is not an object")
         return cls(
             id=_charge_id(data),
-            reference=_field(data, "reference", str),
-            status=_field(data, "status", str),
-            amount_minor=_amount(data, "amount"),
-            fees_minor=0 if data.get("fees") is None else _amount(data, "fees"),
-            currency=_field(data, "currency", str),
+            reference=_require_field(data, "reference", str),
+            status=_require_field(data, "status", str),
+            amount_minor=_require_amount(data, "amount"),
+            fees_minor=0 if data.get("fees") is None else _require_amount(data, "fees"),
+            currency=_require_field(data, "currency", str),
             channel=data["channel"] if isinstance(data.get("channel"), str) else "unknown",
-            paid_at=_moment(data.get("paid_at")),
+            paid_at=_parse_time(data.get("paid_at")),
         )
 
 
@@ -109,17 +109,17 @@ class GatewayRefund:
         """Read a refund from the gateway's JSON.
 
         :param data: the ``data`` object of an event, or a refund of an answer
-        :raises MalformedChargeError: a field is missing or of another type; amounts must be whole
+        :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be whole
         """
         if not isinstance(data, dict):
-            raise MalformedChargeError("data is not an object")
+            raise MalformedGatewayDataError("data is not an object")
         note, reference, amount = (data.get(n) for n in ("merchant_note", "transaction_reference", "amount"))
         # Its events write the amount as digits, its answers as a number.
         whole = int(amount) if isinstance(amount, str) and _DIGITS.fullmatch(amount) else amount
         return cls(
-            id="" if data.get("id") is None else str(_field(data, "id", int)),
-            status=_field(data, "status", str),
-            amount_minor=_amount({"amount": whole}, "amount"),
+            id="" if data.get("id") is None else str(_require_field(data, "id", int)),
+            status=_require_field(data, "status", str),
+            amount_minor=_require_amount({"amount": whole}, "amount"),
             note=note if isinstance(note, str) else "",
             reference=reference if isinstance(reference, str) else "",
         )
@@ -127,30 +127,38 @@ class GatewayRefund:
 
 def _charge_id(data: dict[str, Any]) -> str:
     """Give the charge's id, or its reference where the gateway sent none."""
-    return _field(data, "reference", str) if data.get("id") is None else str(_field(data, "id", int))
+    return (
+        _require_field(data, "reference", str)
+        if data.get("id") is None
+        else str(_require_field(data, "id", int))
+    )
 
 
-def _field(data: dict[str, Any], name: str, kind: type) -> Any:
+def _require_field(data: dict[str, Any], name: str, kind: type) -> Any:
     value = data.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise MalformedChargeError(f"data.{name} is not {'an integer' if kind is int else 'a string'}")
+        raise MalformedGatewayDataError(f"data.{name} is not {'an integer' if kind is int else 'a string'}")
     return value
 
 
-def _amount(data: dict[str, Any], name: str) -> int:
-    value: int = _field(data, name, int)
+def _require_amount(data: dict[str, Any], name: str) -> int:
+    value: int = _require_field(data, name, int)
     if not 0 <= value <= _MAX_AMOUNT_MINOR:
-        raise MalformedChargeError(f"data.{name} is out of range")
+        raise MalformedGatewayDataError(f"data.{name} is out of range")
     return value
 
 
-def _moment(value: Any) -> datetime | None:
+def _parse_time(value: Any) -> datetime | None:
     """Give a time in UTC; what is no time of this service's life is none, since it must not cost a payment."""
     if not isinstance(value, str):
         return None
     try:
         moment = datetime.fromisoformat(value)
-        return moment.astimezone(UTC) if moment.tzinfo and _YEARS[0] <= moment.year <= _YEARS[1] else None
+        return (
+            moment.astimezone(UTC)
+            if moment.tzinfo and _PLAUSIBLE_YEARS[0] <= moment.year <= _PLAUSIBLE_YEARS[1]
+            else None
+        )
     except (ValueError, OverflowError):
         return None
 
@@ -192,7 +200,7 @@ class PaymentGateway(Protocol):
 
     def transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
-    ) -> TransferAccount:
+    ) -> GatewayTransferAccount:
         """Have an account made for one payment; what is transferred to it is its charge."""
         ...
 
@@ -243,7 +251,7 @@ class HttpPaymentGateway:
                 access_code=answer["data"]["access_code"],
             )
         except (KeyError, TypeError) as error:
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
 
     def charge(self, reference: str) -> Charge | None:
         """Ask what became of a reference.
@@ -257,8 +265,8 @@ class HttpPaymentGateway:
             if error.status in (400, 404):
                 return None
             raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
-        with _understood():
-            charge = Charge.from_wire(_data(answer))
+        with _translating_malformed_data():
+            charge = Charge.from_wire(_response_data(answer))
         if charge.reference != reference:
             raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
         return charge
@@ -277,8 +285,8 @@ class HttpPaymentGateway:
         """
         notes = {"merchant_note": note, "customer_note": "Refund of your order"}
         answer = self._client.post("/refund", {"transaction": reference, "amount": amount_minor, **notes})
-        with _understood():
-            return GatewayRefund.from_wire(_data(answer))
+        with _translating_malformed_data():
+            return GatewayRefund.from_wire(_response_data(answer))
 
     def refunds_of(self, reference: str) -> list[GatewayRefund]:
         """List the refunds of a charge.
@@ -291,10 +299,10 @@ class HttpPaymentGateway:
         found: list[GatewayRefund] = []
         for page in range(1, _MAX_PAGES + 1):
             asked = {"transaction": reference, "perPage": str(_PER_PAGE), "page": str(page)}
-            data = _data(self._read("/refund", asked))
+            data = _response_data(self._read("/refund", asked))
             if not isinstance(data, list):
-                raise ProviderUnavailableError(_NOT_UNDERSTOOD)
-            with _understood():
+                raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
+            with _translating_malformed_data():
                 found += [GatewayRefund.from_wire(item) for item in data]
             if len(data) < _PER_PAGE:
                 return found
@@ -309,8 +317,8 @@ class HttpPaymentGateway:
         params = {"country": "nigeria", "use_cursor": "true", "perPage": "100"}
         for _ in range(_MAX_BANK_PAGES):
             answer = self._read("/bank", params)
-            with _understood():
-                found |= {bank.code: bank for bank in Bank.list_from_wire(_data(answer))}
+            with _translating_malformed_data():
+                found |= {bank.code: bank for bank in Bank.list_from_wire(_response_data(answer))}
             following = (answer.get("meta") or {}).get("next")
             if not isinstance(following, str) or not following:
                 break
@@ -331,12 +339,12 @@ class HttpPaymentGateway:
             if error.status in (400, 404, 422):
                 return None
             raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
-        with _understood():
-            return account_name_from_wire(_data(answer), account_number=account_number)
+        with _translating_malformed_data():
+            return parse_account_name(_response_data(answer), account_number=account_number)
 
     def transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
-    ) -> TransferAccount:
+    ) -> GatewayTransferAccount:
         """Have an account made for one payment; what is transferred to it is its charge.
 
         :param reference: our own; its charge comes under it, like one of a payment page
@@ -356,8 +364,8 @@ class HttpPaymentGateway:
             "bank_transfer": {"account_expires_at": iso(expires_at)},
         }
         answer = self._client.post("/charge", body)
-        with _understood():
-            return TransferAccount.from_wire(_data(answer), reference=reference)
+        with _translating_malformed_data():
+            return GatewayTransferAccount.from_wire(_response_data(answer), reference=reference)
 
     def _read(self, path: str, params: dict[str, str]) -> Any:
         try:
@@ -368,14 +376,14 @@ class HttpPaymentGateway:
 
 
 @contextmanager
-def _understood() -> Iterator[None]:
+def _translating_malformed_data() -> Iterator[None]:
     try:
         yield
-    except (MalformedAnswerError, MalformedChargeError) as error:
-        raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+    except (MalformedBankDataError, MalformedGatewayDataError) as error:
+        raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
 
 
-def _data(answer: Any) -> Any:
+def _response_data(answer: Any) -> Any:
     return answer.get("data") if isinstance(answer, dict) else None
 
 

@@ -11,10 +11,10 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.money import CURRENCY
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
-Kind = Literal["charge", "transfer", "refund", "settlement"]
-KINDS: tuple[Kind, ...] = ("charge", "transfer", "refund", "settlement")
+RecordKind = Literal["charge", "transfer", "refund", "settlement"]
+RECORD_KINDS: tuple[RecordKind, ...] = ("charge", "transfer", "refund", "settlement")
 
-_PATHS: dict[Kind, str] = {
+_PATHS: dict[RecordKind, str] = {
     "charge": "/transaction",
     "transfer": "/transfer",
     "refund": "/refund",
@@ -25,8 +25,8 @@ PER_PAGE = 100
 _MAX_PAGES = 10_000
 _MAX_WORD_LENGTH = 200
 _MAX_AMOUNT_MINOR = 10**15
-_NOT_UNDERSTOOD = "The payment gateway did not answer as it should. Try again."
-_REFUSED = "The payment gateway refused to answer. Try again."
+_UNEXPECTED_RESPONSE = "The payment gateway did not answer as it should. Try again."
+_REFUSED_RESPONSE = "The payment gateway refused to answer. Try again."
 _Item = TypeVar("_Item")
 
 
@@ -35,7 +35,7 @@ class MalformedRecordError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
+class BalanceMovement:
     """A movement of the balance: what moved it (Transaction, Transfer, Refund, Settlement, ...), and by how many kobo.
 
     ``balance_minor`` is what the gateway held after it, ``row_id`` the id of what moved it.
@@ -49,23 +49,23 @@ class Movement:
     happened_at: datetime
 
     @classmethod
-    def from_wire(cls, data: dict[str, Any]) -> "Movement":
+    def from_wire(cls, data: dict[str, Any]) -> "BalanceMovement":
         """Read a movement.
 
         :raises MalformedRecordError: a field is missing or of another type
         """
         return cls(
-            id=_whole(data.get("id"), "id"),
-            model=_word(data.get("model_responsible")),
-            row_id=_word(data.get("model_row")),
-            difference_minor=_signed(data.get("difference"), "difference"),
-            balance_minor=_signed(data.get("balance"), "balance"),
-            happened_at=_moment(data.get("createdAt") or data.get("created_at")),
+            id=_require_id(data.get("id"), "id"),
+            model=_parse_short_text(data.get("model_responsible")),
+            row_id=_parse_short_text(data.get("model_row")),
+            difference_minor=_require_signed_amount(data.get("difference"), "difference"),
+            balance_minor=_require_signed_amount(data.get("balance"), "balance"),
+            happened_at=_require_time(data.get("createdAt") or data.get("created_at")),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class GatewayRecord:
     """A charge, transfer, refund or settlement as a list of the gateway has it, without whose it is.
 
     Amounts are kobo, or what is so of the currency. ``fee_minor`` of a charge is what the gateway kept of it, of a
@@ -73,7 +73,7 @@ class Record:
     that a refund comes of; empty otherwise.
     """
 
-    kind: Kind
+    kind: RecordKind
     id: str
     reference: str
     status: str
@@ -87,12 +87,12 @@ class Record:
     changed_at: datetime
 
     @classmethod
-    def from_wire(cls, kind: Kind, data: dict[str, Any]) -> "Record":
+    def from_wire(cls, kind: RecordKind, data: dict[str, Any]) -> "GatewayRecord":
         """Read a record of a list.
 
         :raises MalformedRecordError: a field is missing or of another type
         """
-        created_at = _moment(data.get("createdAt") or data.get("created_at"))
+        created_at = _require_time(data.get("createdAt") or data.get("created_at"))
         changed = data.get("paid_at") or data.get("updatedAt") or data.get("updated_at")
         amount = data.get("amount")
         if kind == "settlement":
@@ -106,17 +106,17 @@ class Record:
         charge = data.get("transaction")
         return cls(
             kind=kind,
-            id=str(_whole(data.get("id"), "id")),
-            reference=_word(data.get("reference")),
-            status=_word(data.get("status")),
-            amount_minor=_amount(amount, "amount"),
-            fee_minor=0 if fee is None else _amount(fee, "fee"),
-            currency=_word(data.get("currency")),
-            note=_word(data.get("merchant_note")),
-            charge_id=_word(charge.get("id") if isinstance(charge, dict) else charge),
-            dispute_id=_word(data.get("dispute")),
+            id=str(_require_id(data.get("id"), "id")),
+            reference=_parse_short_text(data.get("reference")),
+            status=_parse_short_text(data.get("status")),
+            amount_minor=_require_amount(amount, "amount"),
+            fee_minor=0 if fee is None else _require_amount(fee, "fee"),
+            currency=_parse_short_text(data.get("currency")),
+            note=_parse_short_text(data.get("merchant_note")),
+            charge_id=_parse_short_text(charge.get("id") if isinstance(charge, dict) else charge),
+            dispute_id=_parse_short_text(data.get("dispute")),
             created_at=created_at,
-            changed_at=_moment(changed) if changed else created_at,
+            changed_at=_require_time(changed) if changed else created_at,
         )
 
 
@@ -127,15 +127,15 @@ class GatewayRecords(Protocol):
         """Ask what the gateway holds, in kobo."""
         ...
 
-    def movements(self) -> Iterator[list[Movement]]:
+    def movements(self) -> Iterator[list[BalanceMovement]]:
         """List the movements of the balance in pages, the latest first."""
         ...
 
-    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
         """List what was made in a period in pages, the latest first."""
         ...
 
-    def record(self, kind: Kind, gateway_id: str) -> Record | None:
+    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Ask about one of them by the gateway's id; none if it does not know it."""
         ...
 
@@ -158,11 +158,11 @@ class HttpGatewayRecords:
         """
         held = [item for item in self._items("/balance", {}) if item.get("currency") == CURRENCY]
         try:
-            return _signed(held[0].get("balance"), "balance") if held else 0
+            return _require_signed_amount(held[0].get("balance"), "balance") if held else 0
         except MalformedRecordError as error:
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
 
-    def movements(self) -> Iterator[list[Movement]]:
+    def movements(self) -> Iterator[list[BalanceMovement]]:
         """List the movements of the balance in naira, in pages, the latest first.
 
         Movements that come while it lists push others onto the next page, which then come once more; none is left out.
@@ -172,10 +172,10 @@ class HttpGatewayRecords:
         return self._pages(
             "/balance/ledger",
             {},
-            lambda item: Movement.from_wire(item) if item.get("currency") == CURRENCY else None,
+            lambda item: BalanceMovement.from_wire(item) if item.get("currency") == CURRENCY else None,
         )
 
-    def records(self, kind: Kind, *, since: datetime, until: datetime) -> Iterator[list[Record]]:
+    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
         """List what was made in a period in pages, the latest first.
 
         Of charges only those that were paid are given, whether or not they were given back since.
@@ -186,14 +186,14 @@ class HttpGatewayRecords:
         :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
 
-        def read(item: dict[str, Any]) -> Record | None:
-            found = _paid(kind, item)
+        def read(item: dict[str, Any]) -> GatewayRecord | None:
+            found = _parse_paid_record(kind, item)
             # A gateway that takes no notice of the period lists all that there is.
             return found if found and since <= found.created_at <= until else None
 
         return self._pages(_PATHS[kind], {"from": iso(since), "to": iso(until)}, read)
 
-    def record(self, kind: Kind, gateway_id: str) -> Record | None:
+    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Ask about a charge, a transfer or a refund by the gateway's id.
 
         :return: none if the gateway does not know it, or it is a charge that was never paid
@@ -204,14 +204,14 @@ class HttpGatewayRecords:
         except ProviderRefusedError as error:
             if error.status in (400, 404):
                 return None
-            raise ProviderUnavailableError(_REFUSED) from error
+            raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, dict):
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
         try:
-            return _paid(kind, data)
+            return _parse_paid_record(kind, data)
         except MalformedRecordError as error:
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
 
     def _pages(
         self, path: str, params: dict[str, str], read: Callable[[dict[str, Any]], _Item | None]
@@ -221,7 +221,7 @@ class HttpGatewayRecords:
             try:
                 page = [found for item in items if (found := read(item)) is not None]
             except MalformedRecordError as error:
-                raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+                raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
             yield page
             if len(items) < PER_PAGE:
                 return
@@ -231,46 +231,46 @@ class HttpGatewayRecords:
         try:
             answer = self._client.get(path, params=params)
         except ProviderRefusedError as error:
-            raise ProviderUnavailableError(_REFUSED) from error
+            raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
         return data
 
 
-def _paid(kind: Kind, data: dict[str, Any]) -> Record | None:
+def _parse_paid_record(kind: RecordKind, data: dict[str, Any]) -> GatewayRecord | None:
     """Read a record; a charge that was never paid is none."""
     if kind == "charge" and data.get("status") not in ("success", "reversed"):
         return None
-    return Record.from_wire(kind, data)
+    return GatewayRecord.from_wire(kind, data)
 
 
-def _whole(value: Any, name: str) -> int:
+def _require_id(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise MalformedRecordError(f"{name} is no id")
     return value
 
 
-def _signed(value: Any, name: str) -> int:
+def _require_signed_amount(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_AMOUNT_MINOR:
         raise MalformedRecordError(f"{name} is no amount")
     return value
 
 
-def _amount(value: Any, name: str) -> int:
+def _require_amount(value: Any, name: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
         return int(value)
-    if _signed(value, name) < 0:
+    if _require_signed_amount(value, name) < 0:
         raise MalformedRecordError(f"{name} is below zero")
     return int(value)
 
 
-def _word(value: Any) -> str:
+def _parse_short_text(value: Any) -> str:
     wordy = isinstance(value, str | int) and not isinstance(value, bool)
     return str(value)[:_MAX_WORD_LENGTH] if wordy else ""
 
 
-def _moment(value: Any) -> datetime:
+def _require_time(value: Any) -> datetime:
     try:
         moment = datetime.fromisoformat(value)
         # A time without its zone is UTC, as all of the gateway's are.

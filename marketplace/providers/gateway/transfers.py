@@ -10,32 +10,25 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
+from marketplace.providers.gateway.errors import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from marketplace.providers.gateway.payments import MalformedChargeError
+from marketplace.providers.gateway.payments import MalformedGatewayDataError
 
 # More the gateway does not take at once.
-MOST_AT_ONCE = 100
+MAX_BULK_TRANSFERS = 100
 _PER_PAGE = 100
 _MAX_PAGES = 1_000
 _MAX_CODE_LENGTH = 100
 _CURRENCY = "NGN"
-_KEY_REFUSED = (401, 403)
-_BAD_RECIPIENT = "invalid_transfer_recipient"
-_NO_FUNDS = "insufficient_balance"
-_NO_FUNDS_SAID = "balance is not enough"
-_NOT_UNDERSTOOD = "The payment gateway did not answer as it should. Try again."
-_REFUSED = "The payment gateway refused to answer. Try again."
+_KEY_REFUSED_STATUSES = (401, 403)
+_INVALID_RECIPIENT_CODE = "invalid_transfer_recipient"
+_INSUFFICIENT_BALANCE_CODE = "insufficient_balance"
+_INSUFFICIENT_BALANCE_MESSAGE = "balance is not enough"
+_UNEXPECTED_RESPONSE = "The payment gateway did not answer as it should. Try again."
+_REFUSED_RESPONSE = "The payment gateway refused to answer. Try again."
 
 
-class KeyRefusedError(ProviderUnavailableError):
-    """The gateway refuses our key: it would refuse any transfer, and asking later may help."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__("The payment gateway refused our key.")
-        self.refused_with = status
-
-
-class FundsShortError(Exception):
+class InsufficientGatewayBalanceError(Exception):
     """The balance at the gateway does not suffice: nothing was sent."""
 
 
@@ -53,7 +46,7 @@ class TransferRefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class TransferOrder:
+class TransferInstruction:
     """What the gateway is told to send: so many kobo, to a recipient that it knows, under a reference of ours.
 
     ``reason`` is what the bank's statement shows.
@@ -81,11 +74,11 @@ class TransferSender(Protocol):
         """Have a bank account made a recipient; none if there is no such account."""
         ...
 
-    def send(self, order: TransferOrder) -> GatewayTransfer:
+    def send(self, order: TransferInstruction) -> GatewayTransfer:
         """Send a transfer; the same reference again gives the one that there is."""
         ...
 
-    def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+    def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
         """Send up to 100 transfers, all of them or none."""
         ...
 
@@ -120,7 +113,7 @@ class HttpTransferGateway:
         :param account_number: ten digits
         :param bank_code: as ``banks`` lists it
         :return: the recipient's code, or none if there is no such account
-        :raises KeyRefusedError: the gateway refuses our key
+        :raises GatewayKeyRefusedError: the gateway refuses our key
         :raises ProviderUnavailableError: no usable answer in time; the same call may be made again
         """
         body = {
@@ -131,77 +124,77 @@ class HttpTransferGateway:
             "currency": _CURRENCY,
         }
         try:
-            data = _data(self._client.post("/transferrecipient", body))
+            data = _response_data(self._client.post("/transferrecipient", body))
         except ProviderRefusedError as error:
-            _check_key(error)
+            _ensure_key_accepted(error)
             return None
         code = data.get("recipient_code") if isinstance(data, dict) else None
         if not isinstance(code, str) or not 0 < len(code) <= _MAX_CODE_LENGTH:
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
         return code
 
-    def send(self, order: TransferOrder) -> GatewayTransfer:
+    def send(self, order: TransferInstruction) -> GatewayTransfer:
         """Send a transfer; the same reference again gives the one that there is.
 
-        :raises FundsShortError: the balance does not suffice: nothing was sent
+        :raises InsufficientGatewayBalanceError: the balance does not suffice: nothing was sent
         :raises TransferRefusedError: the gateway refused it: nothing was sent
-        :raises KeyRefusedError: the gateway refuses our key: nothing was sent
+        :raises GatewayKeyRefusedError: the gateway refuses our key: nothing was sent
         :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
         """
-        with _refusals():
+        with _translating_refusals():
             answer = self._client.post(
                 "/transfer", {"source": "balance", "currency": _CURRENCY} | order.to_wire()
             )
-        with _understood():
-            sent = GatewayTransfer.queued_from_wire(_data(answer))
-        _check_reference(sent, order.reference)
+        with _translating_malformed_data():
+            sent = GatewayTransfer.queued_from_wire(_response_data(answer))
+        _ensure_reference_matches(sent, order.reference)
         return sent
 
-    def send_all(self, orders: Sequence[TransferOrder]) -> list[GatewayTransfer]:
+    def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
         """Send up to 100 transfers, all of them or none.
 
         :return: them, in no particular order; some may be missing if the gateway says nothing of them
-        :raises FundsShortError: the balance does not suffice: nothing was sent
+        :raises InsufficientGatewayBalanceError: the balance does not suffice: nothing was sent
         :raises TransferRefusedError: the gateway refused one of them, having it already for instance: none was sent
-        :raises KeyRefusedError: the gateway refuses our key: none was sent
+        :raises GatewayKeyRefusedError: the gateway refuses our key: none was sent
         :raises ProviderUnavailableError: no usable answer in time: whether they were sent is unknown
         """
-        if len(orders) > MOST_AT_ONCE:
+        if len(orders) > MAX_BULK_TRANSFERS:
             raise ValueError("the gateway does not take so many transfers at once")
         body = {
             "source": "balance",
             "currency": _CURRENCY,
             "transfers": [order.to_wire() for order in orders],
         }
-        with _refusals():
+        with _translating_refusals():
             answer = self._client.post("/transfer/bulk", body)
-        data = _data(answer)
+        data = _response_data(answer)
         if not isinstance(data, list) or len(data) > len(orders):
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
-        with _understood():
+            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
+        with _translating_malformed_data():
             sent = [GatewayTransfer.queued_from_wire(item) for item in data]
         if not {one.reference for one in sent} <= {order.reference for order in orders}:
-            raise ProviderUnavailableError(_NOT_UNDERSTOOD)
+            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
         return sent
 
     def transfer(self, reference: str) -> GatewayTransfer | None:
         """Ask what became of a reference.
 
         :return: the transfer, or none if the gateway does not know the reference
-        :raises KeyRefusedError: the gateway refuses our key
+        :raises GatewayKeyRefusedError: the gateway refuses our key
         :raises ProviderUnavailableError: no usable answer in time
         """
         try:
             answer = self._client.get(f"/transfer/verify/{reference}")
         except ProviderRefusedError as error:
-            _check_key(error)
+            _ensure_key_accepted(error)
             # Only this says that it was never sent; any other refusal says nothing.
             if error.status == 404:
                 return None
-            raise ProviderUnavailableError(_REFUSED) from error
-        with _understood():
-            found = GatewayTransfer.from_wire(_data(answer))
-        _check_reference(found, reference)
+            raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
+        with _translating_malformed_data():
+            found = GatewayTransfer.from_wire(_response_data(answer))
+        _ensure_reference_matches(found, reference)
         return found
 
     def transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
@@ -209,19 +202,19 @@ class HttpTransferGateway:
 
         :param since: the first moment of the period
         :param until: the last one
-        :raises KeyRefusedError: the gateway refuses our key
+        :raises GatewayKeyRefusedError: the gateway refuses our key
         :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
         for page in range(1, _MAX_PAGES + 1):
             asked = {"from": iso(since), "to": iso(until), "perPage": str(_PER_PAGE), "page": str(page)}
             try:
-                data = _data(self._client.get("/transfer", params=asked))
+                data = _response_data(self._client.get("/transfer", params=asked))
             except ProviderRefusedError as error:
-                _check_key(error)
-                raise ProviderUnavailableError(_REFUSED) from error
+                _ensure_key_accepted(error)
+                raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
             if not isinstance(data, list):
-                raise ProviderUnavailableError(_NOT_UNDERSTOOD)
-            with _understood():
+                raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
+            with _translating_malformed_data():
                 found = [GatewayTransfer.from_wire(item) for item in data]
             yield from found
             if len(found) < _PER_PAGE:
@@ -229,35 +222,35 @@ class HttpTransferGateway:
         raise ProviderUnavailableError("The payment gateway lists too many transfers to look through.")
 
 
-def _check_key(error: ProviderRefusedError) -> None:
-    if error.status in _KEY_REFUSED:
-        raise KeyRefusedError(error.status) from error
+def _ensure_key_accepted(error: ProviderRefusedError) -> None:
+    if error.status in _KEY_REFUSED_STATUSES:
+        raise GatewayKeyRefusedError(error.status) from error
 
 
-def _check_reference(found: GatewayTransfer, reference: str) -> None:
+def _ensure_reference_matches(found: GatewayTransfer, reference: str) -> None:
     if found.reference != reference:
         raise ProviderUnavailableError("The payment gateway answered about another transfer. Try again.")
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _translating_refusals() -> Iterator[None]:
     """Tell apart why the gateway refuses to send."""
     try:
         yield
     except ProviderRefusedError as error:
-        _check_key(error)
-        if error.code == _NO_FUNDS or _NO_FUNDS_SAID in error.message.lower():
-            raise FundsShortError from error
-        raise TransferRefusedError(error.status, for_good=error.code == _BAD_RECIPIENT) from error
+        _ensure_key_accepted(error)
+        if error.code == _INSUFFICIENT_BALANCE_CODE or _INSUFFICIENT_BALANCE_MESSAGE in error.message.lower():
+            raise InsufficientGatewayBalanceError from error
+        raise TransferRefusedError(error.status, for_good=error.code == _INVALID_RECIPIENT_CODE) from error
 
 
 @contextmanager
-def _understood() -> Iterator[None]:
+def _translating_malformed_data() -> Iterator[None]:
     try:
         yield
-    except MalformedChargeError as error:
-        raise ProviderUnavailableError(_NOT_UNDERSTOOD) from error
+    except MalformedGatewayDataError as error:
+        raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
 
 
-def _data(answer: Any) -> Any:
+def _response_data(answer: Any) -> Any:
     return answer.get("data") if isinstance(answer, dict) else None

@@ -29,9 +29,9 @@ _DIGEST_LENGTH = 12
 
 # For a connection and for each answer of a server; a mail takes some ten answers.
 _TIMEOUT_SECONDS = 10.0
-_MAIL_SERVER = "mail server"
+_MAIL_SERVER_NAME = "mail server"
 _SUBMISSION_PORT, _SUBMISSION_TLS_PORT = 587, 465
-_IN_MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_MARKUP_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ChatChannel:
         :raises ProviderRefusedError: the chat refuses it, for instance because the webhook was taken away
         :raises ProviderUnavailableError: no answer in time
         """
-        text = f"*{message.headline.translate(_IN_MARKUP)}*\n{message.text.translate(_IN_MARKUP)}"
+        text = f"*{message.headline.translate(_MARKUP_ESCAPES)}*\n{message.text.translate(_MARKUP_ESCAPES)}"
         self._client.tell("", {"text": text})
 
 
@@ -114,11 +114,11 @@ class EmailChannel:
                 connection.close()
         except smtplib.SMTPRecipientsRefused as error:
             [(status, _)] = error.recipients.values()
-            raise _refused(status) from None
+            raise _mail_refused_error(status) from None
         except smtplib.SMTPDataError as error:
-            raise _refused(error.smtp_code) from None
+            raise _mail_refused_error(error.smtp_code) from None
         except (smtplib.SMTPException, OSError) as error:
-            _log.warning("provider unavailable", provider=_MAIL_SERVER, reason=type(error).__name__)
+            _log.warning("provider unavailable", provider=_MAIL_SERVER_NAME, reason=type(error).__name__)
             raise ProviderUnavailableError("The mail server did not take the message.") from None
 
     def _connected(self) -> smtplib.SMTP:
@@ -163,9 +163,9 @@ class EmailChannel:
         return mail
 
 
-def _refused(status: int) -> ProviderRefusedError:
+def _mail_refused_error(status: int) -> ProviderRefusedError:
     _log.warning("mail refused", status=status)
-    return ProviderRefusedError(_MAIL_SERVER, status, "")
+    return ProviderRefusedError(_MAIL_SERVER_NAME, status, "")
 
 
 def email_channel_name(address: str) -> str:
@@ -177,7 +177,7 @@ def email_channel_name(address: str) -> str:
     return f"{EMAIL}:{digest[:_DIGEST_LENGTH]}"
 
 
-def kind_of_channel(name: str) -> str:
+def channel_kind(name: str) -> str:
     """Tell of which of ``CHANNELS`` a channel is."""
     return name.partition(":")[0]
 
@@ -187,7 +187,7 @@ def alert_circuit_breakers() -> Mapping[str, CircuitBreaker]:
     return {kind: CircuitBreaker(answers=(ProviderRefusedError,)) for kind in CHANNELS}
 
 
-def alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:
+def make_alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:
     """Make the channels that are configured, by name: one for each whom they reach."""
     channels: dict[str, AlertChannel] = {}
     if settings.alert_chat_url:

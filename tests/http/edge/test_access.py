@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from blueprints.http.contract import (
     AUTHENTICATED,
-    OWN_ACCOUNT,
+    AUTHENTICATED_ANY_STATUS,
     PUBLIC,
     STAFF,
     UNCHECKED,
@@ -19,11 +19,11 @@ from blueprints.http.contract import (
     VENDOR_OR_STAFF,
     Access,
     RouteLimit,
-    Shared,
-    Token,
+    SharedLimit,
+    TokenPolicy,
 )
 from blueprints.http.endpoint import Context
-from blueprints.http.fields import Schema, Whole
+from blueprints.http.fields import Schema, StrictInteger
 from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import NotFoundError
@@ -41,17 +41,17 @@ from tests.support.probes import (
 )
 
 area = probe_area()
-FINANCE = Access("Admin", Token.REQUIRED, roles=frozenset({"staff"}), permission="canManageFinances")
+FINANCE = Access("Admin", TokenPolicy.REQUIRED, roles=frozenset({"staff"}), permission="canManageFinances")
 FINANCE_AAL2 = Access(
     "Admin (AAL2)",
-    Token.REQUIRED,
+    TokenPolicy.REQUIRED,
     roles=frozenset({"staff"}),
     permission="canManageFinances",
     aal2=True,
 )
 ACCESSES = {
     "authenticated": AUTHENTICATED,
-    "own-account": OWN_ACCOUNT,
+    "own-account": AUTHENTICATED_ANY_STATUS,
     "vendor": VENDOR,
     "vendor-or-staff": VENDOR_OR_STAFF,
     "staff": STAFF,
@@ -65,7 +65,7 @@ ACCESSES = {
 class Amount(Schema):
     """A body with one field."""
 
-    amount = Whole(low=1, required=True)
+    amount = StrictInteger(low=1, required=True)
 
 
 def _declare(name: str, access: Access) -> None:
@@ -73,7 +73,7 @@ def _declare(name: str, access: Access) -> None:
         return {"user": ctx.caller and ctx.caller.id}
 
     view.__name__ = name.replace("-", "_")
-    area.get(f"/{name}", auth=access, limit=Shared.GLOBAL)(view)
+    area.get(f"/{name}", auth=access, limit=SharedLimit.GLOBAL)(view)
 
 
 for _name, _access in ACCESSES.items():

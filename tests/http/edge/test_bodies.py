@@ -11,24 +11,24 @@ import pytest
 from flask.testing import FlaskClient
 from marshmallow import validate
 
-from blueprints.http.contract import PUBLIC, Shared
+from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context
 from blueprints.http.fields import (
-    Address,
+    BooleanParameter,
     Choice,
     Degrees,
-    Distinct,
-    Flag,
-    FlagParameter,
-    Line,
-    Minor,
-    Moment,
+    HttpUrl,
+    IntegerParameter,
+    MinorAmount,
     Phone,
     Schema,
+    SingleLineText,
+    StrictBoolean,
+    StrictInteger,
     Text,
+    Timestamp,
+    UniqueList,
     Uuid,
-    Whole,
-    WholeParameter,
 )
 from blueprints.http.request_parsing import MAX_BODY_BYTES
 from marketplace.services import Services
@@ -42,24 +42,24 @@ class Item(Schema):
     """One of a list."""
 
     product_id = Uuid(required=True)
-    quantity = Whole(low=1, high=99, required=True)
+    quantity = StrictInteger(low=1, high=99, required=True)
 
 
 class Everything(Schema):
     """One field of each kind."""
 
     text = Text(most=20)
-    line = Line(most=20)
-    number = Whole(low=-(2**63))
-    price_minor = Minor()
-    flag = Flag()
+    line = SingleLineText(most=20)
+    number = StrictInteger(low=-(2**63))
+    price_minor = MinorAmount()
+    flag = StrictBoolean()
     owner_id = Uuid()
     kind = Choice("red", "green")
-    moment = Moment()
-    website = Address()
+    moment = Timestamp()
+    website = HttpUrl()
     latitude = Degrees(most=90)
     phone = Phone()
-    tags = Distinct(Line(most=10), most=3)
+    tags = UniqueList(SingleLineText(most=10), most=3)
     items = marshmallow.fields.List(
         marshmallow.fields.Nested(Item), validate=validate.Length(max=5), data_key="items"
     )
@@ -68,28 +68,28 @@ class Everything(Schema):
 class Filters(Schema):
     """One parameter of each kind."""
 
-    limit = WholeParameter(low=1, high=100, load_default=20)
-    min_price = WholeParameter(low=0)
-    in_stock = FlagParameter()
+    limit = IntegerParameter(low=1, high=100, load_default=20)
+    min_price = IntegerParameter(low=0)
+    in_stock = BooleanParameter()
     search_text = Text(most=20)
 
 
-@area.post("/everything", auth=PUBLIC, limit=Shared.GLOBAL, body=Everything)
+@area.post("/everything", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Everything)
 def everything(_ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-@area.post("/several", auth=PUBLIC, limit=Shared.GLOBAL, body=Item(many=True))
+@area.post("/several", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Item(many=True))
 def several(_ctx: Context, body: list[dict[str, Any]]) -> int:
     return len(body)
 
 
-@area.get("/filtered", auth=PUBLIC, limit=Shared.GLOBAL, query=Filters)
+@area.get("/filtered", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Filters)
 def filtered(_ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
     return query
 
 
-@area.get("/plain", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/plain", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def plain(_ctx: Context) -> None:
     """Take no parameters."""
 

@@ -11,9 +11,9 @@ import pytest
 import redis
 from flask.testing import FlaskClient
 
-from blueprints.http.contract import PUBLIC, Shared
-from blueprints.http.endpoint import Area, Context
-from blueprints.http.fields import Schema, Text, Uuid, WholeParameter
+from blueprints.http.contract import PUBLIC, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.fields import IntegerParameter, Schema, Text, Uuid
 from blueprints.http.paging import CursorQuery
 from marketplace.infra.cache import Cache, drop_cached
 from marketplace.kernel.errors import ConflictError, NotFoundError
@@ -43,7 +43,7 @@ class Choices(CursorQuery):
     """Filters with defaults and of several spellings."""
 
     some_id = Uuid()
-    number = WholeParameter(low=0, high=10, load_default=7)
+    number = IntegerParameter(low=0, high=10, load_default=7)
 
 
 class Kitchen:
@@ -61,11 +61,11 @@ class Kitchen:
         self._lock = threading.Lock()
         self.area = self._declare()
 
-    def _declare(self) -> Area:
+    def _declare(self) -> ContractBlueprint:
         area = probe_area()
         rule = self.path.removeprefix("/api/probe")
 
-        @area.get(rule, auth=PUBLIC, limit=Shared.GLOBAL, query=Filters, cache=60, tags=(self.tag,))
+        @area.get(rule, auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Filters, cache=60, tags=(self.tag,))
         def dish(_ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
             return self._cook(query)
 
@@ -73,17 +73,19 @@ class Kitchen:
         def limited(_ctx: Context) -> dict[str, Any]:
             return self._cook({})
 
-        @area.get(f"{rule}/of/<uuid:owner_id>", auth=PUBLIC, limit=Shared.GLOBAL, query=Choices, cache=60)
+        @area.get(
+            f"{rule}/of/<uuid:owner_id>", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Choices, cache=60
+        )
         def paged(ctx: Context, owner_id: UUID, query: dict[str, Any]) -> Page:
             start = int(ctx.page.position[0]) if ctx.page.position else 0
             self._cook(query)
             return Page(items=[str(owner_id), start], limit=ctx.page.limit, next_position=[start + 1])
 
-        @area.get(f"{rule}/fresh", auth=PUBLIC, limit=Shared.GLOBAL)
+        @area.get(f"{rule}/fresh", auth=PUBLIC, limit=SharedLimit.GLOBAL)
         def fresh(_ctx: Context) -> dict[str, Any]:
             return self._cook({})
 
-        @area.post(f"{rule}/change", auth=PUBLIC, limit=Shared.GLOBAL)
+        @area.post(f"{rule}/change", auth=PUBLIC, limit=SharedLimit.GLOBAL)
         def change(ctx: Context) -> None:
             drop_cached(ctx.session, self.tag)
             if self.error is not None:

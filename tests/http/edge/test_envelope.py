@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, Shared
+from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, SharedLimit
 from blueprints.http.endpoint import Context
 from blueprints.http.fields import Schema, Text
 from marketplace.services import Services
@@ -27,32 +27,32 @@ class Note(Schema):
     text = Text(most=100, required=True)
 
 
-@area.get("/values", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/values", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def values(_ctx: Context) -> dict[str, Any]:
     return {"id": ID, "at": NOW, "text": 'é "₦" \\ 🦊 \u2028', "none": None, "list": [1, True, 2.5]}
 
 
-@area.get("/nothing", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/nothing", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def nothing(_ctx: Context) -> None:
     """Answer nothing."""
 
 
-@area.post("/created", auth=PUBLIC, limit=Shared.GLOBAL, body=Note, status=201)
+@area.post("/created", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Note, status=201)
 def created(_ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-@area.post("/acknowledged", auth=UNCHECKED, limit=Shared.UNLIMITED, enveloped=False)
+@area.post("/acknowledged", auth=UNCHECKED, limit=SharedLimit.UNLIMITED, enveloped=False)
 def acknowledged(_ctx: Context) -> dict[str, Any]:
     return {"received": True}
 
 
-@area.get("/unwritable", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/unwritable", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def unwritable(_ctx: Context) -> dict[str, Any]:
     return {"price": Decimal("1.10")}
 
 
-@area.get("/missing/<name>", auth=AUTHENTICATED, limit=Shared.GLOBAL)
+@area.get("/missing/<name>", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
 def missing(_ctx: Context, name: str) -> None:
     raise AssertionError(name)
 

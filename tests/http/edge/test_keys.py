@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flask.testing import FlaskClient
 
-from blueprints.http.contract import AUTHENTICATED, PUBLIC, Shared
+from blueprints.http.contract import AUTHENTICATED, PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context
 from marketplace.providers import identity
 from marketplace.providers.identity import TokenVerifier
@@ -31,12 +31,12 @@ area = probe_area()
 Serve = Callable[..., FlaskClient]
 
 
-@area.get("/protected", auth=AUTHENTICATED, limit=Shared.GLOBAL)
+@area.get("/protected", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
 def protected(ctx: Context) -> dict[str, Any]:
     return {"user": ctx.user.id}
 
 
-@area.get("/public", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/public", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def public(ctx: Context) -> dict[str, Any]:
     return {"user": ctx.caller and ctx.caller.id}
 
@@ -65,8 +65,8 @@ def asked(probe: FlaskClient, token: str, path: str = "protected") -> Any:
 @pytest.fixture
 def fetch_at_will(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take away the pause between fetches, which else a test would have to sit out."""
-    monkeypatch.setattr(identity, "_LEAST_FETCH_INTERVAL_SECONDS", 0)
-    monkeypatch.setattr(identity, "_LEAST_FIRST_FETCH_INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(identity, "_MIN_FETCH_INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(identity, "_MIN_FIRST_FETCH_INTERVAL_SECONDS", 0)
 
 
 def test_keys_are_fetched_once_and_kept(probe: FlaskClient, keys: KeyServer) -> None:

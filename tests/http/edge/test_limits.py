@@ -7,9 +7,16 @@ import pytest
 import redis
 from flask.testing import FlaskClient
 
-from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, VENDOR_OR_STAFF, RouteLimit, Shared
+from blueprints.http.contract import (
+    AUTHENTICATED,
+    PUBLIC,
+    UNCHECKED,
+    VENDOR_OR_STAFF,
+    RouteLimit,
+    SharedLimit,
+)
 from blueprints.http.endpoint import Context
-from blueprints.http.fields import Schema, Whole
+from blueprints.http.fields import Schema, StrictInteger
 from marketplace.services import Services
 from tests.support.market import Bearer, Market
 from tests.support.probes import (
@@ -31,20 +38,20 @@ HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 class Amount(Schema):
     """A body with one field."""
 
-    amount = Whole(low=1, required=True)
+    amount = StrictInteger(low=1, required=True)
 
 
-@area.get("/global", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/global", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def on_tier(_ctx: Context) -> None:
     """Count on the caller's tier."""
 
 
-@area.get("/vendor", auth=VENDOR_OR_STAFF, limit=Shared.VENDOR)
+@area.get("/vendor", auth=VENDOR_OR_STAFF, limit=SharedLimit.VENDOR)
 def on_merchant_tier(_ctx: Context) -> None:
     """Count on the merchant tier."""
 
 
-@area.get("/buyers-on-vendor", auth=PUBLIC, limit=Shared.VENDOR)
+@area.get("/buyers-on-vendor", auth=PUBLIC, limit=SharedLimit.VENDOR)
 def buyers_on_merchant_tier(_ctx: Context) -> None:
     """Count on the merchant tier, whoever calls."""
 
@@ -83,7 +90,7 @@ def per_quarter(_ctx: Context) -> None:
     """Count by the quarter of an hour."""
 
 
-@area.get("/unlimited", auth=UNCHECKED, limit=Shared.UNLIMITED)
+@area.get("/unlimited", auth=UNCHECKED, limit=SharedLimit.UNLIMITED)
 def unlimited(_ctx: Context) -> None:
     """Count not at all."""
 

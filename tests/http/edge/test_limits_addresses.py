@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.http.contract import AUTHENTICATED, PUBLIC, Shared
+from blueprints.http.contract import AUTHENTICATED, PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context
 from marketplace.infra.cache import Cache
 from marketplace.services import Services
@@ -24,7 +24,7 @@ def twice(_ctx: Context) -> None:
     """Count by address."""
 
 
-@area.get("/signed-in", auth=AUTHENTICATED, limit=Shared.GLOBAL)
+@area.get("/signed-in", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
 def signed_in(_ctx: Context) -> None:
     """Count by user."""
 

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.http.contract import AUTHENTICATED, PUBLIC, Shared
+from blueprints.http.contract import AUTHENTICATED, PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context
 from blueprints.http.fields import Text
 from blueprints.http.paging import CursorQuery
@@ -32,33 +32,33 @@ def numbers(ctx: Context) -> Page:
     return page_of(rows[: ctx.page.limit + 1], request=ctx.page, position_of=lambda row: [row["number"]])
 
 
-@area.get("/public", auth=PUBLIC, limit=Shared.GLOBAL, query=Listing)
+@area.get("/public", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Listing)
 def public(ctx: Context, query: dict[str, Any]) -> Page:
     assert set(query) <= {"search_text"}
     return numbers(ctx)
 
 
-@area.get("/other", auth=PUBLIC, limit=Shared.GLOBAL, query=Listing)
+@area.get("/other", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Listing)
 def other(ctx: Context, query: dict[str, Any]) -> Page:
     return numbers(ctx)
 
 
-@area.get("/of/<uuid:owner>", auth=PUBLIC, limit=Shared.GLOBAL, query=Listing)
+@area.get("/of/<uuid:owner>", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Listing)
 def of_owner(ctx: Context, owner: UUID, query: dict[str, Any]) -> Page:
     return numbers(ctx)
 
 
-@area.get("/own", auth=AUTHENTICATED, limit=Shared.GLOBAL, query=CursorQuery)
+@area.get("/own", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, query=CursorQuery)
 def own(ctx: Context, query: dict[str, Any]) -> Page:
     return numbers(ctx)
 
 
-@area.get("/cached", auth=PUBLIC, limit=Shared.GLOBAL, query=Listing, cache=60, tags=("paging-probe",))
+@area.get("/cached", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Listing, cache=60, tags=("paging-probe",))
 def cached(ctx: Context, query: dict[str, Any]) -> Page:
     return numbers(ctx)
 
 
-@area.get("/empty", auth=PUBLIC, limit=Shared.GLOBAL, query=CursorQuery)
+@area.get("/empty", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=CursorQuery)
 def empty(ctx: Context, query: dict[str, Any]) -> Page:
     return Page([], ctx.page.limit, None)
 

@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
-from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, Shared
+from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, SharedLimit
 from blueprints.http.endpoint import Context
 from blueprints.http.fields import Schema, Text
 from blueprints.http.request_parsing import MAX_BODY_BYTES
@@ -35,33 +35,33 @@ class Note(Schema):
     text = Text(most=2 * MAX_BODY_BYTES)
 
 
-@area.post("/note", auth=PUBLIC, limit=Shared.GLOBAL, body=Note)
+@area.post("/note", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Note)
 def note(_ctx: Context, body: dict[str, Any]) -> int:
     return len(body.get("text", ""))
 
 
-@area.put("/note", auth=PUBLIC, limit=Shared.GLOBAL, body=Note)
+@area.put("/note", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Note)
 def put_note(_ctx: Context, body: dict[str, Any]) -> int:
     return len(body.get("text", ""))
 
 
-@area.get("/broken", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/broken", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def broken(_ctx: Context) -> None:
     raise RuntimeError(f"the key is {SECRET}")
 
 
-@area.post("/broken-sql", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.post("/broken-sql", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def broken_sql(ctx: Context) -> None:
     ctx.session.execute(text("SELECT no_such_column FROM profiles"))
 
 
-@area.get("/raised/<code>", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/raised/<code>", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def raised(_ctx: Context, code: str) -> None:
     error: type[MarketplaceError] = type("Raised", (MarketplaceError,), {"code": code})
     raise error()
 
 
-@area.get("/detailed", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/detailed", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def detailed(_ctx: Context) -> None:
     raise ValidationError(
         "Two faults.",
@@ -70,27 +70,27 @@ def detailed(_ctx: Context) -> None:
     )
 
 
-@area.get("/busy", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/busy", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def busy(_ctx: Context) -> None:
     raise ServiceUnavailableError("Later.", retry_after_seconds=7)
 
 
-@area.get("/mine", auth=AUTHENTICATED, limit=Shared.GLOBAL)
+@area.get("/mine", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
 def mine(_ctx: Context) -> None:
     """Look the caller up, and nothing else."""
 
 
-@area.post("/written", auth=UNCHECKED, limit=Shared.UNLIMITED)
+@area.post("/written", auth=UNCHECKED, limit=SharedLimit.UNLIMITED)
 def written(ctx: Context) -> None:
     ctx.session.execute(text("SELECT 1"))
 
 
-@area.get("/read", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/read", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def read(ctx: Context) -> None:
     ctx.session.execute(text("SELECT 1"))
 
 
-@area.get("/by-id/<uuid:number>", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/by-id/<uuid:number>", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def by_id(_ctx: Context, number: object) -> str:
     return str(number)
 

@@ -11,15 +11,17 @@ from flask.testing import FlaskClient
 from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
 from blueprints.http.contract import Contract
-from blueprints.http.paging import CursorQuery, EitherQuery
-from blueprints.http.request_scope import exchange
+from blueprints.http.paging import CursorQuery, OffsetOrCursorQuery
+from blueprints.http.request_scope import current_scope
 from marketplace.kernel.cursor import encode_cursor
 from marketplace.services import Services
 from tests.support.market import Bearer, Market
 from tests.support.payouts import make_payees, staged_batch
 from tests.support.probes import faults
 
-PAGED = [contract for contract in contracts() if isinstance(contract.query, CursorQuery | EitherQuery)]
+PAGED = [
+    contract for contract in contracts() if isinstance(contract.query, CursorQuery | OffsetOrCursorQuery)
+]
 # What no listing is sorted by, and what none has been asked for, so that no cache knows its answer.
 STALE: list[list[Any]] = [[], [None, None], [{}], [[], []], [True], ["a", "b", "c", "d", "e", "f"], [1, 2]]
 LIMIT = 37
@@ -38,7 +40,7 @@ class Service:
             self._batch_id = staged_batch(session, make_payees(session, 1))
 
     def _note(self, answer: Response) -> Response:
-        self._listing = exchange().listing
+        self._listing = current_scope().listing
         return answer
 
     def client_of(self, contract: Contract) -> tuple[FlaskClient, str, dict[str, str], dict[str, Any]]:

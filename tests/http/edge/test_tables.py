@@ -6,13 +6,13 @@ import pytest
 from flask.testing import FlaskClient
 from marshmallow import fields, validate
 
-from blueprints.http.contract import PUBLIC, Shared
+from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context
 from blueprints.http.envelope import MetaSchema
-from blueprints.http.fields import Choice, Schema, Text, Whole
-from blueprints.http.paging import EitherQuery, OffsetQuery
-from blueprints.http.request_parsing import OrBareArray
-from marketplace.kernel.paging import Annotated, TablePage
+from blueprints.http.fields import Choice, Schema, StrictInteger, Text
+from blueprints.http.paging import OffsetOrCursorQuery, OffsetQuery
+from blueprints.http.request_parsing import AcceptsBareArray
+from marketplace.kernel.paging import DataWithMeta, TablePage
 from marketplace.services import Services
 from tests.support.probes import assert_problem, faults, probe_area, serve
 
@@ -27,17 +27,17 @@ class Numbers(OffsetQuery):
     search_text = Text(most=20)
 
 
-class EitherNumbers(EitherQuery):
+class EitherNumbers(OffsetOrCursorQuery):
     """The same, by cursor too."""
 
     sort = Choice("number", "rest", load_default="number")
     search_text = Text(most=20)
 
 
-class Sum(Schema, OrBareArray):
+class Sum(Schema, AcceptsBareArray):
     """What is added up."""
 
-    numbers = fields.List(Whole(low=0), required=True, validate=validate.Length(min=1, max=3))
+    numbers = fields.List(StrictInteger(low=0), required=True, validate=validate.Length(min=1, max=3))
 
     bare_array = "numbers"
     bare_array_schema = {"type": "array", "items": {"type": "integer"}}  # noqa: RUF012 - only read
@@ -61,25 +61,25 @@ def rows(ctx: Context) -> TablePage:
     return TablePage(items, table, len(ordered), next_position=[shown[-1]] if more else None)
 
 
-@area.get("/table", auth=PUBLIC, limit=Shared.GLOBAL, query=Numbers)
+@area.get("/table", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Numbers)
 def table(ctx: Context, query: dict[str, Any]) -> TablePage:
     assert set(query) <= {"search_text"}
     return rows(ctx)
 
 
-@area.get("/either", auth=PUBLIC, limit=Shared.GLOBAL, query=EitherNumbers)
+@area.get("/either", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=EitherNumbers)
 def either(ctx: Context, query: dict[str, Any]) -> TablePage:
     assert set(query) <= {"search_text"}
     return rows(ctx)
 
 
-@area.post("/sum", auth=PUBLIC, limit=Shared.GLOBAL, body=Sum, meta=SumMeta)
-def add_up(ctx: Context, body: dict[str, Any]) -> Annotated:
+@area.post("/sum", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Sum, meta=SumMeta)
+def add_up(ctx: Context, body: dict[str, Any]) -> DataWithMeta:
     total = sum(body["numbers"])
-    return Annotated({"sum": total}, {"odd": total % 2 == 1})
+    return DataWithMeta({"sum": total}, {"odd": total % 2 == 1})
 
 
-@area.get("/of/<kind>", auth=PUBLIC, limit=Shared.GLOBAL, choices={"kind": ("red", "green")})
+@area.get("/of/<kind>", auth=PUBLIC, limit=SharedLimit.GLOBAL, choices={"kind": ("red", "green")})
 def of_kind(ctx: Context, kind: str) -> dict[str, Any]:
     return {"kind": kind}
 

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from flask.testing import FlaskClient
 
-from blueprints.http.contract import AUTHENTICATED, OPTIONAL, PUBLIC, Shared
+from blueprints.http.contract import AUTHENTICATED, OPTIONAL, PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context
 from marketplace.services import Services
 from tests.conftest import AUDIENCE, SHARED_SECRET
@@ -27,17 +27,17 @@ def who(ctx: Context) -> dict[str, Any]:
     return {"user": ctx.caller and ctx.caller.id, "aal": ctx.caller and ctx.caller.aal}
 
 
-@area.get("/protected", auth=AUTHENTICATED, limit=Shared.GLOBAL)
+@area.get("/protected", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
 def protected(ctx: Context) -> dict[str, Any]:
     return who(ctx)
 
 
-@area.get("/public", auth=PUBLIC, limit=Shared.GLOBAL)
+@area.get("/public", auth=PUBLIC, limit=SharedLimit.GLOBAL)
 def public(ctx: Context) -> dict[str, Any]:
     return who(ctx)
 
 
-@area.get("/optional", auth=OPTIONAL, limit=Shared.GLOBAL)
+@area.get("/optional", auth=OPTIONAL, limit=SharedLimit.GLOBAL)
 def optional(ctx: Context) -> dict[str, Any]:
     return who(ctx)
 

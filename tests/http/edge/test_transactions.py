@@ -11,8 +11,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from blueprints.http.contract import PUBLIC, Shared
-from blueprints.http.endpoint import Area, Context, LastPhase
+from blueprints.http.contract import PUBLIC, SharedLimit
+from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
 from marketplace.infra.outbox import after_commit
 from marketplace.kernel.errors import (
     ConflictError,
@@ -54,31 +54,31 @@ class Bench:
         assert self.effects.count() > 0
         self.hooks += 1
 
-    def _declare(self) -> Area:
+    def _declare(self) -> ContractBlueprint:
         area = probe_area()
 
-        @area.post("/single", auth=PUBLIC, limit=Shared.GLOBAL)
+        @area.post("/single", auth=PUBLIC, limit=SharedLimit.GLOBAL)
         def single(ctx: Context) -> dict[str, Any]:
             return self._work(ctx.session)
 
-        @area.delete("/single", auth=PUBLIC, limit=Shared.GLOBAL)
+        @area.delete("/single", auth=PUBLIC, limit=SharedLimit.GLOBAL)
         def delete(ctx: Context) -> dict[str, Any]:
             return self._work(ctx.session)
 
-        @area.post("/phased", auth=PUBLIC, limit=Shared.GLOBAL, phased=True)
-        def phased(ctx: Context) -> LastPhase:
+        @area.post("/phased", auth=PUBLIC, limit=SharedLimit.GLOBAL, phased=True)
+        def phased(ctx: Context) -> FinalPhase:
             with ctx.transaction() as session:
                 self.effects.add(session)
             with pytest.raises(RuntimeError, match="phased"):
                 _ = ctx.session
-            return LastPhase(self._work)
+            return FinalPhase(self._work)
 
-        @area.post("/autocommitted", auth=PUBLIC, limit=Shared.GLOBAL, autocommit=True)
+        @area.post("/autocommitted", auth=PUBLIC, limit=SharedLimit.GLOBAL, autocommit=True)
         def autocommitted(ctx: Context) -> None:
             self.effects.add(ctx.session)
             raise ConflictError
 
-        @area.get("/read", auth=PUBLIC, limit=Shared.GLOBAL)
+        @area.get("/read", auth=PUBLIC, limit=SharedLimit.GLOBAL)
         def read(ctx: Context) -> bool:
             connection = ctx.session.connection().connection.dbapi_connection
             assert connection is not None

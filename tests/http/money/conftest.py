@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from marketplace.infra.db import Database
-from marketplace.payments.intents.banks import TAG
+from marketplace.payments.intents.banks import BANKS_CACHE_TAG
 from marketplace.services import Services
 from tests.support.desk import Desk
 from tests.support.gateway import (
@@ -35,6 +35,6 @@ def desk(
 @pytest.fixture
 def forgotten_banks(paying_services: Services) -> Iterator[None]:
     """No test finds the list of banks that another one had kept."""
-    paying_services.cache.drop(TAG)
+    paying_services.cache.drop(BANKS_CACHE_TAG)
     yield
-    paying_services.cache.drop(TAG)
+    paying_services.cache.drop(BANKS_CACHE_TAG)

@@ -8,10 +8,10 @@ import pytest
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.intents.expiry import TRANSFER_GRACE, sweep_abandoned_checkouts
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.banks import Bank, MalformedAnswerError, TransferAccount
+from marketplace.providers.gateway.banks import Bank, GatewayTransferAccount, MalformedBankDataError
 from marketplace.services import Services
 from tests.support.desk import Desk, new_key
 from tests.support.gateway import MovableClock, TestGateway
@@ -132,7 +132,9 @@ class TestVirtualAccount:
     def test_a_checkout_has_one_for_all_its_orders(self, desk: Desk, gateway: TestGateway) -> None:
         with desk.database.transaction() as session:
             shops = neighbours(session, desk.shop, 2)
-            made = check_out(session, desk.shop, [Wish(make_product(session, shop), 1) for shop in shops])
+            made = check_out(
+                session, desk.shop, [RequestedItem(make_product(session, shop), 1) for shop in shops]
+            )
 
         account = account_for(desk, made.checkout_id, "checkoutId")
 
@@ -257,7 +259,7 @@ class TestAdapter:
             "account_name": "CHECKOUT",
             "account_expires_at": "2026-11-20T10:00:00",
         }
-        assert TransferAccount.from_wire(data, reference="a").expires_at == later(minutes=30)
+        assert GatewayTransferAccount.from_wire(data, reference="a").expires_at == later(minutes=30)
         for wrong in (
             {"reference": "b"},
             {"bank": None},
@@ -265,15 +267,15 @@ class TestAdapter:
             {"account_name": ""},
             {"account_expires_at": "soon"},
         ):
-            with pytest.raises(MalformedAnswerError):
-                TransferAccount.from_wire(data | wrong, reference="a")
+            with pytest.raises(MalformedBankDataError):
+                GatewayTransferAccount.from_wire(data | wrong, reference="a")
 
     def test_banks_that_are_closed_are_left_out(self) -> None:
         row = {"code": "1", "name": "One"}
         listed = [row, row | {"active": False}, row | {"is_deleted": True}, "x"]
         assert Bank.list_from_wire(listed) == [Bank("1", "One")]
         for wrong in ({}, [{"code": 1, "name": "One"}], None):
-            with pytest.raises(MalformedAnswerError):
+            with pytest.raises(MalformedBankDataError):
                 Bank.list_from_wire(wrong)
 
     def test_a_reference_that_was_paid_is_refused(self, gateway: TestGateway, settings: Settings) -> None:

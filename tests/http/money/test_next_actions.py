@@ -41,7 +41,7 @@ def paid(desk: Desk) -> UUID:
 
 def processing(desk: Desk) -> UUID:
     order_id = desk.paid()
-    desk.database.in_transaction(orders.accept, order_id=order_id, caller=desk.shop.vendor, now=NOW)
+    desk.database.in_transaction(orders.accept_order, order_id=order_id, caller=desk.shop.vendor, now=NOW)
     return order_id
 
 

@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.identity.models import Profile
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.charges import quarantine
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.refunds import order_cancellation
 from marketplace.services import Services
 from tests.support.desk import Desk
-from tests.support.finance import actor_of, make_officer, say
+from tests.support.finance import act_of, make_officer, say
 from tests.support.probes import assert_problem
 from tests.support.purchases import (
     NOW,
@@ -120,7 +120,9 @@ def test_from_payment_to_release_it_is_in_escrow(desk: Desk) -> None:
 def test_what_goes_back_is_told_until_it_is_there(desk: Desk) -> None:
     order_id = desk.paid()
     with desk.database.transaction() as session:
-        order_cancellation.cancel(session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(
+            session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW
+        )
 
     bought, sold = money(desk, order_id), money(desk, order_id, desk.vendor)
 
@@ -166,7 +168,9 @@ def test_the_wallet_is_its_buyers_to_know(desk: Desk) -> None:
     assert {entry["kind"] for entry in sold["entries"]} == {"payment"}
     assert "wallet" not in str(sold).lower()
     with desk.database.transaction() as session:
-        order_cancellation.cancel(session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(
+            session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW
+        )
     assert "wallet" not in str(money(desk, order_id, desk.vendor)).lower()
     assert held(money(desk, order_id)) == {"on_the_way_back": total_of(bought) - 5_000, "buyer": 5_000}
 
@@ -186,7 +190,7 @@ def test_a_second_payment_is_between_its_buyer_and_us(desk: Desk) -> None:
     assert moves(sold) == [("payment", "gateway", "escrow")]
 
 
-def decide(desk: Desk, action: quarantine.Action) -> None:
+def decide(desk: Desk, action: quarantine.QuarantineAction) -> None:
     """Have an officer decide on what is held back of this desk's buyer."""
     find = text(
         "SELECT q.id FROM quarantined_charges q JOIN payment_intents i ON i.id = q.intent_id"
@@ -195,14 +199,12 @@ def decide(desk: Desk, action: quarantine.Action) -> None:
     with desk.database.transaction() as session:
         held_id = session.execute(find, {"buyer_id": desk.shop.buyer.id}).scalar_one()
         officer = make_officer(session)
-        quarantine.resolve(
+        quarantine.resolve_quarantined_charge(
             session,
             held_id=held_id,
             action=action,
             note="The buyer was asked.",
-            officer=officer,
-            actor=actor_of(officer),
-            now=NOW,
+            act=act_of(officer, now=NOW),
         )
 
 
@@ -215,7 +217,7 @@ def decide(desk: Desk, action: quarantine.Action) -> None:
     ],
 )
 def test_what_became_of_money_that_was_held_back_is_told(
-    desk: Desk, action: quarantine.Action, holds: dict[str, int], moved: tuple[str, str, str]
+    desk: Desk, action: quarantine.QuarantineAction, holds: dict[str, int], moved: tuple[str, str, str]
 ) -> None:
     order_id = desk.unpaid()
     with desk.database.transaction() as session:
@@ -252,7 +254,7 @@ def short_checkout(desk: Desk, missing_minor: int) -> list[tuple[UUID, int]]:
     with desk.database.transaction() as session:
         shops = neighbours(session, desk.shop, 2)
         wishes = [
-            Wish(make_product(session, shop, price_minor=price), 1)
+            RequestedItem(make_product(session, shop, price_minor=price), 1)
             for shop, price in zip(shops, (20_001, 333_333), strict=True)
         ]
         made = check_out(session, desk.shop, wishes)
@@ -265,7 +267,9 @@ def short_checkout(desk: Desk, missing_minor: int) -> list[tuple[UUID, int]]:
 
 def call_off(desk: Desk, order_id: UUID) -> None:
     with desk.database.transaction() as session:
-        order_cancellation.cancel(session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW)
+        order_cancellation.cancel_order(
+            session, order_id=order_id, caller=desk.shop.buyer, reason=None, now=NOW
+        )
 
 
 def order_of(desk: Desk, order_id: UUID) -> dict[str, Any]:
@@ -283,7 +287,7 @@ def share_of(order: tuple[UUID, int], of_all: list[tuple[UUID, int]], minor: int
     [("refund", "on_the_way_back", "refund_pending"), ("wallet", "buyer", "refunded")],
 )
 def test_what_a_checkout_had_held_back_is_followed_on_each_of_its_orders(
-    desk: Desk, action: quarantine.Action, holder: str, status: str, called_off: bool
+    desk: Desk, action: quarantine.QuarantineAction, holder: str, status: str, called_off: bool
 ) -> None:
     of_all = short_checkout(desk, 100_001)
     held_minor = sum(total for _, total in of_all) - 100_001
@@ -395,7 +399,9 @@ def test_an_order_that_its_vendor_called_off_unpaid_tells_the_vendor_nothing(des
     with desk.database.transaction() as session:
         fill_wallet(session, desk.shop.buyer.id, 5_000)
         order_id = place(session, desk.shop, make_product(session, desk.shop), wallet=WalletUse(wallet))
-        order_cancellation.cancel(session, order_id=order_id, caller=desk.shop.vendor, reason=None, now=NOW)
+        order_cancellation.cancel_order(
+            session, order_id=order_id, caller=desk.shop.vendor, reason=None, now=NOW
+        )
 
     sold = money(desk, order_id, desk.vendor)
 

@@ -220,7 +220,7 @@ class TestTable:
         with desk.database.transaction() as session:
             for minor in (3_000, 1_000, 2_000, 5_000, 4_000):
                 place(session, desk.shop, make_product(session, desk.shop, price_minor=minor))
-        monkeypatch.setattr(admin_table, "EXPORTED_AT_ONCE", 2)
+        monkeypatch.setattr(admin_table, "EXPORT_BATCH_SIZE", 2)
         wanted = {"campus": str(desk.shop.campus_id), "sort": "total_amount", "order": "asc"}
         shown = ids(table(desk, **wanted))
         headers = desk.officer()

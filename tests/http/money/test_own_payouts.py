@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.audit.operations import Act
 from marketplace.payouts import withdrawals
 from marketplace.payouts.batches import staging
-from marketplace.payouts.batches.staging import SCHEDULE
 from marketplace.payouts.transfers import notifications
 from marketplace.reconciliation import ledger_check
 from tests.support.counting import counted_statements
@@ -103,7 +103,7 @@ class TestHistory:
         one = paid_out(desk, payee, 150_000)
         two = paid_out(desk, payee, 250_000, days=1)
         three = desk.database.in_transaction(
-            withdrawals.ask_for_cash_out, caller=other.user, amount_minor=350_000, now=later(days=2)
+            withdrawals.request_cash_out, caller=other.user, amount_minor=350_000, now=later(days=2)
         )["id"]
         finance = desk.officer("finance")
 
@@ -255,7 +255,7 @@ class TestCashOuts:
         desk.database.in_transaction(owe, wallet, 150_000)
         cashed = desk.post(CASH_OUTS, own, {"amountMinor": 150_000}).json["data"]["id"]
         desk.database.in_transaction(
-            withdrawals.ask_for_payout, caller=payee.user, amount_minor=200_000, now=NOW
+            withdrawals.request_payout, caller=payee.user, amount_minor=200_000, now=NOW
         )
 
         assert len(ids(listed(desk, own))) == 2
@@ -302,7 +302,9 @@ class TestCallingOff:
             with ThreadPoolExecutor(2) as pool:
                 called_off = pool.submit(lambda: client().post(path, headers=own))  # noqa: B023
                 desk.database.in_transaction(
-                    staging.stage, officer=None, actor=SCHEDULE, vendor_ids=[payee.store_id], now=NOW
+                    staging.stage_batch,
+                    act=Act("schedule", NOW),
+                    vendor_ids=[payee.store_id],
                 )
                 status = called_off.result().status_code
             with desk.database.reading() as session:
@@ -319,7 +321,7 @@ class TestCallingOff:
 
 def cancel_path(desk: Desk, payee: Payee) -> str:
     payout = desk.database.in_transaction(
-        withdrawals.ask_for_payout, caller=payee.user, amount_minor=100_000, now=NOW
+        withdrawals.request_payout, caller=payee.user, amount_minor=100_000, now=NOW
     )
     return f"{PAYOUTS}/{payout['id']}/cancel"
 
@@ -338,7 +340,9 @@ class TestRaces:
                     )
                 )
                 desk.database.in_transaction(
-                    staging.stage, officer=None, actor=SCHEDULE, vendor_ids=[payee.store_id], now=NOW
+                    staging.stage_batch,
+                    act=Act("schedule", NOW),
+                    vendor_ids=[payee.store_id],
                 )
                 status = asked.result().status_code
             with desk.database.reading() as session:

@@ -10,7 +10,7 @@ from werkzeug.test import TestResponse
 from marketplace.identity.queries import Caller
 from marketplace.payouts import withdrawals
 from marketplace.payouts.transfers import stalled
-from marketplace.payouts.transfers.exceptions import log_unexpected
+from marketplace.payouts.transfers.exceptions import log_unrecognized_transfer
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from tests.support.alerts import open_about
 from tests.support.counting import counted_statements
@@ -83,7 +83,7 @@ class TestExceptions:
     def test_one_that_is_none_of_ours_is_listed_without(self, desk: Desk, officer: dict[str, str]) -> None:
         told = GatewayTransfer(a_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
         with desk.database.transaction() as session:
-            log_unexpected(session, told=told, now=NOW)
+            log_unrecognized_transfer(session, told=told, now=NOW)
             found = row_of(session, "payout_exceptions", reference=told.reference)["id"]
 
         [row] = of_row(desk, officer, self.PATH, found, outcome="unexpected")
@@ -145,10 +145,10 @@ class TestStalled:
             sent = dispatched_batch(session, make_payees(session, 1))
             [waiting, _] = intents_in(session, staged)
             [other] = intents_in(session, sent)
-        desk.database.in_transaction(stalled.flag_stalled, now=later(hours=47, minutes=59))
+        desk.database.in_transaction(stalled.flag_stalled_payouts, now=later(hours=47, minutes=59))
         assert of_row(desk, officer, self.PATH, waiting["id"]) == []
 
-        assert desk.database.in_transaction(stalled.flag_stalled, now=later(hours=48)) >= 3
+        assert desk.database.in_transaction(stalled.flag_stalled_payouts, now=later(hours=48)) >= 3
 
         [row] = of_row(desk, officer, self.PATH, waiting["id"])
         assert (row["status"], row["batchStatus"], row["reference"]) == ("pending", "staged", None)
@@ -160,7 +160,7 @@ class TestStalled:
         # Once is enough, and settled it waits no more.
         with desk.database.transaction() as session:
             hear(session, transfer, "success")
-            stalled.flag_stalled(session, now=later(hours=49))
+            stalled.flag_stalled_payouts(session, now=later(hours=49))
         assert of_row(desk, officer, self.PATH, other["id"]) == []
         with desk.database.reading() as session:
             assert open_about(session, f"payout-batch:{sent}") == {}
@@ -287,7 +287,7 @@ class TestGivingUp:
         with desk.database.transaction() as session:
             payee = make_payee(session)
             payout_id = ask(session, payee, OWED_MINOR)
-            withdrawals.take_back(session, payout_id=payout_id, caller=payee.user, now=NOW)
+            withdrawals.cancel_request(session, payout_id=payout_id, caller=payee.user, now=NOW)
 
         answer = desk.post(f"/api/payouts/{payout_id}/give-up", officer, {"note": NOTE})
 

@@ -7,10 +7,10 @@ import pytest
 from werkzeug.test import TestResponse
 
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import Wish
+from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments.charges.apply import Outcome
-from marketplace.payments.intents.lifecycle import record_page
+from marketplace.payments.charges.apply import ChargeOutcome
+from marketplace.payments.intents.lifecycle import record_hosted_page
 from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.counting import counted_statements
 from tests.support.desk import Desk, new_key
@@ -100,7 +100,7 @@ def held_back(desk: Desk, missing: int = 500) -> tuple[UUID, UUID]:
         order_id = place(session, desk.shop, make_product(session, desk.shop))
         intent = make_intent(session, desk.shop, order_id)
         charge = make_charge(intent, amount_minor=intent.amount_minor - missing)
-        assert apply(session, charge) is Outcome.QUARANTINED
+        assert apply(session, charge) is ChargeOutcome.QUARANTINED
         held_id: UUID = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
     return order_id, held_id
 
@@ -151,8 +151,8 @@ class TestWhatPartiesSee:
         with desk.database.transaction() as session:
             order_id = place(session, desk.shop, make_product(session, desk.shop))
             intent = make_intent(session, desk.shop, order_id)
-            assert apply(session, make_charge(intent)) is Outcome.APPLIED
-            assert apply(session, make_charge(intent)) is Outcome.RETURNED
+            assert apply(session, make_charge(intent)) is ChargeOutcome.APPLIED
+            assert apply(session, make_charge(intent)) is ChargeOutcome.RETURNED
 
         order = order_of(desk, order_id)
 
@@ -182,8 +182,8 @@ class TestWhatPartiesSee:
                 intent = make_intent(session, desk.shop, order_id)
                 if opened:
                     page = PaymentPage("https://pay.example/1", f"code-{order_id}")
-                    record_page(session, intent=intent, page=page, now=NOW)
-            orders.expire(session, order=lock_order(session, order_id=placed[1]), actor=SYSTEM, now=NOW)
+                    record_hosted_page(session, intent=intent, page=page, now=NOW)
+            orders.expire_order(session, order=lock_order(session, order_id=placed[1]), actor=SYSTEM, now=NOW)
         shown = order_of(desk, placed[0])["payment"]["status"]
         assert shown == ("pending" if opened else "initialized")
 
@@ -214,13 +214,17 @@ class TestWhatPartiesSee:
         """Of a checkout one order was called off; the charge pays the other, and is 1,000 more than that."""
         with desk.database.transaction() as session:
             shops = neighbours(session, desk.shop, 2)
-            done = check_out(session, desk.shop, [Wish(make_product(session, one), 1) for one in shops])
+            done = check_out(
+                session, desk.shop, [RequestedItem(make_product(session, one), 1) for one in shops]
+            )
         first, second = done.order_ids
         desk.post(f"/api/orders/{first}/cancel", desk.buyer, {})
 
         with desk.database.transaction() as session:
             assert done.payment is not None
-            assert apply(session, make_charge(done.payment, amount_minor=TOTAL + 1_000)) is Outcome.APPLIED
+            assert (
+                apply(session, make_charge(done.payment, amount_minor=TOTAL + 1_000)) is ChargeOutcome.APPLIED
+            )
 
         order = order_of(desk, first)
         assert [refund["amountMinor"] for refund in order["refunds"]] == [1_000]

@@ -10,7 +10,7 @@ import pytest
 
 from blueprints.payments import statements
 from marketplace.ledger import accounts, queries
-from marketplace.ledger.operations import Posting, post
+from marketplace.ledger.operations import Posting, post_transaction
 from tests.support.desk import Desk
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, later, pin_of
@@ -39,7 +39,7 @@ def released(desk: Desk) -> UUID:
 
 def credit(desk: Desk, minor: int, *, description: str = "A gift", minutes: float = 0) -> None:
     with desk.database.transaction() as session:
-        post(
+        post_transaction(
             session,
             kind="gift",
             source=uuid4().hex,
@@ -218,7 +218,7 @@ class TestCsv:
         assert "X-Truncated" not in desk.get(TRANSACTIONS, desk.buyer, format="csv").headers
 
     def test_it_is_read_in_batches(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(queries, "EXPORTED_AT_ONCE", 2)
+        monkeypatch.setattr(queries, "EXPORT_BATCH_SIZE", 2)
         for minute in range(7):
             credit(desk, minute + 1, minutes=minute)
 

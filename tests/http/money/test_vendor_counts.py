@@ -1,6 +1,6 @@
 """A store's orders, counted by how far they are."""
 
-from blueprints.orders.schemas import VendorCounts
+from blueprints.orders.schemas import VendorOrderCounts
 from tests.support.desk import Desk
 from tests.support.probes import assert_problem
 from tests.support.purchases import make_shop, paid_order, release, shipped_order
@@ -22,7 +22,7 @@ def test_a_store_counts_its_paid_orders_by_status(desk: Desk) -> None:
     answer = desk.get(COUNTS, desk.vendor)
 
     assert answer.status_code == 200
-    assert not VendorCounts().validate(answer.json["data"])
+    assert not VendorOrderCounts().validate(answer.json["data"])
     assert answer.json["data"] == {"pending": 1, "processing": 1, "shipped": 2, "delivered": 1}
 
 

@@ -70,7 +70,7 @@ def test_a_payment_from_page_to_order(desk: Desk, database: Database) -> None:
                 "SELECT id FROM webhook_inbox WHERE body = %(body)s", {"body": body}
             )
         ]
-    inbox.process(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random)
+    inbox.process_event(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random)
     assert desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]["status"] == "paid_escrow"
 
 

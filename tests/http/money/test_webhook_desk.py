@@ -35,12 +35,12 @@ def problem(answer: TestResponse) -> tuple[int, str]:
 
 def receive(desk: Desk, body: bytes, **values: Any) -> UUID:
     given = {"provider": "gateway", "now": NOW} | values
-    return desk.database.in_transaction(webhook_inbox.receive, body=body, **given)
+    return desk.database.in_transaction(webhook_inbox.receive_event, body=body, **given)
 
 
 def dead(desk: Desk, body: bytes, **values: Any) -> UUID:
     inbox_id = receive(desk, body, **values)
-    webhook_inbox.process(
+    webhook_inbox.process_event(
         desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
     )
     return inbox_id
@@ -62,7 +62,7 @@ class TestListing:
             for number in range(5)
         ]
         for inbox_id in inbox:
-            webhook_inbox.process(
+            webhook_inbox.process_event(
                 desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
             )
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from marketplace.catalog.models import Product
-from marketplace.catalog.promotions.vibe_listing import IN_LISTING
+from marketplace.catalog.promotions.vibe_listing import CARDS_PER_LISTED_VIBE
 from tests.support.counting import counted_statements
 from tests.support.listings import faults_of
 from tests.support.promotions import Stage
@@ -56,14 +56,14 @@ def test_products_come_in_the_order_that_staff_chose(stage: Stage) -> None:
 
 
 def test_the_listing_has_the_first_cards_and_the_detail_all(stage: Stage) -> None:
-    products = [stage.product() for _ in range(IN_LISTING + 2)]
+    products = [stage.product() for _ in range(CARDS_PER_LISTED_VIBE + 2)]
     stage.market.change(Product, products[0], status="paused")
     made = vibe(stage, *products)
 
     [shown] = stage.of_this_campus(PATH)
     detail = stage.client.get(f"{PATH}/{made['id']}").json["data"]  # type: ignore[index]
 
-    assert ids(shown["products"]) == [str(one) for one in products[1 : IN_LISTING + 1]]
+    assert ids(shown["products"]) == [str(one) for one in products[1 : CARDS_PER_LISTED_VIBE + 1]]
     assert shown["hasMore"] is True
     assert ids(detail["products"]) == [str(one) for one in products[1:]]
 

@@ -18,4 +18,4 @@ def word() -> str:
 def count_words(database: Database) -> None:
     """Do what the periodic task does."""
     with database.transaction() as session:
-        index_maintenance.refresh(session, now=datetime.now(UTC))
+        index_maintenance.refresh_search_index(session, now=datetime.now(UTC))

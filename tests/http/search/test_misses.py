@@ -10,7 +10,7 @@ from sqlalchemy import delete, select, update
 
 from marketplace.catalog.search import index_maintenance
 from marketplace.catalog.search.models import SearchMiss
-from marketplace.catalog.search.tokenizer import masked
+from marketplace.catalog.search.tokenizer import mask_personal_data
 from marketplace.infra.db import Database
 from marketplace.platform.models import Campus
 from tests.support.market import Bearer, Market, Store
@@ -79,7 +79,7 @@ def test_two_at_once_are_both_counted(client: FlaskClient, database: Database, w
     ],
 )
 def test_nothing_personal_is_kept(typed: str, kept: str) -> None:
-    assert masked(typed) == kept
+    assert mask_personal_data(typed) == kept
 
 
 def test_vendors_see_their_campus_and_staff_all(
@@ -142,7 +142,7 @@ def test_misses_are_shown_for_thirty_days_and_kept_for_ninety(
     assert {query for query in shown if query.startswith(word)} == {f"{word}0", f"{word}29"}
 
     with database.transaction() as session:
-        index_maintenance.refresh(session, now=market.now)
+        index_maintenance.refresh_search_index(session, now=market.now)
     kept = {age for age in (0, 29, 31, 89, 91) if counted(database, f"{word}{age}")}
     assert kept == {0, 29, 31, 89}
 

@@ -322,7 +322,7 @@ def test_every_match_is_reached_however_many_there_are(
         market.product(store, title=f"{word}ing" if number % 2 else word, popularity=number % 4)
         for number in range(40)
     } | {market.product(store, description=word) for _ in range(15)}
-    monkeypatch.setattr("marketplace.catalog.search.find.CANDIDATES", 8)
+    monkeypatch.setattr("marketplace.catalog.search.find.CANDIDATES_PER_STEP", 8)
 
     seen = all_pages(client, word, 4)
 
@@ -334,7 +334,7 @@ def test_rows_added_meanwhile_shift_no_page(
     client: FlaskClient, market: Market, store: Store, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = [market.product(store, title=word, popularity=50 - 5 * number) for number in range(9)]
-    monkeypatch.setattr("marketplace.catalog.search.find.CANDIDATES", 6)
+    monkeypatch.setattr("marketplace.catalog.search.find.CANDIDATES_PER_STEP", 6)
     first = searched(client, word, limit=2)
     seen = [UUID(card["id"]) for card in first["data"]["products"]]
     cursor = first["meta"]["next_cursor"]
@@ -369,7 +369,7 @@ def test_common_words_are_found_by_walking(
 ) -> None:
     made = [market.product(store, title=word, popularity=1_000 // (number + 1)) for number in range(6)]
     usual = found(client, word)
-    monkeypatch.setattr("marketplace.catalog.search.find.WALKED_FROM", -1)
+    monkeypatch.setattr("marketplace.catalog.search.find.POPULARITY_SCAN_THRESHOLD", -1)
     ranking_sql.search_statement.cache_clear()
 
     walked = found(client, word, limit=19)
