@@ -19,9 +19,10 @@ from marketplace.identity.queries import Caller, find_caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders import operations, states
+from marketplace.orders.deadlines import PAYMENT_WINDOW
 from marketplace.orders.pin import delivery_pin
 from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.place_order import PAYABLE_FOR, Delivery, OrderRequest, place_order
+from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.hosted_page import open_hosted_page
@@ -307,7 +308,7 @@ _SCENARIO_STEPS = (
         states.PENDING_PAYMENT,
         states.EXPIRED,
         (states.EXPIRED,),
-        PAYABLE_FOR + timedelta(minutes=1),
+        PAYMENT_WINDOW + timedelta(minutes=1),
         _expire,
     ),
     _ScenarioStep(states.PAID_ESCROW, states.PROCESSING, _PAID_STATUSES[1:], timedelta(minutes=40), _accept),

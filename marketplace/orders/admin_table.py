@@ -6,7 +6,7 @@ what the books hold for them, and why some of them are stuck.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -20,10 +20,8 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, TablePage, TableRequest, page_of
 from marketplace.ledger import accounts
 from marketplace.orders import states
+from marketplace.orders.deadlines import ACCEPTANCE_DEADLINE, DELIVERY_DEADLINE
 
-# What an officer should look at: paid and not accepted, shipped and not delivered, for so long.
-ACCEPTED_WITHIN = timedelta(hours=24)
-DELIVERED_WITHIN = timedelta(days=14)
 STUCK_REASONS = ("not_accepted", "not_delivered", "payment_held_back", "refund_failed")
 CAMPUS_REP = "campus_rep"
 EXPORT_BATCH_SIZE = 500
@@ -245,7 +243,7 @@ def _condition_names(given: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _stuck_cutoffs(now: datetime) -> dict[str, datetime]:
-    return {"accepted_since": now - ACCEPTED_WITHIN, "delivered_since": now - DELIVERED_WITHIN}
+    return {"accepted_since": now - ACCEPTANCE_DEADLINE, "delivered_since": now - DELIVERY_DEADLINE}
 
 
 def _order_views(session: Session, rows: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:

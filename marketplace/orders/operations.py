@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import ClassVar
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimit
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders import inventory, notifications, states
+from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, PIN_LOCKOUT
 from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import split_escrow
 from marketplace.orders.transitions import (
@@ -28,8 +29,6 @@ from marketplace.orders.transitions import (
     lock_order_of_vendor,
 )
 
-PIN_TRIES = 5
-PIN_LOCKED_FOR = timedelta(minutes=15)
 # What the payments area writes while it waits for money.
 _AWAITING_PAYMENT_STATUSES = frozenset({"initialized", "pending"})
 
@@ -285,14 +284,16 @@ def _verify_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str,
     if pin_matches(key=pin_key, order_id=order.id, counter=order.pin_counter, pin=pin):
         return
     failures = order.pin_failures + 1
-    locks = failures >= PIN_TRIES
+    locks = failures >= MAX_PIN_ATTEMPTS
     _RECORD_WRONG_PIN.run(
         session,
         order_id=order.id,
         failures=0 if locks else failures,
-        locked_until=now + PIN_LOCKED_FOR if locks else None,
+        locked_until=now + PIN_LOCKOUT if locks else None,
     )
-    raise WrongPinError("The PIN is not this order's.", extensions={"attemptsLeft": PIN_TRIES - failures})
+    raise WrongPinError(
+        "The PIN is not this order's.", extensions={"attemptsLeft": MAX_PIN_ATTEMPTS - failures}
+    )
 
 
 def confirm_receipt(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:

@@ -13,12 +13,9 @@ from marketplace.catalog.promotions import flash_sales
 from marketplace.kernel.errors import ValidationError
 from marketplace.orders import operations as orders
 from marketplace.orders import queries
+from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
 from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
-from marketplace.orders.placing.place_order import (
-    MAX_UNPAID_ORDERS,
-    PriceChangedError,
-    TooManyUnpaidOrdersError,
-)
+from marketplace.orders.placing.place_order import PriceChangedError, TooManyUnpaidOrdersError
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome

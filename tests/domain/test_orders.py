@@ -11,7 +11,8 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import PageRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations, queries
-from marketplace.orders.operations import PIN_LOCKED_FOR, PIN_TRIES, PinLockedError, WrongPinError
+from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, PIN_LOCKOUT
+from marketplace.orders.operations import PinLockedError, WrongPinError
 from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     COMMISSION_BPS,
@@ -231,7 +232,7 @@ class TestThePin:
         self, session: Session, shop: Shop
     ) -> None:
         order_id = shipped_order(session, shop)
-        for _ in range(PIN_TRIES):
+        for _ in range(MAX_PIN_ATTEMPTS):
             with pytest.raises(WrongPinError):
                 release(session, shop, order_id, wrong_pin_of(order_id))
 
@@ -241,12 +242,12 @@ class TestThePin:
             assert locked.value.status == 429
             assert locked.value.retry_after_seconds == rest
 
-        release(session, shop, order_id, now=NOW + PIN_LOCKED_FOR)
+        release(session, shop, order_id, now=NOW + PIN_LOCKOUT)
         assert status_of(session, order_id) == "delivered"
 
     def test_a_lock_that_ran_out_gives_five_more_tries(self, session: Session, shop: Shop) -> None:
-        order_id, after = shipped_order(session, shop), NOW + PIN_LOCKED_FOR
-        for _ in range(PIN_TRIES):
+        order_id, after = shipped_order(session, shop), NOW + PIN_LOCKOUT
+        for _ in range(MAX_PIN_ATTEMPTS):
             with pytest.raises(WrongPinError):
                 release(session, shop, order_id, wrong_pin_of(order_id))
 
@@ -259,7 +260,7 @@ class TestThePin:
 
     def test_tries_are_each_orders_own(self, session: Session, shop: Shop) -> None:
         one, two = shipped_order(session, shop), shipped_order(session, shop)
-        for _ in range(PIN_TRIES):
+        for _ in range(MAX_PIN_ATTEMPTS):
             with pytest.raises(WrongPinError):
                 release(session, shop, one, wrong_pin_of(one))
 

@@ -13,14 +13,9 @@ from marketplace.cart.models import CartItem
 from marketplace.catalog.models import Product
 from marketplace.identity.models import Address
 from marketplace.kernel.errors import ValidationError
+from marketplace.orders.deadlines import MAX_UNPAID_ORDERS, PAYMENT_WINDOW
 from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
-from marketplace.orders.placing.place_order import (
-    MAX_UNPAID_ORDERS,
-    PAYABLE_FOR,
-    Delivery,
-    PriceChangedError,
-    TooManyUnpaidOrdersError,
-)
+from marketplace.orders.placing.place_order import Delivery, PriceChangedError, TooManyUnpaidOrdersError
 from marketplace.payments.refunds import order_cancellation
 from marketplace.platform.models import Hub
 from tests.support.purchases import (
@@ -85,7 +80,7 @@ def test_an_order_is_priced_reserved_and_waits_for_payment(session: Session, sho
         "total_minor": total,
         "currency": "NGN",
         "shipping_address": ADDRESS,
-        "expires_at": NOW + PAYABLE_FOR,
+        "expires_at": NOW + PAYMENT_WINDOW,
         "paid_at": None,
         "payment_reference": None,
     }

@@ -23,8 +23,8 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, ProviderUnavailableError
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders import operations as orders
-from marketplace.orders.operations import PIN_TRIES, PinLockedError, WrongPinError
-from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS
+from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, MAX_UNPAID_ORDERS
+from marketplace.orders.operations import PinLockedError, WrongPinError
 from marketplace.orders.states import ORDER
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
@@ -414,8 +414,8 @@ class LifeOfOrders(RuleBasedStateMachine):
         else:
             assert isinstance(refused, WrongPinError)
             failures = self.failures.get(order_id, 0) + 1
-            assert refused.extensions == {"attemptsLeft": PIN_TRIES - failures}
-            self.failures[order_id] = failures % PIN_TRIES
+            assert refused.extensions == {"attemptsLeft": MAX_PIN_ATTEMPTS - failures}
+            self.failures[order_id] = failures % MAX_PIN_ATTEMPTS
 
     # What must hold after each step
 

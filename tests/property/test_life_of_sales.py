@@ -25,7 +25,7 @@ from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.catalog.sale_price import price_at_percent_off
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.orders.placing.place_order import MAX_UNPAID_ORDERS
+from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
 from marketplace.payments.refunds import order_cancellation
 from tests.support.purchases import (
     NOW,

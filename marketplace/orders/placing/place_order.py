@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -21,17 +21,13 @@ from marketplace.infra.db import Json, Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.orders import states
+from marketplace.orders.deadlines import MAX_UNPAID_ORDERS, PAYMENT_WINDOW
 from marketplace.orders.placing import wallet
 from marketplace.orders.placing.order_validation import RequestedItem, VendorOrder, validate_and_price
 from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
 from marketplace.orders.pricing import Fees
 from marketplace.platform import features
 from marketplace.platform import queries as platform_queries
-
-PAYABLE_FOR = timedelta(minutes=30)
-# A payment page that is opened, or opened again, gives as much time once more; stock is not reserved for longer.
-PAYABLE_AT_MOST = timedelta(minutes=60)
-MAX_UNPAID_ORDERS = 5
 
 _COUNT_UNPAID_ORDERS = Prepared(
     text("SELECT count(*) AS unpaid FROM orders WHERE buyer_id = :buyer_id AND status = 'pending_payment'")
@@ -326,7 +322,7 @@ def _insert_order(
         delivery_method=asked.delivery.method,
         shipping_address=Json(address),
         note=asked.note,
-        expires_at=now + PAYABLE_FOR,
+        expires_at=now + PAYMENT_WINDOW,
         now=now,
         products=[product.id for product in parcel.products],
         titles=[product.title for product in parcel.products],

@@ -1,7 +1,7 @@
 """Charges that are held back, decided on by finance: kept for the order, sent back, or given to the wallet."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from marketplace.ledger.operations import Posting, lock_balances, post_transacti
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
-from marketplace.orders.placing.place_order import PAYABLE_FOR
+from marketplace.orders.deadlines import PAYMENT_WINDOW, REMAINDER_PAYMENT_WINDOW
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
@@ -28,8 +28,6 @@ from marketplace.payments.refunds import buyer_debt, create
 
 QuarantineAction = Literal["accept_rest", "refund", "wallet"]
 
-# The buyer learns of it when an officer has decided, which may be at night.
-REST_PAYABLE_FOR = timedelta(hours=24)
 
 _SELECT_ALLOCATIONS = Statement(
     text(
@@ -162,7 +160,7 @@ def resolve_quarantined_charge(
         session, held_id=held_id, action=action, note=note, officer_id=act.person_id, now=act.now
     )
     alerts.resolve_quarantined_charge_alert(session, held_id=held_id, action=action, now=act.now)
-    until = act.now + (REST_PAYABLE_FOR if action == "accept_rest" else PAYABLE_FOR)
+    until = act.now + (REMAINDER_PAYMENT_WINDOW if action == "accept_rest" else PAYMENT_WINDOW)
     _REOPEN_ORDERS.run(
         session,
         intent_id=held.intent["id"],

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.clock import Clock
-from marketplace.orders.placing.place_order import PAYABLE_FOR
+from marketplace.orders.deadlines import PAYMENT_WINDOW
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.hosted_page import PaymentMethodFlow, charge_metadata, initialize_payment
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
@@ -108,7 +108,7 @@ def open_transfer_account(
                 reference=intent.reference,
                 amount_minor=intent.amount_minor,
                 email=email,
-                expires_at=clock() + PAYABLE_FOR,
+                expires_at=clock() + PAYMENT_WINDOW,
                 metadata=charge_metadata(intent),
             ),
         ),

@@ -15,6 +15,7 @@ from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
+from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
@@ -33,9 +34,6 @@ _UNANSWERED_LIMIT = 3
 # One call that fails is no outage; that orders wait for an answer for so long is.
 _UNREACHABLE_ALERT_AFTER = timedelta(minutes=5)
 
-# A transfer is waited for as long as its account is open, and it may take so long to arrive. One that comes later
-# still is sent back; until then it must not keep the stock from others.
-TRANSFER_GRACE = timedelta(minutes=10)
 
 _SELECT_OVERDUE_ORDERS = Statement(
     text(
@@ -147,7 +145,7 @@ def sweep_abandoned_checkouts(
             due = _SELECT_OVERDUE_ORDERS.all(
                 session,
                 now=now,
-                lapsed=now - TRANSFER_GRACE,
+                lapsed=now - BANK_TRANSFER_GRACE_PERIOD,
                 after_time=after[0],
                 after_id=after[1],
                 most=_BATCH,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.orders import states as order_states
-from marketplace.orders.placing.place_order import PAYABLE_AT_MOST, PAYABLE_FOR
+from marketplace.orders.deadlines import MAX_PAYMENT_WINDOW, PAYMENT_WINDOW
 from marketplace.orders.transitions import LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.charges.apply import apply_charge
@@ -262,7 +262,7 @@ def extend_reservations(session: Session, *, intent: Intent, now: datetime) -> N
     :param now: they have 30 minutes from it, but at most 60 after they were placed
     """
     _EXTEND_RESERVATIONS.run(
-        session, order_ids=list(intent.order_ids), until=now + PAYABLE_FOR, at_most=PAYABLE_AT_MOST
+        session, order_ids=list(intent.order_ids), until=now + PAYMENT_WINDOW, at_most=MAX_PAYMENT_WINDOW
     )
 
 

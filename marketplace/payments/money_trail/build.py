@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY, format_amount
 from marketplace.orders import queries as orders
 from marketplace.orders import states
+from marketplace.orders.deadlines import ACCEPTANCE_DEADLINE, DELIVERY_DEADLINE
 from marketplace.payments import states as payment_states
 from marketplace.payments.chargeback_guard import find_refunds_awaiting_chargeback
 from marketplace.payments.charges.quarantined_charge import split_among_orders
@@ -23,9 +24,6 @@ from marketplace.payments.refunds.create import list_refunds_of_orders
 Role = Literal["buyer", "vendor", "staff"]
 HOLDERS = ("buyer", "gateway", "escrow", "vendor", "platform", "on_the_way_back", "held_back")
 
-# By then somebody looks at it: an officer, of what is not accepted; a dispute is opened of what is not delivered.
-ACCEPTED_WITHIN = timedelta(hours=24)
-DELIVERED_WITHIN = timedelta(days=14)
 
 _SELECT_TRANSACTIONS_OF_ORDER = Statement(
     text(
@@ -232,8 +230,8 @@ def _escrow_holders(order: dict[str, Any], moves: list[_OrderTransaction]) -> It
     why, then = words.ESCROW_TEXTS.get(order["status"], words.DEFAULT_ESCROW_TEXT)
     by = {
         states.PENDING_PAYMENT: order["expiresAt"],
-        states.PAID_ESCROW: order["paidAt"] and order["paidAt"] + ACCEPTED_WITHIN,
-        states.SHIPPED: order["shippedAt"] and order["shippedAt"] + DELIVERED_WITHIN,
+        states.PAID_ESCROW: order["paidAt"] and order["paidAt"] + ACCEPTANCE_DEADLINE,
+        states.SHIPPED: order["shippedAt"] and order["shippedAt"] + DELIVERY_DEADLINE,
     }.get(order["status"])
     yield _holder("escrow", minor, why, then, by=by, since=_find_last_transaction(moves, "escrow"))
 

@@ -8,8 +8,9 @@ import pytest
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD
 from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.payments.intents.expiry import TRANSFER_GRACE, sweep_abandoned_checkouts
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.banks import Bank, GatewayTransferAccount, MalformedBankDataError
 from marketplace.services import Services
@@ -218,7 +219,7 @@ class TestVirtualAccount:
             with desk.database.reading() as session:
                 return status_of(session, order_id)
 
-        grace = TRANSFER_GRACE.total_seconds() / 60
+        grace = BANK_TRANSFER_GRACE_PERIOD.total_seconds() / 60
         assert sweep(grace - 1) == "pending_payment"
         assert sweep(grace) == "expired"
         gateway.pay(account["reference"], channel="bank_transfer")
