@@ -1,19 +1,18 @@
 """What staff see of background work: the queues' figures, and the periodic tasks."""
 
-from dataclasses import replace
 from typing import Any
 
 from blueprints.background.schemas import PeriodicTaskView, QueueStatistics
 from blueprints.http.context import Context
-from blueprints.http.contract import STAFF, SharedLimit
+from blueprints.http.contract import SharedLimit
 from blueprints.http.endpoint import ContractBlueprint
+from blueprints.http.permissions import STAFF_AAL2
 from marketplace.background import queues, schedule
 
 area = ContractBlueprint("background", "/api/admin", "Queues and periodic tasks")
-_STAFF_AAL2 = replace(STAFF, name="Staff (AAL2)", aal2=True)
 
 
-@area.get("/queues", auth=_STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=QueueStatistics)
+@area.get("/queues", auth=STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=QueueStatistics)
 def show_queues(ctx: Context) -> dict[str, Any]:
     """Show how much work waits, goes on, failed and was done, queue by queue."""
     figures, seen = queues.fetch_complete_queue_report(ctx.session, ctx.services.cache, now=ctx.now)
@@ -32,7 +31,7 @@ def show_queues(ctx: Context) -> dict[str, Any]:
     }
 
 
-@area.get("/periodic", auth=_STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=PeriodicTaskView(many=True))
+@area.get("/periodic", auth=STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=PeriodicTaskView(many=True))
 def list_periodic(ctx: Context) -> list[dict[str, Any]]:
     """List the periodic tasks: when each runs next, and what came of its last run."""
     return [_periodic_task_view(one) for one in schedule.list_all_tasks(ctx.session)]

@@ -62,16 +62,6 @@ VENDOR_OR_STAFF = Access("Vendor or Staff", TokenPolicy.REQUIRED, roles=frozense
 STAFF = Access("Staff", TokenPolicy.REQUIRED, roles=frozenset({"staff"}))
 
 
-def staff_with(permission: str, *, aal2: bool = False) -> Access:
-    """Give the access of staff who hold a permission.
-
-    :param permission: such as ``canManageProducts``
-    :param aal2: whether it takes two factors besides
-    """
-    name = f"Staff ({permission}{', AAL2' if aal2 else ''})"
-    return Access(name, TokenPolicy.REQUIRED, permission=permission, aal2=aal2)
-
-
 class RateLimitTier(Enum):
     """Shared quotas, per minute: by address for anonymous callers, by user for all others."""
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from flask import Response
 
-from blueprints.http.contract import STAFF, SharedLimit, staff_with
+from blueprints.http.contract import STAFF, SharedLimit
 from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, wants_csv
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.permissions import ORDER_STAFF
 from blueprints.orders.schemas import CampusOrder, CampusOrderQuery, OrderAuditQuery, OrderAuditRow
 from marketplace.kernel.paging import Page, TablePage, TableRequest
 from marketplace.orders import admin_table
@@ -26,7 +27,7 @@ _CSV_COLUMNS = (
 
 
 @area.get(
-    "/admin", auth=staff_with("canManageOrders"), limit="60/minute", query=OrderAuditQuery,
+    "/admin", auth=ORDER_STAFF, limit="60/minute", query=OrderAuditQuery,
     reply=OrderAuditRow(many=True), csv=True,
 )  # fmt: skip
 def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:

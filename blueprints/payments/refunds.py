@@ -4,8 +4,9 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import Idempotency, SharedLimit, staff_with
+from blueprints.http.contract import Idempotency, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
+from blueprints.http.permissions import FINANCE, FINANCE_AAL2
 from blueprints.payments.schemas import (
     ProcessedRefund,
     ProcessRefund,
@@ -26,12 +27,9 @@ from marketplace.payments.refunds.clawback import claw_back
 
 area = ContractBlueprint("refunds", "/api/payments", "Refunds and held charges, for finance")
 
-_FINANCE = staff_with("canManageFinances")
-_FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
-
 
 @area.post(
-    "/order/<uuid:order_id>/process-refund", auth=_FINANCE_AAL2, limit="10/minute", body=ProcessRefund,
+    "/order/<uuid:order_id>/process-refund", auth=FINANCE_AAL2, limit="10/minute", body=ProcessRefund,
     reply=ProcessedRefund, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +47,7 @@ def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str
     return work(ctx.session, order_id=order_id, act=ctx.act, wanted=wanted)
 
 
-@area.get("/refunds", auth=_FINANCE, limit=SharedLimit.GLOBAL, query=RefundQuery, reply=RefundRow(many=True))
+@area.get("/refunds", auth=FINANCE, limit=SharedLimit.GLOBAL, query=RefundQuery, reply=RefundRow(many=True))
 def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List refunds with how far and how old they are."""
     filters = admin_queries.RefundFilters(**query)
@@ -57,7 +55,7 @@ def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.post(
-    "/refunds/<uuid:refund_id>/retry", auth=_FINANCE_AAL2, limit="10/minute", reply=RecoveredRefund,
+    "/refunds/<uuid:refund_id>/retry", auth=FINANCE_AAL2, limit="10/minute", reply=RecoveredRefund,
     idempotent=Idempotency.OPTIONAL, phased=True,
 )  # fmt: skip
 def retry_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
@@ -66,7 +64,7 @@ def retry_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
 
 
 @area.post(
-    "/refunds/<uuid:refund_id>/credit", auth=_FINANCE_AAL2, limit="10/minute", reply=RecoveredRefund,
+    "/refunds/<uuid:refund_id>/credit", auth=FINANCE_AAL2, limit="10/minute", reply=RecoveredRefund,
     idempotent=Idempotency.OPTIONAL, phased=True,
 )  # fmt: skip
 def credit_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
@@ -86,7 +84,7 @@ def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
 
 @area.get(
     "/quarantine",
-    auth=_FINANCE,
+    auth=FINANCE,
     limit=SharedLimit.GLOBAL,
     query=QuarantinedChargeQuery,
     reply=QuarantinedChargeRow(many=True),
@@ -99,7 +97,7 @@ def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.post(
-    "/quarantine/<uuid:held_id>/resolve", auth=_FINANCE_AAL2, limit="10/minute", body=ResolveQuarantinedCharge,
+    "/quarantine/<uuid:held_id>/resolve", auth=FINANCE_AAL2, limit="10/minute", body=ResolveQuarantinedCharge,
     reply=ResolvedQuarantinedCharge, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def resolve_quarantine(ctx: Context, held_id: UUID, body: dict[str, Any]) -> dict[str, Any]:

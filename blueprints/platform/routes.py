@@ -3,9 +3,10 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import PUBLIC, STAFF, ProcessGroup, SharedLimit, staff_with
+from blueprints.http.contract import PUBLIC, STAFF, ProcessGroup, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.paging import CursorQuery
+from blueprints.http.permissions import PLATFORM_STAFF, PLATFORM_STAFF_AAL2
 from blueprints.platform.schemas import (
     CreateProposal,
     PayoutHaltView,
@@ -18,17 +19,16 @@ from blueprints.platform.schemas import (
 from marketplace.health import status as health
 from marketplace.kernel.paging import Page, TablePage
 from marketplace.platform import cache_tags, halts
-from marketplace.proposals import operations, queries, states
+from marketplace.proposals import operations, queries
 from marketplace.proposals.operations import ProposalDraft
 
 area = ContractBlueprint("platform", "/api/platform", "Changes of the platform, with four eyes")
 status_area = ContractBlueprint("status", "/api/status", "How the service is")
 
-_OFFICERS = staff_with(states.PERMISSION)
-_OFFICERS_AAL2 = staff_with(states.PERMISSION, aal2=True)
 
-
-@area.post("/proposals", auth=_OFFICERS, limit="10/minute", body=CreateProposal, reply=Proposal, status=201)
+@area.post(
+    "/proposals", auth=PLATFORM_STAFF, limit="10/minute", body=CreateProposal, reply=Proposal, status=201
+)
 def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
     wanted = ProposalDraft(
@@ -42,20 +42,26 @@ def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.get(
-    "/proposals", auth=_OFFICERS, limit=SharedLimit.GLOBAL, query=ProposalQuery, reply=ProposalRow(many=True)
+    "/proposals",
+    auth=PLATFORM_STAFF,
+    limit=SharedLimit.GLOBAL,
+    query=ProposalQuery,
+    reply=ProposalRow(many=True),
 )
 def list_proposals(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List proposals, with what each changes and what that does."""
     return queries.list_proposals(ctx.session, filters=queries.ProposalFilters(**query), page=ctx.table)
 
 
-@area.get("/proposals/<uuid:proposal_id>", auth=_OFFICERS, limit=SharedLimit.GLOBAL, reply=Proposal)
+@area.get("/proposals/<uuid:proposal_id>", auth=PLATFORM_STAFF, limit=SharedLimit.GLOBAL, reply=Proposal)
 def show_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
     """Show a proposal; of an open one, what it does as of now."""
     return _proposal_view(ctx, proposal_id)
 
 
-@area.post("/proposals/<uuid:proposal_id>/approve", auth=_OFFICERS_AAL2, limit="5/minute", reply=Proposal)
+@area.post(
+    "/proposals/<uuid:proposal_id>/approve", auth=PLATFORM_STAFF_AAL2, limit="5/minute", reply=Proposal
+)
 def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
     """Approve another officer's proposal; it takes effect at once, or when it is due."""
     operations.approve_proposal(ctx.session, proposal_id=proposal_id, act=ctx.act)
@@ -63,7 +69,7 @@ def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
 
 
 @area.post(
-    "/proposals/<uuid:proposal_id>/reject", auth=_OFFICERS, limit="10/minute", body=RejectProposal,
+    "/proposals/<uuid:proposal_id>/reject", auth=PLATFORM_STAFF, limit="10/minute", body=RejectProposal,
     reply=Proposal,
 )  # fmt: skip
 def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import Idempotency, SharedLimit, staff_with
+from blueprints.http.contract import Idempotency, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.permissions import FINANCE, FINANCE_AAL2
 from blueprints.webhooks.schemas import (
     ReplayWebhook,
     Webhook,
@@ -20,12 +21,10 @@ from marketplace.webhooks.queries import WebhookEventFilters
 area = ContractBlueprint("webhooks", "/api/admin/webhooks", "Webhooks that came in")
 
 # What events do is move money; a replay has them do it.
-_FINANCE = staff_with("canManageFinances")
-_FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
 
 
 @area.get(
-    "", auth=_FINANCE, limit=SharedLimit.GLOBAL, query=WebhookQuery, reply=WebhookRow(many=True),
+    "", auth=FINANCE, limit=SharedLimit.GLOBAL, query=WebhookQuery, reply=WebhookRow(many=True),
     meta=WebhooksMetaSchema,
 )  # fmt: skip
 def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
@@ -40,14 +39,14 @@ def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
     return queries.list_events_for_staff(ctx.session, filters=filters, page=ctx.page, now=ctx.now)
 
 
-@area.get("/<uuid:webhook_id>", auth=_FINANCE, limit=SharedLimit.GLOBAL, reply=Webhook)
+@area.get("/<uuid:webhook_id>", auth=FINANCE, limit=SharedLimit.GLOBAL, reply=Webhook)
 def show_webhook(ctx: Context, webhook_id: UUID) -> dict[str, Any]:
     """Show an event with the part of its payload that tells nothing of a person."""
     return queries.fetch_event_for_staff(ctx.session, inbox_id=webhook_id)
 
 
 @area.post(
-    "/<uuid:webhook_id>/replay", auth=_FINANCE_AAL2, limit="30/minute", body=ReplayWebhook, reply=WebhookReplayResult,
+    "/<uuid:webhook_id>/replay", auth=FINANCE_AAL2, limit="30/minute", body=ReplayWebhook, reply=WebhookReplayResult,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def replay_webhook(ctx: Context, webhook_id: UUID, body: dict[str, Any]) -> dict[str, Any]:

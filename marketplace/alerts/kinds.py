@@ -6,13 +6,12 @@ An alert is one rule more here, and a call of ``raise_alert`` where the rule is 
 from dataclasses import dataclass
 from typing import Literal
 
+from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_PLATFORM
+
 Severity = Literal["SEV-1", "SEV-2", "SEV-3"]
 # Within how many minutes somebody looks at it; the worst comes first.
 RESPONSE_MINUTES: dict[Severity, int] = {"SEV-1": 15, "SEV-2": 30, "SEV-3": 240}
 SEVERITIES: tuple[Severity, ...] = tuple(RESPONSE_MINUTES)
-
-FINANCE = "canManageFinances"
-PLATFORM = "canManagePlatform"
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         " payouts reconcile` what differs at the gateway; a correction is a new transaction, never an edit. Then two"
         " officers resume payouts: a proposal `payout_resume`.",
         "by the next check of the books that finds the rule to hold, or reconciliation that matches",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     REFUND_SENT_TWICE: AlertKind(
         "SEV-1",
@@ -86,7 +85,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         " another try. It is booked so: the wallet gave back what it had, and the buyer owes the rest.",
         "`GET /api/payments/refunds?status=paid_twice`: what the buyer still owes. Look at the gateway why it sent it.",
         "when the money comes back to the gateway, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     REFUND_CAME_BACK: AlertKind(
         "SEV-1",
@@ -96,7 +95,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`GET /api/payments/refunds?status=failed`; ask the gateway why, then try again"
         " (`POST /api/payments/refunds/:id/retry`) or credit the wallet (`.../credit`).",
         _RESOLVED_WHEN_REFUND_PROCEEDS,
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     GATEWAY_KEY_REFUSED: AlertKind(
         "SEV-1",
@@ -105,7 +104,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`marketplace config get GATEWAY_SECRET_KEY`, compare it with the gateway's dashboard, restart the"
         " processes with the right one. Refunds go on by themselves.",
         "by the next refund that the gateway takes, or by an officer",
-        PLATFORM,
+        MANAGE_PLATFORM,
     ),
     GATEWAY_UNREACHABLE: AlertKind(
         "SEV-2",
@@ -114,7 +113,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         " their stock.",
         "Look at the gateway's status page and at `/health/ready`. Nothing is lost: the sweep goes on when it answers.",
         "by the next sweep that has something to ask and is answered",
-        PLATFORM,
+        MANAGE_PLATFORM,
     ),
     WEBHOOK_DEAD: AlertKind(
         "SEV-2",
@@ -123,7 +122,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`marketplace webhooks list --status dead`, then `marketplace webhooks show ID`. Once its cause is mended:"
         " `marketplace webhooks replay`, with `--dry-run` first.",
         "when no event of the type is dead any more, or by an officer",
-        PLATFORM,
+        MANAGE_PLATFORM,
     ),
     OUTBOX_GIVEN_UP: AlertKind(
         "SEV-2",
@@ -133,7 +132,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         " or that a worker died (`worker died at row`). Refunds are handed on again by `requery-refunds`, payouts by"
         " `requery-transfers`.",
         _RESOLVED_BY_OFFICER,
-        PLATFORM,
+        MANAGE_PLATFORM,
     ),
     PERIODIC_TASK_FAILING: AlertKind(
         "SEV-2",
@@ -142,7 +141,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`marketplace periodic show NAME` has the error's type, the worker's log its trace (`periodic task failed`)."
         " Once its cause is mended: `marketplace periodic run NAME`.",
         "by its next run that succeeds",
-        PLATFORM,
+        MANAGE_PLATFORM,
     ),
     CHARGE_DISPUTED: AlertKind(
         "SEV-2",
@@ -153,7 +152,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         " order is not refunded meanwhile: the bank may pay the buyer too. Refunds that were not sent yet wait"
         " (`refundsWaiting` in the facts), and are sent if the dispute is won.",
         "when the gateway tells how it ended, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     CHARGE_DISPUTE_RESOLVED: AlertKind(
         "SEV-2",
@@ -163,7 +162,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         " it, so do not refund the order as well. What was taken is booked (`booked` in the facts): of what was out of"
         " escrow, the vendor owes it, or the buyer whom it reached twice; what we were about to send is not sent.",
         _RESOLVED_BY_OFFICER,
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     CHARGE_DISPUTE_UNCLEAR: AlertKind(
         "SEV-2",
@@ -173,7 +172,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "Look at the gateway who won. Have it tell that in its own two words, by another `charge.dispute.resolve`: what"
         " it took is booked by that alone, and what waits is sent, or not. Refund nothing of the charge until then.",
         "when the gateway tells who won, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     TRANSFER_DIFFERS: AlertKind(
         "SEV-1",
@@ -182,7 +181,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "Compare both at the gateway: the facts have the amounts. What really left is booked once that is clear;"
         " approve and dispatch nothing until then.",
         "when the payout is settled, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     TRANSFER_SENT_AFTER_ALL: AlertKind(
         "SEV-1",
@@ -192,7 +191,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "Ask the gateway why. The facts have the reference; the debt is in the payee's receivable account, and comes"
         " off what they get next.",
         _RESOLVED_BY_OFFICER,
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     PAYOUT_EXCEPTION: AlertKind(
         "SEV-2",
@@ -202,7 +201,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`GET /api/payouts/exceptions` has the gateway's id: look there why. Then"
         " `POST /api/payouts/exceptions/:id/resolve`.",
         "when the exception is resolved, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     TRANSFER_UNKNOWN: AlertKind(
         "SEV-2",
@@ -211,7 +210,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`GET /api/payouts/exceptions` has the gateway's id: look there who made it. If nobody of yours did, change"
         " the secret key there and here.",
         "when the exception is resolved, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     TRANSFER_UNKNOWN_FAILED: AlertKind(
         "SEV-2",
@@ -221,7 +220,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`GET /api/payouts/exceptions` has the gateway's ids: look there who made them. If nobody of yours did, change"
         " the secret key there and here.",
         "when all of these exceptions are resolved, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     TRANSFER_UNSETTLED: AlertKind(
         "SEV-2",
@@ -233,7 +232,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         " give it up, and the next batch pays the payee's new account. Otherwise have it asked again when they are"
         " over, and it is sent; or give it up.",
         "when the payout is settled, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     TRANSFER_WANTS_OTP: AlertKind(
         "SEV-2",
@@ -241,7 +240,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "Transfers wait at the gateway for a one-time password, which this service does not have.",
         "At the gateway, turn the confirmation of transfers by one-time password off, and confirm those that wait.",
         "when the batch is settled, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     PAYOUT_FUNDS_SHORT: AlertKind(
         "SEV-2",
@@ -251,7 +250,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "Compare the gateway's balance with the books (`gateway_clearing`). Has it settled to the bank too early, top"
         " it up there; else look for drift (`POST /api/payouts/reconcile`).",
         "when the gateway takes payouts of the batch again, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     PAYOUTS_REFUSED: AlertKind(
         "SEV-2",
@@ -261,7 +260,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "Look at the gateway whether transfers are switched on for us, and within their limits. The worker's log has"
         " the status (`provider called`, path /transfer).",
         "when the gateway takes payouts of the batch again, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     PAYOUT_STALLED: AlertKind(
         "SEV-2",
@@ -270,7 +269,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`GET /api/payouts/stalled` lists them. Approve and dispatch the batch, or reject it; of what was sent the"
         " gateway knows more.",
         "when none of them waits any more",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     REFUND_REFUSED: AlertKind(
         "SEV-2",
@@ -279,7 +278,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`GET /api/payments/refunds?status=failed`; see at the gateway why, then try again"
         " (`POST /api/payments/refunds/:id/retry`) or credit the wallet (`.../credit`).",
         _RESOLVED_WHEN_REFUND_PROCEEDS,
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     REFUND_UNKNOWN: AlertKind(
         "SEV-2",
@@ -287,7 +286,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "The gateway does not know a refund that it took an hour or more ago.",
         "Look the charge up at the gateway. Nothing is sent again by itself, since it may have been sent.",
         "when the gateway knows it again, or by an officer",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     REFUND_AMOUNT_DIFFERS: AlertKind(
         "SEV-2",
@@ -297,7 +296,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         " (`POST /api/payments/refunds/:id/credit`): what was sent is booked, and the difference goes to the wallet, or"
         " is owed.",
         _RESOLVED_WHEN_REFUND_PROCEEDS,
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     REFUND_ID_DIFFERS: AlertKind(
         "SEV-2",
@@ -305,7 +304,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "The gateway has a refund with our note under another id than it told us: it may have sent it twice.",
         "Look the charge's refunds up at the gateway. Nothing was changed here.",
         _RESOLVED_BY_OFFICER,
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     REFUND_STUCK: AlertKind(
         "SEV-3",
@@ -313,7 +312,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "A refund failed at the gateway, or needs something of us or of the buyer.",
         "`GET /api/payments/refunds?status=failed` (or `needs_attention`), then retry it, or credit the wallet.",
         _RESOLVED_WHEN_REFUND_PROCEEDS,
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     CHARGE_QUARANTINED: AlertKind(
         "SEV-3",
@@ -322,7 +321,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "`GET /api/payments/quarantine`, then `POST /api/payments/quarantine/:id/resolve`: accept the rest, refund it,"
         " or give it to the wallet.",
         "when finance has decided on the charge",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
     PAYMENT_STALLED: AlertKind(
         "SEV-3",
@@ -331,6 +330,6 @@ ALERT_KINDS: dict[str, AlertKind] = {
         " Its orders keep their stock.",
         "Look the reference up at the gateway. `marketplace periodic run expire-checkouts` asks it once more.",
         "when the payment is settled or over",
-        FINANCE,
+        MANAGE_FINANCES,
     ),
 }

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import ALERT_KINDS, Severity
 from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import Caller
 from marketplace.infra import outbox
 from marketplace.infra.db import Json, Statement
@@ -238,7 +239,7 @@ def resolve_manually(
         raise NotFoundError("There is no such alert.")
     # One that the table has no more is the platform's to clear away.
     kind = ALERT_KINDS.get(row["identifier"])
-    permission = kind.permission if kind else "canManagePlatform"
+    permission = kind.permission if kind else MANAGE_PLATFORM
     if officer is not None and not officer.has_permission(permission):
         raise ForbiddenError(f"To resolve {row['identifier']} takes the permission {permission}.")
     if row["resolved_at"] is not None:

@@ -17,6 +17,7 @@ from marketplace.catalog.revisions import (
     ensure_revision_current,
     list_image_ids,
 )
+from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import (
@@ -153,7 +154,7 @@ def update_product(
 
 def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
     if caller.is_staff:
-        if not caller.has_permission("canManageProducts"):
+        if not caller.has_permission(MANAGE_PRODUCTS):
             raise ForbiddenError("This takes the permission canManageProducts.")
         if vendor_id is None:
             raise ValidationError.of("vendorId", "Staff must name the vendor that the listing is for.")

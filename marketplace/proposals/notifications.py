@@ -7,9 +7,9 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import list_officers_with_permission
 from marketplace.notifications.operations import NewNotification, notify_all
-from marketplace.proposals import states
 
 
 def notify_proposal_filed(
@@ -33,7 +33,7 @@ def notify_proposal_filed(
                 cause=f"proposal:{proposal_id}:filed",
             )
             for user_id in list_officers_with_permission(
-                session, permission=states.PERMISSION, besides=officer_id
+                session, permission=MANAGE_PLATFORM, besides=officer_id
             )
         ],
         now=now,

@@ -2,9 +2,6 @@
 
 from marketplace.kernel.states import StateMachine, Transition
 
-# What officers hold who file, approve and reject proposals.
-PERMISSION = "canManagePlatform"
-
 PENDING = "pending"
 APPROVED = "approved"
 ACTIVE = "active"

@@ -19,6 +19,7 @@ from marketplace.alerts.operations import (
 )
 from marketplace.alerts.queries import AlertFilters
 from marketplace.audit.operations import Act
+from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_PLATFORM
 from marketplace.infra import wakeups
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
@@ -243,7 +244,7 @@ class TestResolving:
         assert messages_of(session, second) == [("chat", "raised"), ("email", "raised")]
 
     def test_by_an_officer_with_a_note_and_audited(self, session: Session, subject: str) -> None:
-        officer = make_staff(session, "finance", kinds.FINANCE)
+        officer = make_staff(session, "finance", MANAGE_FINANCES)
         alert_id = stuck(session, subject)
 
         resolve_manually(
@@ -283,12 +284,12 @@ class TestResolving:
     def test_it_is_refused_a_second_time_and_to_those_without_the_permission(
         self, session: Session, subject: str
     ) -> None:
-        officer = make_staff(session, "finance", kinds.FINANCE)
-        other = make_staff(session, "admin", kinds.PLATFORM)
+        officer = make_staff(session, "finance", MANAGE_FINANCES)
+        other = make_staff(session, "admin", MANAGE_PLATFORM)
         alert_id = stuck(session, subject)
         given: dict[str, Any] = {"alert_id": alert_id, "note": "Done."}
 
-        with pytest.raises(ForbiddenError, match=kinds.FINANCE):
+        with pytest.raises(ForbiddenError, match=MANAGE_FINANCES):
             resolve_manually(session, act=act_of(other), officer=other, **given)
         resolve_manually(session, act=act_of(officer), officer=officer, **given)
         with pytest.raises(AlertAlreadyResolvedError):

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 from sqlalchemy.orm import Session
 
 from marketplace.identity.models import Profile
+from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import list_officers_with_permission
-from marketplace.proposals.states import PERMISSION
 from tests.support.purchases import NOW
 
 MOST = 100
@@ -26,7 +26,7 @@ class TestOfficersWith:
         first = make_officer(session, id=UUID(int=2**128 - 1), created_at=NOW - timedelta(days=3_650))
         others = [make_officer(session, created_at=NOW + timedelta(days=3_650)) for _ in range(MOST)]
 
-        told = list_officers_with_permission(session, permission=PERMISSION)
+        told = list_officers_with_permission(session, permission=MANAGE_PLATFORM)
 
         assert set(told) == set(others)
         assert first not in told
@@ -39,7 +39,7 @@ class TestOfficersWith:
         support = make_officer(session, staff_role="support", created_at=late)
         suspended = make_officer(session, account_status="suspended", created_at=late)
 
-        told = list_officers_with_permission(session, permission=PERMISSION, besides=asks)
+        told = list_officers_with_permission(session, permission=MANAGE_PLATFORM, besides=asks)
 
         assert other in told
         assert not {asks, support, suspended} & set(told)

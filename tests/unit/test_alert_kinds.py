@@ -7,6 +7,7 @@ import pytest
 
 from marketplace.alerts import kinds
 from marketplace.alerts.kinds import ALERT_KINDS, AlertKind
+from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_PLATFORM
 from marketplace.kernel.redaction import redact_text
 
 PROJECT = Path(__file__).parents[2]
@@ -31,7 +32,7 @@ def test_it_is_raised_somewhere(identifier: str, kind: AlertKind) -> None:
 def test_it_says_what_somebody_who_was_woken_up_needs(identifier: str, kind: AlertKind) -> None:
     assert re.fullmatch(r"[A-Z][A-Z0-9_]{2,63}", identifier)
     assert kind.severity in kinds.SEVERITIES
-    assert kind.permission in (kinds.FINANCE, kinds.PLATFORM)
+    assert kind.permission in (MANAGE_FINANCES, MANAGE_PLATFORM)
     for text in (kind.meaning, kind.first_step):
         assert 40 < len(text) < 500
         assert text.endswith(".")

@@ -14,16 +14,16 @@ from blueprints.catalog.moderation.schemas import (
     RefuseProduct,
 )
 from blueprints.http.context import Context
-from blueprints.http.contract import VENDOR_OR_STAFF, SharedLimit, staff_with
+from blueprints.http.contract import VENDOR_OR_STAFF, SharedLimit
 from blueprints.http.endpoint import ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
+from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog.moderation import banned_terms, queries, staff_actions
 from marketplace.kernel.paging import Page
 
 area = ContractBlueprint("moderation", "/api/products", "Moderation of listings")
-_MODERATOR = staff_with(staff_actions.MANAGE_PRODUCTS)
 
 
 @area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=SharedLimit.VENDOR, reply=Deleted)
@@ -39,7 +39,7 @@ def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     return {"deleted": True, "id": product_id}
 
 
-@area.delete("/bulk/delete", auth=_MODERATOR, limit="30/minute", body=BulkDelete, reply=BulkDeleted)
+@area.delete("/bulk/delete", auth=PRODUCT_STAFF, limit="30/minute", body=BulkDelete, reply=BulkDeleted)
 def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Delete listings that violate the rules, all of them or none."""
     result = staff_actions.delete_products(
@@ -57,7 +57,7 @@ def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.get(
     "/moderation",
-    auth=_MODERATOR,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     query=ModerationQuery,
     reply=ModeratedProduct(many=True),
@@ -75,7 +75,7 @@ def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.post(
     "/<uuid:product_id>/approve",
-    auth=_MODERATOR,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     body=ApproveProduct,
     reply=ModeratedProduct,
@@ -90,7 +90,7 @@ def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, A
 
 @area.post(
     "/<uuid:product_id>/reject",
-    auth=_MODERATOR,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     body=RefuseProduct,
     reply=ModeratedProduct,
@@ -105,7 +105,7 @@ def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, An
 
 @area.post(
     "/<uuid:product_id>/takedown",
-    auth=_MODERATOR,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     body=RefuseProduct,
     reply=ModeratedProduct,
@@ -120,7 +120,7 @@ def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str,
 
 @area.get(
     "/moderation/banned-terms",
-    auth=_MODERATOR,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     query=CursorQuery,
     reply=BannedTermView(many=True),
@@ -132,7 +132,7 @@ def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.post(
     "/moderation/banned-terms",
-    auth=_MODERATOR,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     body=BanTerm,
     reply=BannedTermView,
@@ -144,7 +144,7 @@ def ban_term(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.delete(
-    "/moderation/banned-terms/<uuid:term_id>", auth=_MODERATOR, limit=SharedLimit.GLOBAL, reply=Deleted
+    "/moderation/banned-terms/<uuid:term_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted
 )
 def unban_term(ctx: Context, term_id: UUID) -> dict[str, Any]:
     """Allow a term again."""

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.promotions.common import PROMOTERS, get_media_base_url, omit_fields
+from blueprints.catalog.promotions.common import get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     AddBanner,
     BannerQuery,
@@ -15,6 +15,7 @@ from blueprints.catalog.promotions.schemas import (
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
+from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import banners
@@ -45,7 +46,11 @@ def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.get(
-    "/all", auth=PROMOTERS, limit=SharedLimit.GLOBAL, query=StaffPromotionQuery, reply=StaffBanner(many=True)
+    "/all",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.GLOBAL,
+    query=StaffPromotionQuery,
+    reply=StaffBanner(many=True),
 )
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List banners of any state for staff, the last made first."""
@@ -58,13 +63,15 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.post("", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=AddBanner, reply=StaffBanner, status=201)
+@area.post("", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=AddBanner, reply=StaffBanner, status=201)
 def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a banner."""
     return _staff_view(ctx, banners.create_banner(ctx.session, ctx.act, fields=body))
 
 
-@area.put("/<uuid:banner_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=ChangeBanner, reply=StaffBanner)
+@area.put(
+    "/<uuid:banner_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=ChangeBanner, reply=StaffBanner
+)
 def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a banner that is not over."""
     banners.update_banner(
@@ -77,7 +84,7 @@ def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[s
     return _staff_view(ctx, banner_id)
 
 
-@area.delete("/<uuid:banner_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, reply=Deleted)
+@area.delete("/<uuid:banner_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted)
 def end_banner(ctx: Context, banner_id: UUID) -> dict[str, Any]:
     """Take a banner down now."""
     banners.end_banner(ctx.session, ctx.act, banner_id=banner_id)

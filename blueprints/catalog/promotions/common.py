@@ -3,10 +3,6 @@
 from typing import Any
 
 from blueprints.http.context import Context
-from blueprints.http.contract import staff_with
-from marketplace.catalog.promotions.common import MANAGE_PRODUCTS
-
-PROMOTERS = staff_with(MANAGE_PRODUCTS)
 
 
 def get_media_base_url(ctx: Context) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from blueprints.catalog.products.schemas import ProductCard
-from blueprints.catalog.promotions.common import PROMOTERS, get_media_base_url, omit_fields
+from blueprints.catalog.promotions.common import get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     AddFeatured,
     CampusQuery,
@@ -15,6 +15,7 @@ from blueprints.catalog.promotions.schemas import (
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
+from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import featured
@@ -45,7 +46,7 @@ def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get(
     "/all",
-    auth=PROMOTERS,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     query=StaffPromotionQuery,
     reply=StaffFeatured(many=True),
@@ -55,7 +56,9 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     return featured.list_featured_for_staff(ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now)
 
 
-@area.post("", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=AddFeatured, reply=StaffFeatured, status=201)
+@area.post(
+    "", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=AddFeatured, reply=StaffFeatured, status=201
+)
 def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Feature a product."""
     entry_id = featured.create_featured_product(
@@ -70,7 +73,7 @@ def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.put(
-    "/<uuid:entry_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=ChangeFeatured, reply=StaffFeatured
+    "/<uuid:entry_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=ChangeFeatured, reply=StaffFeatured
 )
 def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change where, or when, a product is featured."""
@@ -84,7 +87,7 @@ def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[
     return featured.fetch_featured_for_staff(ctx.session, entry_id=entry_id, now=ctx.now)
 
 
-@area.delete("/<uuid:entry_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, reply=Deleted)
+@area.delete("/<uuid:entry_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted)
 def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
     """Feature a product no longer."""
     featured.end_featured_product(ctx.session, ctx.act, entry_id=entry_id)

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.promotions.common import PROMOTERS, get_media_base_url, omit_fields
+from blueprints.catalog.promotions.common import get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     ActiveFlashSaleQuery,
     AddFlashSale,
@@ -15,6 +15,7 @@ from blueprints.catalog.promotions.schemas import (
 )
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import flash_sale_listing, flash_sales
@@ -48,7 +49,7 @@ def list_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get(
     "/all",
-    auth=PROMOTERS,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     query=StaffFlashSaleQuery,
     reply=StaffFlashSale(many=True),
@@ -64,7 +65,9 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.post("", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=AddFlashSale, reply=StaffFlashSale, status=201)
+@area.post(
+    "", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=AddFlashSale, reply=StaffFlashSale, status=201
+)
 def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a flash sale."""
     sale_id = flash_sales.create_flash_sale(
@@ -80,7 +83,11 @@ def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.put(
-    "/<uuid:sale_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=ChangeFlashSale, reply=StaffFlashSale
+    "/<uuid:sale_id>",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.GLOBAL,
+    body=ChangeFlashSale,
+    reply=StaffFlashSale,
 )
 def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a flash sale that is not over."""
@@ -96,7 +103,7 @@ def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict
     return _staff_view(ctx, sale_id)
 
 
-@area.post("/<uuid:sale_id>/end", auth=PROMOTERS, limit=SharedLimit.GLOBAL, reply=StaffFlashSale)
+@area.post("/<uuid:sale_id>/end", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=StaffFlashSale)
 def end_flash_sale(ctx: Context, sale_id: UUID) -> dict[str, Any]:
     """End a flash sale now, or call it off before it begins."""
     flash_sales.end_flash_sale(ctx.session, ctx.act, sale_id=sale_id)

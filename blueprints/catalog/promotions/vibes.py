@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.promotions.common import PROMOTERS, get_media_base_url, omit_fields
+from blueprints.catalog.promotions.common import get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     AddVibe,
     CampusQuery,
@@ -15,6 +15,7 @@ from blueprints.catalog.promotions.schemas import (
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
+from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import vibe_listing, vibes
@@ -56,7 +57,11 @@ def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
 
 
 @area.get(
-    "/all", auth=PROMOTERS, limit=SharedLimit.GLOBAL, query=StaffPromotionQuery, reply=StaffVibe(many=True)
+    "/all",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.GLOBAL,
+    query=StaffPromotionQuery,
+    reply=StaffVibe(many=True),
 )
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List vibes of any state for staff, the last made first."""
@@ -69,7 +74,7 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.post("", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=AddVibe, reply=StaffVibe, status=201)
+@area.post("", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=AddVibe, reply=StaffVibe, status=201)
 def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a vibe."""
     vibe_id = vibes.create_vibe(
@@ -78,7 +83,7 @@ def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     return _staff_view(ctx, vibe_id)
 
 
-@area.put("/<uuid:vibe_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, body=ChangeVibe, reply=StaffVibe)
+@area.put("/<uuid:vibe_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=ChangeVibe, reply=StaffVibe)
 def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a vibe that is not over."""
     vibes.update_vibe(
@@ -92,7 +97,7 @@ def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, 
     return _staff_view(ctx, vibe_id)
 
 
-@area.delete("/<uuid:vibe_id>", auth=PROMOTERS, limit=SharedLimit.GLOBAL, reply=Deleted)
+@area.delete("/<uuid:vibe_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted)
 def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
     """Take a vibe down now."""
     vibes.end_vibe(ctx.session, ctx.act, vibe_id=vibe_id)

@@ -15,20 +15,18 @@ from blueprints.catalog.search.schemas import (
     ZeroResultSearch,
     ZeroResultSearchQuery,
 )
-from blueprints.http.contract import PUBLIC, VENDOR_OR_STAFF, SharedLimit, staff_with
+from blueprints.http.contract import PUBLIC, VENDOR_OR_STAFF, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
+from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.search import find, suggestions, synonyms, zero_result_queries
-from marketplace.catalog.search.synonyms import MANAGE_PRODUCTS
 from marketplace.kernel.paging import Page, TablePage
 
 area = ContractBlueprint("search", "/api/products", "Search")
-
-_STAFF = staff_with(MANAGE_PRODUCTS)
 
 
 @area.get(
@@ -86,7 +84,7 @@ def list_zero_result_queries(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 @area.get(
     "/search/synonyms",
-    auth=_STAFF,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     query=CursorQuery,
     reply=SynonymGroupView(many=True),
@@ -98,7 +96,7 @@ def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.post(
     "/search/synonyms",
-    auth=_STAFF,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     body=AddSynonyms,
     reply=SynonymGroupView,
@@ -111,7 +109,7 @@ def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.put(
     "/search/synonyms/<uuid:synonyms_id>",
-    auth=_STAFF,
+    auth=PRODUCT_STAFF,
     limit=SharedLimit.GLOBAL,
     body=ChangeSynonyms,
     reply=SynonymGroupView,
@@ -127,7 +125,9 @@ def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> di
     )
 
 
-@area.delete("/search/synonyms/<uuid:synonyms_id>", auth=_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted)
+@area.delete(
+    "/search/synonyms/<uuid:synonyms_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted
+)
 def delete_synonyms(ctx: Context, synonyms_id: UUID) -> dict[str, Any]:
     """Delete a group of words that mean the same."""
     synonyms.delete_synonyms(ctx.session, ctx.act, synonyms_id=synonyms_id)

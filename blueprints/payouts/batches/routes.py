@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import Idempotency, SharedLimit, staff_with
+from blueprints.http.contract import Idempotency, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.permissions import FINANCE, FINANCE_AAL2
 from blueprints.payouts.batches.schemas import (
     ApproveBatch,
     BatchDetailQuery,
@@ -23,11 +24,8 @@ from marketplace.payouts.batches import approval, cancellation, detail, queries,
 
 area = ContractBlueprint("batches", "/api/payouts/batches", "Batches of payouts, for finance")
 
-_FINANCE = staff_with("canManageFinances")
-_FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
 
-
-@area.get("", auth=_FINANCE, limit="30/minute", query=BatchQuery, reply=PayoutBatchRow(many=True))
+@area.get("", auth=FINANCE, limit="30/minute", query=BatchQuery, reply=PayoutBatchRow(many=True))
 def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List batches, the latest first: those that await disbursement, or all."""
     return queries.list_batches(
@@ -36,7 +34,7 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.post(
-    "", auth=_FINANCE, limit=SharedLimit.GLOBAL, body=StageBatch, reply=StagedPayoutBatch, status=201,
+    "", auth=FINANCE, limit=SharedLimit.GLOBAL, body=StageBatch, reply=StagedPayoutBatch, status=201,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +52,7 @@ def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.get(
-    "/<uuid:batch_id>", auth=_FINANCE, limit="30/minute", query=BatchDetailQuery, reply=PayoutBatchDetail
+    "/<uuid:batch_id>", auth=FINANCE, limit="30/minute", query=BatchDetailQuery, reply=PayoutBatchDetail
 )
 def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
     """Show a batch with all that is risky in it, and a page of its payments, the riskiest first."""
@@ -64,7 +62,7 @@ def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
 
 
 @area.post(
-    "/<uuid:batch_id>/approve", auth=_FINANCE_AAL2, limit="5/minute", body=ApproveBatch, reply=PayoutBatchView,
+    "/<uuid:batch_id>/approve", auth=FINANCE_AAL2, limit="5/minute", body=ApproveBatch, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +72,7 @@ def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[st
 
 
 @area.post(
-    "/<uuid:batch_id>/reject", auth=_FINANCE_AAL2, limit="5/minute", body=RejectBatch, reply=PayoutBatchView,
+    "/<uuid:batch_id>/reject", auth=FINANCE_AAL2, limit="5/minute", body=RejectBatch, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +81,7 @@ def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str
 
 
 @area.post(
-    "/<uuid:batch_id>/exclude", auth=_FINANCE_AAL2, limit="10/minute", body=ExcludePayments, reply=PayoutBatchView,
+    "/<uuid:batch_id>/exclude", auth=FINANCE_AAL2, limit="10/minute", body=ExcludePayments, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from blueprints.http.contract import SharedLimit, staff_with
+from blueprints.http.contract import SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.permissions import FINANCE
 from blueprints.payouts.payees.schemas import VendorDebtQuery, VendorDebtsMeta, VendorDebtView
 from marketplace.kernel.paging import TablePage
 from marketplace.payouts.payees.vendor_debt import list_vendor_debts
@@ -12,7 +13,7 @@ area = ContractBlueprint("receivables", "/api/payouts", "What vendors owe us")
 
 
 @area.get(
-    "/receivables", auth=staff_with("canManageFinances"), limit=SharedLimit.GLOBAL, query=VendorDebtQuery,
+    "/receivables", auth=FINANCE, limit=SharedLimit.GLOBAL, query=VendorDebtQuery,
     reply=VendorDebtView(many=True), meta=VendorDebtsMeta,
 )  # fmt: skip
 def list_indebted_vendors(ctx: Context, query: dict[str, Any]) -> TablePage:

@@ -3,8 +3,9 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import Idempotency, SharedLimit, staff_with
+from blueprints.http.contract import Idempotency, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.permissions import FINANCE, FINANCE_AAL2
 from blueprints.payouts.reconciliation.schemas import (
     FindingQuery,
     FindingView,
@@ -22,12 +23,9 @@ from marketplace.reconciliation import resolution as desk
 
 area = ContractBlueprint("reconciliation", "/api/payouts", "What the gateway holds, compared with the books")
 
-_FINANCE = staff_with("canManageFinances")
-_FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
-
 
 @area.post(
-    "/reconcile", auth=_FINANCE_AAL2, limit="5/minute", body=StartReconciliation, reply=StartedReconciliation,
+    "/reconcile", auth=FINANCE_AAL2, limit="5/minute", body=StartReconciliation, reply=StartedReconciliation,
     status=202,
 )  # fmt: skip
 def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +41,7 @@ def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.get(
-    "/reconciliations", auth=_FINANCE, limit=SharedLimit.GLOBAL, query=ReconciliationQuery,
+    "/reconciliations", auth=FINANCE, limit=SharedLimit.GLOBAL, query=ReconciliationQuery,
     reply=ReconciliationView(many=True),
 )  # fmt: skip
 def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
@@ -52,7 +50,7 @@ def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.get(
-    "/reconciliations/<uuid:run_id>", auth=_FINANCE, limit=SharedLimit.GLOBAL, reply=ReconciliationDetail
+    "/reconciliations/<uuid:run_id>", auth=FINANCE, limit=SharedLimit.GLOBAL, reply=ReconciliationDetail
 )
 def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
     """Show a reconciliation: its figures, and what it found with what is suggested."""
@@ -60,7 +58,7 @@ def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
 
 
 @area.get(
-    "/reconciliations/<uuid:run_id>/exceptions", auth=_FINANCE, limit=SharedLimit.GLOBAL, query=FindingQuery,
+    "/reconciliations/<uuid:run_id>/exceptions", auth=FINANCE, limit=SharedLimit.GLOBAL, query=FindingQuery,
     reply=FindingView(many=True),
 )  # fmt: skip
 def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
@@ -70,7 +68,7 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
 
 
 @area.post(
-    "/reconciliations/<uuid:run_id>/exceptions/<uuid:exception_id>/resolve", auth=_FINANCE_AAL2,
+    "/reconciliations/<uuid:run_id>/exceptions/<uuid:exception_id>/resolve", auth=FINANCE_AAL2,
     limit="10/minute", body=ResolveFinding, reply=ResolvedFinding, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,14 @@
 """Payouts on their way: batches are sent, vendors ask for theirs early, and finance sees to what goes wrong."""
 
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from blueprints.http.contract import (
-    VENDOR_OR_STAFF,
-    Access,
     Idempotency,
     SharedLimit,
-    TokenPolicy,
-    staff_with,
 )
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.permissions import FINANCE, FINANCE_AAL2, VENDOR_OR_FINANCE_AAL2
 from blueprints.payouts.transfers.schemas import (
     DispatchedPayouts,
     DispatchPayouts,
@@ -26,7 +22,6 @@ from blueprints.payouts.transfers.schemas import (
     VoidedPayout,
     VoidPayout,
 )
-from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ValidationError
 from marketplace.kernel.paging import TablePage
 from marketplace.payouts import withdrawals
@@ -35,32 +30,9 @@ from marketplace.payouts.transfers import dispatch as transfer_dispatch
 
 area = ContractBlueprint("payout-dispatch", "/api/payouts", "Payouts on their way")
 
-_FINANCE = staff_with("canManageFinances")
-_FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
-
-
-@dataclass(frozen=True)
-class _VendorOrFinance(Access):
-    """A vendor, or an officer of finance with two factors."""
-
-    def check(self, caller: Caller) -> None:
-        """Hold a caller against what their role takes.
-
-        :raises ForbiddenError: the account's status, its role or its permissions don't allow it
-        :raises StepUpRequiredError: an officer's assurance level is too low
-        """
-        super().check(caller)
-        if caller.is_staff:
-            _FINANCE_AAL2.check(caller)
-
-
-_VENDOR_OR_FINANCE_AAL2 = _VendorOrFinance(
-    "Vendor, or Staff (canManageFinances, AAL2)", TokenPolicy.REQUIRED, roles=VENDOR_OR_STAFF.roles
-)
-
 
 @area.post(
-    "/dispatch", auth=_VENDOR_OR_FINANCE_AAL2, limit="5/minute", body=DispatchPayouts, reply=DispatchedPayouts,
+    "/dispatch", auth=VENDOR_OR_FINANCE_AAL2, limit="5/minute", body=DispatchPayouts, reply=DispatchedPayouts,
     status=202, idempotent=Idempotency.REQUIRED,
 )  # fmt: skip
 def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +58,7 @@ def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.get(
     "/exceptions",
-    auth=_FINANCE,
+    auth=FINANCE,
     limit=SharedLimit.GLOBAL,
     query=TransferExceptionQuery,
     reply=TransferExceptionRow(many=True),
@@ -99,7 +71,7 @@ def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.post(
-    "/exceptions/<uuid:exception_id>/resolve", auth=_FINANCE, limit="30/minute", body=ResolveTransferException,
+    "/exceptions/<uuid:exception_id>/resolve", auth=FINANCE, limit="30/minute", body=ResolveTransferException,
     reply=ResolvedTransferException, idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +86,7 @@ def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) ->
 
 @area.get(
     "/stalled",
-    auth=_FINANCE,
+    auth=FINANCE,
     limit=SharedLimit.GLOBAL,
     query=StalledPayoutQuery,
     reply=StalledPayoutRow(many=True),
@@ -125,7 +97,7 @@ def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.post(
-    "/<uuid:payout_id>/ask", auth=_FINANCE, limit="30/minute", reply=PolledPayout, status=202,
+    "/<uuid:payout_id>/ask", auth=FINANCE, limit="30/minute", reply=PolledPayout, status=202,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def poll_payout(ctx: Context, payout_id: UUID) -> dict[str, Any]:
@@ -134,7 +106,7 @@ def poll_payout(ctx: Context, payout_id: UUID) -> dict[str, Any]:
 
 
 @area.post(
-    "/<uuid:payout_id>/give-up", auth=_FINANCE_AAL2, limit="10/minute", body=VoidPayout, reply=VoidedPayout,
+    "/<uuid:payout_id>/give-up", auth=FINANCE_AAL2, limit="10/minute", body=VoidPayout, reply=VoidedPayout,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def void_payout(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> dict[str, Any]:

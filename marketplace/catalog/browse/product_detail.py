@@ -25,6 +25,7 @@ from marketplace.catalog.media.images import image_view
 from marketplace.catalog.models import Product
 from marketplace.catalog.sale_price import CURRENT_SALE_SQL, sale_view
 from marketplace.catalog.statistics import counters
+from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
@@ -37,7 +38,6 @@ from marketplace.vendors.queries import STORE_IS_OPEN, STORE_IS_OPEN_SQL
 MAX_RELATED_PRODUCTS = 8
 # So many next in price, on either side, are held against a product's title.
 _MAX_PRICE_NEIGHBOURS = 8
-_MANAGE_PRODUCTS = "canManageProducts"
 
 # Ids as text: see cards.COLUMNS.
 _SELECT_DETAIL = Prepared(
@@ -169,7 +169,7 @@ def fetch_product_detail(
 def _may_see_private_fields(caller: Caller | None, row: dict[str, Any]) -> bool:
     if caller is None:
         return False
-    if caller.has_permission(_MANAGE_PRODUCTS):
+    if caller.has_permission(MANAGE_PRODUCTS):
         return True
     return bool(str(caller.id) == row["user_id"] and row["status"] != "deleted")
 

@@ -18,12 +18,12 @@ from marketplace.catalog import states
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import automated_review
 from marketplace.catalog.revisions import ListingSnapshot, drop_stale_listing_caches, ensure_revision_current
+from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.redaction import redact_text
 from marketplace.vendors import queries as vendor_queries
 
-MANAGE_PRODUCTS = "canManageProducts"
 MAX_BULK_DELETIONS = 100
 BULK_DELETION_REASON = "The listing violates the rules of the marketplace."
 

@@ -20,7 +20,6 @@ from marketplace.kernel.errors import ConflictError, ForbiddenError, InvalidPara
 from marketplace.platform.models import Campus
 from marketplace.vendors.models import VendorProfile
 
-MANAGE_PRODUCTS = "canManageProducts"
 BOUNDARY_TOPIC = "promotion.turn"
 # Turns are a matter of time, as what this queue's worker does is; neither slow providers nor uploads hold them up.
 BOUNDARY_QUEUE = queues.ESCROW_RECONCILIATION

@@ -13,7 +13,6 @@ from marketplace.catalog.search.tokenizer import tokenize
 from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
-MANAGE_PRODUCTS = "canManageProducts"
 MAX_TERMS = 12
 MAX_TERM_WORDS = 4
 MAX_TERM_LENGTH = 60

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.identity.permissions import MANAGE_FINANCES
 from marketplace.identity.queries import list_officers_with_permission
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
@@ -28,7 +29,6 @@ from marketplace.platform.queries import fetch_platform_settings
 
 # A batch that officers can still look through, and that is staged well within a request's time.
 PAYEES_LIMIT = 10_000
-_APPROVER_PERMISSION = "canManageFinances"
 SKIPPED_SHOWN_LIMIT = 100
 
 NOTHING_TO_PAY = "nothing_to_pay"
@@ -354,7 +354,7 @@ def _notify_officers(
             f"payout_batch.staged:{batch_id}",
         )
         for officer_id in list_officers_with_permission(
-            session, permission=_APPROVER_PERMISSION, besides=stager_id
+            session, permission=MANAGE_FINANCES, besides=stager_id
         )
     ]
     notify_all(session, news=news, now=now)

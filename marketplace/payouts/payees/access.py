@@ -4,11 +4,10 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.identity.permissions import MANAGE_FINANCES
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
 from marketplace.vendors.queries import Store, find_store, find_store_of_user
-
-FINANCE_PERMISSION = "canManageFinances"
 
 
 def ensure_finance_permission(caller: Caller) -> None:
@@ -16,8 +15,8 @@ def ensure_finance_permission(caller: Caller) -> None:
 
     :raises ForbiddenError: the caller lacks the permission
     """
-    if not caller.has_permission(FINANCE_PERMISSION):
-        raise ForbiddenError(f"This takes the permission {FINANCE_PERMISSION}.")
+    if not caller.has_permission(MANAGE_FINANCES):
+        raise ForbiddenError(f"This takes the permission {MANAGE_FINANCES}.")
 
 
 def resolve_store_for_caller(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
