@@ -1,0 +1,63 @@
+"""Polling goes on behind a row that fails, and ends where the provider is down."""
+
+from typing import Any
+
+import pytest
+
+from marketplace.infra.polling import ChangedWhilePolledError, ensure_unchanged, poll_each
+from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
+
+ROWS = [{"id": number} for number in range(4)]
+
+
+def test_failing_and_changed_rows_keep_no_other_waiting() -> None:
+    applied: list[int] = []
+
+    def apply(row: dict[str, Any], response: str) -> None:
+        if row["id"] == 0:
+            raise ZeroDivisionError
+        if row["id"] == 1:
+            raise ChangedWhilePolledError
+        applied.append(row["id"])
+
+    run = poll_each(ROWS, fetch=lambda _row: "sent", apply=apply, log_field="id")
+
+    assert applied == [2, 3]
+    assert (run.polled, run.failed, run.is_provider_down) == (4, 1, False)
+
+
+def test_run_ends_with_the_first_row_that_the_provider_does_not_answer_about() -> None:
+    applied: list[int] = []
+    unanswered: list[int] = []
+
+    def fetch(row: dict[str, Any]) -> str:
+        if row["id"] == 2:
+            raise ProviderUnavailableError("Down.")
+        return "sent"
+
+    run = poll_each(
+        ROWS,
+        fetch=fetch,
+        apply=lambda row, _response: applied.append(row["id"]),
+        on_unavailable=lambda row, _error: unanswered.append(row["id"]),
+        log_field="id",
+    )
+
+    assert (applied, unanswered) == ([0, 1], [2])
+    assert (run.polled, run.is_provider_down) == (2, True)
+
+
+def test_run_ends_when_the_database_is_away() -> None:
+    def apply(_row: dict[str, Any], _response: str) -> None:
+        raise ServiceUnavailableError("Away.")
+
+    with pytest.raises(ServiceUnavailableError):
+        poll_each(ROWS, fetch=lambda _row: "sent", apply=apply, log_field="id")
+
+
+def test_row_that_changed_since_it_was_read_is_refused() -> None:
+    row = {"status": "submitted", "attempts": 1}
+
+    ensure_unchanged(row, dict(row), ("status", "attempts"))
+    with pytest.raises(ChangedWhilePolledError):
+        ensure_unchanged(row | {"attempts": 2}, row, ("status", "attempts"))
