@@ -63,8 +63,8 @@ def show_store_balance(session: Session, *, vendor_id: UUID, now: datetime) -> d
         "ordersInEscrow": escrow.held_orders,
         "frozenMinor": escrow.frozen_minor,
         "ordersFrozen": escrow.frozen_orders,
-        "inTransitMinor": under_way["sum_pending_payouts"] + under_way["sent_minor"],
-        "waitingMinor": under_way["sum_pending_payouts"],
+        "inTransitMinor": under_way["waiting_minor"] + under_way["sent_minor"],
+        "waitingMinor": under_way["waiting_minor"],
         "sentMinor": under_way["sent_minor"],
         "payableMinor": payable_minor,
         "owedMinor": owed_minor,
@@ -87,7 +87,7 @@ def show_wallet_balance(session: Session, *, user_id: UUID, now: datetime) -> di
         "balanceMinor": balance,
         "cashableMinor": max(balance - owed - rewards, 0),
         "fromRewardsMinor": rewards,
-        "inTransitMinor": under_way["sum_pending_payouts"] + under_way["sent_minor"],
+        "inTransitMinor": under_way["waiting_minor"] + under_way["sent_minor"],
         "owedMinor": owed,
         "minimumPayoutMinor": minimum_payout(session),
         "currency": CURRENCY,
@@ -108,7 +108,7 @@ def sum_pending_payouts(session: Session, *, user_id: UUID, vendor_id: UUID | No
         if vendor_id is None
         else _SUM_STORE_PAYOUTS_IN_TRANSIT.one(session, vendor_id=vendor_id)
     )
-    waiting: int = found["sum_pending_payouts"]
+    waiting: int = found["waiting_minor"]
     return waiting
 
 
