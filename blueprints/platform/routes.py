@@ -31,13 +31,13 @@ status_area = ContractBlueprint("status", "/api/status", "How the service is")
 )
 def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
-    wanted = ProposalDraft(
+    proposed_change = ProposalDraft(
         kind=body["kind"],
         payload=body["payload"],
         reason=body["reason"],
         effective_at=body.get("effective_at"),
     )
-    proposal_id = operations.propose(ctx.session, act=ctx.act, wanted=wanted)
+    proposal_id = operations.propose(ctx.session, act=ctx.act, proposed_change=proposed_change)
     return _proposal_view(ctx, proposal_id)
 
 

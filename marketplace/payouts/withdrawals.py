@@ -98,16 +98,16 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     features.ensure_feature_on(fetch_platform_settings(session), features.EARLY_WITHDRAWALS, now=now)
     payee = Payee(caller.id, store.id)
     payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
-    held = lock_balances(session, wanted=[payable, debt])
-    available = max(held[payable] - held[debt], 0)
-    if amount_minor > available:
+    balances = lock_balances(session, wanted=[payable, debt])
+    available_minor = max(balances[payable] - balances[debt], 0)
+    if amount_minor > available_minor:
         escrow = fetch_vendor_escrow_balance(session, vendor_id=store.id)
         if escrow.total_minor:
             raise _escrow_locked_error(
-                escrow, available, _describe_unavailable_amounts(session, payee, held[debt])
+                escrow, available_minor, _describe_unavailable_amounts(session, payee, balances[debt])
             )
     _ensure_not_on_hold(session, find_vendor_holds(session, vendor_ids=[store.id], now=now)[store.id])
-    return _reserve_request(session, payee, amount_minor, available, owed_minor=held[debt], now=now)
+    return _reserve_request(session, payee, amount_minor, available_minor, debt_minor=balances[debt], now=now)
 
 
 def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
@@ -128,12 +128,12 @@ def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     features.ensure_feature_on(fetch_platform_settings(session), features.WALLET_CASH_OUTS, now=now)
     buyer_debt.offset_against_wallet(session, buyer_id=caller.id, now=now)
     wallet, debt = accounts.wallet(caller.id), accounts.buyer_receivable(caller.id)
-    held = lock_balances(session, wanted=[wallet, debt])
-    rewards = fetch_remaining_rewards(session, user_id=caller.id, balance_minor=held[wallet])
+    balances = lock_balances(session, wanted=[wallet, debt])
+    rewards = fetch_remaining_rewards(session, user_id=caller.id, balance_minor=balances[wallet])
     _ensure_not_on_hold(session, find_wallet_holds(session, user_ids=[caller.id], now=now)[caller.id])
-    cashable = held[wallet] - rewards
+    withdrawable_minor = balances[wallet] - rewards
     return _reserve_request(
-        session, Payee(caller.id, None), amount_minor, cashable, owed_minor=held[debt], now=now
+        session, Payee(caller.id, None), amount_minor, withdrawable_minor, debt_minor=balances[debt], now=now
     )
 
 
@@ -151,22 +151,22 @@ def cancel_request(session: Session, *, payout_id: UUID, caller: Caller, now: da
     if row is None:
         raise NotFoundError("There is no such payout.")
     if row["status"] != states.PENDING or row["batch_id"] is not None:
-        where = "in a batch" if row["status"] == states.PENDING else row["status"]
+        state = "in a batch" if row["status"] == states.PENDING else row["status"]
         raise PayoutNotCancellableError(
-            f"The payout is {where}: only one that waits for a batch can be called off."
+            f"The payout is {state}: only one that waits for a batch can be called off."
         )
-    reservations.cancel_reservations(session, intents=[row], now=now)
+    reservations.cancel_reservations(session, payouts=[row], now=now)
     return payout_history.show_payout(session, payout_id=payout_id)
 
 
 def _reserve_request(
-    session: Session, payee: Payee, amount_minor: int, available_minor: int, *, owed_minor: int, now: datetime
+    session: Session, payee: Payee, amount_minor: int, available_minor: int, *, debt_minor: int, now: datetime
 ) -> dict[str, Any]:
     """Claim what is asked for, of balances that are locked."""
     if amount_minor > available_minor:
-        elsewhere = _describe_unavailable_amounts(session, payee, owed_minor)
+        unavailable = _describe_unavailable_amounts(session, payee, debt_minor)
         raise InsufficientBalanceError(
-            f"{'; '.join((f'{format_naira(available_minor)} can be paid out', *elsewhere))}.",
+            f"{'; '.join((f'{format_naira(available_minor)} can be paid out', *unavailable))}.",
             invalid_params=[_amount_too_large(available_minor)],
         )
     minimum = minimum_payout(session)
@@ -175,28 +175,28 @@ def _reserve_request(
     account = find_current_account(session, user_id=payee.user_id)
     if account is None:
         raise LookupError("nobody without a bank account gets here")
-    done = reservations.reserve_payouts(
+    result = reservations.reserve_payouts(
         session,
-        wishes=[PayoutRequest(payee, account["id"], amount_minor)],
+        requests=[PayoutRequest(payee, account["id"], amount_minor)],
         batch_id=None,
         minimum_minor=minimum,
-        asked_for=True,
+        requested_by_payee=True,
         now=now,
     )
-    if not done.made:
+    if not result.reservations:
         raise PendingPayoutExistsError(
             "A payout of yours waits to be sent already. Wait for it, or call it off first."
         )
-    return payout_history.show_payout(session, payout_id=done.made[0].intent_id)
+    return payout_history.show_payout(session, payout_id=result.reservations[0].payout_id)
 
 
 def _ensure_not_on_hold(session: Session, holds: tuple[Hold, ...]) -> None:
     holds = include_platform_halt(session, holds)
     if not holds:
         return
-    found = serialize_holds(holds)
+    serialized = serialize_holds(holds)
     raise PayoutsOnHoldError(
-        " ".join(hold["detail"] for hold in found),
+        " ".join(hold["detail"] for hold in serialized),
         extensions={
             "holds": [
                 {"reason": hold.reason, "until": iso(hold.until) if hold.until else None} for hold in holds
@@ -205,16 +205,16 @@ def _ensure_not_on_hold(session: Session, holds: tuple[Hold, ...]) -> None:
     )
 
 
-def _describe_unavailable_amounts(session: Session, payee: Payee, owed_minor: int) -> list[str]:
+def _describe_unavailable_amounts(session: Session, payee: Payee, debt_minor: int) -> list[str]:
     """Tell where else money of a payee's is than in what can be paid out, apart from escrow."""
-    waiting = sum_pending_payouts(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
+    pending_minor = sum_pending_payouts(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
     return _describe_amounts(
-        (waiting, "are in a payout that waits to be sent"), (owed_minor, "are owed to us")
+        (pending_minor, "are in a payout that waits to be sent"), (debt_minor, "are owed to us")
     )
 
 
 def _describe_amounts(*parts: tuple[int, str]) -> list[str]:
-    return [f"{format_naira(minor)} {what}" for minor, what in parts if minor]
+    return [f"{format_naira(minor)} {description}" for minor, description in parts if minor]
 
 
 def _amount_too_large(available_minor: int) -> InvalidParam:
@@ -222,14 +222,14 @@ def _amount_too_large(available_minor: int) -> InvalidParam:
 
 
 def _escrow_locked_error(
-    escrow: VendorEscrowBalance, available_minor: int, elsewhere: list[str]
+    escrow: VendorEscrowBalance, available_minor: int, unavailable: list[str]
 ) -> EscrowLockedError:
     parts = _describe_amounts(
         (escrow.held_minor, "are in escrow until the buyers have their orders"),
         (escrow.frozen_minor, "are frozen by disputes"),
     )
     return EscrowLockedError(
-        f"{format_naira(available_minor)} can be withdrawn; {'; '.join((*parts, *elsewhere))}.",
+        f"{format_naira(available_minor)} can be withdrawn; {'; '.join((*parts, *unavailable))}.",
         invalid_params=[_amount_too_large(available_minor)],
         extensions={
             "availableMinor": available_minor,

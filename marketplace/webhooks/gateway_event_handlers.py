@@ -39,9 +39,9 @@ def apply_gateway_event(session: Session, event: Event, *, fee_bearer: str, now:
         news = record_chargeback(session, told=told, over=event.type == DISPUTE_RESOLVED, now=now)
         return "processed" if news else "ignored"
     if event.type in _TRANSFER_OUTCOMES:
-        told_transfer = GatewayTransfer.from_wire(event.data)
+        transfer = GatewayTransfer.from_wire(event.data)
         transfer_events.handle_transfer_event(
-            session, outcome=_TRANSFER_OUTCOMES[event.type], told=told_transfer, now=now
+            session, outcome=_TRANSFER_OUTCOMES[event.type], transfer=transfer, now=now
         )
         return "processed"
     return "ignored"

@@ -121,14 +121,14 @@ def test_staging_while_payees_ask_withdraw_and_earn_claims_no_kobo_twice(databas
             [intent] = row.mappings()
             if intent["batch_id"] is not None:
                 return "in a batch"
-            return reservations.cancel_reservations(session, intents=[dict(intent)], now=NOW)
+            return reservations.cancel_reservations(session, payouts=[dict(intent)], now=NOW)
 
         def wish(session: Session, payee: Payee) -> ReservationResult:
             wanted = PayoutRequest(
                 reservations.Payee(payee.user.id, payee.store_id), payee.account_id, 120_000
             )
             return reservations.reserve_payouts(
-                session, wishes=[wanted], batch_id=None, minimum_minor=1, asked_for=True, now=NOW
+                session, requests=[wanted], batch_id=None, minimum_minor=1, requested_by_payee=True, now=NOW
             )
 
         jobs: list[Callable[[Session], object]] = [

@@ -49,7 +49,7 @@ def exclude(session: Session, batch_id: UUID, officer: Caller, *intent_ids: UUID
     return cancellation.exclude_payments(
         session,
         batch_id=batch_id,
-        intent_ids=intent_ids,
+        payout_ids=intent_ids,
         act=act_of(officer, now=NOW),
         reason=REASON,
     )
@@ -157,10 +157,10 @@ def test_an_approval_of_what_was_not_read_is_refused(session: Session) -> None:
     change_account(session, payee)
 
     with pytest.raises(BatchChangedError):
-        approve(session, batch_id, make_officer(session), seen_hash=read)
+        approve(session, batch_id, make_officer(session), expected_fingerprint=read)
     seen = compute_fingerprint(session, batch_id=batch_id)
     assert seen != read
-    assert approve(session, batch_id, make_officer(session), seen_hash=seen) == "staged"
+    assert approve(session, batch_id, make_officer(session), expected_fingerprint=seen) == "staged"
 
 
 def test_an_account_that_changed_takes_two_officers_anew(session: Session) -> None:

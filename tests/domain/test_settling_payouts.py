@@ -167,7 +167,7 @@ def test_one_out_of_the_wallet_goes_back_to_it(session: Session) -> None:
     payee = make_wallet_payee(session)
     batch_id = staged_batch(session, [make_payee(session)])
     wish = PayoutRequest(reservations.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
-    reservations.reserve_payouts(session, wishes=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
+    reservations.reserve_payouts(session, requests=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
     for _ in range(2):
         approve(session, batch_id, make_officer(session))
     dispatch(session, batch_id)
@@ -367,7 +367,7 @@ def test_a_batch_ends_with_its_last_payout(session: Session) -> None:
 
 def test_a_refusal_is_a_failure_of_its_own(session: Session, case: Case) -> None:
     row = apply_status.lock_payout(session, reference=case.transfer["reference"])
-    apply_status.mark_rejected(session, row, refused_with=400, now=NOW)
+    apply_status.mark_rejected(session, row, refusal_status=400, now=NOW)
 
     assert case.statuses == ("failed", "pending")
     assert owed(session, case.payee) == OWED_MINOR

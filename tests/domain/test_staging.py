@@ -49,7 +49,7 @@ MINIMUM_MINOR = 100_000
 
 
 def reasons(staged: staging.StagingResult) -> dict[UUID, str]:
-    return {one.vendor_id: one.reason for one in staged.left_out}
+    return {one.vendor_id: one.reason for one in staged.skipped}
 
 
 def test_what_was_released_is_staged_and_claimed_in_the_books(session: Session) -> None:
@@ -174,7 +174,7 @@ def test_an_account_is_paid_to_once_its_hold_is_over(session: Session) -> None:
 
     early = stage(session, [payee], now=later(hours=23))
 
-    assert [(one.reason, one.until) for one in early.left_out] == [("bank_account_changed", later(hours=24))]
+    assert [(one.reason, one.until) for one in early.skipped] == [("bank_account_changed", later(hours=24))]
     assert staged_batch(session, [payee], now=later(hours=24))
 
 

@@ -118,7 +118,7 @@ def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(site:
     # The time has come to ask about them.
     transfers = HttpTransferGateway(load_settings(site.environment))
     done = poll_transfers(site.database, transfers, now=datetime.now(UTC) + timedelta(minutes=6))
-    assert done.asked == PAYEES
+    assert done.polled == PAYEES
     assert batch.statuses <= {("submitted", "submitted"), ("success", "success")}
     site.web()
     workers(site)

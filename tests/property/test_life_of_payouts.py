@@ -98,10 +98,10 @@ class LifeOfPayouts(RuleBasedStateMachine):
         wish = PayoutRequest(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, minor)
         self.attempt(
             reservations.reserve_payouts,
-            wishes=[wish],
+            requests=[wish],
             batch_id=None,
             minimum_minor=self.minimum,
-            asked_for=True,
+            requested_by_payee=True,
         )
 
     @rule(who=st.integers(0, VENDORS - 1))
@@ -185,7 +185,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
             self.attempt(
                 cancellation.exclude_payments,
                 batch_id=batch_id,
-                intent_ids=[intents[which % len(intents)]["id"]],
+                payout_ids=[intents[which % len(intents)]["id"]],
                 act=act_of(self.officers[0], now=self.now),
                 reason="It is not what was agreed upon.",
             )

@@ -168,9 +168,9 @@ def ask(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NO
     """Have somebody ask for a payment, which waits for the next batch, and give the intent."""
     wish = PayoutRequest(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
     made = reservations.reserve_payouts(
-        session, wishes=[wish], batch_id=None, minimum_minor=1, asked_for=True, now=now
+        session, requests=[wish], batch_id=None, minimum_minor=1, requested_by_payee=True, now=now
     )
-    return made.made[0].intent_id
+    return made.reservations[0].payout_id
 
 
 def stage(
@@ -190,7 +190,7 @@ def staged_batch(
     """Stage the stores of payees, all of whom can be paid, and give the batch."""
     staged = stage(session, payees, officer=officer, now=now)
     assert staged.batch_id is not None, staged
-    assert staged.left_out == (), staged
+    assert staged.skipped == (), staged
     return staged.batch_id
 
 

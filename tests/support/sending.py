@@ -73,7 +73,7 @@ def hear(
 ) -> None:
     """Have an event of the gateway about a transfer."""
     transfer_events.handle_transfer_event(
-        session, outcome=outcome, told=word(transfer, outcome, **values), now=now
+        session, outcome=outcome, transfer=word(transfer, outcome, **values), now=now
     )
 
 

@@ -85,7 +85,7 @@ class TestTheSweep:
 
         done = case.sweep(minutes=6)
 
-        assert (done.sent_again, case.statuses) == (0, {("unknown", "unknown")})
+        assert (done.resubmitted, case.statuses) == (0, {("unknown", "unknown")})
         assert case.known() == []
         with case.database.reading() as session:
             about = open_about(session, f"payout:{case.transfers[0]['intent_id']}")
@@ -93,7 +93,7 @@ class TestTheSweep:
         # An officer has it asked about anew, and then it is.
         payout_id = case.transfers[0]["intent_id"]
         case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=datetime.now(UTC))
-        assert case.sweep(minutes=6).sent_again == 1
+        assert case.sweep(minutes=6).resubmitted == 1
 
     def test_what_is_settled_is_asked_about_once(self, case: Case, relay: Dispatcher) -> None:
         case.work(relay)
@@ -123,8 +123,8 @@ class TestTheSweep:
             with case.database.transaction() as session:
                 session.execute(text("DELETE FROM payout_halts"))
 
-        assert (done.sent_again, case.statuses, case.known()) == (0, {("unknown", "unknown")}, [])
-        assert case.sweep(hours=2).sent_again == 3
+        assert (done.resubmitted, case.statuses, case.known()) == (0, {("unknown", "unknown")}, [])
+        assert case.sweep(hours=2).resubmitted == 3
 
     @pytest.mark.parametrize("moment", ["before the call", "after the call"])
     def test_one_that_dies_while_it_sends_again_is_made_up_for(
@@ -168,7 +168,7 @@ class TestTheSweep:
 
         done = case.sweep(minutes=6)
 
-        assert (done.gateway_down, done.asked) == (True, 0)
+        assert (done.gateway_unreachable, done.polled) == (True, 0)
         assert case.statuses == {("submitted", "submitted")}
 
     def test_what_changed_while_it_was_asked_stays_as_it_is(self, case: Case, relay: Dispatcher) -> None:
@@ -272,7 +272,7 @@ class TestWhatMayNotBeSentAnyMore:
     ) -> None:
         self.befall(case, payee, befallen)
 
-        assert case.sweep(minutes=6).sent_again == 2
+        assert case.sweep(minutes=6).resubmitted == 2
 
         kept, *others = case.transfers
         assert {one["reference"] for one in case.known()} == {one["reference"] for one in others}
@@ -282,13 +282,13 @@ class TestWhatMayNotBeSentAnyMore:
 
     def test_it_is_sent_by_the_schedule_once_that_is_over(self, case: Case, payee: Payee) -> None:
         self.befall(case, payee, suspend)
-        assert case.sweep(minutes=6).sent_again == 2
+        assert case.sweep(minutes=6).resubmitted == 2
         with case.database.transaction() as session:
             session.execute(
                 text("UPDATE vendor_profiles SET status = 'active' WHERE id = :id"), {"id": payee.store_id}
             )
 
-        assert case.sweep_at(case.transfers[0]["ask_at"]).sent_again == 1
+        assert case.sweep_at(case.transfers[0]["ask_at"]).resubmitted == 1
 
         for data in case.known():
             deliver(case, data)

@@ -193,7 +193,7 @@ class TestTrouble:
         case.work(relay)
         assert case.statuses == {("unknown", "unknown")}
 
-        assert case.sweep(minutes=6).asked >= 3
+        assert case.sweep(minutes=6).polled >= 3
         for data in case.known():
             deliver(case, data)
         case.assert_paid()
@@ -212,7 +212,7 @@ class TestTrouble:
         assert case.statuses == {("unknown", "unknown")}
         assert case.known() == []
 
-        assert case.sweep(minutes=6).sent_again == 3
+        assert case.sweep(minutes=6).resubmitted == 3
 
         assert case.statuses == {("submitted", "submitted")}
         for data in case.known():
@@ -317,14 +317,14 @@ class TestTrouble:
             case.work(relay)
             assert case.statuses == {("pending", "pending")}
             assert case.events() == []
-            assert case.sweep().handed_on == 0
+            assert case.sweep().batches_enqueued == 0
         finally:
             with case.database.transaction() as session:
                 session.execute(text("DELETE FROM payout_halts"))
 
-        assert case.sweep().handed_on >= 1
+        assert case.sweep().batches_enqueued >= 1
         assert len(case.events()) == 1
-        assert case.sweep().handed_on == 0
+        assert case.sweep().batches_enqueued == 0
         case.change("outbox_events", "payload ->> 'batchId' = CAST(:batch_id AS text)", due_at=NOW)
         case.work(relay)
         assert case.statuses == {("submitted", "submitted")}

@@ -60,7 +60,7 @@ def test_what_waits_for_funds_is_given_up_once_its_account_is_replaced(
         for payee in case.payees:
             make_account(session, payee.user.id, created_at=NOW)
 
-    assert case.sweep_at(NOW).handed_on >= 1
+    assert case.sweep_at(NOW).batches_enqueued >= 1
     case.work(relay)
 
     assert case.statuses == {("failed", "pending")}

@@ -39,15 +39,15 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
 )  # fmt: skip
 def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Stage what vendors can be paid, and what was asked for; the stager is its first officer."""
-    staged = staging.stage_manually(ctx.session, act=ctx.act, vendor_ids=body.get("vendor_ids"))
-    left_out = [
-        {"vendorId": one.vendor_id, "reason": one.reason, "until": one.until}
-        for one in staged.left_out[: staging.SKIPPED_SHOWN_LIMIT]
+    result = staging.stage_manually(ctx.session, act=ctx.act, vendor_ids=body.get("vendor_ids"))
+    skipped = [
+        {"vendorId": payee.vendor_id, "reason": payee.reason, "until": payee.until}
+        for payee in result.skipped[: staging.SKIPPED_SHOWN_LIMIT]
     ]
     return {
-        **queries.show_batch(ctx.session, batch_id=staged.require_batch()),
-        "collectedMinor": staged.collected_minor,
-        "leftOut": left_out,
+        **queries.show_batch(ctx.session, batch_id=result.require_batch()),
+        "collectedMinor": result.collected_minor,
+        "leftOut": skipped,
     }
 
 
@@ -67,8 +67,8 @@ def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
 )  # fmt: skip
 def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Note an officer's approval of a batch; the second officer's makes it ready for dispatch."""
-    said = {"comment": body.get("comment"), "seen_hash": body.get("content_hash")}
-    return _apply_decision(ctx, approval.approve_batch, batch_id=batch_id, **said)
+    arguments = {"comment": body.get("comment"), "expected_fingerprint": body.get("content_hash")}
+    return _apply_decision(ctx, approval.approve_batch, batch_id=batch_id, **arguments)
 
 
 @area.post(
@@ -86,13 +86,13 @@ def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str
 )  # fmt: skip
 def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Take payments out of a batch; what is left takes two approvals anew."""
-    taken = {"intent_ids": body["intent_ids"], "reason": body["reason"]}
-    return _apply_decision(ctx, cancellation.exclude_payments, batch_id=batch_id, **taken)
+    arguments = {"payout_ids": body["intent_ids"], "reason": body["reason"]}
+    return _apply_decision(ctx, cancellation.exclude_payments, batch_id=batch_id, **arguments)
 
 
 def _apply_decision(
-    ctx: Context, act: Callable[..., object], *, batch_id: UUID, **given: Any
+    ctx: Context, decide: Callable[..., object], *, batch_id: UUID, **arguments: Any
 ) -> dict[str, Any]:
     """Do what an officer decides about a batch, and show it as it is then."""
-    act(ctx.session, batch_id=batch_id, act=ctx.act, **given)
+    decide(ctx.session, batch_id=batch_id, act=ctx.act, **arguments)
     return queries.show_batch(ctx.session, batch_id=batch_id)

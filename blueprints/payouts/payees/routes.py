@@ -66,20 +66,20 @@ def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
     """Give a vendor's statement of a period, as JSON, CSV or PDF; finance names the vendor."""
     store = access.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     period = statements.resolve_period(query["from_"], query["to"], now=ctx.now)
-    wanted = negotiate_format(query["format"], _FORMATS)
-    most = statements.FILE_ROWS_LIMIT if wanted == "csv" else statements.PAGED_ROWS_LIMIT
-    found = statements.build_statement(ctx.session, store=store, period=period, most=most)
+    format_name = negotiate_format(query["format"], _FORMATS)
+    limit = statements.FILE_ROWS_LIMIT if format_name == "csv" else statements.PAGED_ROWS_LIMIT
+    vendor_statement = statements.build_statement(ctx.session, store=store, period=period, limit=limit)
     name = f"statement-{period.starts:%Y-%m-%d}-{period.ends:%Y-%m-%d}"
-    if wanted == "csv":
-        return csv_response(name, columns=statements.COLUMNS, rows=found.rows(), most=most + 2)
-    if wanted == "pdf":
+    if format_name == "csv":
+        return csv_response(name, columns=statements.COLUMNS, rows=vendor_statement.rows(), most=limit + 2)
+    if format_name == "pdf":
         headers = {"Content-Disposition": f'attachment; filename="{name}.pdf"'}
         # It brings a decoder of pictures along, which a web process need not hold before somebody wants a PDF.
         from blueprints.payouts.payees import statement_pdf  # noqa: PLC0415
 
-        content = statement_pdf.render_pdf(found, drawn_at=ctx.now)
+        content = statement_pdf.render_pdf(vendor_statement, generated_at=ctx.now)
         return Response(content, content_type=_FORMATS["pdf"], headers=headers)
-    return found.shown()
+    return vendor_statement.to_json()
 
 
 @area.post(

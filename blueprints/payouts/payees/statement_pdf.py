@@ -35,13 +35,13 @@ _PAGE_COUNT_PLACEHOLDER = "\ufdd0" * 3
 class _StatementPdf(FPDF):
     """A4 pages that say at the foot whose statement it is, and which page of how many."""
 
-    def __init__(self, name: str, drawn: str) -> None:
+    def __init__(self, name: str, generated_at: str) -> None:
         super().__init__(format="A4")
         for style, file in _FONTS.items():
             self.add_font(_FONT_FAMILY, style, _FONT_DIRECTORY / file)
         fonts = [font for font in self.fonts.values() if isinstance(font, TTFFont)]
-        self._letters = frozenset[int].intersection(*(frozenset(font.cmap) for font in fonts))
-        self._name, self._drawn = name, f" · drawn up {drawn} UTC"
+        self._supported_code_points = frozenset[int].intersection(*(frozenset(font.cmap) for font in fonts))
+        self._name, self._generated_label = name, f" · drawn up {generated_at} UTC"
         self.alias_nb_pages(_PAGE_COUNT_PLACEHOLDER)
         self.set_margins(_MARGIN, _MARGIN)
         self.set_auto_page_break(auto=True, margin=_FOOTER_HEIGHT)
@@ -51,22 +51,28 @@ class _StatementPdf(FPDF):
         self.set_y(-_FOOTER_HEIGHT + 3)
         self.set_font(_FONT_FAMILY, size=7)
         width = self.epw / 2
-        name = self.fitted(self._name, width - self.get_string_width(self._drawn))
-        self.cell(width, 4, name + self._drawn)
+        name = self.truncate_to_width(self._name, width - self.get_string_width(self._generated_label))
+        self.cell(width, 4, name + self._generated_label)
         self.cell(width, 4, f"Page {self.page_no()} of {_PAGE_COUNT_PLACEHOLDER}", align="R")
 
-    def line_of(self, text: str, *, size: float = 9, style: str = "", height: float = _LINE_HEIGHT) -> None:
+    def write_line(
+        self, text: str, *, size: float = 9, style: str = "", height: float = _LINE_HEIGHT
+    ) -> None:
         """Write a line of text, cut to the width of the page."""
         self.set_font(_FONT_FAMILY, style, size)
-        self.cell(self.epw, height, self.fitted(text, self.epw), new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+        self.cell(
+            self.epw, height, self.truncate_to_width(text, self.epw), new_x=XPos.LMARGIN, new_y=YPos.NEXT
+        )
 
-    def writable(self, text: str) -> str:
+    def replace_missing_glyphs(self, text: str) -> str:
         """Put a mark in the place of what the fonts lack, such as pictures and other scripts."""
-        return "".join(letter if ord(letter) in self._letters else _MISSING_GLYPH for letter in text)
+        return "".join(
+            letter if ord(letter) in self._supported_code_points else _MISSING_GLYPH for letter in text
+        )
 
-    def fitted(self, text: str, width: float) -> str:
+    def truncate_to_width(self, text: str, width: float) -> str:
         """Cut a text to a width, in the font that is set."""
-        text = self.writable(text)
+        text = self.replace_missing_glyphs(text)
         room = width - 2 * self.c_margin
         if self.get_string_width(text) <= room:
             return text
@@ -74,16 +80,16 @@ class _StatementPdf(FPDF):
             text = text[:-1]
         return text.rstrip() + _ELLIPSIS
 
-    def row_of(self, cells: list[str], *, style: str = "", fill: bool = False) -> None:
+    def write_row(self, cells: list[str], *, style: str = "", fill: bool = False) -> None:
         """Write a row of the table, what stands under ``What`` on as many lines as it takes.
 
         A row that does not fit on the page any more begins another one, under the table's heading.
         """
         self.set_font(_FONT_FAMILY, style, _TABLE_FONT_SIZE)
-        lines = self._wrapped(cells[_DESCRIPTION_COLUMN], _TABLE_COLUMNS[_DESCRIPTION_COLUMN][1])
+        lines = self._wrap_text(cells[_DESCRIPTION_COLUMN], _TABLE_COLUMNS[_DESCRIPTION_COLUMN][1])
         if self.will_page_break(_LINE_HEIGHT * len(lines)):
             self.add_page()
-            self.heading()
+            self.write_heading()
             self.set_font(_FONT_FAMILY, style, _TABLE_FONT_SIZE)
         for number, line in enumerate(lines, 1):
             shown = ["" for _ in cells] if number > 1 else list(cells)
@@ -91,19 +97,19 @@ class _StatementPdf(FPDF):
             border = "B" if number == len(lines) else ""
             for text, (_heading, width, align) in zip(shown, _TABLE_COLUMNS, strict=True):
                 # An amount is never cut: it would be another one.
-                fitted = text if align == "R" else self.fitted(text, width)
+                fitted = text if align == "R" else self.truncate_to_width(text, width)
                 self.cell(width, _LINE_HEIGHT, fitted, align=align, border=border, fill=fill)
             self.ln(_LINE_HEIGHT)
 
-    def heading(self) -> None:
+    def write_heading(self) -> None:
         """Write the table's heading."""
         self.set_fill_color(225)
-        self.row_of([heading for heading, _width, _align in _TABLE_COLUMNS], style="B", fill=True)
+        self.write_row([heading for heading, _width, _align in _TABLE_COLUMNS], style="B", fill=True)
         self.set_fill_color(245)
 
-    def _wrapped(self, text: str, width: float) -> list[str]:
+    def _wrap_text(self, text: str, width: float) -> list[str]:
         """Break a text between its words so that each line fits, in the font that is set."""
-        text = self.writable(text)
+        text = self.replace_missing_glyphs(text)
         room = width - 2 * self.c_margin
         lines = [""]
         for word in text.split():
@@ -115,40 +121,40 @@ class _StatementPdf(FPDF):
         return lines
 
 
-def render_pdf(statement: VendorStatement, *, drawn_at: datetime) -> bytes:
+def render_pdf(statement: VendorStatement, *, generated_at: datetime) -> bytes:
     """Draw a statement.
 
     :param statement: what stands in it
-    :param drawn_at: when it is drawn up; the same statement of the same time is the same file
+    :param generated_at: when it is drawn up; the same statement of the same time is the same file
     :return: the PDF file
     """
-    paper = _StatementPdf(statement.display_name, _format_time(drawn_at))
-    paper.set_creation_date(drawn_at)
+    paper = _StatementPdf(statement.display_name, _format_time(generated_at))
+    paper.set_creation_date(generated_at)
     paper.set_title("Statement of account")
     paper.set_lang("en")
     paper.set_draw_color(200)
     paper.add_page()
     _write_header(paper, statement)
     _write_totals(paper, statement)
-    paper.heading()
+    paper.write_heading()
     for number, row in enumerate(statement.rows()):
-        paper.row_of(_row_cells(row), style="" if row["direction"] else "B", fill=bool(number % 2))
+        paper.write_row(_row_cells(row), style="" if row["direction"] else "B", fill=bool(number % 2))
     return bytes(paper.output())
 
 
 def _write_header(paper: _StatementPdf, statement: VendorStatement) -> None:
-    paper.line_of("Statement of account", size=16, style="B", height=9)
-    paper.line_of(statement.display_name, size=12, style="B", height=7)
+    paper.write_line("Statement of account", size=16, style="B", height=9)
+    paper.write_line(statement.display_name, size=12, style="B", height=7)
     if statement.owner_name:
-        paper.line_of(statement.owner_name)
-    if len(statement.paid_to) == 1:
-        [account] = statement.paid_to
-        paper.line_of(f"Paid to {account.bank}, {account.account_number}, {account.account_name}")
-    elif statement.paid_to:
-        paper.line_of("Paid to several accounts")
+        paper.write_line(statement.owner_name)
+    if len(statement.paid_accounts) == 1:
+        [account] = statement.paid_accounts
+        paper.write_line(f"Paid to {account.bank}, {account.account_number}, {account.account_name}")
+    elif statement.paid_accounts:
+        paper.write_line("Paid to several accounts")
     period = statement.period
-    paper.line_of(f"From {_format_time(period.starts)} to before {_format_time(period.ends)} UTC")
-    paper.line_of(f"Store {statement.vendor_id}", size=7)
+    paper.write_line(f"From {_format_time(period.starts)} to before {_format_time(period.ends)} UTC")
+    paper.write_line(f"Store {statement.vendor_id}", size=7)
     paper.ln(3)
 
 
@@ -163,7 +169,7 @@ def _write_totals(paper: _StatementPdf, statement: VendorStatement) -> None:
         paper.cell(60, _LINE_HEIGHT, words)
         paper.cell(45, _LINE_HEIGHT, format_naira(minor), align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
     if statement.closing_minor < 0:
-        paper.line_of(
+        paper.write_line(
             "What is below zero is owed to the marketplace, and taken from what comes in next.", size=8
         )
     paper.ln(4)

@@ -31,21 +31,25 @@ def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
 def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> FinalPhase:
     """Change the caller's store; a new bank account is asked about first, and held for a day."""
     revision = expected_revision(body.get("revision"))
-    given = body.get("bank_account")
+    bank_account_input = body.get("bank_account")
     account = None
-    if given is not None:
+    if bank_account_input is not None:
         with ctx.transaction() as session:
             ensure_owner_and_revision(session, vendor_id=vendor_id, user_id=ctx.user.id, revision=revision)
         account = bank_accounts.resolve_payout_account(
-            ctx.services.cache, ctx.services.gateway, ctx.services.transfers, **given, within="bankAccount."
+            ctx.services.cache,
+            ctx.services.gateway,
+            ctx.services.transfers,
+            **bank_account_input,
+            field_prefix="bankAccount.",
         )
-    wanted = ProfileUpdate(changes=_profile_changes(body), account=account, revision=revision)
+    profile_update = ProfileUpdate(changes=_profile_changes(body), account=account, revision=revision)
     return FinalPhase(
         partial(
             store_profile.update_store_profile,
             vendor_id=vendor_id,
             user_id=ctx.user.id,
-            wanted=wanted,
+            profile_update=profile_update,
             act=ctx.act,
         )
     )

@@ -44,15 +44,15 @@ def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         return {"payoutId": None} | sent
     if "amount_minor" not in body:
         raise ValidationError.of("amountMinor", "A vendor names what they want to be paid.")
-    asked = withdrawals.request_payout(
+    payout = withdrawals.request_payout(
         ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now
     )
     return {
         "batchId": None,
-        "payoutId": asked["id"],
-        "status": asked["status"],
+        "payoutId": payout["id"],
+        "status": payout["status"],
         "payments": 1,
-        "amountMinor": asked["amountMinor"],
+        "amountMinor": payout["amountMinor"],
     }
 
 

@@ -20,7 +20,7 @@ class DispatchPayouts(Schema):
     amount_minor = MinorAmount(low=1, metadata={"description": "An early withdrawal, from a vendor."})
 
     @validates_schema
-    def check_one(self, data: dict[str, Any], **_kwargs: Any) -> None:
+    def check_target(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse a body that names both, or neither."""
         if len(data) != 1:
             raise ValidationError("Takes either batchId or amountMinor.", "batchId")

@@ -68,9 +68,15 @@ def post_payout_sent_after_all(
     :return: how much is owed, in kobo
     """
     payee, amount = Payee(row["user_id"], row["vendor_id"]), row["amount_minor"]
-    debt = payee.debt or accounts.buyer_receivable(payee.user_id)
-    taken = min(amount, lock_balances(session, wanted=[payee.balance, debt])[payee.balance])
-    debits = ((payee.balance, taken), (debt, amount - taken), (accounts.GATEWAY_FEES, fee_minor))
+    debt_account = payee.debt_account or accounts.buyer_receivable(payee.user_id)
+    debited_minor = min(
+        amount, lock_balances(session, wanted=[payee.balance_account, debt_account])[payee.balance_account]
+    )
+    debits = (
+        (payee.balance_account, debited_minor),
+        (debt_account, amount - debited_minor),
+        (accounts.GATEWAY_FEES, fee_minor),
+    )
     post_transaction(
         session,
         kind=SENT_AFTER_ALL,
@@ -82,8 +88,8 @@ def post_payout_sent_after_all(
         ],
         now=now,
     )
-    owed: int = amount - taken
-    return owed
+    owed_minor: int = amount - debited_minor
+    return owed_minor
 
 
 def _post_return_to_payee(
@@ -91,23 +97,23 @@ def _post_return_to_payee(
     row: dict[str, Any],
     kind: str,
     description: str,
-    from_: accounts.Account,
+    source_account: accounts.Account,
     *,
     fee_minor: int = 0,
     now: datetime,
 ) -> None:
-    time = row["times_returned"] + 1
+    times_returned = row["times_returned"] + 1
     source = payout_source(row["id"])
     fee = [Posting(accounts.GATEWAY_FEES, "credit", fee_minor)] if fee_minor else []
     post_transaction(
         session,
         kind=kind,
-        source=source if time == 1 else f"{source}:{time}",
+        source=source if times_returned == 1 else f"{source}:{times_returned}",
         description=description,
         postings=[
-            Posting(from_, "debit", row["amount_minor"] + fee_minor),
+            Posting(source_account, "debit", row["amount_minor"] + fee_minor),
             *fee,
-            Posting(Payee(row["user_id"], row["vendor_id"]).balance, "credit", row["amount_minor"]),
+            Posting(Payee(row["user_id"], row["vendor_id"]).balance_account, "credit", row["amount_minor"]),
         ],
         now=now,
     )

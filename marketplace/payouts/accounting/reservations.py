@@ -90,14 +90,14 @@ class Payee:
     vendor_id: UUID | None
 
     @property
-    def balance(self) -> Account:
+    def balance_account(self) -> Account:
         """Name the account of the books that the payee is paid from."""
         if self.vendor_id is None:
             return accounts.wallet(self.user_id)
         return accounts.vendor_payable(self.vendor_id)
 
     @property
-    def debt(self) -> Account | None:
+    def debt_account(self) -> Account | None:
         """Name the account of what a vendor owes us, which is taken before they are paid."""
         return None if self.vendor_id is None else accounts.vendor_receivable(self.vendor_id)
 
@@ -115,7 +115,7 @@ class PayoutRequest:
 class Reservation:
     """What was claimed for somebody, as an intent; in kobo."""
 
-    intent_id: UUID
+    payout_id: UUID
     payee: Payee
     amount_minor: int
 
@@ -124,18 +124,18 @@ class Reservation:
 class ReservationResult:
     """What was claimed, why not for others (``below_minimum``, ``waiting``), and what of debts was collected."""
 
-    made: list[Reservation]
-    left_out: dict[Payee, str]
+    reservations: list[Reservation]
+    skipped: dict[Payee, str]
     collected_minor: dict[Payee, int]
 
 
 def reserve_payouts(
     session: Session,
     *,
-    wishes: Sequence[PayoutRequest],
+    requests: Sequence[PayoutRequest],
     batch_id: UUID | None,
     minimum_minor: int,
-    asked_for: bool = False,
+    requested_by_payee: bool = False,
     now: datetime,
 ) -> ReservationResult:
     """Claim what people are to be paid from their balances, one intent for each.
@@ -143,70 +143,82 @@ def reserve_payouts(
     What a vendor owes us is taken first. Who has an intent that waits already gets none, and neither does who would
     get less than the minimum.
 
-    :param wishes: at most one for each payee
+    :param requests: at most one for each payee
     :param batch_id: the batch that pays it; none: it waits for the next one
     :param minimum_minor: kobo that are the least to be paid at once
-    :param asked_for: whether the payee asked for it
+    :param requested_by_payee: whether the payee asked for it
     :param now: when
     :raises InsufficientFundsError: a wish is for more than there is
     """
-    if not wishes:
+    if not requests:
         return ReservationResult([], {}, {})
-    held = lock_balances(session, wanted=list(_list_ledger_accounts(wish.payee for wish in wishes)))
-    collected = {wish.payee: _collectable_debt(wish.payee, held) for wish in wishes}
+    balances = lock_balances(
+        session, wanted=list(_list_ledger_accounts(request.payee for request in requests))
+    )
+    collected = {request.payee: _collectable_debt(request.payee, balances) for request in requests}
     amounts = {
-        wish: held[wish.payee.balance] - collected[wish.payee]
-        if wish.amount_minor is None
-        else wish.amount_minor
-        for wish in wishes
+        request: balances[request.payee.balance_account] - collected[request.payee]
+        if request.amount_minor is None
+        else request.amount_minor
+        for request in requests
     }
-    enough = [wish for wish in wishes if amounts[wish] >= max(minimum_minor, 1)]
-    made = _insert_payouts(session, enough, amounts, batch_id=batch_id, asked_for=asked_for, now=now)
-    claimed = {one.payee for one in made}
+    sufficient = [request for request in requests if amounts[request] >= max(minimum_minor, 1)]
+    reserved = _insert_payouts(
+        session, sufficient, amounts, batch_id=batch_id, requested_by_payee=requested_by_payee, now=now
+    )
+    reserved_payees = {reservation.payee for reservation in reserved}
     post_transactions(
         session,
         movements=[
             *_build_collection_movements(
-                session, {payee: minor for payee, minor in collected.items() if minor}
+                session, {payee: amount_minor for payee, amount_minor in collected.items() if amount_minor}
             ),
-            *(_build_reservation_movement(one, STAGED, "Payout", out=True) for one in made),
+            *(
+                _build_reservation_movement(reservation, STAGED, "Payout", reserving=True)
+                for reservation in reserved
+            ),
         ],
         now=now,
     )
-    left_out = {
-        wish.payee: ALREADY_PENDING if wish in enough else BELOW_MINIMUM
-        for wish in wishes
-        if wish.payee not in claimed
+    skipped = {
+        request.payee: ALREADY_PENDING if request in sufficient else BELOW_MINIMUM
+        for request in requests
+        if request.payee not in reserved_payees
     }
-    return ReservationResult(made, left_out, {payee: minor for payee, minor in collected.items() if minor})
+    return ReservationResult(
+        reserved, skipped, {payee: amount_minor for payee, amount_minor in collected.items() if amount_minor}
+    )
 
 
 def cancel_reservations(
-    session: Session, *, intents: Collection[dict[str, Any]], now: datetime
+    session: Session, *, payouts: Collection[dict[str, Any]], now: datetime
 ) -> list[Reservation]:
     """Cancel intents that wait, and give their money back to the balances it came from.
 
-    :param intents: locked rows with id, user_id, vendor_id, amount_minor and status; those that do not wait stay
+    :param payouts: locked rows with id, user_id, vendor_id, amount_minor and status; those that do not wait stay
     :param now: when
     :return: what was given back
     """
     status = states.PAYOUT.target(states.PENDING, "cancel")
-    back = [
+    cancelled = [
         Reservation(row["id"], Payee(row["user_id"], row["vendor_id"]), row["amount_minor"])
-        for row in intents
+        for row in payouts
         if row["status"] == states.PENDING
     ]
-    _CANCEL_PAYOUTS.run(session, ids=[one.intent_id for one in back], status=status, now=now)
+    _CANCEL_PAYOUTS.run(
+        session, ids=[reservation.payout_id for reservation in cancelled], status=status, now=now
+    )
     movements = [
-        _build_reservation_movement(one, CANCELLED, "Payout that was called off", out=False) for one in back
+        _build_reservation_movement(reservation, CANCELLED, "Payout that was called off", reserving=False)
+        for reservation in cancelled
     ]
     post_transactions(session, movements=movements, now=now)
-    return back
+    return cancelled
 
 
-def payout_source(intent_id: UUID) -> str:
+def payout_source(payout_id: UUID) -> str:
     """Name an intent as the cause of its transactions in the books."""
-    return f"{_SOURCE_PREFIX}{intent_id}"
+    return f"{_SOURCE_PREFIX}{payout_id}"
 
 
 def parse_payout_source(source: str) -> UUID:
@@ -216,33 +228,37 @@ def parse_payout_source(source: str) -> UUID:
 
 def _list_ledger_accounts(payees: Any) -> Any:
     for payee in payees:
-        yield payee.balance
-        if payee.debt is not None:
-            yield payee.debt
+        yield payee.balance_account
+        if payee.debt_account is not None:
+            yield payee.debt_account
 
 
-def _collectable_debt(payee: Payee, held: dict[Account, int]) -> int:
-    return 0 if payee.debt is None else min(held[payee.balance], held[payee.debt])
+def _collectable_debt(payee: Payee, balances: dict[Account, int]) -> int:
+    return (
+        0
+        if payee.debt_account is None
+        else min(balances[payee.balance_account], balances[payee.debt_account])
+    )
 
 
 def _insert_payouts(
     session: Session,
-    wishes: Sequence[PayoutRequest],
+    requests: Sequence[PayoutRequest],
     amounts: dict[PayoutRequest, int],
     *,
     batch_id: UUID | None,
-    asked_for: bool,
+    requested_by_payee: bool,
     now: datetime,
 ) -> list[Reservation]:
     rows = _INSERT_PAYOUTS.all(
         session,
         batch_id=batch_id,
         status=states.PAYOUT.initial,
-        asked_for=asked_for,
-        users=[wish.payee.user_id for wish in wishes],
-        vendors=[wish.payee.vendor_id for wish in wishes],
-        accounts=[wish.account_id for wish in wishes],
-        amounts=[amounts[wish] for wish in wishes],
+        asked_for=requested_by_payee,
+        users=[request.payee.user_id for request in requests],
+        vendors=[request.payee.vendor_id for request in requests],
+        accounts=[request.account_id for request in requests],
+        amounts=[amounts[request] for request in requests],
         now=now,
     )
     return [
@@ -252,13 +268,13 @@ def _insert_payouts(
 
 def _build_collection_movements(session: Session, collected: dict[Payee, int]) -> list[NewTransaction]:
     """Give the movements that take what vendors owe us from what we owe them, each saying what it is for."""
-    debts = {payee.debt: payee for payee in collected if payee.debt is not None}
+    debts = {payee.debt_account: payee for payee in collected if payee.debt_account is not None}
     if not debts:
         return []
-    minors = [collected[payee] for payee in debts.values()]
+    amounts = [collected[payee] for payee in debts.values()]
     paid_off = {
         row["account_id"]: row
-        for row in _SELECT_DEBTS_PAID_OFF.all(session, ids=[debt.id for debt in debts], minors=minors)
+        for row in _SELECT_DEBTS_PAID_OFF.all(session, ids=[debt.id for debt in debts], minors=amounts)
     }
     return [
         NewTransaction(
@@ -266,7 +282,7 @@ def _build_collection_movements(session: Session, collected: dict[Payee, int]) -
             f"clawback:{payee.vendor_id}:{paid_off[debt.id]['before_minor']}",
             f"Taken for {_describe_debts(paid_off[debt.id]['kinds'])}",
             [
-                Posting(payee.balance, "debit", collected[payee]),
+                Posting(payee.balance_account, "debit", collected[payee]),
                 Posting(debt, "credit", collected[payee]),
             ],
         )
@@ -280,15 +296,21 @@ def _describe_debts(kinds: Collection[str]) -> str:
 
 
 def _build_reservation_movement(
-    one: Reservation, kind: str, description: str, *, out: bool
+    reservation: Reservation, kind: str, description: str, *, reserving: bool
 ) -> NewTransaction:
     """Give the movement of a claim out of its payee's balance, or back into it."""
     return NewTransaction(
         kind,
-        payout_source(one.intent_id),
+        payout_source(reservation.payout_id),
         description,
         [
-            Posting(one.payee.balance, "debit" if out else "credit", one.amount_minor),
-            Posting(accounts.PAYOUTS_IN_TRANSIT, "credit" if out else "debit", one.amount_minor),
+            Posting(
+                reservation.payee.balance_account,
+                "debit" if reserving else "credit",
+                reservation.amount_minor,
+            ),
+            Posting(
+                accounts.PAYOUTS_IN_TRANSIT, "credit" if reserving else "debit", reservation.amount_minor
+            ),
         ],
     )

@@ -77,14 +77,14 @@ def approve_batch(
     batch_id: UUID,
     act: Act,
     comment: str | None = None,
-    seen_hash: str | None = None,
+    expected_fingerprint: str | None = None,
 ) -> str:
     """Note that an officer approves what a batch pays; the second officer's word approves it.
 
     One that is approved and has changed since is staged again by this, with the officer as the first.
 
     :param comment: for those who look at it later
-    :param seen_hash: what the officer read, if they say so
+    :param expected_fingerprint: what the officer read, if they say so
     :return: the batch's status: ``approved``, or ``staged`` as long as it takes another officer
     :raises NotFoundError: there is no such batch
     :raises ForbiddenError: the officer is a payee, or has approved it already
@@ -92,54 +92,61 @@ def approve_batch(
     """
     batch = lock_batch(session, batch_id=batch_id)
     ensure_officer_is_not_payee(session, batch_id, act.person_id)
-    content = compute_fingerprint(session, batch_id=batch_id)
+    fingerprint = compute_fingerprint(session, batch_id=batch_id)
     status = batch["status"]
-    if status == states.APPROVED and content != batch["approved_hash"]:
+    if status == states.APPROVED and fingerprint != batch["approved_hash"]:
         status = states.BATCH.target(status, "reopen")
     approved = states.BATCH.target(status, "approve")
-    if seen_hash is not None and seen_hash != content:
+    if expected_fingerprint is not None and expected_fingerprint != fingerprint:
         raise BatchChangedError(
             "The batch changed since you read it. Look at it again before you approve it."
         )
     ensure_has_pending_payments(session, batch_id)
-    officers = find_approvers(session, batch, content=content)
+    officers = find_approvers(session, batch, fingerprint=fingerprint)
     if act.person_id in officers:
         raise DuplicateApprovalError("You have approved this batch already: another officer has to.")
     _INSERT_APPROVAL.run(
         session,
         batch_id=batch_id,
         officer_id=act.person_id,
-        content_hash=content,
+        content_hash=fingerprint,
         comment=comment,
         now=act.now,
     )
-    done = len(officers) + 1 >= REQUIRED_APPROVALS
-    if done:
+    is_complete = len(officers) + 1 >= REQUIRED_APPROVALS
+    if is_complete:
         _UPDATE_TO_CURRENT_ACCOUNTS.run(session, batch_id=batch_id, now=act.now)
-    after = approved if done else status
-    update_batch_status(session, batch_id, after, approved_hash=content if done else None, now=act.now)
+    new_status = approved if is_complete else status
+    update_batch_status(
+        session, batch_id, new_status, approved_hash=fingerprint if is_complete else None, now=act.now
+    )
     audit_batch_action(
         session,
         act,
         "approve",
         batch,
-        {"status": after, "contentHash": content, "comment": comment, "approvals": len(officers) + 1},
+        {
+            "status": new_status,
+            "contentHash": fingerprint,
+            "comment": comment,
+            "approvals": len(officers) + 1,
+        },
     )
-    return after
+    return new_status
 
 
-def find_approvers(session: Session, batch: dict[str, Any], *, content: str) -> set[UUID]:
+def find_approvers(session: Session, batch: dict[str, Any], *, fingerprint: str) -> set[UUID]:
     """Tell which officers have approved what a batch pays as of now.
 
     :param batch: its row
-    :param content: the hash of that
+    :param fingerprint: the hash of that
     :return: their ids; whoever staged just that is among them. Who may not approve any more is not
     """
     officers = {
         row["officer_id"]
-        for row in _SELECT_APPROVERS.all(session, batch_id=batch["id"], content_hash=content)
+        for row in _SELECT_APPROVERS.all(session, batch_id=batch["id"], content_hash=fingerprint)
     }
-    if batch["staged_by"] is not None and batch["content_hash"] == content:
+    if batch["staged_by"] is not None and batch["content_hash"] == fingerprint:
         officers.add(batch["staged_by"])
     return (
         {row["id"] for row in _SELECT_ACTIVE_FINANCE_OFFICERS.all(session, ids=list(officers))}

@@ -101,20 +101,20 @@ def update_batch_status(
 def audit_batch_action(
     session: Session,
     act: Act,
-    verb: str,
+    action: str,
     batch: dict[str, Any],
     after: dict[str, Any],
 ) -> None:
     """Audit what was done to a batch.
 
-    :param verb: the action, such as ``approve``
+    :param action: the action, such as ``approve``
     :param batch: its row as it was
     :param after: what it is now
     """
     record_audit_entry(
         session,
         act=act,
-        action=f"payout_batch.{verb}",
+        action=f"payout_batch.{action}",
         target_type="payout_batch",
         target_id=str(batch["id"]),
         before={"status": batch["status"]},

@@ -56,17 +56,17 @@ def reject_batch(session: Session, *, batch_id: UUID, act: Act, reason: str) -> 
     batch = lock_batch(session, batch_id=batch_id)
     ensure_officer_is_not_payee(session, batch_id, act.person_id)
     status = states.BATCH.target(batch["status"], "reject")
-    intents = _LOCK_PAYOUTS.all(session, batch_id=batch_id, ids=None)
-    back = reservations.cancel_reservations(session, intents=intents, now=act.now)
+    payouts = _LOCK_PAYOUTS.all(session, batch_id=batch_id, ids=None)
+    cancelled = reservations.cancel_reservations(session, payouts=payouts, now=act.now)
     _REJECT_BATCH.run(
         session, batch_id=batch_id, status=status, officer_id=act.person_id, reason=reason, now=act.now
     )
-    _notify_requesters(session, intents, back, now=act.now)
+    _notify_requesters(session, payouts, cancelled, now=act.now)
     after = {
         "status": status,
         "reason": reason,
-        "payments": len(back),
-        "amountMinor": sum(one.amount_minor for one in back),
+        "payments": len(cancelled),
+        "amountMinor": sum(reservation.amount_minor for reservation in cancelled),
     }
     audit_batch_action(session, act, "reject", batch, after)
 
@@ -75,13 +75,13 @@ def exclude_payments(
     session: Session,
     *,
     batch_id: UUID,
-    intent_ids: Sequence[UUID],
+    payout_ids: Sequence[UUID],
     act: Act,
     reason: str,
 ) -> str:
     """Take payments out of a batch: their money goes back, and the rest takes two approvals anew.
 
-    :param intent_ids: the payments
+    :param payout_ids: the payments
     :param reason: for the other officers; payees are not told it
     :return: the batch's status: ``staged``
     :raises NotFoundError: there is no such batch
@@ -94,42 +94,42 @@ def exclude_payments(
     status = batch["status"]
     # Whoever may still be approved may also be left out.
     states.BATCH.target(status, "reject")
-    intents = _LOCK_PAYOUTS.all(session, batch_id=batch_id, ids=list(intent_ids))
-    waiting = {row["id"] for row in intents if row["status"] == states.PENDING}
-    for index, intent_id in enumerate(intent_ids):
-        if intent_id not in waiting:
+    payouts = _LOCK_PAYOUTS.all(session, batch_id=batch_id, ids=list(payout_ids))
+    pending_ids = {row["id"] for row in payouts if row["status"] == states.PENDING}
+    for index, payout_id in enumerate(payout_ids):
+        if payout_id not in pending_ids:
             raise ValidationError.of(f"intentIds[{index}]", "Is not a payment of this batch.")
-    back = reservations.cancel_reservations(session, intents=intents, now=act.now)
+    cancelled = reservations.cancel_reservations(session, payouts=payouts, now=act.now)
     ensure_has_pending_payments(session, batch_id)
     status = states.BATCH.target(status, "reopen") if status == states.APPROVED else status
     update_batch_status(session, batch_id, status, approved_hash=None, now=act.now)
-    _notify_requesters(session, intents, back, now=act.now)
+    _notify_requesters(session, payouts, cancelled, now=act.now)
     after = {
         "status": status,
         "reason": reason,
-        "intentIds": [str(one.intent_id) for one in back],
-        "amountMinor": sum(one.amount_minor for one in back),
+        "intentIds": [str(reservation.payout_id) for reservation in cancelled],
+        "amountMinor": sum(reservation.amount_minor for reservation in cancelled),
     }
     audit_batch_action(session, act, "exclude", batch, after)
     return status
 
 
 def _notify_requesters(
-    session: Session, intents: Sequence[dict[str, Any]], back: Sequence[Reservation], *, now: datetime
+    session: Session, payouts: Sequence[dict[str, Any]], cancelled: Sequence[Reservation], *, now: datetime
 ) -> None:
     """Tell those who had asked for a payment that it was called off; the others never knew of it."""
-    asked = {row["id"] for row in intents if row["asked_for"]}
-    news = [
+    requested_ids = {row["id"] for row in payouts if row["asked_for"]}
+    notifications = [
         NewNotification(
-            one.payee.user_id,
+            reservation.payee.user_id,
             "payout_called_off",
             "Your payout was called off",
-            f"The {format_naira(one.amount_minor)} that you asked for are in your"
-            f" {'balance' if one.payee.vendor_id else 'wallet'} again. Ask support if you want to know more.",
-            "/payouts" if one.payee.vendor_id else "/wallet",
-            f"payout_called_off:{one.intent_id}",
+            f"The {format_naira(reservation.amount_minor)} that you asked for are in your"
+            f" {'balance' if reservation.payee.vendor_id else 'wallet'} again. Ask support if you want to know more.",
+            "/payouts" if reservation.payee.vendor_id else "/wallet",
+            f"payout_called_off:{reservation.payout_id}",
         )
-        for one in back
-        if one.intent_id in asked
+        for reservation in cancelled
+        if reservation.payout_id in requested_ids
     ]
-    notify_all(session, news=news, now=now)
+    notify_all(session, news=notifications, now=now)

@@ -96,7 +96,11 @@ def show_batch_detail(
     payments = [_serialize_payment(row, holds.get(row["id"], ()), now=now) for row in rows]
     paid = [payment for payment in payments if payment["status"] != states.CANCELLED]
     listed = sorted(
-        (one for one in paid if risk is None or (one["risks"] if risk == ANY_RISK else risk in one["risks"])),
+        (
+            payment
+            for payment in paid
+            if risk is None or (payment["risks"] if risk == ANY_RISK else risk in payment["risks"])
+        ),
         key=_sort_key,
     )
     shown = _paginate(listed, page)
@@ -118,28 +122,30 @@ def _sort_key(payment: dict[str, Any]) -> tuple[int, int, str]:
 def _paginate(listed: Sequence[dict[str, Any]], page: PageRequest) -> Page:
     count, minor, last = page.after("number", "number", "id")
     if page.position is not None:
-        listed = [one for one in listed if _sort_key(one) > (count, minor, last)]
-    return page_of(list(listed[: page.limit + 1]), request=page, position_of=lambda one: [*_sort_key(one)])
+        listed = [payment for payment in listed if _sort_key(payment) > (count, minor, last)]
+    return page_of(
+        list(listed[: page.limit + 1]), request=page, position_of=lambda payment: [*_sort_key(payment)]
+    )
 
 
 def _serialize_payment(row: dict[str, Any], holds: tuple[Hold, ...], *, now: datetime) -> dict[str, Any]:
-    waits = row["waits"]
-    same = row["account_id"] == row["staged_id"]
+    is_pending = row["waits"]
+    is_staged_account = row["account_id"] == row["staged_id"]
     # What was sent went to the account that was approved, whatever the payee has now.
-    current = waits and row["account_id"] is not None
+    current = is_pending and row["account_id"] is not None
     facts = PaymentFacts(
         amount_minor=row["amount_minor"],
         account_name=row["account_name"] if current else row["staged_account_name"],
         account_since=row["account_since"] if current else row["staged_account_since"],
-        same_account=same or not waits,
-        names=(row["display_name"], row["name"]),
-        arrived=row["arrived"],
-        usual_minor=row["usual_minor"],
+        is_staged_account=is_staged_account or not is_pending,
+        expected_names=(row["display_name"], row["name"]),
+        successful_payouts=row["arrived"],
+        average_minor=row["usual_minor"],
         last_failed=row["last_failed"],
         disputes=row["disputes"],
         active=row["account_status"] == "active" and row["store_status"] in (None, "active"),
-        owes_minor=row["owes_minor"],
-        holds=holds if waits else (),
+        debt_minor=row["owes_minor"],
+        holds=holds if is_pending else (),
     )
     return {
         "id": row["id"],
@@ -155,7 +161,7 @@ def _serialize_payment(row: dict[str, Any], holds: tuple[Hold, ...], *, now: dat
         "status": row["status"],
         "askedFor": row["asked_for"],
         "account": _serialize_account(row, "" if current else "staged_"),
-        "stagedAccount": None if facts.same_account else _serialize_account(row, "staged_"),
+        "stagedAccount": None if facts.is_staged_account else _serialize_account(row, "staged_"),
         "risks": find_risk_flags(facts, now=now),
         "holds": [{"reason": hold.reason, "until": hold.until} for hold in facts.holds],
         "history": {
@@ -192,24 +198,27 @@ def _sum_by_status(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for payment in payments:
         counts[payment["status"]] += 1
         minor[payment["status"]] += payment["amountMinor"]
-    return [{"status": one, "payments": counts[one], "amountMinor": minor[one]} for one in sorted(counts)]
+    return [
+        {"status": status, "payments": counts[status], "amountMinor": minor[status]}
+        for status in sorted(counts)
+    ]
 
 
 def _sum_by_risk(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sum the payments up by what is risky in them, in the order of ``RISK_FLAGS``; what is in none is left out."""
     sums = []
     for risk, meaning in risk_flags.RISK_FLAGS.items():
-        having = [payment["amountMinor"] for payment in payments if risk in payment["risks"]]
-        if having:
+        amounts = [payment["amountMinor"] for payment in payments if risk in payment["risks"]]
+        if amounts:
             sums.append(
-                {"risk": risk, "meaning": meaning, "payments": len(having), "amountMinor": sum(having)}
+                {"risk": risk, "meaning": meaning, "payments": len(amounts), "amountMinor": sum(amounts)}
             )
     return sums
 
 
 def _list_changes_since_staging(payments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Tell what of the batch is not any more as it was staged."""
-    found = []
+    changes = []
     for payment in payments:
         if payment["status"] == states.CANCELLED:
             change = "called_off"
@@ -217,7 +226,7 @@ def _list_changes_since_staging(payments: Sequence[dict[str, Any]]) -> list[dict
             change = risk_flags.ACCOUNT_CHANGED
         else:
             continue
-        found.append(
+        changes.append(
             {
                 "intentId": payment["id"],
                 "change": change,
@@ -226,4 +235,4 @@ def _list_changes_since_staging(payments: Sequence[dict[str, Any]]) -> list[dict
                 "at": payment["updatedAt"] if change == "called_off" else payment["account"]["since"],
             }
         )
-    return found
+    return changes

@@ -80,11 +80,11 @@ def list_batches(
     :param ends: staged before then; none to the last
     :param page: which page, sorted by one of ``SORTS``
     """
-    wanted = {"statuses": list(FILTERS[status]), "starts": starts, "ends": ends}
+    filter_values = {"statuses": list(FILTERS[status]), "starts": starts, "ends": ends}
     rows = _SELECT_BATCH_PAGES[page.sort, page.descending].all(
-        session, **wanted, most=page.limit, offset=page.offset
+        session, **filter_values, most=page.limit, offset=page.offset
     )
-    total = _COUNT_BATCHES.one(session, **wanted)["total"]
+    total = _COUNT_BATCHES.one(session, **filter_values)["total"]
     return TablePage([_serialize_batch(row) for row in rows], page, total)
 
 
@@ -96,33 +96,33 @@ def show_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
     row = _SELECT_BATCH.first(session, batch_id=batch_id)
     if row is None:
         raise NotFoundError("There is no such batch.")
-    open_to_change = row["status"] in FILTERS[AWAITING]
-    content = compute_fingerprint(session, batch_id=batch_id) if open_to_change else row["approved_hash"]
-    content = content or row["content_hash"]
-    agreed = find_approvers(session, row, content=content)
+    is_open = row["status"] in FILTERS[AWAITING]
+    fingerprint = compute_fingerprint(session, batch_id=batch_id) if is_open else row["approved_hash"]
+    fingerprint = fingerprint or row["content_hash"]
+    approvers = find_approvers(session, row, fingerprint=fingerprint)
     approvals = [
         {
-            "officer": {"id": one.pop("officer_id"), "name": one.pop("name")},
-            **one,
-            "counts": one["contentHash"] == content,
+            "officer": {"id": approval.pop("officer_id"), "name": approval.pop("name")},
+            **approval,
+            "counts": approval["contentHash"] == fingerprint,
         }
-        for one in _SELECT_APPROVALS.all(session, batch_id=batch_id)
+        for approval in _SELECT_APPROVALS.all(session, batch_id=batch_id)
     ]
     return {
         **_serialize_batch(row),
-        "contentHash": content,
+        "contentHash": fingerprint,
         "stagedHash": row["content_hash"],
         "approvedHash": row["approved_hash"],
-        "changedSinceStaging": content != row["content_hash"],
-        "changedSinceApproval": row["approved_hash"] is not None and content != row["approved_hash"],
+        "changedSinceStaging": fingerprint != row["content_hash"],
+        "changedSinceApproval": row["approved_hash"] is not None and fingerprint != row["approved_hash"],
         "approvals": approvals,
-        "approvalsMissing": max(0, REQUIRED_APPROVALS - len(agreed)) if open_to_change else 0,
+        "approvalsMissing": max(0, REQUIRED_APPROVALS - len(approvers)) if is_open else 0,
     }
 
 
 def _serialize_batch(row: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in row.items() if not name.endswith("_hash")}
-    for act in ("staged", "rejected", "dispatched"):
-        officer, name = shown.pop(f"{act}_by"), shown.pop(f"{act}_by_name")
-        shown[f"{act}By"] = {"id": officer, "name": name} if officer else None
-    return shown | {"currency": CURRENCY}
+    view = {name: value for name, value in row.items() if not name.endswith("_hash")}
+    for step in ("staged", "rejected", "dispatched"):
+        officer_id, name = view.pop(f"{step}_by"), view.pop(f"{step}_by_name")
+        view[f"{step}By"] = {"id": officer_id, "name": name} if officer_id else None
+    return view | {"currency": CURRENCY}

@@ -45,14 +45,14 @@ class PaymentFacts:
     amount_minor: int
     account_name: str | None
     account_since: datetime | None
-    same_account: bool
-    names: tuple[str | None, ...]
-    arrived: int
-    usual_minor: int | None
+    is_staged_account: bool
+    expected_names: tuple[str | None, ...]
+    successful_payouts: int
+    average_minor: int | None
     last_failed: bool
     disputes: int
     active: bool
-    owes_minor: int
+    debt_minor: int
     holds: tuple[Hold, ...]
 
 
@@ -62,18 +62,18 @@ def find_risk_flags(facts: PaymentFacts, *, now: datetime) -> list[str]:
     :param facts: what is known of it
     :param now: the time of the request
     """
-    found = {
+    present = {
         ON_HOLD: bool(facts.holds),
-        ACCOUNT_CHANGED_SINCE_STAGING: not facts.same_account,
+        ACCOUNT_CHANGED_SINCE_STAGING: not facts.is_staged_account,
         ACCOUNT_CHANGED: facts.account_since is not None and facts.account_since > now - NEW_ACCOUNT_PERIOD,
         NAME_DIFFERS: facts.account_name is not None
-        and not is_plausible_account_name(facts.account_name, *facts.names),
-        FIRST_PAYOUT: facts.arrived == 0,
-        AMOUNT_UNUSUAL: facts.usual_minor is not None
-        and facts.amount_minor > UNUSUAL_AMOUNT_FACTOR * facts.usual_minor,
+        and not is_plausible_account_name(facts.account_name, *facts.expected_names),
+        FIRST_PAYOUT: facts.successful_payouts == 0,
+        AMOUNT_UNUSUAL: facts.average_minor is not None
+        and facts.amount_minor > UNUSUAL_AMOUNT_FACTOR * facts.average_minor,
         UNDER_DISPUTE: facts.disputes > 0,
         NOT_ACTIVE: not facts.active,
-        OWES_MONEY: facts.owes_minor > 0,
+        OWES_MONEY: facts.debt_minor > 0,
         FAILED_BEFORE: facts.last_failed,
     }
-    return [risk for risk in RISK_FLAGS if found[risk]]
+    return [risk for risk in RISK_FLAGS if present[risk]]

@@ -136,7 +136,7 @@ class StagingResult:
     payments: int = 0
     amount_minor: int = 0
     collected_minor: int = 0
-    left_out: tuple[SkippedPayee, ...] = ()
+    skipped: tuple[SkippedPayee, ...] = ()
 
     def require_batch(self) -> UUID:
         """Give the batch.
@@ -145,17 +145,17 @@ class StagingResult:
         """
         if self.batch_id is not None:
             return self.batch_id
-        shown = [
+        sample = [
             {
-                "vendorId": str(one.vendor_id),
-                "reason": one.reason,
-                "until": iso(one.until) if one.until else None,
+                "vendorId": str(payee.vendor_id),
+                "reason": payee.reason,
+                "until": iso(payee.until) if payee.until else None,
             }
-            for one in self.left_out[:SKIPPED_SHOWN_LIMIT]
+            for payee in self.skipped[:SKIPPED_SHOWN_LIMIT]
         ]
         raise NothingToStageError(
             "Nobody can be paid: each has too little that is released, waits for a batch already, or is on hold.",
-            extensions={"leftOut": shown},
+            extensions={"leftOut": sample},
         )
 
 
@@ -168,7 +168,7 @@ def stage_batch(
     """Stage what can be paid into a batch, each payment claimed from its balance in the books.
 
     Paid is what a vendor has of released orders, less what the vendor owes, from the least payout on; besides, what
-    people have asked for. Left out is who is on hold: see ``policy``. So is an officer's own money: who stages is the
+    people have asked for. Left out is who is on hold: see ``holds``. So is an officer's own money: who stages is the
     first of the two who approve.
 
     :param vendor_ids: whom alone to pay; none: all
@@ -176,27 +176,29 @@ def stage_batch(
     :raises ForbiddenError: the officer names a store of their own
     """
     minimum = int(fetch_platform_settings(session)["minimum_payout_minor"])
-    rows, left_out = _select_candidates(session, act.user_id, vendor_ids, minimum_minor=minimum, now=act.now)
-    opened = _INSERT_BATCH.one(session, status=states.BATCH.initial, staged_by=act.user_id, now=act.now)
-    batch_id: UUID = opened["id"]
-    joined = _add_requests_to_batch(session, batch_id, act.user_id, vendor_ids, now=act.now)
-    wishes = [PayoutRequest(Payee(row["user_id"], row["vendor_id"]), row["account_id"]) for row in rows]
-    made = reservations.reserve_payouts(
+    rows, skipped = _select_candidates(session, act.user_id, vendor_ids, minimum_minor=minimum, now=act.now)
+    batch = _INSERT_BATCH.one(session, status=states.BATCH.initial, staged_by=act.user_id, now=act.now)
+    batch_id: UUID = batch["id"]
+    joined_vendor_ids = _add_requests_to_batch(session, batch_id, act.user_id, vendor_ids, now=act.now)
+    requests = [PayoutRequest(Payee(row["user_id"], row["vendor_id"]), row["account_id"]) for row in rows]
+    result = reservations.reserve_payouts(
         session,
-        wishes=wishes[: PAYEES_LIMIT - len(joined)],
+        requests=requests[: PAYEES_LIMIT - len(joined_vendor_ids)],
         batch_id=batch_id,
         minimum_minor=minimum,
         now=act.now,
     )
-    left_out = [one for one in (*left_out, *_list_unreserved(made)) if one.vendor_id not in joined]
-    left_out += _list_vendors_with_remainder(session, joined, minimum_minor=minimum)
-    collected = sum(made.collected_minor.values())
-    if not joined and not made.made:
+    skipped = [
+        payee for payee in (*skipped, *_list_unreserved(result)) if payee.vendor_id not in joined_vendor_ids
+    ]
+    skipped += _list_vendors_with_remainder(session, joined_vendor_ids, minimum_minor=minimum)
+    collected_minor = sum(result.collected_minor.values())
+    if not joined_vendor_ids and not result.reservations:
         _DELETE_BATCH.run(session, batch_id=batch_id)
-        return StagingResult(None, collected_minor=collected, left_out=tuple(left_out))
-    sealed = compute_fingerprint(session, batch_id=batch_id)
-    _UPDATE_FINGERPRINT.run(session, batch_id=batch_id, content_hash=sealed)
-    sums = _SUM_PAYMENTS.one(session, batch_id=batch_id)
+        return StagingResult(None, collected_minor=collected_minor, skipped=tuple(skipped))
+    fingerprint = compute_fingerprint(session, batch_id=batch_id)
+    _UPDATE_FINGERPRINT.run(session, batch_id=batch_id, content_hash=fingerprint)
+    totals = _SUM_PAYMENTS.one(session, batch_id=batch_id)
     record_audit_entry(
         session,
         act=act,
@@ -205,13 +207,13 @@ def stage_batch(
         target_id=str(batch_id),
         after={
             "status": states.STAGED,
-            "payments": sums["payments"],
-            "amountMinor": sums["minor"],
-            "contentHash": sealed,
+            "payments": totals["payments"],
+            "amountMinor": totals["minor"],
+            "contentHash": fingerprint,
         },
     )
-    _notify_officers(session, batch_id, act.user_id, sums, now=act.now)
-    return StagingResult(batch_id, sums["payments"], sums["minor"], collected, tuple(left_out))
+    _notify_officers(session, batch_id, act.user_id, totals, now=act.now)
+    return StagingResult(batch_id, totals["payments"], totals["minor"], collected_minor, tuple(skipped))
 
 
 def stage_manually(
@@ -220,15 +222,15 @@ def stage_manually(
     act: Act,
     vendor_ids: Sequence[UUID] | None = None,
 ) -> StagingResult:
-    """Stage a batch for an officer, like ``stage``, while payouts are halted too.
+    """Stage a batch for an officer, like ``stage_batch``, while payouts are halted too.
 
     What it claims is not sent then.
 
     :raises NothingToStageError: nobody can be paid; nothing was changed
     """
-    staged = stage_batch(session, act=act, vendor_ids=vendor_ids)
-    staged.require_batch()
-    return staged
+    result = stage_batch(session, act=act, vendor_ids=vendor_ids)
+    result.require_batch()
+    return result
 
 
 def stage_on_schedule(session: Session, *, now: datetime) -> StagingResult:
@@ -249,41 +251,41 @@ def _select_candidates(
 ) -> tuple[list[dict[str, Any]], list[SkippedPayee]]:
     """Give who may be paid, and who may not and why."""
     if vendor_ids is None:
-        found = _SELECT_PAYABLE_VENDORS.all(
+        candidates = _SELECT_PAYABLE_VENDORS.all(
             session,
             officer_id=officer_id,
             minimum_minor=minimum_minor,
             most=PAYEES_LIMIT,
         )
     else:
-        found = _select_named_vendors(session, officer_id, vendor_ids)
-    holds = find_vendor_holds(session, vendor_ids=[row["vendor_id"] for row in found], now=now)
-    left_out = []
+        candidates = _select_named_vendors(session, officer_id, vendor_ids)
+    holds = find_vendor_holds(session, vendor_ids=[row["vendor_id"] for row in candidates], now=now)
+    skipped = []
     rows = []
-    for row in found:
-        hold = _find_skip_reason(row, holds[row["vendor_id"]])
-        if hold is None:
+    for row in candidates:
+        skip_reason = _find_skip_reason(row, holds[row["vendor_id"]])
+        if skip_reason is None:
             rows.append(row)
         else:
-            left_out.append(SkippedPayee(row["vendor_id"], hold.reason, hold.until))
-    return rows, left_out
+            skipped.append(SkippedPayee(row["vendor_id"], skip_reason.reason, skip_reason.until))
+    return rows, skipped
 
 
 def _select_named_vendors(
     session: Session, officer_id: UUID | None, vendor_ids: Sequence[UUID]
 ) -> list[dict[str, Any]]:
-    found = _SELECT_NAMED_VENDORS.all(session, vendor_ids=list(vendor_ids))
-    known = {row["vendor_id"] for row in found}
-    faults = [
+    vendors = _SELECT_NAMED_VENDORS.all(session, vendor_ids=list(vendor_ids))
+    known_ids = {row["vendor_id"] for row in vendors}
+    invalid_params = [
         InvalidParam(f"vendorIds[{index}]", "There is no such vendor.")
         for index, vendor_id in enumerate(vendor_ids)
-        if vendor_id not in known
+        if vendor_id not in known_ids
     ]
-    if faults:
-        raise ValidationError("vendorIds: There is no such vendor.", invalid_params=faults)
-    if officer_id is not None and any(row["user_id"] == officer_id for row in found):
+    if invalid_params:
+        raise ValidationError("vendorIds: There is no such vendor.", invalid_params=invalid_params)
+    if officer_id is not None and any(row["user_id"] == officer_id for row in vendors):
         raise ForbiddenError("You would be paid by this: another officer has to stage it.")
-    return found
+    return vendors
 
 
 def _find_skip_reason(row: dict[str, Any], holds: tuple[Hold, ...]) -> Hold | None:
@@ -314,37 +316,37 @@ def _add_requests_to_batch(
     if not rows:
         return []
     holds = find_payout_holds(session, payouts=rows, now=now)
-    free = [row for row in rows if not holds[row["id"]]]
-    _ADD_REQUESTS_TO_BATCH.run(session, batch_id=batch_id, ids=[row["id"] for row in free], now=now)
-    return [row["vendor_id"] for row in free]
+    ready = [row for row in rows if not holds[row["id"]]]
+    _ADD_REQUESTS_TO_BATCH.run(session, batch_id=batch_id, ids=[row["id"] for row in ready], now=now)
+    return [row["vendor_id"] for row in ready]
 
 
-def _list_unreserved(made: ReservationResult) -> list[SkippedPayee]:
+def _list_unreserved(result: ReservationResult) -> list[SkippedPayee]:
     return [
         SkippedPayee(payee.vendor_id, reason)
-        for payee, reason in made.left_out.items()
+        for payee, reason in result.skipped.items()
         if payee.vendor_id is not None
     ]
 
 
 def _list_vendors_with_remainder(
-    session: Session, joined: Sequence[UUID | None], *, minimum_minor: int
+    session: Session, joined_vendor_ids: Sequence[UUID | None], *, minimum_minor: int
 ) -> list[SkippedPayee]:
     """Tell of vendors whose rest waits for the payment that they had asked for; as many as are shown."""
-    stores = [vendor_id for vendor_id in joined if vendor_id is not None]
+    vendor_ids = [vendor_id for vendor_id in joined_vendor_ids if vendor_id is not None]
     rows = _SELECT_VENDORS_WITH_REMAINDER.all(
-        session, vendor_ids=stores, least_minor=max(minimum_minor, 1), most=SKIPPED_SHOWN_LIMIT
+        session, vendor_ids=vendor_ids, least_minor=max(minimum_minor, 1), most=SKIPPED_SHOWN_LIMIT
     )
     return [SkippedPayee(row["vendor_id"], reservations.ALREADY_PENDING) for row in rows]
 
 
 def _notify_officers(
-    session: Session, batch_id: UUID, stager_id: UUID | None, sums: dict[str, Any], *, now: datetime
+    session: Session, batch_id: UUID, stager_id: UUID | None, totals: dict[str, Any], *, now: datetime
 ) -> None:
     """Tell those who can approve it that a batch waits."""
-    body = f"{format_count(sums['payments'], 'payment')}, {format_naira(sums['minor'])} in all."
+    body = f"{format_count(totals['payments'], 'payment')}, {format_naira(totals['minor'])} in all."
     body += " Two officers approve it first."
-    news = [
+    notifications = [
         NewNotification(
             officer_id,
             "payout_batch_staged",
@@ -357,4 +359,4 @@ def _notify_officers(
             session, permission=MANAGE_FINANCES, besides=stager_id
         )
     ]
-    notify_all(session, news=news, now=now)
+    notify_all(session, news=notifications, now=now)

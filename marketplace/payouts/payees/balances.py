@@ -44,10 +44,10 @@ def show_store_balance(session: Session, *, vendor_id: UUID, now: datetime) -> d
     :param now: the time of the request
     """
     payable, debt = accounts.vendor_payable(vendor_id), accounts.vendor_receivable(vendor_id)
-    booked = _fetch_ledger_balances(session, payable, debt)
-    payable_minor, owed_minor = booked[payable], booked[debt]
+    ledger_balances = _fetch_ledger_balances(session, payable, debt)
+    payable_minor, owed_minor = ledger_balances[payable], ledger_balances[debt]
     net = max(payable_minor - owed_minor, 0)
-    under_way = _SUM_STORE_PAYOUTS_IN_TRANSIT.one(session, vendor_id=vendor_id)
+    in_transit = _SUM_STORE_PAYOUTS_IN_TRANSIT.one(session, vendor_id=vendor_id)
     escrow = fetch_vendor_escrow_balance(session, vendor_id=vendor_id)
     holds = include_platform_halt(
         session, find_vendor_holds(session, vendor_ids=[vendor_id], now=now)[vendor_id]
@@ -63,9 +63,9 @@ def show_store_balance(session: Session, *, vendor_id: UUID, now: datetime) -> d
         "ordersInEscrow": escrow.held_orders,
         "frozenMinor": escrow.frozen_minor,
         "ordersFrozen": escrow.frozen_orders,
-        "inTransitMinor": under_way["waiting_minor"] + under_way["sent_minor"],
-        "waitingMinor": under_way["waiting_minor"],
-        "sentMinor": under_way["sent_minor"],
+        "inTransitMinor": in_transit["waiting_minor"] + in_transit["sent_minor"],
+        "waitingMinor": in_transit["waiting_minor"],
+        "sentMinor": in_transit["sent_minor"],
         "payableMinor": payable_minor,
         "owedMinor": owed_minor,
         "minimumPayoutMinor": minimum_payout(session),
@@ -79,15 +79,15 @@ def show_wallet_balance(session: Session, *, user_id: UUID, now: datetime) -> di
     :param now: the time of the request
     """
     wallet, debt = accounts.wallet(user_id), accounts.buyer_receivable(user_id)
-    booked = _fetch_ledger_balances(session, wallet, debt)
-    balance, owed = booked[wallet], booked[debt]
+    ledger_balances = _fetch_ledger_balances(session, wallet, debt)
+    balance, owed = ledger_balances[wallet], ledger_balances[debt]
     rewards = fetch_remaining_rewards(session, user_id=user_id, balance_minor=balance)
-    under_way = _SUM_CASH_OUTS_IN_TRANSIT.one(session, user_id=user_id)
+    in_transit = _SUM_CASH_OUTS_IN_TRANSIT.one(session, user_id=user_id)
     return {
         "balanceMinor": balance,
         "cashableMinor": max(balance - owed - rewards, 0),
         "fromRewardsMinor": rewards,
-        "inTransitMinor": under_way["waiting_minor"] + under_way["sent_minor"],
+        "inTransitMinor": in_transit["waiting_minor"] + in_transit["sent_minor"],
         "owedMinor": owed,
         "minimumPayoutMinor": minimum_payout(session),
         "currency": CURRENCY,
@@ -103,25 +103,25 @@ def sum_pending_payouts(session: Session, *, user_id: UUID, vendor_id: UUID | No
     :param user_id: whose
     :param vendor_id: of their store; none: of their wallet
     """
-    found = (
+    in_transit = (
         _SUM_CASH_OUTS_IN_TRANSIT.one(session, user_id=user_id)
         if vendor_id is None
         else _SUM_STORE_PAYOUTS_IN_TRANSIT.one(session, vendor_id=vendor_id)
     )
-    waiting: int = found["waiting_minor"]
-    return waiting
+    pending_minor: int = in_transit["waiting_minor"]
+    return pending_minor
 
 
-def _fetch_ledger_balances(session: Session, *wanted: Account) -> dict[Account, int]:
+def _fetch_ledger_balances(session: Session, *ledger_accounts: Account) -> dict[Account, int]:
     """Give the balances of accounts by the books; one that was never opened holds nothing."""
-    found = {
+    balance_of = {
         row["id"]: row["balance_minor"]
-        for row in _SELECT_LEDGER_BALANCES.all(session, ids=[one.id for one in wanted])
+        for row in _SELECT_LEDGER_BALANCES.all(session, ids=[account.id for account in ledger_accounts])
     }
-    return {one: found.get(one.id, 0) for one in wanted}
+    return {account: balance_of.get(account.id, 0) for account in ledger_accounts}
 
 
 def _find_end_of_holds(holds: tuple[Hold, ...]) -> datetime | None:
     """Give when time will have ended all holds; none where something else has to."""
-    untils = [hold.until for hold in holds if hold.until is not None]
-    return max(untils) if untils and len(untils) == len(holds) else None
+    ends = [hold.until for hold in holds if hold.until is not None]
+    return max(ends) if ends and len(ends) == len(holds) else None

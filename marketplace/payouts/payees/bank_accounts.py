@@ -78,31 +78,33 @@ def resolve_payout_account(
     *,
     account_number: str,
     bank_code: str,
-    within: str = "",
+    field_prefix: str = "",
 ) -> ResolvedAccount:
     """Ask whose account it is, and have the gateway make it a recipient of transfers.
 
     :param account_number: ten digits
     :param bank_code: of a bank of the list
-    :param within: the path of what holds the two in the request, ending with a dot; faults are named by it
+    :param field_prefix: the path of what holds the two in the request, ending with a dot; faults are named by it
     :raises ValidationError: there is no such bank or account, or none that can be paid to; named
     :raises ProviderUnavailableError: the gateway gave no usable answer
     """
     try:
-        found = resolve_account(cache, gateway, account_number=account_number, bank_code=bank_code)
+        resolved = resolve_account(cache, gateway, account_number=account_number, bank_code=bank_code)
     except ValidationError as error:
-        faults = [InvalidParam(f"{within}{fault.name}", fault.reason) for fault in error.invalid_params]
-        raise ValidationError(error.detail, invalid_params=faults) from error
+        invalid_params = [
+            InvalidParam(f"{field_prefix}{param.name}", param.reason) for param in error.invalid_params
+        ]
+        raise ValidationError(error.detail, invalid_params=invalid_params) from error
     recipient_code = transfers.make_recipient(
-        name=found["accountName"], account_number=account_number, bank_code=bank_code
+        name=resolved["accountName"], account_number=account_number, bank_code=bank_code
     )
     if recipient_code is None:
-        raise ValidationError.of(f"{within}accountNumber", "Is not an account that can be paid to.")
+        raise ValidationError.of(f"{field_prefix}accountNumber", "Is not an account that can be paid to.")
     return ResolvedAccount(
         bank_code=bank_code,
-        bank_name=found["bankName"],
+        bank_name=resolved["bankName"],
         account_number=account_number,
-        account_name=found["accountName"],
+        account_name=resolved["accountName"],
         recipient_code=recipient_code,
     )
 
@@ -114,7 +116,7 @@ def replace_payout_account(session: Session, *, user_id: UUID, account: Resolved
     may be new of it is the recipient that the gateway knows it as, which is taken over.
 
     :param user_id: whose payouts
-    :param account: as ``resolve`` gave it
+    :param account: as ``resolve_payout_account`` gave it
     :return: whether it is another one
     """
     lock_profile(session, user_id=user_id)
@@ -150,7 +152,7 @@ def replace_payout_account(session: Session, *, user_id: UUID, account: Resolved
 def replace_and_show_account(
     session: Session, *, user_id: UUID, account: ResolvedAccount, act: Act
 ) -> dict[str, Any]:
-    """Do as ``replace``, and give the account as its owner is shown it."""
+    """Do as ``replace_payout_account``, and give the account as its owner is shown it."""
     replace_payout_account(session, user_id=user_id, account=account, act=act)
     return serialize_account(_SELECT_CURRENT_ACCOUNT.one(session, user_id=user_id), now=act.now)
 

@@ -39,19 +39,19 @@ _REMEDIES = {
 _DELETION_PENDING = "deletion_pending"
 
 _COLUMNS = """p.account_status, p.status_reason, a.created_at AS account_since
-    FROM {asked} JOIN profiles p ON p.id = {person}
+    FROM {source} JOIN profiles p ON p.id = {person}
         LEFT JOIN payout_accounts a ON a.user_id = p.id AND a.replaced_at IS NULL"""
 _SELECT_VENDORS = Statement(
     text(
         "SELECT v.id, v.status AS store_status, "
-        + _COLUMNS.format(asked="vendor_profiles v", person="v.user_id")
+        + _COLUMNS.format(source="vendor_profiles v", person="v.user_id")
         + " WHERE v.id = ANY(:ids)"
     )
 )
 _SELECT_USERS = Statement(
     text(
         "SELECT u.id, NULL AS store_status, "
-        + _COLUMNS.format(asked="profiles u", person="u.id")
+        + _COLUMNS.format(source="profiles u", person="u.id")
         + " WHERE u.id = ANY(:ids)"
     )
 )
@@ -103,10 +103,10 @@ def find_payout_holds(
     """
     vendor_ids = [row["vendor_id"] for row in payouts if row["vendor_id"]]
     user_ids = [row["user_id"] for row in payouts if not row["vendor_id"]]
-    of_stores = find_vendor_holds(session, vendor_ids=vendor_ids, now=now) if vendor_ids else {}
-    of_people = find_wallet_holds(session, user_ids=user_ids, now=now) if user_ids else {}
+    vendor_holds = find_vendor_holds(session, vendor_ids=vendor_ids, now=now) if vendor_ids else {}
+    wallet_holds = find_wallet_holds(session, user_ids=user_ids, now=now) if user_ids else {}
     return {
-        row["id"]: of_stores[row["vendor_id"]] if row["vendor_id"] else of_people[row["user_id"]]
+        row["id"]: vendor_holds[row["vendor_id"]] if row["vendor_id"] else wallet_holds[row["user_id"]]
         for row in payouts
     }
 
@@ -123,14 +123,14 @@ def send_blockers(
     :return: ``account_replaced`` and ``HOLD_REASONS``, by the payouts' ids
     """
     holds = find_payout_holds(session, payouts=payouts, now=now)
-    reasons = {
+    blockers = {
         row["id"]: (
             *((ACCOUNT_REPLACED,) if row["account_replaced"] else ()),
             *(hold.reason for hold in holds[row["id"]]),
         )
         for row in payouts
     }
-    return {payout_id: found for payout_id, found in reasons.items() if found}
+    return {payout_id: reasons for payout_id, reasons in blockers.items() if reasons}
 
 
 def include_platform_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
@@ -140,7 +140,7 @@ def include_platform_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Ho
 
 def serialize_holds(holds: Sequence[Hold]) -> list[dict[str, Any]]:
     """Give holds as the payee is shown them, each with what can be done about it."""
-    return [{"reason": one.reason, "until": one.until, "detail": _REMEDIES[one.reason]} for one in holds]
+    return [{"reason": hold.reason, "until": hold.until, "detail": _REMEDIES[hold.reason]} for hold in holds]
 
 
 def account_held_until(since: datetime) -> datetime:

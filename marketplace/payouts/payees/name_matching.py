@@ -17,18 +17,22 @@ _COMMON_WORDS = frozenset(
 _SUFFICIENT_SHARED_WORDS = 2
 
 
-def is_plausible_account_name(account_name: str, *names: str | None) -> bool:
+def is_plausible_account_name(account_name: str, *expected_names: str | None) -> bool:
     """Tell whether a bank account's name is like one of somebody's.
 
     Letters count without case and accents, in any order; words that stand in many names do not count.
 
     :param account_name: as the bank says
-    :param names: of the store and of who runs it; none that there is not
+    :param expected_names: of the store and of who runs it; none that there is not
     """
-    given = _extract_significant_words(account_name)
-    for name in names:
+    account_words = _extract_significant_words(account_name)
+    for name in expected_names:
         words = _extract_significant_words(name or "")
-        if words and given and len(words & given) >= min(_SUFFICIENT_SHARED_WORDS, len(words), len(given)):
+        if (
+            words
+            and account_words
+            and len(words & account_words) >= min(_SUFFICIENT_SHARED_WORDS, len(words), len(account_words))
+        ):
             return True
     return False
 

@@ -52,12 +52,12 @@ _SELECT_PAYOUT = Statement(
 _COUNT_PAYOUTS = Statement(text(f"SELECT count(*) AS total {_FROM_MATCHING_PAYOUTS}"))
 
 
-def _build_page_statement(order: str, direction: str) -> Statement:
-    by = f"{order} {direction}, i.id {direction}" if order != "i.id" else f"i.id {direction}"
+def _build_page_statement(column: str, direction: str) -> Statement:
+    order_by = f"{column} {direction}, i.id {direction}" if column != "i.id" else f"i.id {direction}"
     return Statement(
         text(
-            f"{_COLUMNS} FROM (SELECT i.* {_FROM_MATCHING_PAYOUTS} ORDER BY {by} LIMIT :most OFFSET :offset) i"
-            f" {_JOINS} ORDER BY {by}"
+            f"{_COLUMNS} FROM (SELECT i.* {_FROM_MATCHING_PAYOUTS} ORDER BY {order_by} LIMIT :most OFFSET :offset) i"
+            f" {_JOINS} ORDER BY {order_by}"
         )
     )
 
@@ -92,12 +92,12 @@ def list_payouts(session: Session, *, filters: PayoutFilters, page: TableRequest
     :param filters: which
     :param page: which page, sorted by one of ``SORTS``
     """
-    wanted = asdict(filters)
+    filter_values = asdict(filters)
     rows = _SELECT_PAYOUT_PAGES[page.sort, page.descending].all(
-        session, **wanted, most=page.limit, offset=page.offset
+        session, **filter_values, most=page.limit, offset=page.offset
     )
     return TablePage(
-        [_serialize_payout(row) for row in rows], page, _COUNT_PAYOUTS.one(session, **wanted)["total"]
+        [_serialize_payout(row) for row in rows], page, _COUNT_PAYOUTS.one(session, **filter_values)["total"]
     )
 
 

@@ -97,13 +97,13 @@ class PaidAccount:
 class VendorStatement:
     """A vendor's statement. Amounts are in kobo; a balance below zero is owed to us.
 
-    ``paid_to`` are the bank accounts that the payouts of the period went to, whichever is the vendor's today.
+    ``paid_accounts`` are the bank accounts that the payouts of the period went to, whichever is the vendor's today.
     """
 
     vendor_id: UUID
     display_name: str
     owner_name: str | None
-    paid_to: list[PaidAccount]
+    paid_accounts: list[PaidAccount]
     period: StatementPeriod
     opening_minor: int
     credited_minor: int
@@ -115,7 +115,7 @@ class VendorStatement:
         """Give the balance at the end of the period."""
         return self.opening_minor + self.credited_minor - self.debited_minor
 
-    def shown(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Give the statement as JSON has it."""
         return {
             "vendor": {"id": self.vendor_id, "displayName": self.display_name},
@@ -131,13 +131,13 @@ class VendorStatement:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Give the statement as a table has it, between its first and its last balance."""
-        yield self._edge(
+        yield self._balance_row(
             "opening_balance", "Balance at the beginning", self.period.starts, self.opening_minor
         )
         yield from self.entries
-        yield self._edge("closing_balance", "Balance at the end", self.period.ends, self.closing_minor)
+        yield self._balance_row("closing_balance", "Balance at the end", self.period.ends, self.closing_minor)
 
-    def _edge(self, kind: str, description: str, at: datetime, balance_minor: int) -> dict[str, Any]:
+    def _balance_row(self, kind: str, description: str, at: datetime, balance_minor: int) -> dict[str, Any]:
         empty = dict.fromkeys(COLUMNS)
         return empty | {"at": at, "kind": kind, "description": description, "balanceMinor": balance_minor}
 
@@ -160,8 +160,8 @@ def resolve_period(starts: datetime | None, ends: datetime | None, *, now: datet
     first = starts
     if first is None:
         # A month that is asked for by its end alone is the one before that.
-        within = (last - timedelta(microseconds=1)).astimezone(UTC)
-        first = within.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        last_moment = (last - timedelta(microseconds=1)).astimezone(UTC)
+        first = last_moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     if first >= last:
         raise ValidationError.of("from", "Is not before the end of the period.")
     if last - first > LONGEST_PERIOD:
@@ -171,37 +171,39 @@ def resolve_period(starts: datetime | None, ends: datetime | None, *, now: datet
     return StatementPeriod(first, last)
 
 
-def build_statement(session: Session, *, store: Store, period: StatementPeriod, most: int) -> VendorStatement:
+def build_statement(
+    session: Session, *, store: Store, period: StatementPeriod, limit: int
+) -> VendorStatement:
     """Draw up a vendor's statement, in three queries.
 
     :param store: the vendor's
     :param period: see ``resolve_period``
-    :param most: so many entries at most
+    :param limit: so many entries at most
     :raises ValidationError: there are more in the period: a part of them would be no statement
     """
     payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
-    names = {payable.id: payable.kind, debt.id: debt.kind}
+    account_kinds = {payable.id: payable.kind, debt.id: debt.kind}
     rows = _SELECT_ENTRIES.all(
-        session, ids=list(names), starts=period.starts, ends=period.ends, most=most + 1
+        session, ids=list(account_kinds), starts=period.starts, ends=period.ends, most=limit + 1
     )
     opening = rows[0]["opening_minor"]
     rows = [row for row in rows if row["id"] is not None]
-    if len(rows) > most:
+    if len(rows) > limit:
         raise ValidationError(
-            f"There are more than {most} movements in this period: choose a shorter one"
-            f"{', or CSV' if most < FILE_ROWS_LIMIT else ''}.",
-            invalid_params=[InvalidParam("to", f"More than {most} movements.")],
+            f"There are more than {limit} movements in this period: choose a shorter one"
+            f"{', or CSV' if limit < FILE_ROWS_LIMIT else ''}.",
+            invalid_params=[InvalidParam("to", f"More than {limit} movements.")],
         )
-    entries = _add_running_balance(rows, opening, names)
+    entries = _add_running_balance(rows, opening, account_kinds)
     sums = {"credit": 0, "debit": 0}
     for entry in entries:
         sums[entry["direction"]] += entry["amountMinor"]
-    who = _SELECT_VENDOR_NAMES.one(session, vendor_id=store.id)
+    vendor = _SELECT_VENDOR_NAMES.one(session, vendor_id=store.id)
     return VendorStatement(
         vendor_id=store.id,
-        display_name=who["display_name"],
-        owner_name=who["owner_name"],
-        paid_to=_list_paid_accounts(session, rows),
+        display_name=vendor["display_name"],
+        owner_name=vendor["owner_name"],
+        paid_accounts=_list_paid_accounts(session, rows),
         period=period,
         opening_minor=opening,
         credited_minor=sums["credit"],
@@ -212,22 +214,22 @@ def build_statement(session: Session, *, store: Store, period: StatementPeriod, 
 
 def _list_paid_accounts(session: Session, rows: list[dict[str, Any]]) -> list[PaidAccount]:
     """Give the bank accounts that payouts among entries went to."""
-    intent_ids = [
+    payout_ids = [
         reservations.parse_payout_source(row["source"]) for row in rows if row["kind"] == reservations.STAGED
     ]
-    found = _SELECT_PAID_ACCOUNTS.all(session, intent_ids=intent_ids, statuses=_SENT_STATUSES)
+    paid_accounts = _SELECT_PAID_ACCOUNTS.all(session, intent_ids=payout_ids, statuses=_SENT_STATUSES)
     return [
         PaidAccount(
             row["bank_name"] or row["bank_code"],
             mask_account_number(row["account_number"]),
             row["account_name"],
         )
-        for row in found
+        for row in paid_accounts
     ]
 
 
 def _add_running_balance(
-    rows: list[dict[str, Any]], opening_minor: int, names: dict[UUID, str]
+    rows: list[dict[str, Any]], opening_minor: int, account_kinds: dict[UUID, str]
 ) -> list[dict[str, Any]]:
     """Give the entries with the balance after each."""
     balance = opening_minor
@@ -240,7 +242,7 @@ def _add_running_balance(
                 "kind": row["kind"],
                 "description": row["description"],
                 "orderNumber": row["order_number"],
-                "account": names[row["account_id"]],
+                "account": account_kinds[row["account_id"]],
                 "direction": row["direction"],
                 "amountMinor": row["amount_minor"],
                 "balanceMinor": balance,

@@ -30,31 +30,31 @@ def update_store_profile(
     *,
     vendor_id: UUID,
     user_id: UUID,
-    wanted: ProfileUpdate,
+    profile_update: ProfileUpdate,
     act: Act,
 ) -> dict[str, Any]:
     """Change a store's profile and where its payouts go, all of it or nothing.
 
     :param vendor_id: the store's
     :param user_id: who changes it
-    :param wanted: what is to be otherwise
+    :param profile_update: what is to be otherwise
     :return: the profile as its owner sees it
     :raises ValidationError: see ``vendors.operations.update_profile``
     :raises NotFoundError: there is no such store, or it is somebody else's
     :raises StaleStoreError: the revision is not the current one
     """
-    shown = operations.update_profile(
+    listing_changed = operations.update_profile(
         session,
         vendor_id=vendor_id,
         user_id=user_id,
-        changes=wanted.changes,
-        revision=wanted.revision,
+        changes=profile_update.changes,
+        revision=profile_update.revision,
         now=act.now,
     )
-    if shown:
+    if listing_changed:
         drop_cached(session, cache_tags.PRODUCTS, cache_tags.CATEGORIES)
-    if wanted.account is not None and bank_accounts.replace_payout_account(
-        session, user_id=user_id, account=wanted.account, act=act
+    if profile_update.account is not None and bank_accounts.replace_payout_account(
+        session, user_id=user_id, account=profile_update.account, act=act
     ):
         operations.bump_store_revision(session, vendor_id=vendor_id, now=act.now)
     return show_store_profile(session, vendor_id=vendor_id, viewer_id=user_id, now=act.now)

@@ -42,31 +42,31 @@ def fetch_remaining_rewards(session: Session, *, user_id: UUID, balance_minor: i
     :param user_id: whose wallet
     :param balance_minor: what is in it; its row is locked where something hangs on the answer
     """
-    moves = _SELECT_WALLET_MOVEMENTS.all(
+    movements = _SELECT_WALLET_MOVEMENTS.all(
         session, wallet_id=accounts.wallet(user_id).id, rewards_id=accounts.REWARDS.id
     )
-    return min(remaining_rewards(moves), balance_minor)
+    return min(remaining_rewards(movements), balance_minor)
 
 
-def remaining_rewards(moves: Iterable[dict[str, Any]]) -> int:
+def remaining_rewards(movements: Iterable[dict[str, Any]]) -> int:
     """Run through what moved in a wallet, and tell what is left of its rewards, in kobo.
 
-    :param moves: by transaction and order, the earliest first: the kind, the order, whether rewards paid it, and
+    :param movements: by transaction and order, the earliest first: the kind, the order, whether rewards paid it, and
         what came in (or, negative, went out)
     """
-    left = 0
+    remaining = 0
     paid_by_rewards: defaultdict[UUID | None, int] = defaultdict(int)
-    for move in moves:
-        order_id, minor = move["order_id"], move["minor"]
-        if move["rewards"]:
+    for movement in movements:
+        order_id, minor = movement["order_id"], movement["minor"]
+        if movement["rewards"]:
             # One that is taken back takes what is left of it.
-            left = max(left + minor, 0)
-        elif minor < 0 and move["kind"] == _WALLET_PAYMENT:
-            spent = min(left, -minor)
-            left -= spent
+            remaining = max(remaining + minor, 0)
+        elif minor < 0 and movement["kind"] == _WALLET_PAYMENT:
+            spent = min(remaining, -minor)
+            remaining -= spent
             paid_by_rewards[order_id] += spent
         elif minor > 0 and order_id is not None:
-            back = min(paid_by_rewards[order_id], minor)
-            left += back
-            paid_by_rewards[order_id] -= back
-    return left
+            returned = min(paid_by_rewards[order_id], minor)
+            remaining += returned
+            paid_by_rewards[order_id] -= returned
+    return remaining

@@ -67,11 +67,11 @@ def list_exceptions(
     :param outcome: ``failed``, ``reversed`` or ``unexpected``; none for any
     :param page: which page, sorted by one of ``EXCEPTION_SORTS``
     """
-    wanted = {"status": status, "outcome": outcome}
+    filter_values = {"status": status, "outcome": outcome}
     rows = _SELECT_EXCEPTION_PAGES[page.sort, page.descending].all(
-        session, **wanted, most=page.limit, offset=page.offset
+        session, **filter_values, most=page.limit, offset=page.offset
     )
-    return TablePage(rows, page, _COUNT_EXCEPTIONS.one(session, **wanted)["total"])
+    return TablePage(rows, page, _COUNT_EXCEPTIONS.one(session, **filter_values)["total"])
 
 
 def list_stalled_payouts(session: Session, *, page: TableRequest, now: datetime) -> TablePage:

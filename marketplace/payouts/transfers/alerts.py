@@ -40,7 +40,7 @@ def raise_payout_alert(
     identifier: str,
     row: dict[str, Any],
     *,
-    told: GatewayTransfer | None = None,
+    reported: GatewayTransfer | None = None,
     facts: Mapping[str, Any] | None = None,
     now: datetime,
 ) -> None:
@@ -48,15 +48,19 @@ def raise_payout_alert(
 
     :param identifier: the kind of the alert
     :param row: the payout with its transfer, locked
-    :param told: what the gateway tells of it, if that is what is raised
+    :param reported: what the gateway tells of it, if that is what is raised
     :param facts: more of them
     """
-    said = (
+    reported_facts = (
         {}
-        if told is None
-        else {"toldStatus": told.status, "toldMinor": told.amount_minor, "toldCurrency": told.currency}
+        if reported is None
+        else {
+            "toldStatus": reported.status,
+            "toldMinor": reported.amount_minor,
+            "toldCurrency": reported.currency,
+        }
     )
-    known = {
+    payout_facts = {
         "payoutId": row["id"],
         "batchId": row["batch_id"],
         "reference": row["reference"],
@@ -68,7 +72,7 @@ def raise_payout_alert(
         identifier=identifier,
         subject=_payout_subject(row),
         title=_TITLES[identifier],
-        facts={**known, **said, **(facts or {})},
+        facts={**payout_facts, **reported_facts, **(facts or {})},
         now=now,
     )
 

@@ -52,7 +52,7 @@ _UPDATE_STATUS = Statement(
         """
         WITH moved AS (
             UPDATE payout_transfer_intents SET status = :status, failure_reason = :reason, updated_at = :now,
-                stalled_at = CASE WHEN :over THEN NULL ELSE stalled_at END
+                stalled_at = CASE WHEN :is_final THEN NULL ELSE stalled_at END
             WHERE id = :id
         )
         UPDATE payout_transfers SET updated_at = :now, fee_minor = fee_minor + :fee_minor,
@@ -60,7 +60,7 @@ _UPDATE_STATUS = Statement(
             gateway_transfer_id = coalesce(gateway_transfer_id, :gateway_transfer_id),
             transfer_code = coalesce(transfer_code, :transfer_code),
             times_returned = times_returned + :returned,
-            ask_at = CASE WHEN :over THEN NULL ELSE ask_at END
+            ask_at = CASE WHEN :is_final THEN NULL ELSE ask_at END
         WHERE reference = :reference
         """
     )
@@ -111,48 +111,48 @@ def lock_payout(session: Session, *, reference: str) -> dict[str, Any]:
     return row
 
 
-def contradicts_final_status(status: str, told: GatewayTransfer) -> bool:
+def contradicts_final_status(status: str, reported: GatewayTransfer) -> bool:
     """Tell whether an event says otherwise than what is settled, being older perhaps.
 
     That what had succeeded was reversed contradicts nothing; neither does what did not reach its account either way.
 
     :param status: the payout's
     """
-    if told.succeeded:
+    if reported.succeeded:
         return status in (states.FAILED, states.REVERSED)
-    return told.failed and status == states.SUCCESS
+    return reported.failed and status == states.SUCCESS
 
 
 def apply_gateway_status(
-    session: Session, row: dict[str, Any], told: GatewayTransfer, *, now: datetime
+    session: Session, row: dict[str, Any], reported: GatewayTransfer, *, now: datetime
 ) -> str:
     """Take in what the gateway says of a payout: book it, tell its payee, finish its batch.
 
     The caller sees to it that the word is no older than what it changes.
 
-    :param row: the payout with its transfer, as ``lock`` gives it
-    :param told: the gateway's word
+    :param row: the payout with its transfer, as ``lock_payout`` gives it
+    :param reported: the gateway's word
     :param now: when
     :return: the payout's status
     """
     before: str = row["status"]
-    if (told.amount_minor, told.currency) != (row["amount_minor"], money.CURRENCY):
-        alerts.raise_payout_alert(session, kinds.TRANSFER_DIFFERS, row, told=told, now=now)
+    if (reported.amount_minor, reported.currency) != (row["amount_minor"], money.CURRENCY):
+        alerts.raise_payout_alert(session, kinds.TRANSFER_DIFFERS, row, reported=reported, now=now)
         return before
-    if told.wants_otp and before not in _FINAL_STATUSES:
+    if reported.wants_otp and before not in _FINAL_STATUSES:
         facts = {"reference": row["reference"]}
         alerts.raise_batch_alert(
             session, kinds.TRANSFER_WANTS_OTP, batch_id=row["batch_id"], facts=facts, now=now
         )
-    trigger = _choose_trigger(before, told)
+    trigger = _choose_trigger(before, reported)
     if not states.PAYOUT.allows(before, trigger):
         return before
     status = states.PAYOUT.target(before, trigger)
-    _update_status(session, row, told, status, now=now)
+    _update_status(session, row, reported, status, now=now)
     if status == states.SUCCESS:
-        _apply_success(session, row, told, now=now)
+        _apply_success(session, row, reported, now=now)
     elif status in (states.FAILED, states.REVERSED):
-        _apply_return(session, row, told, status, now=now)
+        _apply_return(session, row, reported, status, now=now)
     if status in _FINAL_STATUSES:
         refresh_batch_status(session, batch_id=row["batch_id"], now=now)
     _log.info("payout settled", payoutId=str(row["id"]), before=before, status=status)
@@ -163,36 +163,36 @@ def mark_rejected(
     session: Session,
     row: dict[str, Any],
     *,
-    refused_with: int | None,
+    refusal_status: int | None,
     reason: str = notifications.ACCOUNT_NOT_PAYABLE,
     now: datetime,
 ) -> None:
     """Give a payout up that the gateway refused to send: nothing of it ever left.
 
-    :param row: the payout with its transfer, as ``lock`` gives it
-    :param refused_with: the HTTP status of the refusal; none where there is no such account, or nobody refused it
-    :param reason: what its payee is told, one of ``news``
+    :param row: the payout with its transfer, as ``lock_payout`` gives it
+    :param refusal_status: the HTTP status of the refusal; none where there is no such account, or nobody refused it
+    :param reason: what its payee is told, one of ``notifications``
     :param now: when
     """
-    _log.warning("payout given up", payoutId=str(row["id"]), refusedWith=refused_with)
+    _log.warning("payout given up", payoutId=str(row["id"]), refusedWith=refusal_status)
     # The gateway has no number for what it refused: the reference stands for it.
-    told = GatewayTransfer(
+    reported = GatewayTransfer(
         row["reference"], row["reference"], row["amount_minor"], money.CURRENCY, status="rejected"
     )
     status = states.PAYOUT.target(row["status"], "fail")
-    _update_status(session, row, told, status, reason=reason, now=now)
-    _apply_return(session, row, told, status, reason=reason, now=now)
+    _update_status(session, row, reported, status, reason=reason, now=now)
+    _apply_return(session, row, reported, status, reason=reason, now=now)
     refresh_batch_status(session, batch_id=row["batch_id"], now=now)
 
 
 def reverse_success(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
     """Book that a payout was not paid which had been settled as paid, as officers found out.
 
-    :param row: the payout with its transfer, as ``lock`` gives it; it is a success
+    :param row: the payout with its transfer, as ``lock_payout`` gives it; it is a success
     :param fee_minor: kobo of what the gateway had kept for it that it holds again, too
     :param now: when
     """
-    told = GatewayTransfer(
+    reported = GatewayTransfer(
         row["gateway_transfer_id"] or row["reference"],
         row["reference"],
         row["amount_minor"],
@@ -202,31 +202,31 @@ def reverse_success(session: Session, row: dict[str, Any], *, fee_minor: int, no
     status = states.PAYOUT.target(row["status"], "reverse")
     _log.warning("payout taken back", payoutId=str(row["id"]))
     _update_status(
-        session, row, told, status, reason=notifications.NEVER_MADE, fee_back_minor=fee_minor, now=now
+        session, row, reported, status, reason=notifications.NEVER_MADE, returned_fee_minor=fee_minor, now=now
     )
     _apply_return(
-        session, row, told, status, reason=notifications.NEVER_MADE, fee_back_minor=fee_minor, now=now
+        session, row, reported, status, reason=notifications.NEVER_MADE, returned_fee_minor=fee_minor, now=now
     )
     refresh_batch_status(session, batch_id=row["batch_id"], now=now)
 
 
-def _choose_trigger(status: str, told: GatewayTransfer) -> str:
+def _choose_trigger(status: str, reported: GatewayTransfer) -> str:
     """Tell what the gateway's word means for a payout of a status."""
-    if told.succeeded:
+    if reported.succeeded:
         return "turn-out-sent" if status in (states.FAILED, states.REVERSED) else "succeed"
-    if told.reversed or (told.failed and status == states.SUCCESS):
+    if reported.reversed or (reported.failed and status == states.SUCCESS):
         return "reverse"
-    return "fail" if told.failed else "submit"
+    return "fail" if reported.failed else "submit"
 
 
 def _update_status(
     session: Session,
     row: dict[str, Any],
-    told: GatewayTransfer,
+    reported: GatewayTransfer,
     status: str,
     *,
     reason: str | None = None,
-    fee_back_minor: int = 0,
+    returned_fee_minor: int = 0,
     now: datetime,
 ) -> None:
     if status in (states.FAILED, states.REVERSED):
@@ -237,10 +237,10 @@ def _update_status(
         reference=row["reference"],
         status=status,
         reason=reason,
-        over=status in _FINAL_STATUSES,
-        fee_minor=told.fee_minor if status == states.SUCCESS else -fee_back_minor,
-        gateway_transfer_id=None if told.id in ("", row["reference"]) else told.id,
-        transfer_code=told.transfer_code or None,
+        is_final=status in _FINAL_STATUSES,
+        fee_minor=reported.fee_minor if status == states.SUCCESS else -returned_fee_minor,
+        gateway_transfer_id=None if reported.id in ("", row["reference"]) else reported.id,
+        transfer_code=reported.transfer_code or None,
         returned=int(status in (states.FAILED, states.REVERSED)),
         now=now,
     )
@@ -250,13 +250,15 @@ def _default_reason(status: str) -> str:
     return notifications.REVERSED if status == states.REVERSED else notifications.FAILED
 
 
-def _apply_success(session: Session, row: dict[str, Any], told: GatewayTransfer, *, now: datetime) -> None:
+def _apply_success(
+    session: Session, row: dict[str, Any], reported: GatewayTransfer, *, now: datetime
+) -> None:
     if row["status"] in (states.FAILED, states.REVERSED):
-        owed_minor = postings.post_payout_sent_after_all(session, row, fee_minor=told.fee_minor, now=now)
+        owed_minor = postings.post_payout_sent_after_all(session, row, fee_minor=reported.fee_minor, now=now)
         notifications.notify_payout_sent_after_all(session, row, owed_minor=owed_minor, now=now)
-        alerts.raise_payout_alert(session, kinds.TRANSFER_SENT_AFTER_ALL, row, told=told, now=now)
+        alerts.raise_payout_alert(session, kinds.TRANSFER_SENT_AFTER_ALL, row, reported=reported, now=now)
     else:
-        postings.post_payout_sent(session, row, fee_minor=told.fee_minor, now=now)
+        postings.post_payout_sent(session, row, fee_minor=reported.fee_minor, now=now)
         notifications.notify_payout_sent(session, row, now=now)
     alerts.resolve_payout_alerts(session, row, status=states.SUCCESS, now=now)
 
@@ -264,23 +266,27 @@ def _apply_success(session: Session, row: dict[str, Any], told: GatewayTransfer,
 def _apply_return(
     session: Session,
     row: dict[str, Any],
-    told: GatewayTransfer,
+    reported: GatewayTransfer,
     status: str,
     *,
     reason: str | None = None,
-    fee_back_minor: int = 0,
+    returned_fee_minor: int = 0,
     now: datetime,
 ) -> None:
     if row["status"] == states.SUCCESS:
-        postings.post_payout_reversed(session, row, fee_minor=fee_back_minor, now=now)
+        postings.post_payout_reversed(session, row, fee_minor=returned_fee_minor, now=now)
     else:
         postings.post_payout_returned(session, row, now=now)
     notifications.notify_payout_returned(
-        session, row, reason=reason or _default_reason(status), number=row["times_returned"] + 1, now=now
+        session,
+        row,
+        reason=reason or _default_reason(status),
+        times_returned=row["times_returned"] + 1,
+        now=now,
     )
     alerts.resolve_payout_alerts(session, row, status=status, now=now)
     exceptions.log_failed_payout(
-        session, told=told, outcome="reversed" if status == states.REVERSED else "failed", now=now
+        session, transfer=reported, outcome="reversed" if status == states.REVERSED else "failed", now=now
     )
 
 

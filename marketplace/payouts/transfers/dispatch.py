@@ -104,11 +104,11 @@ def begin_dispatch(session: Session, *, batch_id: UUID, act: Act) -> int:
     ensure_officer_is_not_payee(session, batch_id, act.person_id)
     ensure_not_halted(session)
     status = states.BATCH.target(batch["status"], "dispatch")
-    content = compute_fingerprint(session, batch_id=batch_id)
-    if content != batch["approved_hash"]:
+    fingerprint = compute_fingerprint(session, batch_id=batch_id)
+    if fingerprint != batch["approved_hash"]:
         reopened = states.BATCH.target(batch["status"], "reopen")
         update_batch_status(session, batch_id, reopened, approved_hash=None, now=act.now)
-        audit_batch_action(session, act, "reopen", batch, {"status": reopened, "contentHash": content})
+        audit_batch_action(session, act, "reopen", batch, {"status": reopened, "contentHash": fingerprint})
         raise ChangedSinceApprovalError(
             "The batch changed since it was approved: it is staged again. Two officers approve it as it is now, or"
             " take out what they do not want to pay."
@@ -123,16 +123,16 @@ def begin_dispatch(session: Session, *, batch_id: UUID, act: Act) -> int:
 
 
 def _ensure_no_payee_on_hold(session: Session, batch_id: UUID, *, now: datetime) -> None:
-    found = find_payout_holds(
+    holds_by_payout = find_payout_holds(
         session, payouts=_SELECT_PENDING_PAYEES.all(session, batch_id=batch_id), now=now
     )
-    held = [holds for holds in found.values() if holds]
-    if not held:
+    holds_of_held = [holds for holds in holds_by_payout.values() if holds]
+    if not holds_of_held:
         return
-    ends = [hold.until for holds in held for hold in holds]
+    ends = [hold.until for holds in holds_of_held for hold in holds]
     latest = max((end for end in ends if end is not None), default=None)
     when = f" until {iso(latest)}" if latest is not None and None not in ends else ""
     raise PayeesOnHoldError(
-        f"Payees on hold{when}: {len(held)}. The batch says who and why. Send it when that is over, or"
+        f"Payees on hold{when}: {len(holds_of_held)}. The batch says who and why. Send it when that is over, or"
         " take those payments out and have two officers approve the rest."
     )

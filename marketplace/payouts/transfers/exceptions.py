@@ -60,12 +60,12 @@ class PayoutExceptionAlreadyResolvedError(ConflictError):
 
 
 def log_failed_payout(
-    session: Session, *, told: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
+    session: Session, *, transfer: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
 ) -> None:
     """Log that a payout failed or came back, and alert whoever is on call, once for each."""
     _insert_and_alert(
         session,
-        told,
+        transfer,
         outcome,
         identifier=kinds.PAYOUT_EXCEPTION,
         title="A transfer failed or came back",
@@ -74,12 +74,12 @@ def log_failed_payout(
 
 
 def log_unrecognized_failure(
-    session: Session, *, told: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
+    session: Session, *, transfer: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
 ) -> None:
     """Log that a transfer which is none of ours failed or came back: one alert for all of them."""
     _insert_and_alert(
         session,
-        told,
+        transfer,
         outcome,
         identifier=kinds.TRANSFER_UNKNOWN_FAILED,
         title="A transfer that is none of ours failed or came back",
@@ -88,11 +88,11 @@ def log_unrecognized_failure(
     )
 
 
-def log_unrecognized_transfer(session: Session, *, told: GatewayTransfer, now: datetime) -> None:
+def log_unrecognized_transfer(session: Session, *, transfer: GatewayTransfer, now: datetime) -> None:
     """Log that money left which this service did not send, and alert whoever is on call, once."""
     _insert_and_alert(
         session,
-        told,
+        transfer,
         "unexpected",
         identifier=kinds.TRANSFER_UNKNOWN,
         title="The gateway made a transfer that is none of ours",
@@ -102,7 +102,7 @@ def log_unrecognized_transfer(session: Session, *, told: GatewayTransfer, now: d
 
 def _insert_and_alert(
     session: Session,
-    told: GatewayTransfer,
+    transfer: GatewayTransfer,
     outcome: str,
     *,
     identifier: str,
@@ -112,11 +112,11 @@ def _insert_and_alert(
 ) -> None:
     row = _INSERT_EXCEPTION.first(
         session,
-        gateway_transfer_id=told.id,
-        reference=told.reference,
+        gateway_transfer_id=transfer.id,
+        reference=transfer.reference,
         outcome=outcome,
-        amount_minor=told.amount_minor,
-        currency=told.currency,
+        amount_minor=transfer.amount_minor,
+        currency=transfer.currency,
         created_at=now,
     )
     if row is None:
@@ -129,10 +129,10 @@ def _insert_and_alert(
         title=title,
         facts={
             "payoutExceptionId": row["id"],
-            "reference": told.reference,
+            "reference": transfer.reference,
             "outcome": outcome,
-            "amountMinor": told.amount_minor,
-            "currency": told.currency,
+            "amountMinor": transfer.amount_minor,
+            "currency": transfer.currency,
         },
         now=now,
     )
@@ -181,9 +181,9 @@ def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: A
 
 
 def _resolve_if_no_unrecognized_left(session: Session, *, now: datetime) -> None:
-    about = {"identifier": kinds.TRANSFER_UNKNOWN_FAILED, "subject": UNRECOGNIZED_FAILURES_SUBJECT}
-    if lock_alert(session, **about) and _SELECT_OPEN_UNRECOGNIZED_FAILURE.first(session) is None:
-        resolve_alert(session, **about, note=_RESOLVED_NOTE, now=now)
+    alert_key = {"identifier": kinds.TRANSFER_UNKNOWN_FAILED, "subject": UNRECOGNIZED_FAILURES_SUBJECT}
+    if lock_alert(session, **alert_key) and _SELECT_OPEN_UNRECOGNIZED_FAILURE.first(session) is None:
+        resolve_alert(session, **alert_key, note=_RESOLVED_NOTE, now=now)
 
 
 def _exception_subject(exception_id: UUID) -> str:

@@ -44,9 +44,11 @@ def notify_payout_sent_after_all(
     :param owed_minor: kobo that their balance did not have any more
     """
     balance = _balance_name(row)
-    taken_minor = row["amount_minor"] - owed_minor
-    taken = f" {format_naira(taken_minor)} were taken from your {balance} again." if taken_minor else ""
-    owed = (
+    debited_minor = row["amount_minor"] - owed_minor
+    debited_text = (
+        f" {format_naira(debited_minor)} were taken from your {balance} again." if debited_minor else ""
+    )
+    debt_text = (
         f" You owe us {format_naira(owed_minor)}, taken from what your {balance} gets next."
         if owed_minor
         else ""
@@ -58,7 +60,7 @@ def notify_payout_sent_after_all(
         title="Your payout was sent after all",
         body=f"{format_naira(row['amount_minor'])} were sent to your bank account"
         f" {mask_account_number(row['account_number'])} after all, although they were back in your {balance}:"
-        f" they had reached you twice.{taken}{owed}",
+        f" they had reached you twice.{debited_text}{debt_text}",
         link=_link(row),
         # It may come back once more, and be sent after all again.
         cause=f"payout:{row['id']}:sent_after_all:{row['times_returned']}",
@@ -67,15 +69,15 @@ def notify_payout_sent_after_all(
 
 
 def notify_payout_returned(
-    session: Session, row: dict[str, Any], *, reason: str, number: int, now: datetime
+    session: Session, row: dict[str, Any], *, reason: str, times_returned: int, now: datetime
 ) -> None:
     """Tell a payee that a payout did not reach them, why, and what to do.
 
     :param row: the payout with its payee, amount and account
     :param reason: one of this module's
-    :param number: how often it has come back by now
+    :param times_returned: how often it has come back by now
     """
-    again = "" if number == 1 else f":{number}"
+    suffix = "" if times_returned == 1 else f":{times_returned}"
     notify(
         session,
         user_id=row["user_id"],
@@ -85,20 +87,20 @@ def notify_payout_returned(
         f" {mask_account_number(row['account_number'])}: {reason}"
         f" The money is back in your {_balance_name(row)}. {_describe_next_step(row, reason)}",
         link=_link(row),
-        cause=f"payout:{row['id']}:came_back{again}",
+        cause=f"payout:{row['id']}:came_back{suffix}",
         now=now,
     )
 
 
 def _describe_next_step(row: dict[str, Any], reason: str) -> str:
     """Tell how what came back is paid: a balance is staged by itself, a wallet's money has to be asked for."""
-    then = (
+    next_step = (
         "ask for it to be paid out anew" if row["vendor_id"] is None else "it is paid with the next payouts"
     )
     # Of an account that nothing was sent to there is nothing to look for.
     if reason in (VOIDED, ACCOUNT_REPLACED):
-        return f"{then[0].upper()}{then[1:]}."
-    return f"Look whether your bank account is right and can receive money, or give another one; then {then}."
+        return f"{next_step[0].upper()}{next_step[1:]}."
+    return f"Look whether your bank account is right and can receive money, or give another one; then {next_step}."
 
 
 def _balance_name(row: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from marketplace.kernel.errors import (
     ProviderUnavailableError,
     ServiceUnavailableError,
 )
-from marketplace.payments import gateway_alerts as gateway_alarms
+from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
 from marketplace.payouts.payees.holds import PAYOUTS_HALTED, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status, submit
@@ -124,11 +124,11 @@ class PayoutNotSentError(ConflictError):
 class TransferPollingResult:
     """What a sweep did: payouts asked about, those settled, those sent again, and batches that were handed on."""
 
-    asked: int = 0
-    settled: int = 0
-    sent_again: int = 0
-    handed_on: int = 0
-    gateway_down: bool = False
+    polled: int = 0
+    finalized: int = 0
+    resubmitted: int = 0
+    batches_enqueued: int = 0
+    gateway_unreachable: bool = False
 
 
 def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime) -> TransferPollingResult:
@@ -139,20 +139,20 @@ def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime
     :param now: the time
     :return: what was done
     """
-    done = TransferPollingResult()
-    done.handed_on = database.in_transaction(_enqueue_unqueued_batches, now=now)
+    result = TransferPollingResult()
+    result.batches_enqueued = database.in_transaction(_enqueue_unqueued_batches, now=now)
     with database.reading() as session:
         due = _SELECT_DUE_TRANSFERS.all(session, now=now, most=_BATCH_SIZE)
     for row in due:
         try:
-            told = gateway.transfer(row["reference"])
+            reported = gateway.transfer(row["reference"])
         except ProviderUnavailableError as error:
-            done.gateway_down = True
+            result.gateway_unreachable = True
             database.in_transaction(_record_gateway_unreachable, row, error, now=now)
             break
-        done.asked += 1
-        _record_polled_status(database, gateway, row, told, done, now=now)
-    return done
+        result.polled += 1
+        _record_polled_status(database, gateway, row, reported, result, now=now)
+    return result
 
 
 def find_transfer(session: Session, *, reference: str) -> dict[str, Any]:
@@ -161,12 +161,12 @@ def find_transfer(session: Session, *, reference: str) -> dict[str, Any]:
 
 
 def record_status(
-    session: Session, row: dict[str, Any], told: GatewayTransfer | None, *, now: datetime
+    session: Session, row: dict[str, Any], reported: GatewayTransfer | None, *, now: datetime
 ) -> str:
     """Take in what the gateway answered about a payout, and say when it is asked again.
 
     :param row: as it was found, before the gateway was asked
-    :param told: its answer; none if it does not know the reference
+    :param reported: its answer; none if it does not know the reference
     :param now: when
     :return: the payout's status
     :raises PayoutChangedError: something happened to it since it was found
@@ -175,13 +175,13 @@ def record_status(
     if any(locked[name] != row[name] for name in _CHANGE_MARKERS):
         raise PayoutChangedError("The payout changed while the gateway was asked about it.")
     status: str = locked["status"]
-    if told is not None:
-        status = apply_status.apply_gateway_status(session, locked, told, now=now)
+    if reported is not None:
+        status = apply_status.apply_gateway_status(session, locked, reported, now=now)
     elif states.PAYOUT.allows(status, "lose"):
         status = states.PAYOUT.target(status, "lose")
         _MARK_UNKNOWN.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
     if status in _IN_TRANSIT_STATUSES:
-        _schedule_next_poll(session, locked, known=told is not None, now=now)
+        _schedule_next_poll(session, locked, known=reported is not None, now=now)
     else:
         # What is settled is asked about when an officer wants it, or an event contradicts it: once.
         attempts = locked["attempts"] + 1
@@ -200,12 +200,12 @@ def restart_polling(session: Session, *, payout_id: UUID, now: datetime) -> dict
     :raises NotFoundError: there is no such payout
     :raises PayoutNotSentError: its call has not begun: there is nothing to ask about
     """
-    found = _SELECT_REFERENCE.first(session, payout_id=payout_id)
-    if found is None:
+    transfer = _SELECT_REFERENCE.first(session, payout_id=payout_id)
+    if transfer is None:
         raise NotFoundError("There is no such payout.")
-    if found["sent_at"] is None:
+    if transfer["sent_at"] is None:
         raise PayoutNotSentError("The payout was not sent yet: there is nothing to ask about.")
-    row = apply_status.lock_payout(session, reference=found["reference"])
+    row = apply_status.lock_payout(session, reference=transfer["reference"])
     _RESTART_POLL_SCHEDULE.run(session, reference=row["reference"], now=now)
     return {"id": payout_id, "status": row["status"], "reference": row["reference"]}
 
@@ -214,10 +214,14 @@ def _enqueue_unqueued_batches(session: Session, *, now: datetime) -> int:
     if are_payouts_halted(session):
         return 0
     # Of some all that is left may be kept from being sent, for as long as that takes.
-    found = [
+    batch_ids = [
         row["id"] for row in _LOCK_UNQUEUED_BATCHES.all(session, topic=submit.SEND_TOPIC, most=_BATCH_SIZE)
     ]
-    ready = [one for one in found if submit.has_payouts_to_send_or_void(session, batch_id=one, now=now)]
+    ready = [
+        batch_id
+        for batch_id in batch_ids
+        if submit.has_payouts_to_send_or_void(session, batch_id=batch_id, now=now)
+    ]
     for batch_id in ready:
         submit.enqueue_submission(session, batch_id=batch_id, due_at=now)
     return len(ready)
@@ -227,17 +231,17 @@ def _record_polled_status(
     database: Database,
     gateway: TransferSender,
     row: dict[str, Any],
-    told: GatewayTransfer | None,
-    done: TransferPollingResult,
+    reported: GatewayTransfer | None,
+    result: TransferPollingResult,
     *,
     now: datetime,
 ) -> None:
     """Settle a payout by the gateway's answer; what it does not know is sent."""
     try:
-        status = database.in_transaction(record_status, row, told, now=now)
-        done.settled += status not in _IN_TRANSIT_STATUSES
-        if told is None and status == states.UNKNOWN:
-            done.sent_again += _resubmit(database, gateway, row, now=now)
+        status = database.in_transaction(record_status, row, reported, now=now)
+        result.finalized += status not in _IN_TRANSIT_STATUSES
+        if reported is None and status == states.UNKNOWN:
+            result.resubmitted += _resubmit(database, gateway, row, now=now)
     except PayoutChangedError:
         _log.info("payout changed while it was asked about", reference=row["reference"])
     except ServiceUnavailableError:
@@ -251,26 +255,26 @@ def _resubmit(database: Database, gateway: TransferSender, row: dict[str, Any], 
     """Send a payout that the gateway does not know, unless something keeps it or it was asked for the last time."""
     if not database.in_transaction(_lease_for_resubmission, row["reference"], now=now):
         return False
-    claimed = LeasedPayout(
+    payout = LeasedPayout(
         reference=row["reference"],
         **{name: row[name] for name in ("amount_minor", "account_id", "recipient_code")},
         **{name: row[name] for name in ("account_name", "account_number", "bank_code")},
     )
-    answers = submit.submit_payouts(gateway, [claimed])
+    result = submit.submit_payouts(gateway, [payout])
     # Its answer may be lost again; whatever was certainly not sent stays unknown until it is asked about next.
-    answers.unsent = []
-    found = LeasedPayouts(row["batch_id"], [claimed])
-    database.in_transaction(_record_resubmission, found=found, answers=answers, now=now)
-    return bool(answers.sent)
+    result.unsent = []
+    leased = LeasedPayouts(row["batch_id"], [payout])
+    database.in_transaction(_record_resubmission, leased=leased, result=result, now=now)
+    return bool(result.sent)
 
 
 def _lease_for_resubmission(session: Session, reference: str, *, now: datetime) -> bool:
     row = apply_status.lock_payout(session, reference=reference)
     if row["ask_at"] is None or row["status"] != states.UNKNOWN:
         return False
-    kept = _list_send_blockers(session, row, now=now)
-    if kept:
-        _log.info("payout not sent again", reference=reference, reasons=kept)
+    blockers = _list_send_blockers(session, row, now=now)
+    if blockers:
+        _log.info("payout not sent again", reference=reference, reasons=blockers)
         return False
     _MARK_RESUBMITTED.run(session, reference=reference, now=now)
     return True
@@ -283,11 +287,11 @@ def _list_send_blockers(session: Session, row: dict[str, Any], *, now: datetime)
 
 
 def _record_resubmission(
-    session: Session, *, found: LeasedPayouts, answers: submit.BulkTransferResult, now: datetime
+    session: Session, *, leased: LeasedPayouts, result: submit.BulkTransferResult, now: datetime
 ) -> None:
-    apply_status.lock_payout(session, reference=found.claimed[0].reference)
-    submit.record_results(session, answers=answers, now=now)
-    submit.raise_alerts(session, found=found, answers=answers, now=now)
+    apply_status.lock_payout(session, reference=leased.claimed[0].reference)
+    submit.record_results(session, result=result, now=now)
+    submit.raise_alerts(session, leased=leased, result=result, now=now)
 
 
 def _schedule_next_poll(session: Session, row: dict[str, Any], *, known: bool, now: datetime) -> None:
@@ -314,4 +318,4 @@ def _record_gateway_unreachable(
         status = states.PAYOUT.target(locked["status"], "lose")
         _MARK_UNKNOWN.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
     if isinstance(error, GatewayKeyRefusedError):
-        gateway_alarms.raise_gateway_key_refused_alert(session, status=error.refused_with, now=now)
+        gateway_alerts.raise_gateway_key_refused_alert(session, status=error.refused_with, now=now)

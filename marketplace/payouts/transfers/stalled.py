@@ -53,13 +53,13 @@ def flag_stalled_payouts(session: Session, *, now: datetime) -> int:
     """
     flagged = _FLAG_STALLED_PAYOUTS.run(session, before=now - STALLED_AFTER, now=now)
     groups = _SELECT_STALLED_BY_BATCH.all(session, most=_GROUPS_LIMIT)
-    known = list_open_subjects(session, identifier=kinds.PAYOUT_STALLED)
+    open_subjects = list_open_subjects(session, identifier=kinds.PAYOUT_STALLED)
     subjects = []
     for group in groups:
         batch_id = group["batch_id"]
         subject = WITHOUT_BATCH_SUBJECT if batch_id is None else alerts.batch_subject(batch_id)
         subjects.append(subject)
-        if subject not in known:
+        if subject not in open_subjects:
             raise_alert(
                 session,
                 identifier=kinds.PAYOUT_STALLED,

@@ -2,7 +2,7 @@
 
 A worker claims some, noting that their call begins; it calls, with no transaction open; and it notes the answer,
 handing the next ones on. Wherever it dies, what it had claimed is never sent blindly again: the gateway is asked about
-the references first (see ``requery``), and a second call with the same reference is the same transfer there.
+the references first (see ``polling``), and a second call with the same reference is the same transfer there.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.payments import gateway_alerts as gateway_alarms
+from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
 from marketplace.payouts.payees.holds import send_blockers
 from marketplace.payouts.transfers import alerts, apply_status
@@ -60,7 +60,7 @@ _LEASE_PAYOUTS = Statement(
         WITH picked AS MATERIALIZED (
             SELECT i.id, i.amount_minor, i.account_id FROM payout_transfer_intents i
                 JOIN payout_transfers t ON t.intent_id = i.id
-            WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND i.id <> ALL(:kept)
+            WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND i.id <> ALL(:blocked_ids)
                 AND NOT EXISTS (SELECT FROM payout_halts WHERE resumed_at IS NULL)
             ORDER BY i.id LIMIT :most FOR NO KEY UPDATE OF i, t SKIP LOCKED
         )
@@ -139,7 +139,7 @@ class LeasedPayout:
     account_number: str = field(repr=False)
     bank_code: str
 
-    def order(self, recipient_code: str) -> TransferInstruction:
+    def to_order(self, recipient_code: str) -> TransferInstruction:
         """Write what the gateway is told."""
         return TransferInstruction(self.reference, self.amount_minor, recipient_code, TRANSFER_REASON)
 
@@ -154,7 +154,7 @@ class LeasedPayouts:
     @property
     def amount_minor(self) -> int:
         """Sum them up, in kobo."""
-        return sum(one.amount_minor for one in self.claimed)
+        return sum(payout.amount_minor for payout in self.claimed)
 
 
 @dataclass
@@ -162,28 +162,28 @@ class BulkTransferResult:
     """What became of a call, by reference.
 
     :ivar sent: what the gateway took, as it describes it
-    :ivar refused: what it will never take, and the HTTP status of its refusal; none where there is no such account
-    :ivar unwilling_with: the HTTP status with which it took none of them, for a reason of its own
-    :ivar lost: of what it is unknown whether it was sent
+    :ivar rejected: what it will never take, and the HTTP status of its refusal; none where there is no such account
+    :ivar rejected_all_status: the HTTP status with which it took none of them, for a reason of its own
+    :ivar unconfirmed: of what it is unknown whether it was sent
     :ivar unsent: what was certainly not sent, and may be
     :ivar recipients: the code of each account that was made a recipient
     :ivar unknown_recipients: the code that was refused since the gateway knows no such recipient, by reference
     """
 
     sent: dict[str, GatewayTransfer] = field(default_factory=dict)
-    refused: dict[str, int | None] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)
+    rejected: dict[str, int | None] = field(default_factory=dict)
+    unconfirmed: list[str] = field(default_factory=list)
     unsent: list[str] = field(default_factory=list)
     recipients: dict[UUID, str] = field(default_factory=dict)
     unknown_recipients: dict[str, str] = field(default_factory=dict)
-    unwilling_with: int | None = None
+    rejected_all_status: int | None = None
     funds_short: bool = False
-    key_refused_with: int | None = None
+    key_refusal_status: int | None = None
 
     @property
-    def troubled(self) -> bool:
+    def should_pause(self) -> bool:
         """Tell whether the gateway had better be left alone for a while."""
-        return bool(self.lost or self.unsent)
+        return bool(self.unconfirmed or self.unsent)
 
 
 def enqueue_submission(session: Session, *, batch_id: UUID, due_at: datetime) -> None:
@@ -202,17 +202,19 @@ def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedP
 
     From then on the gateway is asked what became of them, whatever happens to the caller. None are claimed while
     payouts are halted, nor those whose payee is on hold by now: they wait. Nor those whose account was replaced: they
-    were given up (see ``giving_up``), but for what was replaced since.
+    were given up (see ``void``), but for what was replaced since.
 
     :param session: of a transaction that commits before the call is made
     :param now: when
     :return: at most as many as the gateway takes at once
     """
-    kept = send_blockers(session, payouts=_SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id), now=now)
+    blocked_ids = send_blockers(
+        session, payouts=_SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id), now=now
+    )
     rows = _LEASE_PAYOUTS.all(
         session,
         batch_id=batch_id,
-        kept=list(kept),
+        blocked_ids=list(blocked_ids),
         most=MAX_BULK_TRANSFERS,
         now=now,
         ask_at=now + FIRST_POLL_DELAY,
@@ -234,41 +236,41 @@ def has_payouts_to_send_or_void(session: Session, *, batch_id: UUID, now: dateti
     )
 
 
-def submit_payouts(gateway: TransferSender, claimed: Sequence[LeasedPayout]) -> BulkTransferResult:
+def submit_payouts(gateway: TransferSender, payouts: Sequence[LeasedPayout]) -> BulkTransferResult:
     """Have the gateway send payouts, by one call as far as it takes that.
 
     It raises nothing: what is unknown is an answer too.
 
-    :param claimed: at most as many as it takes at once; the claim is committed
+    :param payouts: at most as many as it takes at once; the claim is committed
     :return: what became of each
     """
-    answers = BulkTransferResult()
+    result = BulkTransferResult()
     try:
-        orders = _build_orders(gateway, claimed, answers)
+        orders = _build_orders(gateway, payouts, result)
         if len(orders) == 1:
-            _submit_individually(gateway, orders, answers)
+            _submit_individually(gateway, orders, result)
         elif orders:
-            _submit_in_bulk(gateway, orders, answers)
+            _submit_in_bulk(gateway, orders, result)
     except GatewayKeyRefusedError as error:
-        answers.key_refused_with = error.refused_with
+        result.key_refusal_status = error.refused_with
     except InsufficientGatewayBalanceError:
-        answers.funds_short = True
-    known = answers.sent.keys() | answers.refused.keys() | set(answers.lost)
-    answers.unsent = [one.reference for one in claimed if one.reference not in known]
-    return answers
+        result.funds_short = True
+    handled = result.sent.keys() | result.rejected.keys() | set(result.unconfirmed)
+    result.unsent = [payout.reference for payout in payouts if payout.reference not in handled]
+    return result
 
 
 def _build_orders(
-    gateway: TransferSender, claimed: Sequence[LeasedPayout], answers: BulkTransferResult
+    gateway: TransferSender, payouts: Sequence[LeasedPayout], result: BulkTransferResult
 ) -> list[TransferInstruction]:
     """Write the orders of payouts, having accounts made recipients that are none yet."""
     orders = []
-    for one in claimed:
-        code = one.recipient_code or answers.recipients.get(one.account_id)
+    for payout in payouts:
+        code = payout.recipient_code or result.recipients.get(payout.account_id)
         if code is None:
             try:
                 code = gateway.make_recipient(
-                    name=one.account_name, account_number=one.account_number, bank_code=one.bank_code
+                    name=payout.account_name, account_number=payout.account_number, bank_code=payout.bank_code
                 )
             except GatewayKeyRefusedError:
                 raise
@@ -276,56 +278,56 @@ def _build_orders(
                 # Those behind it would wait as long for nothing.
                 break
             if code is None:
-                answers.refused[one.reference] = None
+                result.rejected[payout.reference] = None
                 continue
-            answers.recipients[one.account_id] = code
-        orders.append(one.order(code))
+            result.recipients[payout.account_id] = code
+        orders.append(payout.to_order(code))
     return orders
 
 
 def _submit_in_bulk(
-    gateway: TransferSender, orders: Sequence[TransferInstruction], answers: BulkTransferResult
+    gateway: TransferSender, orders: Sequence[TransferInstruction], result: BulkTransferResult
 ) -> None:
     try:
         sent = gateway.send_all(orders)
     except TransferRefusedError:
         # One that it will not take, or has already, keeps it from taking the others.
-        _submit_individually(gateway, orders, answers)
+        _submit_individually(gateway, orders, result)
         return
     except GatewayKeyRefusedError:
         raise
     except ProviderUnavailableError:
         sent = []
-    answers.sent = {one.reference: one for one in sent}
-    answers.lost += [order.reference for order in orders if order.reference not in answers.sent]
+    result.sent = {transfer.reference: transfer for transfer in sent}
+    result.unconfirmed += [order.reference for order in orders if order.reference not in result.sent]
 
 
 def _submit_individually(
-    gateway: TransferSender, orders: Sequence[TransferInstruction], answers: BulkTransferResult
+    gateway: TransferSender, orders: Sequence[TransferInstruction], result: BulkTransferResult
 ) -> None:
     """Send payouts one by one; what is refused while others are taken is refused for good.
 
     Where none is taken it may be all of them that the gateway does not take just now: they wait.
     """
-    unwilling: dict[str, int] = {}
+    soft_refusals: dict[str, int] = {}
     for order in orders:
         try:
-            answers.sent[order.reference] = gateway.send(order)
+            result.sent[order.reference] = gateway.send(order)
         except TransferRefusedError as error:
-            found = answers.refused if error.for_good else unwilling
-            found[order.reference] = error.refused_with
+            refusals = result.rejected if error.for_good else soft_refusals
+            refusals[order.reference] = error.refused_with
             if error.for_good:
-                answers.unknown_recipients[order.reference] = order.recipient_code
+                result.unknown_recipients[order.reference] = order.recipient_code
         except GatewayKeyRefusedError:
             raise
         except ProviderUnavailableError:
             # Those behind it were not sent, and would wait as long for nothing.
-            answers.lost.append(order.reference)
+            result.unconfirmed.append(order.reference)
             break
-    if answers.sent:
-        answers.refused |= unwilling
-    elif unwilling:
-        answers.unwilling_with = next(iter(unwilling.values()))
+    if result.sent:
+        result.rejected |= soft_refusals
+    elif soft_refusals:
+        result.rejected_all_status = next(iter(soft_refusals.values()))
 
 
 def record_submission(
@@ -342,75 +344,81 @@ def record_submission(
         if not has_sendable_payouts(session, batch_id=found.batch_id, now=now):
             alerts.resolve_idle_batch_alerts(session, batch_id=found.batch_id, now=now)
         return
-    record_results(session, answers=answers, now=now)
-    raise_alerts(session, found=found, answers=answers, now=now)
+    record_results(session, result=answers, now=now)
+    raise_alerts(session, leased=found, result=answers, now=now)
     if answers.sent:
         alerts.resolve_accepted_batch_alerts(session, batch_id=found.batch_id, now=now)
-    for reference, told in answers.sent.items():
-        if told.wants_otp:
+    for reference, reported in answers.sent.items():
+        if reported.wants_otp:
             facts, batch_id = {"reference": reference}, found.batch_id
             alerts.raise_batch_alert(
                 session, kinds.TRANSFER_WANTS_OTP, batch_id=batch_id, facts=facts, now=now
             )
             break
     enqueue_submission(
-        session, batch_id=found.batch_id, due_at=now + RETRY_PAUSE if answers.troubled else now
+        session, batch_id=found.batch_id, due_at=now + RETRY_PAUSE if answers.should_pause else now
     )
 
 
 def raise_alerts(
-    session: Session, *, found: LeasedPayouts, answers: BulkTransferResult, now: datetime
+    session: Session, *, leased: LeasedPayouts, result: BulkTransferResult, now: datetime
 ) -> None:
     """Raise that the gateway takes nothing of a batch, and why.
 
-    :param found: what was to be sent
-    :param answers: what became of it
+    :param leased: what was to be sent
+    :param result: what became of it
     :param now: when
     """
-    trouble: dict[str, dict[str, Any]] = {}
-    if answers.funds_short:
-        trouble[kinds.PAYOUT_FUNDS_SHORT] = {"amountMinor": found.amount_minor}
-    if answers.unwilling_with is not None:
-        trouble[kinds.PAYOUTS_REFUSED] = {"refusedWith": answers.unwilling_with}
-    for identifier, facts in trouble.items():
-        alerts.raise_batch_alert(session, identifier, batch_id=found.batch_id, facts=facts, now=now)
+    facts_by_alert: dict[str, dict[str, Any]] = {}
+    if result.funds_short:
+        facts_by_alert[kinds.PAYOUT_FUNDS_SHORT] = {"amountMinor": leased.amount_minor}
+    if result.rejected_all_status is not None:
+        facts_by_alert[kinds.PAYOUTS_REFUSED] = {"refusedWith": result.rejected_all_status}
+    for identifier, facts in facts_by_alert.items():
+        alerts.raise_batch_alert(session, identifier, batch_id=leased.batch_id, facts=facts, now=now)
 
 
-def record_results(session: Session, *, answers: BulkTransferResult, now: datetime) -> None:
+def record_results(session: Session, *, result: BulkTransferResult, now: datetime) -> None:
     """Note what became of a call: of each payout by itself.
 
     What an event has settled meanwhile stays as it is.
 
-    :param answers: of payouts of one batch, which is locked
+    :param result: of payouts of one batch, which is locked
     :param now: when
     """
-    told = [*answers.sent, *answers.refused, *answers.lost]
-    status_of = {
-        row["reference"]: row["status"] for row in _LOCK_PAYOUTS.all(session, references=sorted(told))
+    reported_references = [*result.sent, *result.rejected, *result.unconfirmed]
+    statuses = {
+        row["reference"]: row["status"]
+        for row in _LOCK_PAYOUTS.all(session, references=sorted(reported_references))
     }
-    if answers.recipients:
+    if result.recipients:
         _SAVE_RECIPIENT_CODES.run(
-            session, accounts=list(answers.recipients), codes=list(answers.recipients.values())
+            session, accounts=list(result.recipients), codes=list(result.recipients.values())
         )
-    if answers.unknown_recipients:
+    if result.unknown_recipients:
         # The next payout makes the account a recipient anew, or learns that there is none such any more.
-        unknown = answers.unknown_recipients
-        _CLEAR_RECIPIENT_CODES.run(session, references=list(unknown), codes=list(unknown.values()))
-    for trigger, references in (("submit", list(answers.sent)), ("lose", answers.lost)):
-        moving = [one for one in references if states.PAYOUT.allows(status_of[one], trigger)]
-        if moving:
+        unknown_recipients = result.unknown_recipients
+        _CLEAR_RECIPIENT_CODES.run(
+            session, references=list(unknown_recipients), codes=list(unknown_recipients.values())
+        )
+    for trigger, references in (("submit", list(result.sent)), ("lose", result.unconfirmed)):
+        allowed = [
+            reference for reference in references if states.PAYOUT.allows(statuses[reference], trigger)
+        ]
+        if allowed:
             codes = [
-                answers.sent[one].transfer_code or None if one in answers.sent else None for one in moving
+                result.sent[reference].transfer_code or None if reference in result.sent else None
+                for reference in allowed
             ]
             target = states.SUBMITTED if trigger == "submit" else states.UNKNOWN
-            _UPDATE_STATUSES.run(session, references=moving, codes=codes, status=target, now=now)
-    if answers.unsent:
-        _RELEASE_LEASES.run(session, references=answers.unsent, now=now)
-    for reference, refused_with in answers.refused.items():
-        if states.PAYOUT.allows(status_of[reference], "fail"):
+            _UPDATE_STATUSES.run(session, references=allowed, codes=codes, status=target, now=now)
+    if result.unsent:
+        _RELEASE_LEASES.run(session, references=result.unsent, now=now)
+    for reference, refusal_status in result.rejected.items():
+        if states.PAYOUT.allows(statuses[reference], "fail"):
             row = apply_status.lock_payout(session, reference=reference)
-            apply_status.mark_rejected(session, row, refused_with=refused_with, now=now)
-    if answers.key_refused_with is not None:
-        gateway_alarms.raise_gateway_key_refused_alert(session, status=answers.key_refused_with, now=now)
-    elif answers.sent:
-        gateway_alarms.resolve_gateway_key_refused_alert(session, now=now)
+            apply_status.mark_rejected(session, row, refusal_status=refusal_status, now=now)
+    if result.key_refusal_status is not None:
+        gateway_alerts.raise_gateway_key_refused_alert(session, status=result.key_refusal_status, now=now)
+    elif result.sent:
+        gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)

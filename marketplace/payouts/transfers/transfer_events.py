@@ -18,26 +18,28 @@ _log = structlog.get_logger(__name__)
 POLL_TOPIC = "payout.ask"
 
 
-def handle_transfer_event(session: Session, *, outcome: str, told: GatewayTransfer, now: datetime) -> None:
+def handle_transfer_event(
+    session: Session, *, outcome: str, transfer: GatewayTransfer, now: datetime
+) -> None:
     """Take in an event of the gateway about a transfer.
 
     One that contradicts what is settled has the gateway asked. One that is none of ours is logged for finance.
 
     :param outcome: success, failed or reversed: the event's type, which counts whatever its data call the status
-    :param told: its data
+    :param transfer: its data
     :param now: when
     """
-    said = replace(told, status=outcome)
+    reported = replace(transfer, status=outcome)
     try:
-        row = apply_status.lock_payout(session, reference=said.reference)
+        row = apply_status.lock_payout(session, reference=reported.reference)
     except UnknownTransferError:
-        _log_unrecognized(session, said, now=now)
+        _log_unrecognized(session, reported, now=now)
         return
-    if apply_status.contradicts_final_status(row["status"], said):
+    if apply_status.contradicts_final_status(row["status"], reported):
         _log.warning("event contradicts a settled payout", payoutId=str(row["id"]), outcome=outcome)
-        enqueue_polling(session, reference=said.reference, now=now)
+        enqueue_polling(session, reference=reported.reference, now=now)
     else:
-        apply_status.apply_gateway_status(session, row, said, now=now)
+        apply_status.apply_gateway_status(session, row, reported, now=now)
 
 
 def enqueue_polling(session: Session, *, reference: str, now: datetime) -> None:
@@ -47,10 +49,10 @@ def enqueue_polling(session: Session, *, reference: str, now: datetime) -> None:
     )
 
 
-def _log_unrecognized(session: Session, told: GatewayTransfer, *, now: datetime) -> None:
-    if told.failed:
-        log_unrecognized_failure(session, told=told, outcome="failed", now=now)
-    elif told.reversed:
-        log_unrecognized_failure(session, told=told, outcome="reversed", now=now)
+def _log_unrecognized(session: Session, transfer: GatewayTransfer, *, now: datetime) -> None:
+    if transfer.failed:
+        log_unrecognized_failure(session, transfer=transfer, outcome="failed", now=now)
+    elif transfer.reversed:
+        log_unrecognized_failure(session, transfer=transfer, outcome="reversed", now=now)
     else:
-        log_unrecognized_transfer(session, told=told, now=now)
+        log_unrecognized_transfer(session, transfer=transfer, now=now)

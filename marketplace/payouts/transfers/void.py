@@ -58,15 +58,15 @@ def void_payout(session: Session, *, payout_id: UUID, note: str, act: Act) -> di
     :raises PayoutAlreadyFinalError: it failed, came back or was called off already
     :raises PayoutMayBeInFlightError: it was sent, or may have been; or its batch was not dispatched
     """
-    found = _SELECT_REFERENCE.first(session, payout_id=payout_id)
-    if found is None:
+    payout = _SELECT_REFERENCE.first(session, payout_id=payout_id)
+    if payout is None:
         raise NotFoundError("There is no such payout.")
-    _ensure_not_final(found["status"])
-    if found["reference"] is None:
+    _ensure_not_final(payout["status"])
+    if payout["reference"] is None:
         raise PayoutMayBeInFlightError(
             "The payout's batch was not dispatched: reject it, or take the payout out of it."
         )
-    row = apply_status.lock_payout(session, reference=found["reference"])
+    row = apply_status.lock_payout(session, reference=payout["reference"])
     if row["user_id"] == act.person_id:
         raise ForbiddenError("It is your own payout: another officer has to see to it.")
     _ensure_not_final(row["status"])
@@ -77,7 +77,7 @@ def void_payout(session: Session, *, payout_id: UUID, note: str, act: Act) -> di
             f"The payout is {row['status']}, and was sent or may have been. Have the gateway asked about it; what it"
             " does not know after five days can be given up."
         )
-    apply_status.mark_rejected(session, row, refused_with=None, reason=notifications.VOIDED, now=act.now)
+    apply_status.mark_rejected(session, row, refusal_status=None, reason=notifications.VOIDED, now=act.now)
     record_audit_entry(
         session,
         act=act,
@@ -100,16 +100,16 @@ def void_payouts_to_replaced_accounts(session: Session, *, batch_id: UUID, now: 
     :param now: when
     :return: how many
     """
-    given_up = 0
-    for found in _SELECT_UNSENT_TO_REPLACED_ACCOUNTS.all(session, batch_id=batch_id):
-        row = apply_status.lock_payout(session, reference=found["reference"])
+    voided = 0
+    for payout in _SELECT_UNSENT_TO_REPLACED_ACCOUNTS.all(session, batch_id=batch_id):
+        row = apply_status.lock_payout(session, reference=payout["reference"])
         # Whoever had it locked may have begun its call, before the account was replaced.
         if _is_unsent(row):
             apply_status.mark_rejected(
-                session, row, refused_with=None, reason=notifications.ACCOUNT_REPLACED, now=now
+                session, row, refusal_status=None, reason=notifications.ACCOUNT_REPLACED, now=now
             )
-            given_up += 1
-    return given_up
+            voided += 1
+    return voided
 
 
 def _is_unsent(row: dict[str, Any]) -> bool:

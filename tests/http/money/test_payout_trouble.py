@@ -83,7 +83,7 @@ class TestExceptions:
     def test_one_that_is_none_of_ours_is_listed_without(self, desk: Desk, officer: dict[str, str]) -> None:
         told = GatewayTransfer(a_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
         with desk.database.transaction() as session:
-            log_unrecognized_transfer(session, told=told, now=NOW)
+            log_unrecognized_transfer(session, transfer=told, now=NOW)
             found = row_of(session, "payout_exceptions", reference=told.reference)["id"]
 
         [row] = of_row(desk, officer, self.PATH, found, outcome="unexpected")

@@ -308,7 +308,7 @@ class TestFiles:
         assert (answer.status_code, answer.content_type) == (200, kind)
 
     def test_long_ones_have_many_pages_each_with_its_heading(self) -> None:
-        drawn = statement_pdf.render_pdf(_long(120), drawn_at=NOW)
+        drawn = statement_pdf.render_pdf(_long(120), generated_at=NOW)
         pages = PdfReader(io.BytesIO(drawn)).pages
         assert len(pages) == 3
         for number, page in enumerate(pages, 1):
@@ -319,17 +319,17 @@ class TestFiles:
         assert all(f"CM-{number}\n" in whole or f"CM-{number} " in whole for number in range(120))
 
     def test_the_same_statement_is_the_same_file(self) -> None:
-        assert statement_pdf.render_pdf(_long(3), drawn_at=NOW) == statement_pdf.render_pdf(
-            _long(3), drawn_at=NOW
+        assert statement_pdf.render_pdf(_long(3), generated_at=NOW) == statement_pdf.render_pdf(
+            _long(3), generated_at=NOW
         )
 
     def test_what_the_font_lacks_and_what_is_too_long_does_not_break_it(self) -> None:
-        text = text_of(statement_pdf.render_pdf(_long(1, name="Ọjà 💡 灯 " + "W" * 200), drawn_at=NOW))
+        text = text_of(statement_pdf.render_pdf(_long(1, name="Ọjà 💡 灯 " + "W" * 200), generated_at=NOW))
         assert "Ọjà ? ? W" in text
         assert "…" in text
 
     def test_a_long_name_leaves_room_at_the_foot(self) -> None:
-        text = text_of(statement_pdf.render_pdf(_long(1, name="W" * 80), drawn_at=NOW))
+        text = text_of(statement_pdf.render_pdf(_long(1, name="W" * 80), generated_at=NOW))
         [foot] = re.findall(r"(W+)… · drawn up 2026-11-20 09:30 UTC", text)
         # At most a half of the page, beside its number.
         assert len(foot) < 40
@@ -337,14 +337,14 @@ class TestFiles:
 
     def test_a_name_is_not_taken_for_a_number_of_pages(self) -> None:
         text = text_of(
-            statement_pdf.render_pdf(_long(120, name="The {nb} shop \ufdd0\ufdd0\ufdd0"), drawn_at=NOW)
+            statement_pdf.render_pdf(_long(120, name="The {nb} shop \ufdd0\ufdd0\ufdd0"), generated_at=NOW)
         )
         assert text.count("The {nb} shop ???") == 1 + 3
         assert "Page 3 of 3" in text
 
     def test_no_amount_is_cut(self) -> None:
         entry = _long(1).entries[0] | {"amountMinor": 10**15 - 1, "balanceMinor": -(10**15)}
-        drawn = statement_pdf.render_pdf(_long(0, entries=[entry]), drawn_at=NOW)
+        drawn = statement_pdf.render_pdf(_long(0, entries=[entry]), generated_at=NOW)
         text = text_of(drawn)
         assert "9,999,999,999,999.99" in text
         assert "-10,000,000,000,000.00" in text
@@ -381,7 +381,7 @@ def _long(
         vendor_id=VENDOR,
         display_name=name,
         owner_name=None,
-        paid_to=[],
+        paid_accounts=[],
         period=statements.StatementPeriod(datetime(2026, 1, 1, tzinfo=UTC), NOW),
         opening_minor=0,
         credited_minor=100 * number,
