@@ -37,7 +37,7 @@ def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         reason=body["reason"],
         effective_at=body.get("effective_at"),
     )
-    proposal_id = operations.propose(ctx.session, act=ctx.act, proposed_change=proposed_change)
+    proposal_id = operations.propose(ctx.session, act=ctx.act, draft=proposed_change)
     return _proposal_view(ctx, proposal_id)
 
 

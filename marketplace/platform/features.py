@@ -63,12 +63,12 @@ def read_features(settings: Mapping[str, Any]) -> dict[str, bool]:
 
     :param settings: the platform's
     """
-    given = {
+    stored_flags = {
         name.removeprefix(_FEATURE_PREFIX): bool(value)
         for name, value in settings.items()
         if name.startswith(_FEATURE_PREFIX)
     }
-    return dict.fromkeys(FEATURES, True) | given
+    return dict.fromkeys(FEATURES, True) | stored_flags
 
 
 def read_maintenance(settings: Mapping[str, Any], *, now: datetime) -> Maintenance:
@@ -77,11 +77,11 @@ def read_maintenance(settings: Mapping[str, Any], *, now: datetime) -> Maintenan
     :param settings: the platform's
     :param now: when; what has ended by then is over
     """
-    kept = settings.get(MAINTENANCE) or {}
-    until = datetime.fromisoformat(kept["until"]) if kept.get("until") else None
-    if not kept.get("active") or (until is not None and until <= now):
+    stored = settings.get(MAINTENANCE) or {}
+    until = datetime.fromisoformat(stored["until"]) if stored.get("until") else None
+    if not stored.get("active") or (until is not None and until <= now):
         return Maintenance(active=False)
-    return Maintenance(active=True, message=kept.get("message"), until=until)
+    return Maintenance(active=True, message=stored.get("message"), until=until)
 
 
 def is_feature_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> bool:
@@ -105,9 +105,9 @@ def ensure_feature_on(settings: Mapping[str, Any], feature: str, *, now: datetim
     """
     maintenance = read_maintenance(settings, now=now)
     if FEATURES[feature].off_in_maintenance and maintenance.active:
-        said = f" {maintenance.message}" if maintenance.message else ""
+        message = f" {maintenance.message}" if maintenance.message else ""
         raise FeatureUnavailableError(
-            f"The platform is being worked on.{said}",
+            f"The platform is being worked on.{message}",
             retry_after_seconds=_seconds_until(maintenance.until, now=now),
         )
     if not read_features(settings)[feature]:

@@ -9,8 +9,8 @@ _MAX_FEE_MINOR = 1_000_000
 class FeeSetting:
     """A platform setting that is a number: what it is, and its least and greatest value."""
 
-    low: int
-    high: int
+    minimum: int
+    maximum: int
     meaning: str
 
 

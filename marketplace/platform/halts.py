@@ -106,9 +106,9 @@ def halt_payouts(
         reason the latest are kept
     :return: whether they went until now
     """
-    name = finding or str(uuid4())
-    found = {reason: {"finding": name, "facts": dict(facts or {}), "foundAt": iso(now)}}
-    row = _UPSERT_HALT.first(session, reason=reason, finding=name, found=Json(found), now=now)
+    finding_name = finding or str(uuid4())
+    findings = {reason: {"finding": finding_name, "facts": dict(facts or {}), "foundAt": iso(now)}}
+    row = _UPSERT_HALT.first(session, reason=reason, finding=finding_name, found=Json(findings), now=now)
     if row is None or not row["halted"]:
         return False
     record_audit_entry(

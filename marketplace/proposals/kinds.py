@@ -66,22 +66,24 @@ def _format_timestamp(moment: datetime | None) -> str | None:
 class Change(ABC):
     """A kind of proposal. A payload is as it is kept: what JSON can say, named as on the wire.
 
-    ``absolute`` says that it is a switch: what it was before does not matter to those who approved it.
+    ``ignores_prior_state`` says that it is a switch: what it was before does not matter to those who approved it.
     """
 
-    absolute: ClassVar[bool] = False
+    ignores_prior_state: ClassVar[bool] = False
 
     @abstractmethod
-    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
+    def validate_payload(
+        self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
+    ) -> Payload:
         """Check what is proposed, and give it as it is kept.
 
-        :param given: as it was read; what a kind takes is there
+        :param payload_input: as it was read; what a kind takes is there
         :param now: when it would take effect
         :raises ValidationError: it is out of range, or names something that there is none of
         :raises ConflictError: there is nothing to do it to
         """
 
-    def hold(self, session: Session) -> None:  # noqa: B027 - most are changed by proposals alone
+    def lock_target(self, session: Session) -> None:  # noqa: B027 - most are changed by proposals alone
         """Keep what is changed as it is until the transaction ends, from what is no proposal."""
 
     @abstractmethod
@@ -89,11 +91,11 @@ class Change(ABC):
         """Name what is changed."""
 
     @abstractmethod
-    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+    def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
         """Give what is changed as it is now."""
 
     @abstractmethod
-    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
         """Give what is changed as it would be."""
 
     @abstractmethod
@@ -109,27 +111,32 @@ class Change(ABC):
 
 
 def _ensure_in_range(value: Any, fee: FeeSetting, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not fee.low <= value <= fee.high:
-        raise ValidationError.of(name, f"Must be a whole number from {fee.low} to {fee.high}.")
+    if not isinstance(value, int) or isinstance(value, bool) or not fee.minimum <= value <= fee.maximum:
+        raise ValidationError.of(name, f"Must be a whole number from {fee.minimum} to {fee.maximum}.")
     return value
 
 
 class FeeChange(Change):
     """A fee, or a limit, of the platform."""
 
-    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
-        fee = FEES.get(given["key"])
+    def validate_payload(
+        self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
+    ) -> Payload:
+        fee = FEES.get(payload_input["key"])
         if fee is None:
             raise ValidationError.of("payload.key", f"Must be one of: {', '.join(FEES)}.")
-        return {"key": given["key"], "value": _ensure_in_range(given["value"], fee, "payload.value")}
+        return {
+            "key": payload_input["key"],
+            "value": _ensure_in_range(payload_input["value"], fee, "payload.value"),
+        }
 
     def target(self, payload: Payload) -> str:
         return str(payload["key"])
 
-    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+    def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
         return {"key": payload["key"], "value": fetch_platform_settings(session)[payload["key"]]}
 
-    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
         return dict(payload)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
@@ -150,29 +157,31 @@ class FeeChange(Change):
 class CategoryCommission(Change):
     """A category's own commission, and of those below it that have none; none means that of the one above it."""
 
-    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
-        bps = given["commission_bps"]
+    def validate_payload(
+        self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
+    ) -> Payload:
+        bps = payload_input["commission_bps"]
         if bps is not None:
             _ensure_in_range(bps, COMMISSION, "payload.commissionBps")
-        if _SELECT_CATEGORY.first(session, category_id=given["category_id"]) is None:
+        if _SELECT_CATEGORY.first(session, category_id=payload_input["category_id"]) is None:
             raise ValidationError.of("payload.categoryId", "There is no such category.")
-        return {"categoryId": str(given["category_id"]), "commissionBps": bps}
+        return {"categoryId": str(payload_input["category_id"]), "commissionBps": bps}
 
     def target(self, payload: Payload) -> str:
         return str(payload["categoryId"])
 
-    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        row = self._row(session, payload)
-        return self._shown(row, row["commission_bps"])
+    def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        row = self._select_category(session, payload)
+        return self._serialize(row, row["commission_bps"])
 
-    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
-        return self._shown(self._row(session, payload), payload["commissionBps"])
+    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
+        return self._serialize(self._select_category(session, payload), payload["commissionBps"])
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        row, settings = self._row(session, payload), fetch_platform_settings(session)
-        own = payload["commissionBps"]
+        row, settings = self._select_category(session, payload), fetch_platform_settings(session)
+        own_bps = payload["commissionBps"]
         before = sample_order(settings, commission_bps=row["rate_bps"])
-        after = sample_order(settings, commission_bps=row["inherited_bps"] if own is None else own)
+        after = sample_order(settings, commission_bps=row["inherited_bps"] if own_bps is None else own_bps)
         products = _COUNT_PRODUCTS.one(session, category_id=row["id"])["count"]
         return compare_sample_orders(before, after) | {"publishedProducts": products}
 
@@ -181,45 +190,47 @@ class CategoryCommission(Change):
             session, category_id=UUID(payload["categoryId"]), commission_bps=payload["commissionBps"]
         )
 
-    def _row(self, session: Session, payload: Payload) -> dict[str, Any]:
+    def _select_category(self, session: Session, payload: Payload) -> dict[str, Any]:
         # Categories are never deleted: one that was there when it was proposed is there.
         return _SELECT_CATEGORY.one(session, category_id=UUID(payload["categoryId"]))
 
-    def _shown(self, row: dict[str, Any], bps: int | None) -> dict[str, Any]:
+    def _serialize(self, row: dict[str, Any], bps: int | None) -> dict[str, Any]:
         return {"categoryId": str(row["id"]), "category": row["name"], "commissionBps": bps}
 
 
 class FeatureFlag(Change):
     """A feature that is switched on or off."""
 
-    absolute = True
+    ignores_prior_state = True
 
-    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
-        if not _FLAG_KEY_PATTERN.fullmatch(given["key"]):
+    def validate_payload(
+        self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
+    ) -> Payload:
+        if not _FLAG_KEY_PATTERN.fullmatch(payload_input["key"]):
             raise ValidationError.of(
                 "payload.key",
                 "Must be 2 to 64 letters, digits, dots, hyphens or underscores, a letter first.",
             )
-        return {"key": given["key"], "enabled": given["enabled"]}
+        return {"key": payload_input["key"], "enabled": payload_input["enabled"]}
 
     def target(self, payload: Payload) -> str:
         return str(payload["key"])
 
-    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        known = features.read_features(fetch_platform_settings(session))
-        return {"key": payload["key"], "enabled": known.get(payload["key"])}
+    def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        flags = features.read_features(fetch_platform_settings(session))
+        return {"key": payload["key"], "enabled": flags.get(payload["key"])}
 
-    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
         return dict(payload)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         feature = features.FEATURES.get(payload["key"])
-        what = (
+        meaning = (
             feature.meaning
             if feature
             else "The service itself does nothing by it; applications are told of it."
         )
-        return {"usedByService": feature is not None, "meaning": what}
+        return {"usedByService": feature is not None, "meaning": meaning}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         set_setting(
@@ -234,35 +245,37 @@ class FeatureFlag(Change):
 class MaintenanceChange(Change):
     """That the platform is being worked on, or no longer."""
 
-    absolute = True
+    ignores_prior_state = True
 
-    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
-        until = given.get("until")
+    def validate_payload(
+        self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
+    ) -> Payload:
+        until = payload_input.get("until")
         if until is not None and until <= now:
             raise ValidationError.of("payload.until", "Must be after it takes effect.")
         return {
-            "active": given["active"],
-            "message": given.get("message"),
+            "active": payload_input["active"],
+            "message": payload_input.get("message"),
             "until": _format_timestamp(until),
         }
 
     def target(self, payload: Payload) -> str:
         return features.MAINTENANCE
 
-    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        found = features.read_maintenance(fetch_platform_settings(session), now=now)
+    def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        maintenance = features.read_maintenance(fetch_platform_settings(session), now=now)
         return {
-            "active": found.active,
-            "message": found.message,
-            "until": _format_timestamp(found.until),
+            "active": maintenance.active,
+            "message": maintenance.message,
+            "until": _format_timestamp(maintenance.until),
         }
 
-    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
         return dict(payload)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        off = [name for name, feature in features.FEATURES.items() if feature.off_in_maintenance]
-        return {"switchedOff": off if payload["active"] else []}
+        switched_off = [name for name, feature in features.FEATURES.items() if feature.off_in_maintenance]
+        return {"switchedOff": switched_off if payload["active"] else []}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         set_setting(
@@ -293,19 +306,21 @@ class PayoutResume(Change):
     also after it was approved, is not carried with it.
     """
 
-    def payload(self, session: Session, given: Mapping[str, Any], *, now: datetime) -> Payload:
+    def validate_payload(
+        self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
+    ) -> Payload:
         halt = halts.fetch_halt_details(session)
         if halt is None:
             raise halts.PayoutsNotHaltedError("Payouts are not halted: there is nothing to resume.")
-        return {"reason": given["reason"], "haltId": str(halt["id"]), "haltMark": halt["mark"]}
+        return {"reason": payload_input["reason"], "haltId": str(halt["id"]), "haltMark": halt["mark"]}
 
-    def hold(self, session: Session) -> None:
+    def lock_target(self, session: Session) -> None:
         halts.lock_halt(session)
 
     def target(self, payload: Payload) -> str:
         return "payouts"
 
-    def state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+    def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
         halt = halts.fetch_halt_details(session)
         if halt is None:
             return dict(_NOT_HALTED)
@@ -319,17 +334,17 @@ class PayoutResume(Change):
             "found": halt["found"],
         }
 
-    def after(self, session: Session, payload: Payload) -> dict[str, Any]:
+    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
         return dict(_NOT_HALTED)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         drifts = sorted(list_open_subjects(session, identifier=alert_kinds.ESCROW_DRIFT))
         halt = halts.fetch_halt_details(session)
-        as_shown = halt is not None and (str(halt["id"]), halt["mark"]) == (
+        is_unchanged = halt is not None and (str(halt["id"]), halt["mark"]) == (
             payload["haltId"],
             payload["haltMark"],
         )
-        return {"resumes": as_shown, "openDrifts": drifts}
+        return {"resumes": is_unchanged, "openDrifts": drifts}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         halts.resume_payouts(

@@ -49,7 +49,7 @@ def notify_proposal_progress(
     :param step: the state that it came to
     :param body: what that means
     """
-    concerned = {row["proposed_by"], row["approved_by"]} - {None}
+    officer_ids = {row["proposed_by"], row["approved_by"]} - {None}
     notify_all(
         session,
         news=[
@@ -61,7 +61,7 @@ def notify_proposal_progress(
                 link=_link(row["id"]),
                 cause=f"proposal:{row['id']}:{step}",
             )
-            for user_id in concerned
+            for user_id in officer_ids
         ],
         now=now,
     )

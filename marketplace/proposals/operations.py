@@ -126,29 +126,32 @@ class DueProposalsResult:
     expired: int
 
 
-def propose(session: Session, *, act: Act, wanted: ProposalDraft) -> UUID:
+def propose(session: Session, *, act: Act, draft: ProposalDraft) -> UUID:
     """File a proposal, and tell the officers who may decide on it.
 
-    :param wanted: what
+    :param draft: what
     :return: the proposal's id
     :raises ValidationError: it is out of range, names something that there is none of, or begins in the past
     :raises ConflictError: there is nothing to do it to
     """
-    change = CHANGES[wanted.kind]
-    starts = wanted.effective_at
+    change = CHANGES[draft.kind]
+    starts = draft.effective_at
     if starts is not None and not act.now <= starts <= act.now + LATEST_START:
         raise ValidationError.of(
             "effectiveAt", f"Must be in the future, and at most {LATEST_START.days} days away."
         )
-    change.hold(session)
-    payload = change.payload(session, wanted.payload, now=starts or act.now)
-    before, after = change.state(session, payload, now=act.now), change.after(session, payload)
+    change.lock_target(session)
+    payload = change.validate_payload(session, draft.payload, now=starts or act.now)
+    before, after = (
+        change.current_state(session, payload, now=act.now),
+        change.proposed_state(session, payload),
+    )
     proposal_id: UUID = _INSERT_PROPOSAL.one(
         session,
-        kind=wanted.kind,
+        kind=draft.kind,
         target=change.target(payload),
         payload=Json(payload),
-        reason=wanted.reason,
+        reason=draft.reason,
         status=states.PROPOSAL.initial,
         before=Json(before),
         after=Json(after),
@@ -164,14 +167,14 @@ def propose(session: Session, *, act: Act, wanted: ProposalDraft) -> UUID:
         "file",
         proposal_id,
         before=before,
-        after={"status": states.PENDING, "kind": wanted.kind, "reason": wanted.reason, "change": after}
+        after={"status": states.PENDING, "kind": draft.kind, "reason": draft.reason, "change": after}
         | ({"effectiveAt": iso(starts)} if starts else {}),
     )
     notifications.notify_proposal_filed(
         session,
         proposal_id=proposal_id,
-        kind=wanted.kind,
-        reason=wanted.reason,
+        kind=draft.kind,
+        reason=draft.reason,
         officer_id=act.person_id,
         now=act.now,
     )
@@ -241,7 +244,7 @@ def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsRes
     with database.reading() as session:
         due = _SELECT_DUE_PROPOSALS.all(session, now=now, most=_BATCH_SIZE)
         overdue = _SELECT_OVERDUE_PROPOSALS.all(session, now=now, most=_BATCH_SIZE)
-    done = process_each(
+    applied = process_each(
         [row["id"] for row in due],
         lambda proposal_id: database.in_transaction(_apply_due_proposal, proposal_id=proposal_id, now=now),
         failure="proposal not applied",
@@ -253,7 +256,7 @@ def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsRes
         ),
         failure="proposal not expired",
     )
-    return DueProposalsResult(done.count(states.ACTIVE), done.count(states.REJECTED), sum(expired))
+    return DueProposalsResult(applied.count(states.ACTIVE), applied.count(states.REJECTED), sum(expired))
 
 
 def _lock_proposal(session: Session, proposal_id: UUID) -> dict[str, Any]:
@@ -267,8 +270,10 @@ def _is_target_unchanged(session: Session, row: Mapping[str, Any], *, now: datet
     """Tell whether what a proposal changes is still as it was shown to those who decide."""
     change = CHANGES[row["kind"]]
     _ACQUIRE_CHANGE_LOCK.first(session)
-    change.hold(session)
-    return change.absolute or change.state(session, row["payload"], now=now) == row["before"]
+    change.lock_target(session)
+    return (
+        change.ignores_prior_state or change.current_state(session, row["payload"], now=now) == row["before"]
+    )
 
 
 def _apply_due_proposal(session: Session, *, proposal_id: UUID, now: datetime) -> str | None:
@@ -294,7 +299,7 @@ def _expire_overdue_proposal(session: Session, *, proposal_id: UUID, now: dateti
 def _activate(session: Session, row: dict[str, Any], act: Act) -> None:
     status = states.PROPOSAL.target(row["status"], states.ACTIVATE)
     change = CHANGES[row["kind"]]
-    before = change.state(session, row["payload"], now=act.now)
+    before = change.current_state(session, row["payload"], now=act.now)
     _ACTIVATE_PROPOSAL.run(session, proposal_id=row["id"], status=status, now=act.now)
     change.apply(session, row["payload"], proposal_id=row["id"], now=act.now)
     _audit(
@@ -303,7 +308,7 @@ def _activate(session: Session, row: dict[str, Any], act: Act) -> None:
         "activate",
         row["id"],
         before={"status": row["status"], "change": before},
-        after={"status": status, "change": change.state(session, row["payload"], now=act.now)},
+        after={"status": status, "change": change.current_state(session, row["payload"], now=act.now)},
     )
     notifications.notify_proposal_progress(session, row, "active", "It is in force.", now=act.now)
 

@@ -56,12 +56,12 @@ def list_proposals(session: Session, *, filters: ProposalFilters, page: TableReq
     :param filters: which
     :param page: which page, sorted by one of ``SORTS``
     """
-    wanted = {"status": filters.status, "kind": filters.kind}
+    filter_values = {"status": filters.status, "kind": filters.kind}
     rows = _SELECT_PROPOSAL_PAGES[page.sort, page.descending].all(
-        session, **wanted, most=page.limit, offset=page.offset
+        session, **filter_values, most=page.limit, offset=page.offset
     )
     return TablePage(
-        [_with_officers(row) for row in rows], page, _COUNT_PROPOSALS.one(session, **wanted)["total"]
+        [_with_officers(row) for row in rows], page, _COUNT_PROPOSALS.one(session, **filter_values)["total"]
     )
 
 
@@ -79,7 +79,7 @@ def show_proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: d
     is_open = states.PROPOSAL.allows(row["status"], states.REJECT)
     if is_open:
         change = CHANGES[row["kind"]]
-        row["current"] = change.state(session, row["payload"], now=now)
+        row["current"] = change.current_state(session, row["payload"], now=now)
         row["effect"] = change.effect(session, row["payload"])
     row["nextActions"] = [
         step

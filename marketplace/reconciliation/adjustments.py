@@ -90,8 +90,8 @@ def requires_second_approver(
     _LOCK_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
     if resolution == OWN_FUNDS and difference_minor < 0:
         _ensure_own_funds_cover(session, -difference_minor)
-    alone: int = _SUM_SINGLE_APPROVALS.one(session, officer_id=officer_id, since=now - _DAY)["minor"]
-    if alone + abs(difference_minor) <= SINGLE_APPROVER_DAILY_LIMIT_MINOR:
+    accepted_alone = _SUM_SINGLE_APPROVALS.one(session, officer_id=officer_id, since=now - _DAY)
+    if accepted_alone["minor"] + abs(difference_minor) <= SINGLE_APPROVER_DAILY_LIMIT_MINOR:
         return False
     if row["proposed_resolution"] != resolution or row["proposed_at"] <= now - _PROPOSAL_VALIDITY:
         return True
@@ -101,11 +101,11 @@ def requires_second_approver(
 
 
 def _ensure_own_funds_cover(session: Session, missing_minor: int) -> None:
-    own = _SELECT_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
+    funds = _SELECT_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
     # LEAST leaves none out: without an opening it is 0.
-    if own["minor"] - missing_minor < own["opening_minor"]:
+    if funds["minor"] - missing_minor < funds["opening_minor"]:
         raise InsufficientOwnFundsError(
-            f"The company's own money at the gateway ({format_naira(own['minor'])}) does not cover it. To bear it is"
+            f"The company's own money at the gateway ({format_naira(funds['minor'])}) does not cover it. To bear it is"
             " for the company to decide: it pays the money in at the gateway, and the next reconciliation books that."
         )
 

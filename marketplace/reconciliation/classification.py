@@ -68,72 +68,78 @@ def classify(row: dict[str, Any], *, now: datetime) -> Classification | None:
     :param now: the moment of the run
     :return: none if it is on its way, or was when the gateway was read
     """
-    differs = row["here_minor"] != row["there_minor"]
-    if differs and row["here_now_minor"] == row["there_minor"]:
+    money_differs = row["here_minor"] != row["there_minor"]
+    if money_differs and row["here_now_minor"] == row["there_minor"]:
         return None
-    return _CLASSIFIERS.get(row["kind"], _classify_posting)(row, differs, now)
+    return _CLASSIFIERS.get(row["kind"], _classify_posting)(row, money_differs, now)
 
 
-def _classify_charge(row: dict[str, Any], differs: bool, now: datetime) -> Classification | None:
+def _classify_charge(row: dict[str, Any], money_differs: bool, now: datetime) -> Classification | None:
     if not row["charge_known"]:
         if not row["payment_known"]:
             refunded = row["there_minor"] <= 0
             return Classification(MISSING_IN_LEDGER, "bear_refunded_charge" if refunded else "look_up_charge")
         return None if _is_recent(row, now) else Classification(MISSING_IN_LEDGER, "apply_charge")
-    if differs and not row["there_minor"]:
+    if money_differs and not row["there_minor"]:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
     return Classification(AMOUNTS_DIFFER, "compare_amounts")
 
 
-def _classify_refund(row: dict[str, Any], differs: bool, now: datetime) -> Classification | None:
+def _classify_refund(row: dict[str, Any], money_differs: bool, now: datetime) -> Classification | None:
     if row["refund_id"] is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
-    if _amounts_differ(row, differs):
+    if _amounts_differ(row, money_differs):
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
-    return _classify_own_item(row, differs, now, still_open=_OPEN_REFUND_STATUSES, action="ask_about_refund")
+    return _classify_own_item(
+        row, money_differs, now, still_open=_OPEN_REFUND_STATUSES, action="ask_about_refund"
+    )
 
 
-def _classify_payout(row: dict[str, Any], differs: bool, now: datetime) -> Classification | None:
+def _classify_payout(row: dict[str, Any], money_differs: bool, now: datetime) -> Classification | None:
     if row["intent_id"] is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
-    if _amounts_differ(row, differs):
+    if _amounts_differ(row, money_differs):
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
     # Its lists and its own answer have nothing of it: what was moved for it, if anything, was moved back.
-    if differs and row["here_status"] == "success" and row["there_status"] is None:
+    if money_differs and row["here_status"] == "success" and row["there_status"] is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_payout")
-    return _classify_own_item(row, differs, now, still_open=_OPEN_PAYOUT_STATUSES, action="ask_about_payout")
+    return _classify_own_item(
+        row, money_differs, now, still_open=_OPEN_PAYOUT_STATUSES, action="ask_about_payout"
+    )
 
 
 def _classify_own_item(
-    row: dict[str, Any], differs: bool, now: datetime, *, still_open: tuple[str, ...], action: str
+    row: dict[str, Any], money_differs: bool, now: datetime, *, still_open: tuple[str, ...], action: str
 ) -> Classification | None:
     """Judge what this service sent: the gateway takes the money at once, and the books go by the result."""
     if row["gateway_id"] is None:
         # The books say that it left, or that the gateway took it, and there it is unknown.
-        return None if _is_recent(row, now) and not differs else Classification(MISSING_AT_GATEWAY, action)
-    under_way = row["here_status"] in still_open and row["there_status"] not in _FINAL_STATUSES
-    if differs and under_way and row["there_minor"] < row["here_minor"]:
+        return (
+            None if _is_recent(row, now) and not money_differs else Classification(MISSING_AT_GATEWAY, action)
+        )
+    is_pending = row["here_status"] in still_open and row["there_status"] not in _FINAL_STATUSES
+    if money_differs and is_pending and row["there_minor"] < row["here_minor"]:
         return None
     if _is_recent(row, now):
         return None
-    if differs and row["there_minor"] and row["here_minor"]:
+    if money_differs and row["there_minor"] and row["here_minor"]:
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
     return Classification(STATUS_DIFFERS, action)
 
 
-def _classify_settlement(row: dict[str, Any], _differs: bool, now: datetime) -> Classification | None:
+def _classify_settlement(row: dict[str, Any], _money_differs: bool, now: datetime) -> Classification | None:
     if not row["there_minor"]:
         return Classification(MISSING_AT_GATEWAY, "look_up_settlement")
     if row["here_minor"]:
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
-    waits = row["there_status"] is None or row["there_status"] not in _FINAL_STATUSES
-    since = row["moved_at"]
-    if waits and since is not None and now - since < SETTLEMENT_TOLERANCE:
+    is_pending = row["there_status"] is None or row["there_status"] not in _FINAL_STATUSES
+    moved_at = row["moved_at"]
+    if is_pending and moved_at is not None and now - moved_at < SETTLEMENT_TOLERANCE:
         return None
     return Classification(MISSING_IN_LEDGER, "look_up_settlement")
 
 
-def _classify_chargeback(row: dict[str, Any], _differs: bool, now: datetime) -> Classification | None:
+def _classify_chargeback(row: dict[str, Any], _money_differs: bool, now: datetime) -> Classification | None:
     """Judge what a bank took: at the gateway it may leave before the dispute is over, and days after it was lost."""
     if row["here_status"] == "open":
         return None
@@ -145,7 +151,7 @@ def _classify_chargeback(row: dict[str, Any], _differs: bool, now: datetime) -> 
 
 
 def _classify_unrecognized_refund(
-    row: dict[str, Any], _differs: bool, now: datetime
+    row: dict[str, Any], _money_differs: bool, now: datetime
 ) -> Classification | None:
     # A bank took it: the event of the dispute tells us.
     if row["dispute_id"] and _is_recent(row, now):
@@ -154,22 +160,22 @@ def _classify_unrecognized_refund(
 
 
 def _classify_unrecognized_transfer(
-    _row: dict[str, Any], _differs: bool, _now: datetime
+    _row: dict[str, Any], _money_differs: bool, _now: datetime
 ) -> Classification | None:
     return Classification(MISSING_IN_LEDGER, "look_up_transfer")
 
 
-def _classify_movement(row: dict[str, Any], _differs: bool, _now: datetime) -> Classification | None:
+def _classify_movement(row: dict[str, Any], _money_differs: bool, _now: datetime) -> Classification | None:
     if not row["there_minor"]:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
     return Classification(MISSING_IN_LEDGER, "look_up_movement")
 
 
-def _classify_balance(_row: dict[str, Any], _differs: bool, _now: datetime) -> Classification | None:
+def _classify_balance(_row: dict[str, Any], _money_differs: bool, _now: datetime) -> Classification | None:
     return Classification(AMOUNTS_DIFFER, "look_up_balance")
 
 
-def _classify_posting(_row: dict[str, Any], _differs: bool, _now: datetime) -> Classification | None:
+def _classify_posting(_row: dict[str, Any], _money_differs: bool, _now: datetime) -> Classification | None:
     return Classification(MISSING_AT_GATEWAY, "look_up_booking")
 
 
@@ -198,10 +204,14 @@ EXCEPTION_KIND_OF_ITEM = {
 POSTING = "booking"
 
 
-def _amounts_differ(row: dict[str, Any], differs: bool) -> bool:
+def _amounts_differ(row: dict[str, Any], money_differs: bool) -> bool:
     """Tell whether the amounts differ, other than by what finance has explained."""
-    there = row["there_amount_minor"]
-    return there is not None and there != row["here_amount_minor"] and (differs or not row["accepted"])
+    gateway_amount_minor = row["there_amount_minor"]
+    return (
+        gateway_amount_minor is not None
+        and gateway_amount_minor != row["here_amount_minor"]
+        and (money_differs or not row["accepted"])
+    )
 
 
 def _is_recent(row: dict[str, Any], now: datetime) -> bool:

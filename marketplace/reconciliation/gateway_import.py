@@ -167,7 +167,7 @@ class _Opening:
     """The service's first day, and the last movement before it, if there was one."""
 
     first_day: datetime
-    before: BalanceMovement | None
+    last_movement_before: BalanceMovement | None
 
 
 class GatewayImporter:
@@ -188,146 +188,157 @@ class GatewayImporter:
         self._now = now
         self._clock = clock
 
-    def read_movements(self) -> tuple[int, int]:
+    def import_movements(self) -> tuple[int, int]:
         """Take over the movements since the last time, until they agree with the balance.
 
         :return: what the gateway holds in kobo, and how many movements were new
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
-        read = 0
+        total = 0
         for _ in range(_READ_LIMIT):
-            new = self._read_new()
-            read += new
-            held = self._records.balance()
+            imported = self._import_new_movements()
+            total += imported
+            held_minor = self._records.balance()
             with self._database.reading() as session:
-                listed = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
-            if held == listed or not new:
-                return held, read
+                listed_minor = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
+            if held_minor == listed_minor or not imported:
+                return held_minor, total
         # It is moved all the time: the list is at least of one moment.
-        return listed, read
+        return listed_minor, total
 
-    def _read_new(self) -> int:
+    def _import_new_movements(self) -> int:
         with self._database.reading() as session:
-            known = _SELECT_LAST_ID_AND_SUM.one(session)["id"]
+            last_known_id = _SELECT_LAST_ID_AND_SUM.one(session)["id"]
             first_day: datetime = _SELECT_FIRST_DAY.one(session, now=self._now)["at"]
-        read = 0
-        before: BalanceMovement | None = None
+        imported = 0
+        last_movement_before: BalanceMovement | None = None
         for page in self._records.movements():
             new = [
-                one for one in page if (one.id > known if known is not None else one.happened_at >= first_day)
+                movement
+                for movement in page
+                if (
+                    movement.id > last_known_id
+                    if last_known_id is not None
+                    else movement.happened_at >= first_day
+                )
             ]
-            read += self._database.in_transaction(self._keep_movements, new)
+            imported += self._database.in_transaction(self._insert_movements, new)
             if len(new) < len(page):
-                before = max((one for one in page if one not in new), key=lambda one: one.id)
+                last_movement_before = max(
+                    (movement for movement in page if movement not in new), key=lambda movement: movement.id
+                )
                 break
-        opening = _Opening(first_day, before) if known is None else None
-        self._database.in_transaction(self._take_over, opening)
-        return read
+        opening = _Opening(first_day, last_movement_before) if last_known_id is None else None
+        self._database.in_transaction(self._confirm_movements, opening)
+        return imported
 
-    def _keep_movements(self, session: Session, page: Sequence[BalanceMovement]) -> int:
-        self._go_on(session)
+    def _insert_movements(self, session: Session, page: Sequence[BalanceMovement]) -> int:
+        self._extend_lease(session)
         return _INSERT_MOVEMENTS.run(
             session,
             run_id=self._run_id,
-            ids=[one.id for one in page],
-            models=[one.model for one in page],
-            row_ids=[one.row_id for one in page],
-            differences=[one.difference_minor for one in page],
-            balances=[one.balance_minor for one in page],
-            moments=[one.happened_at for one in page],
+            ids=[movement.id for movement in page],
+            models=[movement.model for movement in page],
+            row_ids=[movement.row_id for movement in page],
+            differences=[movement.difference_minor for movement in page],
+            balances=[movement.balance_minor for movement in page],
+            moments=[movement.happened_at for movement in page],
         )
 
-    def _take_over(self, session: Session, opening: "_Opening | None") -> None:
+    def _confirm_movements(self, session: Session, opening: "_Opening | None") -> None:
         """Count what was read, there being no gap in it any more; the first time, with what was there before."""
         if opening is not None:
-            before = opening.before
-            oldest = _SELECT_BALANCE_BEFORE_FIRST_READ.first(session, run_id=self._run_id)
-            reached = oldest["minor"] if oldest else 0
+            last_movement_before = opening.last_movement_before
+            first_read = _SELECT_BALANCE_BEFORE_FIRST_READ.first(session, run_id=self._run_id)
+            balance_before = first_read["minor"] if first_read else 0
             _INSERT_OPENING_MOVEMENT.run(
                 session,
-                last_before=str(before.id if before else 0),
-                minor=before.balance_minor if before else reached,
+                last_before=str(last_movement_before.id if last_movement_before else 0),
+                minor=last_movement_before.balance_minor if last_movement_before else balance_before,
                 at=opening.first_day,
             )
         _CONFIRM_MOVEMENTS.run(session, run_id=self._run_id)
 
-    def read_records(self, kind: RecordKind, *, since: datetime, until: datetime) -> int:
+    def import_records(self, kind: RecordKind, *, since: datetime, until: datetime) -> int:
         """Take over what one of the gateway's lists has of a period.
 
         :return: how many there were
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
         pages = self._records.records(kind, since=since, until=until)
-        return sum(self._database.in_transaction(self._keep_records, kind, page) for page in pages)
+        return sum(self._database.in_transaction(self._insert_records, kind, page) for page in pages)
 
-    def _keep_records(self, session: Session, kind: RecordKind, page: Sequence[GatewayRecord]) -> int:
-        self._go_on(session)
-        noted = [
-            gateway_refund.parse_refund_reference(one.note) if kind == "refund" else None for one in page
+    def _insert_records(self, session: Session, kind: RecordKind, page: Sequence[GatewayRecord]) -> int:
+        self._extend_lease(session)
+        refund_references = [
+            gateway_refund.parse_refund_reference(record.note) if kind == "refund" else None
+            for record in page
         ]
         return _INSERT_RECORDS.run(
             session,
             run_id=self._run_id,
             kind=kind,
-            ids=[one.id for one in page],
-            references=[one.reference for one in page],
-            statuses=[one.status for one in page],
-            amounts=[one.amount_minor for one in page],
-            fees=[one.fee_minor for one in page],
-            currencies=[one.currency for one in page],
-            subjects=[named[0] if named else None for named in noted],
-            charge_ids=[one.charge_id for one in page],
-            dispute_ids=[one.dispute_id for one in page],
-            created=[one.created_at for one in page],
-            changed=[one.changed_at for one in page],
+            ids=[record.id for record in page],
+            references=[record.reference for record in page],
+            statuses=[record.status for record in page],
+            amounts=[record.amount_minor for record in page],
+            fees=[record.fee_minor for record in page],
+            currencies=[record.currency for record in page],
+            subjects=[
+                refund_reference[0] if refund_reference else None for refund_reference in refund_references
+            ],
+            charge_ids=[record.charge_id for record in page],
+            dispute_ids=[record.dispute_id for record in page],
+            created=[record.created_at for record in page],
+            changed=[record.changed_at for record in page],
         )
 
-    def name_movements(self) -> None:
+    def attribute_movements(self) -> None:
         """Note which refund or payout of ours each movement is of, as the lists tell.
 
         What moved and was made before the lists begin, such as a page that is paid days later, is asked about singly.
 
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
-        self._ask_about(attribution.SELECT_UNLISTED_MOVEMENTS)
-        self._database.in_transaction(self._name)
+        self._import_singly(attribution.SELECT_UNLISTED_MOVEMENTS)
+        self._database.in_transaction(self._attribute)
 
-    def _name(self, session: Session) -> None:
+    def _attribute(self, session: Session) -> None:
         for statement in (attribution.ATTRIBUTE_MOVEMENTS, attribution.ATTRIBUTE_REFUNDED_CHARGES):
             statement.run(session, run_id=self._run_id)
 
-    def look_up_payouts(self) -> None:
+    def import_unlisted_payouts(self) -> None:
         """Ask singly about payouts whose money differs, and that no list has.
 
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
-        self._ask_about(attribution.SELECT_UNLISTED_PAYOUTS)
+        self._import_singly(attribution.SELECT_UNLISTED_PAYOUTS)
 
-    def _ask_about(self, unlisted: Statement) -> None:
+    def _import_singly(self, unlisted: Statement) -> None:
         with self._database.reading() as session:
             rows = unlisted.all(session, run_id=self._run_id, most=_LOOKUP_LIMIT)
         for row in rows:
-            found = self._records.record(row["kind"], row["id"])
-            self._database.in_transaction(self._keep_records, row["kind"], [found] if found else [])
+            record = self._records.record(row["kind"], row["id"])
+            self._database.in_transaction(self._insert_records, row["kind"], [record] if record else [])
 
-    def book(self) -> tuple[int, int]:
+    def post_gateway_movements(self) -> tuple[int, int]:
         """Book what the gateway alone tells of: settlements to the bank, and money of our own.
 
         :return: how many settlements were booked, and how many movements of own funds
         """
-        settled = own = 0
+        settlements = own_funds = 0
         while True:
-            done = self._database.in_transaction(self._book_settlements)
-            settled += done
-            if done < _BATCH_SIZE:
+            posted = self._database.in_transaction(self._post_settlements)
+            settlements += posted
+            if posted < _BATCH_SIZE:
                 break
         while True:
-            done = self._database.in_transaction(self._book_own_funds)
-            own += done
-            if done < _BATCH_SIZE:
-                return settled, own
+            posted = self._database.in_transaction(self._post_own_funds)
+            own_funds += posted
+            if posted < _BATCH_SIZE:
+                return settlements, own_funds
 
-    def _book_settlements(self, session: Session) -> int:
+    def _post_settlements(self, session: Session) -> int:
         rows = _SELECT_UNPOSTED_SETTLEMENTS.all(
             session, run_id=self._run_id, settled=_SETTLEMENT_SUCCESS, most=_BATCH_SIZE
         )
@@ -335,25 +346,27 @@ class GatewayImporter:
             self._post(session, "settlement", f"settlement:{row['id']}", -row["minor"], accounts.BANK)
         return len(rows)
 
-    def _book_own_funds(self, session: Session) -> int:
+    def _post_own_funds(self, session: Session) -> int:
         rows = _SELECT_UNPOSTED_OWN_FUNDS.all(session, top_up=_TOP_UP, most=_BATCH_SIZE)
         for row in rows:
             kind = "opening" if row["id"] == OPENING_MOVEMENT_ID else "top_up"
             self._post(session, kind, f"movement:{row['id']}", row["minor"], accounts.OWN_FUNDS)
         return len(rows)
 
-    def _post(self, session: Session, kind: str, source: str, minor: int, other: Account) -> None:
+    def _post(
+        self, session: Session, kind: str, source: str, amount_minor: int, counter_account: Account
+    ) -> None:
         post_gateway_movement(
             session,
             kind=kind,
             source=source,
             description=_DESCRIPTIONS[kind],
-            minor=minor,
-            other=other,
+            amount_minor=amount_minor,
+            counter_account=counter_account,
             now=self._now,
         )
 
-    def _go_on(self, session: Session) -> None:
+    def _extend_lease(self, session: Session) -> None:
         _EXTEND_LEASE.run(session, run_id=self._run_id, until=self._clock() + LEASE_DURATION)
 
 

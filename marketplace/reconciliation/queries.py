@@ -89,10 +89,10 @@ def show_run(session: Session, *, run_id: UUID) -> dict[str, Any]:
     row = _SELECT_RUN.first(session, run_id=run_id)
     if row is None:
         raise NotFoundError("There is no such reconciliation.")
-    found = _SELECT_EXCEPTION_PAGES["differenceMinor", True].all(
+    exceptions = _SELECT_EXCEPTION_PAGES["differenceMinor", True].all(
         session, run_id=run_id, kind=None, problem=None, open=None, most=SHOWN_EXCEPTIONS_LIMIT, offset=0
     )
-    return _with_figures(row) | {"exceptions": [_with_suggestion(one) for one in found]}
+    return _with_figures(row) | {"exceptions": [_with_suggestion(exception) for exception in exceptions]}
 
 
 def list_exceptions(
@@ -106,17 +106,17 @@ def list_exceptions(
     """
     if _SELECT_RUN_ID.first(session, run_id=run_id) is None:
         raise NotFoundError("There is no such reconciliation.")
-    wanted = {"run_id": run_id, "kind": filters.kind, "problem": filters.problem, "open": filters.open}
+    filter_values = {"run_id": run_id, "kind": filters.kind, "problem": filters.problem, "open": filters.open}
     rows = _SELECT_EXCEPTION_PAGES[page.sort, page.descending].all(
-        session, **wanted, most=page.limit, offset=page.offset
+        session, **filter_values, most=page.limit, offset=page.offset
     )
-    total = _COUNT_EXCEPTIONS.one(session, **wanted)["total"]
+    total = _COUNT_EXCEPTIONS.one(session, **filter_values)["total"]
     return TablePage([_with_suggestion(row) for row in rows], page, total)
 
 
 def _with_figures(row: dict[str, Any]) -> dict[str, Any]:
     figures = row.pop("figures")
-    moments: dict[str, datetime] = {name: row.pop(name) for name in ("createdAt", "finishedAt")}
+    timestamps: dict[str, datetime] = {name: row.pop(name) for name in ("createdAt", "finishedAt")}
     return (
         row
         | {
@@ -133,7 +133,7 @@ def _with_figures(row: dict[str, Any]) -> dict[str, Any]:
             "found": figures.get("exceptions", 0),
             "balances": figures.get("balances", {}),
         }
-        | moments
+        | timestamps
     )
 
 

@@ -137,7 +137,7 @@ def resolve_difference(
     _ensure_officer_not_involved(session, row, act.person_id)
     difference = row["there_minor"] - row["here_minor"]
     _ensure_resolution_allowed(row["action"], decision.resolution, difference)
-    booked, state = 0, RESOLVED
+    posted_minor, state = 0, RESOLVED
     if decision.resolution == POLL_GATEWAY:
         _enqueue_polling(session, row, now=act.now)
     elif adjustments.requires_second_approver(
@@ -150,9 +150,9 @@ def resolve_difference(
     ):
         state = PROPOSED
     else:
-        booked = difference
-        book = _reverse_payout if decision.resolution == PAYOUT_RETURNED else _post_adjustment
-        book(session, row, decision.resolution, difference, now=act.now)
+        posted_minor = difference
+        post = _reverse_payout if decision.resolution == PAYOUT_RETURNED else _post_adjustment
+        post(session, row, decision.resolution, difference, now=act.now)
     _RECORD_DECISION[state].run(
         session,
         exception_id=exception_id,
@@ -168,10 +168,10 @@ def resolve_difference(
         target_type="reconciliation_exception",
         target_id=str(exception_id),
         before=_audit_before(row),
-        after={"resolution": decision.resolution, "bookedMinor": booked, "note": decision.note},
+        after={"resolution": decision.resolution, "bookedMinor": posted_minor, "note": decision.note},
     )
-    told = {"state": state, "resolution": decision.resolution, "bookedMinor": booked}
-    return {"exceptionId": exception_id} | told
+    result = {"state": state, "resolution": decision.resolution, "bookedMinor": posted_minor}
+    return {"exceptionId": exception_id} | result
 
 
 def _audit_before(row: dict[str, Any]) -> dict[str, Any]:
@@ -207,15 +207,15 @@ def _ensure_officer_not_involved(session: Session, row: dict[str, Any], officer_
 
 
 def _ensure_resolution_allowed(action: str, resolution: str, difference: int) -> None:
-    fitting = set(ALLOWED_RESOLUTIONS[action])
+    allowed = set(ALLOWED_RESOLUTIONS[action])
     if not difference:
-        fitting -= _POSTED_RESOLUTIONS
+        allowed -= _POSTED_RESOLUTIONS
     # Nor does it charge much that nobody heard of: that is the company's to bear, out of what it has there.
     if difference > 0 or -difference > adjustments.SINGLE_APPROVER_DAILY_LIMIT_MINOR:
-        fitting.discard(GATEWAY_COST)
-    if resolution not in fitting:
-        how = " or ".join(sorted(fitting)) or "nothing that can be done here"
-        raise ResolutionNotAllowedError(f"It is not resolved by {resolution}, but by {how}.")
+        allowed.discard(GATEWAY_COST)
+    if resolution not in allowed:
+        alternatives = " or ".join(sorted(allowed)) or "nothing that can be done here"
+        raise ResolutionNotAllowedError(f"It is not resolved by {resolution}, but by {alternatives}.")
 
 
 def _enqueue_polling(session: Session, row: dict[str, Any], *, now: datetime) -> None:
@@ -237,8 +237,8 @@ def _post_adjustment(
         kind=matching.ADJUSTMENT_KIND,
         source=f"{row['item']} #{row['id']}",
         description="Difference to the gateway, as finance explained it",
-        minor=difference,
-        other=accounts.OWN_FUNDS if resolution == OWN_FUNDS else accounts.GATEWAY_FEES,
+        amount_minor=difference,
+        counter_account=accounts.OWN_FUNDS if resolution == OWN_FUNDS else accounts.GATEWAY_FEES,
         now=now,
     )
 

@@ -248,7 +248,7 @@ class _Run:
         self, database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
     ) -> None:
         self._database = database
-        self._history = GatewayImporter(database, records, run_id=run_id, now=now, clock=clock)
+        self._importer = GatewayImporter(database, records, run_id=run_id, now=now, clock=clock)
         self._run_id = run_id
         self._now = now
         self._clock = clock
@@ -259,13 +259,13 @@ class _Run:
 
     def perform(self, starts: datetime, ends: datetime) -> ReconciliationOutcome:
         """Read what the gateway has, then compare and judge; no transaction is open meanwhile."""
-        held_minor, since = self._read(starts)
-        total_minor = self._database.in_transaction(self._find, since, ends, held_minor)
-        self._history.look_up_payouts()
+        held_minor, since = self._import_gateway_records(starts)
+        total_minor = self._database.in_transaction(self._record_differences, since, ends, held_minor)
+        self._importer.import_unlisted_payouts()
         for page in matching.iterate_difference_pages(self._database, run_id=self._run_id):
-            judged = self._judged(page)
-            self._database.in_transaction(self._keep, judged)
-            self._figures.exceptions += len(judged)
+            classified = self._classify_page(page)
+            self._database.in_transaction(self._insert_exceptions, classified)
+            self._figures.exceptions += len(classified)
         outcome = ReconciliationOutcome(
             status=DRIFT if self._money_differs else MATCHED,
             gateway_minor=held_minor,
@@ -277,64 +277,66 @@ class _Run:
         self._database.in_transaction(self._finish, outcome)
         return outcome
 
-    def _read(self, starts: datetime) -> tuple[int, datetime]:
+    def _import_gateway_records(self, starts: datetime) -> tuple[int, datetime]:
         """Read, and give what the gateway holds and since when its lists were read for what is open here."""
-        history, figures = self._history, self._figures
-        held_minor, figures.movements = history.read_movements()
+        importer, figures = self._importer, self._figures
+        held_minor, figures.movements = importer.import_movements()
         with self._database.reading() as session:
-            oldest = _SELECT_OLDEST_OPEN_ITEM.one(session)["at"]
-            settled = gateway_import.find_oldest_unposted_settlement_time(session) or starts
+            oldest_open_at = _SELECT_OLDEST_OPEN_ITEM.one(session)["at"]
+            oldest_settlement_at = gateway_import.find_oldest_unposted_settlement_time(session) or starts
         since = starts - _WINDOW_MARGIN
-        open_since = min(since, max(oldest or since, self._now - _OPEN_ITEMS_LOOKBACK))
+        open_since = min(since, max(oldest_open_at or since, self._now - _OPEN_ITEMS_LOOKBACK))
         # To the clock's now, and a little on: what came while it reads has to have its name.
         until = max(self._now, self._clock()) + _WINDOW_MARGIN
-        figures.charges = history.read_records("charge", since=since, until=until)
-        figures.transfers = history.read_records("transfer", since=open_since, until=until)
-        figures.refunds = history.read_records("refund", since=open_since, until=until)
+        figures.charges = importer.import_records("charge", since=since, until=until)
+        figures.transfers = importer.import_records("transfer", since=open_since, until=until)
+        figures.refunds = importer.import_records("refund", since=open_since, until=until)
         # The list may date one earlier than its movement.
-        settled_since = min(open_since, settled - classification.SETTLEMENT_TOLERANCE)
-        figures.settlements = history.read_records("settlement", since=settled_since, until=until)
-        history.name_movements()
-        figures.settlements_booked, figures.own_funds_booked = history.book()
+        settled_since = min(open_since, oldest_settlement_at - classification.SETTLEMENT_TOLERANCE)
+        figures.settlements = importer.import_records("settlement", since=settled_since, until=until)
+        importer.attribute_movements()
+        figures.settlements_booked, figures.own_funds_booked = importer.post_gateway_movements()
         return held_minor, open_since
 
-    def _find(self, session: Session, since: datetime, ends: datetime, held_minor: int) -> int:
+    def _record_differences(self, session: Session, since: datetime, ends: datetime, held_minor: int) -> int:
         listed_minor = gateway_import.sum_movements(session)
-        found = matching.record_differences(
+        difference_minor = matching.record_differences(
             session, run_id=self._run_id, since=since, until=ends, as_of=self._now
         )
         self._figures.balances = fetch_balances_by_kind(session)
         if held_minor == listed_minor:
-            return found
+            return difference_minor
         _INSERT_BALANCE_DIFFERENCE.run(session, run_id=self._run_id, minor=held_minor - listed_minor)
-        return found + held_minor - listed_minor
+        return difference_minor + held_minor - listed_minor
 
-    def _judged(self, page: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Classification]]:
-        judged = []
+    def _classify_page(self, page: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Classification]]:
+        classified = []
         for row in page:
-            verdict = classification.classify(row, now=self._now)
-            if verdict is None:
+            finding = classification.classify(row, now=self._now)
+            if finding is None:
                 self._figures.in_flight += 1
                 continue
-            judged.append((row, verdict))
+            classified.append((row, finding))
             difference = row["there_minor"] - row["here_minor"]
             if difference:
                 self._money_differs = True
                 self._drift_minor += difference
                 if len(self._drifted) < _EXCEPTIONS_LIMIT:
                     self._drifted.append((row["item"], difference))
-        return judged
+        return classified
 
-    def _keep(self, session: Session, judged: list[tuple[dict[str, Any], Classification]]) -> None:
-        left = max(_EXCEPTIONS_LIMIT - self._figures.exceptions, 0)
-        for row, verdict in judged[:left]:
+    def _insert_exceptions(
+        self, session: Session, classified: list[tuple[dict[str, Any], Classification]]
+    ) -> None:
+        remaining = max(_EXCEPTIONS_LIMIT - self._figures.exceptions, 0)
+        for row, finding in classified[:remaining]:
             _INSERT_EXCEPTION.run(
                 session,
                 **row
                 | {"kind": classification.EXCEPTION_KIND_OF_ITEM.get(row["kind"], classification.POSTING)},
                 run_id=self._run_id,
-                problem=verdict.problem,
-                action=verdict.action,
+                problem=finding.problem,
+                action=finding.action,
                 happened_at=row["moved_at"] or row["booked_at"],
                 now=self._now,
             )

@@ -39,7 +39,7 @@ def propose(
     """Have an officer propose something."""
     officer = by or make_admin(session)
     wanted = ProposalDraft(kind, FEE if payload is None else payload, REASON, effective_at)
-    return operations.propose(session, act=act_of(officer, now=now), wanted=wanted)
+    return operations.propose(session, act=act_of(officer, now=now), draft=wanted)
 
 
 def approve(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:
