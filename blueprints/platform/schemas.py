@@ -72,11 +72,13 @@ class CreateProposal(Schema):
         """Refuse a payload that is not of its kind."""
         needed, allowed = _PAYLOAD_FIELDS[data["kind"]]
         names = {name: field.data_key for name, field in ProposalPayload().fields.items()}
-        given = data["payload"].keys()
-        faults = {names[name]: ["Missing data for required field."] for name in needed - given}
-        faults |= {names[name]: [f"Is not of the kind {data['kind']}."] for name in given - needed - allowed}
-        if faults:
-            raise ValidationError({"payload": faults})
+        provided = data["payload"].keys()
+        errors = {names[name]: ["Missing data for required field."] for name in needed - provided}
+        errors |= {
+            names[name]: [f"Is not of the kind {data['kind']}."] for name in provided - needed - allowed
+        }
+        if errors:
+            raise ValidationError({"payload": errors})
 
 
 class RejectProposal(Schema):

@@ -80,7 +80,7 @@ class PayoutApproval(Base):
 
 
 class PayoutTransferIntent(Base):
-    """What somebody is to be paid: claimed from their balance in the books when it is made.
+    """What somebody is to be paid: reserved from their balance in the books when it is made.
 
     A vendor's comes from what we owe them, another's (``vendor_id`` is empty) from their wallet. One without a
     batch was asked for by the payee, and joins the next batch.

@@ -1,6 +1,6 @@
-"""Payouts that people ask for: a vendor's early withdrawal, a cash-out of a wallet; and taking such a wish back.
+"""Payouts that people ask for: a vendor's early withdrawal, a cash-out of a wallet; and taking such a request back.
 
-What is asked for is claimed in the books at once, and joins the next batch that is staged.
+What is asked for is reserved in the books at once, and joins the next batch that is staged.
 """
 
 from datetime import datetime
@@ -76,7 +76,7 @@ class PayoutNotCancellableError(ConflictError):
 
 
 def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
-    """Claim what a vendor asks to be paid before the next staging does.
+    """Reserve what a vendor asks to be paid before the next staging does.
 
     What they owe us is taken first.
 
@@ -111,7 +111,7 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
 
 
 def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
-    """Claim what somebody asks to be paid out of their wallet; rewards are not paid out.
+    """Reserve what somebody asks to be paid out of their wallet; rewards are not paid out.
 
     What they owe us is taken first.
 
@@ -162,7 +162,7 @@ def cancel_request(session: Session, *, payout_id: UUID, caller: Caller, now: da
 def _reserve_request(
     session: Session, payee: Payee, amount_minor: int, available_minor: int, *, debt_minor: int, now: datetime
 ) -> dict[str, Any]:
-    """Claim what is asked for, of balances that are locked."""
+    """Reserve what is asked for, of balances that are locked."""
     if amount_minor > available_minor:
         unavailable = _describe_unavailable_amounts(session, payee, debt_minor)
         raise InsufficientBalanceError(

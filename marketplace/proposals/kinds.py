@@ -58,9 +58,9 @@ _COUNT_PAYABLE_VENDORS = Statement(
 )
 
 
-def _format_timestamp(moment: datetime | None) -> str | None:
+def _format_timestamp(at: datetime | None) -> str | None:
     """Write a time as answers do: without a fraction of a second that there is none of."""
-    return None if moment is None else iso(moment).replace(".000000Z", "Z")
+    return None if at is None else iso(at).replace(".000000Z", "Z")
 
 
 class Change(ABC):

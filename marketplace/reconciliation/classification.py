@@ -64,7 +64,7 @@ def classify(row: dict[str, Any], *, now: datetime) -> Classification | None:
     What both sides know, and one of them has heard of later, is on its way as long as that may take: neither drift nor
     worth anybody's time. What one side does not know at all is told at once.
 
-    :param row: as ``matching.pages`` gives it
+    :param row: as ``matching.iterate_difference_pages`` gives it
     :param now: the moment of the run
     :return: none if it is on its way, or was when the gateway was read
     """

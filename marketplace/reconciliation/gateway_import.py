@@ -26,7 +26,7 @@ OPENING_MOVEMENT_ID = 0
 _TOP_UP = "Topup"
 _SETTLEMENT_SUCCESS = "success"
 _BATCH_SIZE = 500
-# Longer than any page takes: a claim that ran out was left by somebody who died.
+# Longer than any page takes: a lease that ran out was left by somebody who died.
 LEASE_DURATION = timedelta(minutes=5)
 # Foreign ones are asked about in each run, so they are not asked about without end.
 _LOOKUP_LIMIT = 200

@@ -187,8 +187,8 @@ def _row_cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _format_time(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
+def _format_time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 def _format_amount(minor: int) -> str:

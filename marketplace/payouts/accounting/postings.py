@@ -1,4 +1,4 @@
-"""What the books say of payouts that were sent, failed or came back. Their claims are another matter."""
+"""What the books say of payouts that were sent, failed or came back. Their reservations are another matter."""
 
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,8 @@
-"""Claims: what somebody is to be paid, taken out of their balance in the books when it is asked for or staged.
+"""Reservations: what somebody is to be paid, taken out of their balance in the books when it is asked for or staged.
 
-The books hold that nothing is claimed twice: no balance is ever negative. Whoever makes a claim locks the balances
-first, and looks for one that waits only then: so two at once can neither claim the same money nor wait for each other.
+The books hold that nothing is reserved twice: no balance is ever negative. Whoever makes a reservation locks the
+balances first, and looks for one that waits only then: so two at once can neither reserve the same money nor wait for
+each other.
 """
 
 from collections.abc import Collection, Sequence
@@ -113,7 +114,7 @@ class PayoutRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What was claimed for somebody, as an intent; in kobo."""
+    """What was reserved for somebody, as an intent; in kobo."""
 
     payout_id: UUID
     payee: Payee
@@ -122,7 +123,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class ReservationResult:
-    """What was claimed, why not for others (``below_minimum``, ``waiting``), and what of debts was collected."""
+    """What was reserved, why not for others (``below_minimum``, ``waiting``), and what of debts was collected."""
 
     reservations: list[Reservation]
     skipped: dict[Payee, str]
@@ -138,7 +139,7 @@ def reserve_payouts(
     requested_by_payee: bool = False,
     now: datetime,
 ) -> ReservationResult:
-    """Claim what people are to be paid from their balances, one intent for each.
+    """Reserve what people are to be paid from their balances, one intent for each.
 
     What a vendor owes us is taken first. Who has an intent that waits already gets none, and neither does who would
     get less than the minimum.
@@ -148,7 +149,7 @@ def reserve_payouts(
     :param minimum_minor: kobo that are the least to be paid at once
     :param requested_by_payee: whether the payee asked for it
     :param now: when
-    :raises InsufficientFundsError: a wish is for more than there is
+    :raises InsufficientFundsError: a request is for more than there is
     """
     if not requests:
         return ReservationResult([], {}, {})
@@ -298,7 +299,7 @@ def _describe_debts(kinds: Collection[str]) -> str:
 def _build_reservation_movement(
     reservation: Reservation, kind: str, description: str, *, reserving: bool
 ) -> NewTransaction:
-    """Give the movement of a claim out of its payee's balance, or back into it."""
+    """Give the movement of a reservation out of its payee's balance, or back into it."""
     return NewTransaction(
         kind,
         payout_source(reservation.payout_id),

@@ -165,7 +165,7 @@ def stage_batch(
     act: Act,
     vendor_ids: Sequence[UUID] | None = None,
 ) -> StagingResult:
-    """Stage what can be paid into a batch, each payment claimed from its balance in the books.
+    """Stage what can be paid into a batch, each payment reserved from its balance in the books.
 
     Paid is what a vendor has of released orders, less what the vendor owes, from the least payout on; besides, what
     people have asked for. Left out is who is on hold: see ``holds``. So is an officer's own money: who stages is the
@@ -224,7 +224,7 @@ def stage_manually(
 ) -> StagingResult:
     """Stage a batch for an officer, like ``stage_batch``, while payouts are halted too.
 
-    What it claims is not sent then.
+    What it reserves is not sent then.
 
     :raises NothingToStageError: nobody can be paid; nothing was changed
     """
@@ -289,7 +289,7 @@ def _select_named_vendors(
 
 
 def _find_skip_reason(row: dict[str, Any], holds: tuple[Hold, ...]) -> Hold | None:
-    """Tell why nothing more is claimed for a vendor, if that is known before the balances are locked."""
+    """Tell why nothing more is reserved for a vendor, if that is known before the balances are locked."""
     if not row["balance_minor"] and not row["waits"]:
         return Hold(NOTHING_TO_PAY)
     if holds:

@@ -131,8 +131,8 @@ def _ensure_no_payee_on_hold(session: Session, batch_id: UUID, *, now: datetime)
         return
     ends = [hold.until for holds in holds_of_held for hold in holds]
     latest = max((end for end in ends if end is not None), default=None)
-    when = f" until {iso(latest)}" if latest is not None and None not in ends else ""
+    until = f" until {iso(latest)}" if latest is not None and None not in ends else ""
     raise PayeesOnHoldError(
-        f"Payees on hold{when}: {len(holds_of_held)}. The batch says who and why. Send it when that is over, or"
+        f"Payees on hold{until}: {len(holds_of_held)}. The batch says who and why. Send it when that is over, or"
         " take those payments out and have two officers approve the rest."
     )

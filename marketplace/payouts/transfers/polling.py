@@ -181,7 +181,7 @@ def record_status(
         status = states.PAYOUT.target(status, "lose")
         _MARK_UNKNOWN.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
     if status in _IN_TRANSIT_STATUSES:
-        _schedule_next_poll(session, locked, known=reported is not None, now=now)
+        _schedule_next_poll(session, locked, known_at_gateway=reported is not None, now=now)
     else:
         # What is settled is asked about when an officer wants it, or an event contradicts it: once.
         attempts = locked["attempts"] + 1
@@ -294,7 +294,9 @@ def _record_resubmission(
     submit.raise_alerts(session, leased=leased, result=result, now=now)
 
 
-def _schedule_next_poll(session: Session, row: dict[str, Any], *, known: bool, now: datetime) -> None:
+def _schedule_next_poll(
+    session: Session, row: dict[str, Any], *, known_at_gateway: bool, now: datetime
+) -> None:
     """Say when the gateway is asked next about a payout, or raise that it was asked for the last time."""
     attempts = row["attempts"] + 1
     ask_at = None
@@ -302,8 +304,8 @@ def _schedule_next_poll(session: Session, row: dict[str, Any], *, known: bool, n
         ask_at = max(row["sent_at"] + POLL_DELAYS[attempts], now + _MINIMUM_PAUSE)
     else:
         facts = {
-            "knownAtGateway": known,
-            "keptFromSending": [] if known else _list_send_blockers(session, row, now=now),
+            "knownAtGateway": known_at_gateway,
+            "keptFromSending": [] if known_at_gateway else _list_send_blockers(session, row, now=now),
         }
         alerts.raise_payout_alert(session, kinds.TRANSFER_UNSETTLED, row, facts=facts, now=now)
     _UPDATE_POLL_SCHEDULE.run(session, reference=row["reference"], attempts=attempts, ask_at=ask_at, now=now)

@@ -1,7 +1,7 @@
 """Payouts on their way out: a hundred at a time, each under a reference that was committed before the first call.
 
-A worker claims some, noting that their call begins; it calls, with no transaction open; and it notes the answer,
-handing the next ones on. Wherever it dies, what it had claimed is never sent blindly again: the gateway is asked about
+A worker leases some, noting that their call begins; it calls, with no transaction open; and it notes the answer,
+handing the next ones on. Wherever it dies, what it had leased is never sent blindly again: the gateway is asked about
 the references first (see ``polling``), and a second call with the same reference is the same transfer there.
 """
 
@@ -198,9 +198,9 @@ def enqueue_submission(session: Session, *, batch_id: UUID, due_at: datetime) ->
 
 
 def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedPayouts:
-    """Claim the next payouts of a batch, noting that their call begins.
+    """Lease the next payouts of a batch, noting that their call begins.
 
-    From then on the gateway is asked what became of them, whatever happens to the caller. None are claimed while
+    From then on the gateway is asked what became of them, whatever happens to the caller. None are leased while
     payouts are halted, nor those whose payee is on hold by now: they wait. Nor those whose account was replaced: they
     were given up (see ``void``), but for what was replaced since.
 
@@ -223,13 +223,13 @@ def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedP
 
 
 def has_sendable_payouts(session: Session, *, batch_id: UUID, now: datetime) -> bool:
-    """Tell whether a batch has payouts that would be claimed now, if they are not halted."""
+    """Tell whether a batch has payouts that would be leased now, if they are not halted."""
     waiting = _SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id)
     return len(send_blockers(session, payouts=waiting, now=now)) < len(waiting)
 
 
 def has_payouts_to_send_or_void(session: Session, *, batch_id: UUID, now: datetime) -> bool:
-    """Tell whether a batch has payouts that would be claimed now, or given up."""
+    """Tell whether a batch has payouts that would be leased now, or given up."""
     waiting = _SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id)
     return any(row["account_replaced"] for row in waiting) or has_sendable_payouts(
         session, batch_id=batch_id, now=now
@@ -241,7 +241,7 @@ def submit_payouts(gateway: TransferSender, payouts: Sequence[LeasedPayout]) -> 
 
     It raises nothing: what is unknown is an answer too.
 
-    :param payouts: at most as many as it takes at once; the claim is committed
+    :param payouts: at most as many as it takes at once; the lease is committed
     :return: what became of each
     """
     result = BulkTransferResult()
@@ -335,7 +335,7 @@ def record_submission(
 ) -> None:
     """Note what became of a call, and hand the next payouts of the batch on.
 
-    :param found: what was claimed
+    :param found: what was leased
     :param answers: what became of it
     :param now: when
     """
