@@ -14,8 +14,7 @@ from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundErr
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payouts.batches import cancellation
 from marketplace.payouts.batches.approval import BatchChangedError, DuplicateApprovalError
-from marketplace.payouts.batches.batch import EmptyBatchError
-from marketplace.payouts.batches.fingerprint import compute_fingerprint
+from marketplace.payouts.batches.batch import EmptyBatchError, compute_fingerprint
 from marketplace.payouts.transfers import dispatch
 from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError, PayeesOnHoldError
 from marketplace.platform.halts import PayoutsHaltedError, halt_payouts

@@ -16,12 +16,12 @@ from marketplace.kernel.errors import ConflictError, ForbiddenError
 from marketplace.payouts import states
 from marketplace.payouts.batches.batch import (
     audit_batch_action,
+    compute_fingerprint,
     ensure_has_pending_payments,
     ensure_officer_is_not_payee,
     lock_batch,
     update_batch_status,
 )
-from marketplace.payouts.batches.fingerprint import compute_fingerprint
 
 REQUIRED_APPROVALS = 2
 

@@ -1,9 +1,11 @@
-"""A batch's row: locked first of all, looked at for who may decide on it, moved, and audited."""
+"""A batch's row: locked first of all, looked at for who may decide on it and what it pays, moved, and audited."""
 
+import hashlib
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -43,6 +45,19 @@ _UPDATE_BATCH_STATUS = Statement(
         """
     )
 )
+# The payee's account of today, not the one of the staging: whoever changes it changes what the batch pays.
+_SELECT_FINGERPRINT_ROWS = Statement(
+    text(
+        """
+        SELECT i.id::text, i.user_id::text, i.vendor_id::text, i.amount_minor, a.id::text, a.bank_code,
+            a.account_number, a.recipient_code
+        FROM payout_transfer_intents i
+            LEFT JOIN payout_accounts a ON a.user_id = i.user_id AND a.replaced_at IS NULL
+        WHERE i.batch_id = :batch_id AND i.status <> 'cancelled'
+        ORDER BY i.id
+        """
+    )
+)
 
 
 class EmptyBatchError(ConflictError):
@@ -79,6 +94,21 @@ def ensure_has_pending_payments(session: Session, batch_id: UUID) -> int:
     if not payments:
         raise EmptyBatchError("The batch would pay nobody: reject it.")
     return payments
+
+
+def compute_fingerprint(session: Session, *, batch_id: UUID) -> str:
+    """Give the SHA-256 of what a batch pays: each payment, its payee, amount and bank account.
+
+    It is over the batch's id and, by the payment's id, a JSON array of each payment's id, user, vendor, kobo, and
+    the payee's current account by id, bank, number and recipient at the gateway.
+
+    :param batch_id: the batch; the caller holds its lock where it matters that nothing changes
+    :return: 64 lowercase hexadecimal digits
+    """
+    digest = hashlib.sha256(orjson.dumps(str(batch_id)))
+    for row in _SELECT_FINGERPRINT_ROWS.tuples(session, batch_id=batch_id):
+        digest.update(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+    return digest.hexdigest()
 
 
 def update_batch_status(

@@ -14,7 +14,7 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payouts import states
 from marketplace.payouts.batches.approval import REQUIRED_APPROVALS, find_approvers
-from marketplace.payouts.batches.fingerprint import compute_fingerprint
+from marketplace.payouts.batches.batch import compute_fingerprint
 
 SORTS = {"createdAt": "b.created_at", "updatedAt": "b.updated_at"}
 AWAITING, UNDISBURSED, ALL = "awaiting", "undisbursed", "all"

@@ -21,7 +21,7 @@ from marketplace.notifications.operations import NewNotification, notify_all
 from marketplace.payouts import states
 from marketplace.payouts.accounting import reservations
 from marketplace.payouts.accounting.reservations import Payee, PayoutRequest, ReservationResult
-from marketplace.payouts.batches.fingerprint import compute_fingerprint
+from marketplace.payouts.batches.batch import compute_fingerprint
 from marketplace.payouts.payees.holds import HOLD_REASONS, Hold, find_payout_holds, find_vendor_holds
 from marketplace.platform import features
 from marketplace.platform.halts import are_payouts_halted
