@@ -74,7 +74,7 @@ _SELECT_HALTS = Statement(
         FROM payout_halts
         WHERE (CAST(:last_at AS timestamptz) IS NULL
             OR (halted_at, id) < (CAST(:last_at AS timestamptz), CAST(:last_id AS uuid)))
-        ORDER BY halted_at DESC, id DESC LIMIT :most
+        ORDER BY halted_at DESC, id DESC LIMIT :limit
         """
     )
 )
@@ -164,7 +164,7 @@ def list_halts(session: Session, *, page: PageRequest) -> Page:
     :param page: which page; its position is the last row's time and id
     """
     last_at, last_id = page.after("time", "id")
-    rows = _SELECT_HALTS.all(session, last_at=last_at, last_id=last_id, most=page.limit + 1)
+    rows = _SELECT_HALTS.all(session, last_at=last_at, last_id=last_id, limit=page.limit + 1)
     return page_of(rows, request=page, position_of=lambda row: [iso(row["haltedAt"]), str(row["id"])])
 
 

@@ -47,7 +47,7 @@ _SELECT_DUE_PROPOSALS = Statement(
     text(
         """
         SELECT id FROM platform_proposals WHERE status = 'approved' AND effective_at <= :now
-        ORDER BY effective_at, id LIMIT :most
+        ORDER BY effective_at, id LIMIT :limit
         """
     )
 )
@@ -55,7 +55,7 @@ _SELECT_OVERDUE_PROPOSALS = Statement(
     text(
         """
         SELECT id FROM platform_proposals WHERE status = 'pending' AND expires_at <= :now
-        ORDER BY expires_at, id LIMIT :most
+        ORDER BY expires_at, id LIMIT :limit
         """
     )
 )
@@ -242,8 +242,8 @@ def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsRes
     :return: how many; at most 200 of each in one run
     """
     with database.reading() as session:
-        due = _SELECT_DUE_PROPOSALS.all(session, now=now, most=_BATCH_SIZE)
-        overdue = _SELECT_OVERDUE_PROPOSALS.all(session, now=now, most=_BATCH_SIZE)
+        due = _SELECT_DUE_PROPOSALS.all(session, now=now, limit=_BATCH_SIZE)
+        overdue = _SELECT_OVERDUE_PROPOSALS.all(session, now=now, limit=_BATCH_SIZE)
     applied = process_each(
         [row["id"] for row in due],
         lambda proposal_id: database.in_transaction(_apply_due_proposal, proposal_id=proposal_id, now=now),

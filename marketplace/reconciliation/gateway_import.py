@@ -149,7 +149,7 @@ _SELECT_UNLISTED_MOVEMENTS = Statement(
         ) one
         WHERE NOT EXISTS (SELECT FROM reconciliation_records rec
             WHERE rec.run_id = :run_id AND rec.kind = one.kind AND rec.gateway_id = one.id)
-        ORDER BY length(id) DESC, id DESC LIMIT :most
+        ORDER BY length(id) DESC, id DESC LIMIT :limit
         """
     )
 )
@@ -162,7 +162,7 @@ _SELECT_UNLISTED_PAYOUTS = Statement(
         WHERE d.run_id = :run_id AND d.gateway_id IS NOT NULL AND d.here_minor <> d.there_minor
             AND NOT EXISTS (SELECT FROM reconciliation_records rec
                 WHERE rec.run_id = :run_id AND rec.kind = 'transfer' AND rec.reference = t.reference)
-        ORDER BY t.id LIMIT :most
+        ORDER BY t.id LIMIT :limit
         """
     )
 )
@@ -175,7 +175,7 @@ _SELECT_UNPOSTED_SETTLEMENTS = Statement(
             AND rec.created_at >= (SELECT happened_at FROM gateway_movements WHERE id = 0)
             AND NOT EXISTS (SELECT FROM ledger_transactions t
                 WHERE t.kind = 'settlement' AND t.source = 'settlement:' || rec.gateway_id)
-        ORDER BY rec.gateway_id LIMIT :most
+        ORDER BY rec.gateway_id LIMIT :limit
         """
     )
 )
@@ -196,7 +196,7 @@ _SELECT_UNPOSTED_OWN_FUNDS = Statement(
                 OR (m.model = :top_up AND m.difference_minor > 0))
             AND NOT EXISTS (SELECT FROM ledger_transactions t
                 WHERE t.kind = CASE m.id WHEN 0 THEN 'opening' ELSE 'top_up' END AND t.source = 'movement:' || m.id)
-        ORDER BY m.id LIMIT :most
+        ORDER BY m.id LIMIT :limit
         """
     )
 )
@@ -380,7 +380,7 @@ class GatewayImporter:
 
     def _import_singly(self, unlisted: Statement) -> None:
         with self._database.reading() as session:
-            rows = unlisted.all(session, run_id=self._run_id, most=_LOOKUP_LIMIT)
+            rows = unlisted.all(session, run_id=self._run_id, limit=_LOOKUP_LIMIT)
         for row in rows:
             record = self._records.record(row["kind"], row["id"])
             self._database.in_transaction(self._insert_records, row["kind"], [record] if record else [])
@@ -404,14 +404,14 @@ class GatewayImporter:
 
     def _post_settlements(self, session: Session) -> int:
         rows = _SELECT_UNPOSTED_SETTLEMENTS.all(
-            session, run_id=self._run_id, settled=_SETTLEMENT_SUCCESS, most=_BATCH_SIZE
+            session, run_id=self._run_id, settled=_SETTLEMENT_SUCCESS, limit=_BATCH_SIZE
         )
         for row in rows:
             self._post(session, "settlement", f"settlement:{row['id']}", -row["minor"], accounts.BANK)
         return len(rows)
 
     def _post_own_funds(self, session: Session) -> int:
-        rows = _SELECT_UNPOSTED_OWN_FUNDS.all(session, top_up=_TOP_UP, most=_BATCH_SIZE)
+        rows = _SELECT_UNPOSTED_OWN_FUNDS.all(session, top_up=_TOP_UP, limit=_BATCH_SIZE)
         for row in rows:
             kind = "opening" if row["id"] == OPENING_MOVEMENT_ID else "top_up"
             self._post(session, kind, f"movement:{row['id']}", row["minor"], accounts.OWN_FUNDS)

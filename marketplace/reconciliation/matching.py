@@ -185,7 +185,7 @@ _SELECT_DIFFERENCE_PAGE = Statement(
             LEFT JOIN LATERAL (SELECT a.order_id FROM payment_allocations a WHERE a.intent_id = i.id
                 ORDER BY a.order_id LIMIT 1) o ON true
         WHERE d.run_id = :run_id AND (CAST(:after AS text) IS NULL OR d.item > :after)
-        ORDER BY d.item LIMIT :most
+        ORDER BY d.item LIMIT :limit
         """  # noqa: S608 - our own text
     )
 )
@@ -218,7 +218,7 @@ def iterate_difference_pages(database: Database, *, run_id: UUID) -> Iterator[li
     after: str | None = None
     while True:
         with database.reading() as session:
-            rows = _SELECT_DIFFERENCE_PAGE.all(session, run_id=run_id, after=after, most=_PAGE_SIZE)
+            rows = _SELECT_DIFFERENCE_PAGE.all(session, run_id=run_id, after=after, limit=_PAGE_SIZE)
         if rows:
             yield rows
         if len(rows) < _PAGE_SIZE:

@@ -65,7 +65,7 @@ _SELECT_PAYMENTS = Statement(
                     AND x.status IN ('success', 'failed', 'reversed') AND x.id < i.id ORDER BY x.id DESC LIMIT 1
             ) l ON true
         WHERE i.batch_id = :batch_id
-        ORDER BY i.id LIMIT :most
+        ORDER BY i.id LIMIT :limit
         """
     )
 )
@@ -86,7 +86,7 @@ def show_batch_detail(
     batch = show_batch(session, batch_id=batch_id)
     # Payments that were called off may be more than the bound lets in; they would be as many again at most.
     rows = _SELECT_PAYMENTS.all(
-        session, batch_id=batch_id, history=risk_flags.HISTORY_LENGTH, most=2 * PAYEES_LIMIT
+        session, batch_id=batch_id, history=risk_flags.HISTORY_LENGTH, limit=2 * PAYEES_LIMIT
     )
     holds = (
         find_payout_holds(session, payouts=rows, now=now)

@@ -56,7 +56,7 @@ _SELECT_PAYABLE_VENDORS = Statement(
             AND (b.balance_minor >= :minimum_minor OR EXISTS (SELECT FROM ledger_accounts d
                 WHERE d.kind = 'vendor_receivable' AND d.owner_id = v.id AND d.balance_minor > 0))
             AND NOT {_HAS_PENDING_PAYOUT}
-        ORDER BY (a.id IS NULL), v.id LIMIT :most
+        ORDER BY (a.id IS NULL), v.id LIMIT :limit
         """
     )
 )
@@ -67,7 +67,7 @@ _LOCK_PENDING_REQUESTS = Statement(
         SELECT id, user_id, vendor_id FROM payout_transfer_intents
         WHERE batch_id IS NULL AND status = 'pending' AND user_id IS DISTINCT FROM CAST(:officer_id AS uuid)
             AND (CAST(:vendor_ids AS uuid[]) IS NULL OR vendor_id = ANY(:vendor_ids))
-        ORDER BY id LIMIT :most
+        ORDER BY id LIMIT :limit
         FOR NO KEY UPDATE SKIP LOCKED
         """
     )
@@ -88,8 +88,8 @@ _SELECT_VENDORS_WITH_REMAINDER = Statement(
         SELECT b.owner_id AS vendor_id FROM ledger_accounts b
             LEFT JOIN ledger_accounts d ON d.kind = 'vendor_receivable' AND d.owner_id = b.owner_id
         WHERE b.kind = 'vendor_payable' AND b.owner_id = ANY(:vendor_ids)
-            AND b.balance_minor - coalesce(d.balance_minor, 0) >= :least_minor
-        ORDER BY b.owner_id LIMIT :most
+            AND b.balance_minor - coalesce(d.balance_minor, 0) >= :minimum_minor
+        ORDER BY b.owner_id LIMIT :limit
         """
     )
 )
@@ -255,7 +255,7 @@ def _select_candidates(
             session,
             officer_id=officer_id,
             minimum_minor=minimum_minor,
-            most=PAYEES_LIMIT,
+            limit=PAYEES_LIMIT,
         )
     else:
         candidates = _select_named_vendors(session, officer_id, vendor_ids)
@@ -311,7 +311,7 @@ def _add_requests_to_batch(
         session,
         officer_id=officer_id,
         vendor_ids=None if vendor_ids is None else list(vendor_ids),
-        most=PAYEES_LIMIT,
+        limit=PAYEES_LIMIT,
     )
     if not rows:
         return []
@@ -335,7 +335,7 @@ def _list_vendors_with_remainder(
     """Tell of vendors whose rest waits for the payment that they had asked for; as many as are shown."""
     vendor_ids = [vendor_id for vendor_id in joined_vendor_ids if vendor_id is not None]
     rows = _SELECT_VENDORS_WITH_REMAINDER.all(
-        session, vendor_ids=vendor_ids, least_minor=max(minimum_minor, 1), most=SKIPPED_SHOWN_LIMIT
+        session, vendor_ids=vendor_ids, minimum_minor=max(minimum_minor, 1), limit=SKIPPED_SHOWN_LIMIT
     )
     return [SkippedPayee(row["vendor_id"], reservations.ALREADY_PENDING) for row in rows]
 

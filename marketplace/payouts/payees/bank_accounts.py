@@ -40,7 +40,7 @@ _COLUMNS = (
 _SELECT_ACCOUNTS_OF_USER = select(*_COLUMNS).where(PayoutAccount.user_id == bindparam("user_id"))
 _SELECT_CURRENT_ACCOUNT = Statement(_SELECT_ACCOUNTS_OF_USER.where(PayoutAccount.replaced_at.is_(None)))
 _SELECT_ACCOUNT_HISTORY = Statement(
-    _SELECT_ACCOUNTS_OF_USER.order_by(PayoutAccount.id.desc()).limit(bindparam("most"))
+    _SELECT_ACCOUNTS_OF_USER.order_by(PayoutAccount.id.desc()).limit(bindparam("limit"))
 )
 _RETIRE_CURRENT_ACCOUNT = Statement(
     text("UPDATE payout_accounts SET replaced_at = :now WHERE user_id = :user_id AND replaced_at IS NULL")
@@ -191,7 +191,7 @@ def list_account_history(session: Session, *, user_id: UUID, now: datetime) -> l
     """List the bank accounts that somebody's payouts went to, the present one first; at most 50."""
     return [
         serialize_account(row, now=now)
-        for row in _SELECT_ACCOUNT_HISTORY.all(session, user_id=user_id, most=_HISTORY_LIMIT)
+        for row in _SELECT_ACCOUNT_HISTORY.all(session, user_id=user_id, limit=_HISTORY_LIMIT)
     ]
 
 

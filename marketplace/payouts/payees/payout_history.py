@@ -56,7 +56,7 @@ def _build_page_statement(column: str, direction: str) -> Statement:
     order_by = f"{column} {direction}, i.id {direction}" if column != "i.id" else f"i.id {direction}"
     return Statement(
         text(
-            f"{_COLUMNS} FROM (SELECT i.* {_FROM_MATCHING_PAYOUTS} ORDER BY {order_by} LIMIT :most OFFSET :offset) i"
+            f"{_COLUMNS} FROM (SELECT i.* {_FROM_MATCHING_PAYOUTS} ORDER BY {order_by} LIMIT :limit OFFSET :offset) i"
             f" {_JOINS} ORDER BY {order_by}"
         )
     )
@@ -94,7 +94,7 @@ def list_payouts(session: Session, *, filters: PayoutFilters, page: TableRequest
     """
     filter_values = asdict(filters)
     rows = _SELECT_PAYOUT_PAGES[page.sort, page.descending].all(
-        session, **filter_values, most=page.limit, offset=page.offset
+        session, **filter_values, limit=page.limit, offset=page.offset
     )
     return TablePage(
         [_serialize_payout(row) for row in rows], page, _COUNT_PAYOUTS.one(session, **filter_values)["total"]

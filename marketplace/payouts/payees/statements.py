@@ -44,7 +44,7 @@ _SELECT_ENTRIES = Sql(
             SELECT * FROM ledger_entries
             WHERE account_id = ANY(:ids) AND created_at >= :starts AND created_at < :ends
                 AND balance_after_minor IS NOT NULL
-            ORDER BY created_at, id LIMIT :most
+            ORDER BY created_at, id LIMIT :limit
         ) e ON true
         LEFT JOIN ledger_transactions t ON t.id = e.transaction_id
         LEFT JOIN orders o ON o.id = e.order_id
@@ -184,7 +184,7 @@ def build_statement(
     payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
     account_kinds = {payable.id: payable.kind, debt.id: debt.kind}
     rows = _SELECT_ENTRIES.all(
-        session, ids=list(account_kinds), starts=period.starts, ends=period.ends, most=limit + 1
+        session, ids=list(account_kinds), starts=period.starts, ends=period.ends, limit=limit + 1
     )
     opening = rows[0]["opening_minor"]
     rows = [row for row in rows if row["id"] is not None]

@@ -56,7 +56,7 @@ _SELECT_TRANSFERS = """
 """
 _SELECT_TRANSFER = Statement(text(f"{_SELECT_TRANSFERS} WHERE t.reference = :reference"))
 _SELECT_DUE_TRANSFERS = Statement(
-    text(f"{_SELECT_TRANSFERS} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :most")
+    text(f"{_SELECT_TRANSFERS} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :limit")
 )
 # Nobody else will send what is left of them: their event was given up, or found payouts halted.
 _LOCK_UNQUEUED_BATCHES = Statement(
@@ -69,7 +69,7 @@ _LOCK_UNQUEUED_BATCHES = Statement(
             AND NOT EXISTS (
                 SELECT FROM outbox_events e WHERE e.topic = :topic AND e.done_at IS NULL AND e.failed_at IS NULL
                     AND e.payload ->> 'batchId' = CAST(b.id AS text))
-        ORDER BY b.id LIMIT :most FOR NO KEY UPDATE SKIP LOCKED
+        ORDER BY b.id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
         """
     )
 )
@@ -142,7 +142,7 @@ def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime
     result = TransferPollingResult()
     result.batches_enqueued = database.in_transaction(_enqueue_unqueued_batches, now=now)
     with database.reading() as session:
-        due = _SELECT_DUE_TRANSFERS.all(session, now=now, most=_BATCH_SIZE)
+        due = _SELECT_DUE_TRANSFERS.all(session, now=now, limit=_BATCH_SIZE)
     for row in due:
         try:
             reported = gateway.transfer(row["reference"])
@@ -215,7 +215,7 @@ def _enqueue_unqueued_batches(session: Session, *, now: datetime) -> int:
         return 0
     # Of some all that is left may be kept from being sent, for as long as that takes.
     batch_ids = [
-        row["id"] for row in _LOCK_UNQUEUED_BATCHES.all(session, topic=submit.SEND_TOPIC, most=_BATCH_SIZE)
+        row["id"] for row in _LOCK_UNQUEUED_BATCHES.all(session, topic=submit.SEND_TOPIC, limit=_BATCH_SIZE)
     ]
     ready = [
         batch_id

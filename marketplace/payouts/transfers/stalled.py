@@ -37,7 +37,7 @@ _SELECT_STALLED_BY_BATCH = Statement(
             min(i.created_at) AS since
         FROM payout_transfer_intents i
         WHERE i.stalled_at IS NOT NULL AND i.status IN ('pending', 'submitted', 'unknown')
-        GROUP BY i.batch_id ORDER BY min(i.created_at), i.batch_id LIMIT :most
+        GROUP BY i.batch_id ORDER BY min(i.created_at), i.batch_id LIMIT :limit
         """
     )
 )
@@ -52,7 +52,7 @@ def flag_stalled_payouts(session: Session, *, now: datetime) -> int:
     :return: how many payouts were flagged just now
     """
     flagged = _FLAG_STALLED_PAYOUTS.run(session, before=now - STALLED_AFTER, now=now)
-    groups = _SELECT_STALLED_BY_BATCH.all(session, most=_GROUPS_LIMIT)
+    groups = _SELECT_STALLED_BY_BATCH.all(session, limit=_GROUPS_LIMIT)
     open_subjects = list_open_subjects(session, identifier=kinds.PAYOUT_STALLED)
     subjects = []
     for group in groups:

@@ -62,7 +62,7 @@ _LEASE_PAYOUTS = Statement(
                 JOIN payout_transfers t ON t.intent_id = i.id
             WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND i.id <> ALL(:blocked_ids)
                 AND NOT EXISTS (SELECT FROM payout_halts WHERE resumed_at IS NULL)
-            ORDER BY i.id LIMIT :most FOR NO KEY UPDATE OF i, t SKIP LOCKED
+            ORDER BY i.id LIMIT :limit FOR NO KEY UPDATE OF i, t SKIP LOCKED
         )
         UPDATE payout_transfers t SET sent_at = :now, ask_at = :ask_at, updated_at = :now
         FROM picked p JOIN payout_accounts a ON a.id = p.account_id
@@ -215,7 +215,7 @@ def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedP
         session,
         batch_id=batch_id,
         blocked_ids=list(blocked_ids),
-        most=MAX_BULK_TRANSFERS,
+        limit=MAX_BULK_TRANSFERS,
         now=now,
         ask_at=now + FIRST_POLL_DELAY,
     )
