@@ -114,7 +114,7 @@ class Service:
         now = datetime.now(UTC) + ahead
         with self.database.transaction() as session:
             self.run_id = run.start_reconciliation(
-                session, started_by=run.OPERATOR, act=Act("operator", now), **window
+                session, started_by=run.SCHEDULE, act=Act("schedule", now), **window
             )
         outcome = run.perform_reconciliation(
             self.database,

@@ -482,7 +482,7 @@ class TestAChannelThatHangs:
 
             assert len(told()) == 5
             assert hanging.calls == 1
-            assert {case.waiting()["email"] for case in cases[1:]} == {(0, "ChannelDownError")}
+            assert {case.waiting()["email"] for case in cases[1:]} == {(0, "CircuitOpenError")}
             hanging.let_go.set()
             first.result(TIMEOUT_SECONDS)
 
