@@ -164,7 +164,10 @@ def test_a_vendors_statement_reads_no_more_than_what_was_booked_since_it_begins(
     }
 
     found = read(
-        long.session, statements._SELECT_ENTRIES, {"ids": ids, "limit": 1_001} | period, table="ledger_entries"
+        long.session,
+        statements._SELECT_ENTRIES,
+        {"ids": ids, "limit": 1_001} | period,
+        table="ledger_entries",
     )
 
     assert found.rows == since - 400 - 1

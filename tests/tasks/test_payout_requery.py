@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra.polling import ChangedWhilePolledError
 from marketplace.payouts.transfers import polling
 from marketplace.payouts.transfers.polling import POLL_DELAYS, TransferPollingResult, poll_transfers
 from marketplace.payouts.transfers.void import void_payout
@@ -179,7 +180,7 @@ class TestTheSweep:
         [data] = [one for one in case.known() if one["reference"] == first["reference"]]
         deliver(case, data | {"status": "reversed"}, "transfer.reversed")
 
-        with pytest.raises(polling.PayoutChangedError):
+        with pytest.raises(ChangedWhilePolledError):
             case.database.in_transaction(
                 polling.record_status, found, GatewayTransfer.from_wire(data), now=NOW
             )

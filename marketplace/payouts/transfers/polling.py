@@ -16,12 +16,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.infra.db import Database, Statement
-from marketplace.kernel.errors import (
-    ConflictError,
-    NotFoundError,
-    ProviderUnavailableError,
-    ServiceUnavailableError,
-)
+from marketplace.infra.polling import ensure_unchanged, poll_each
+from marketplace.kernel.errors import ConflictError, NotFoundError, ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
 from marketplace.payouts.payees.holds import PAYOUTS_HALTED, send_blockers
@@ -112,10 +108,6 @@ _RESTART_POLL_SCHEDULE = Statement(
 )
 
 
-class PayoutChangedError(ConflictError):
-    """Something happened to the payout while the gateway was asked: its answer may be older than that."""
-
-
 class PayoutNotSentError(ConflictError):
     """The payout was not sent yet: there is nothing to ask about."""
 
@@ -143,15 +135,24 @@ def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime
     result.batches_enqueued = database.in_transaction(_enqueue_unqueued_batches, now=now)
     with database.reading() as session:
         due = _SELECT_DUE_TRANSFERS.all(session, now=now, limit=_BATCH_SIZE)
-    for row in due:
-        try:
-            reported = gateway.transfer(row["reference"])
-        except ProviderUnavailableError as error:
-            result.gateway_unreachable = True
-            database.in_transaction(_record_gateway_unreachable, row, error, now=now)
-            break
-        result.polled += 1
-        _record_polled_status(database, gateway, row, reported, result, now=now)
+
+    def apply(row: dict[str, Any], reported: GatewayTransfer | None) -> None:
+        status = database.in_transaction(record_status, row, reported, now=now)
+        result.finalized += status not in _IN_TRANSIT_STATUSES
+        # The gateway does not know the transfer: it was never sent.
+        if reported is None and status == states.UNKNOWN:
+            result.resubmitted += _resubmit(database, gateway, row, now=now)
+
+    run = poll_each(
+        due,
+        fetch=lambda row: gateway.transfer(row["reference"]),
+        apply=apply,
+        on_unavailable=lambda row, error: database.in_transaction(
+            _record_gateway_unreachable, row, error, now=now
+        ),
+        log_field="reference",
+    )
+    result.polled, result.gateway_unreachable = run.polled, run.is_provider_down
     return result
 
 
@@ -169,11 +170,10 @@ def record_status(
     :param reported: its answer; none if it does not know the reference
     :param now: when
     :return: the payout's status
-    :raises PayoutChangedError: something happened to it since it was found
+    :raises ChangedWhilePolledError: the payout changed since it was read
     """
     locked = apply_status.lock_payout(session, reference=row["reference"])
-    if any(locked[name] != row[name] for name in _CHANGE_MARKERS):
-        raise PayoutChangedError("The payout changed while the gateway was asked about it.")
+    ensure_unchanged(locked, row, _CHANGE_MARKERS)
     status: str = locked["status"]
     if reported is not None:
         status = apply_status.apply_gateway_status(session, locked, reported, now=now)
@@ -225,30 +225,6 @@ def _enqueue_unqueued_batches(session: Session, *, now: datetime) -> int:
     for batch_id in ready:
         submit.enqueue_submission(session, batch_id=batch_id, due_at=now)
     return len(ready)
-
-
-def _record_polled_status(
-    database: Database,
-    gateway: TransferSender,
-    row: dict[str, Any],
-    reported: GatewayTransfer | None,
-    result: TransferPollingResult,
-    *,
-    now: datetime,
-) -> None:
-    """Settle a payout by the gateway's answer; what it does not know is sent."""
-    try:
-        status = database.in_transaction(record_status, row, reported, now=now)
-        result.finalized += status not in _IN_TRANSIT_STATUSES
-        if reported is None and status == states.UNKNOWN:
-            result.resubmitted += _resubmit(database, gateway, row, now=now)
-    except PayoutChangedError:
-        _log.info("payout changed while it was asked about", reference=row["reference"])
-    except ServiceUnavailableError:
-        # The database is away, for the next one too.
-        raise
-    except Exception:  # noqa: BLE001 - logged with its trace; it stays due, and must not keep the others waiting
-        _log.exception("payout not settled", reference=row["reference"])
 
 
 def _resubmit(database: Database, gateway: TransferSender, row: dict[str, Any], *, now: datetime) -> bool:
