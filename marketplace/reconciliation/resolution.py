@@ -16,7 +16,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
 from marketplace.ledger import accounts
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
-from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.intents import lifecycle
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts import states
 from marketplace.payouts.transfers import apply_status, transfer_events
@@ -269,6 +269,6 @@ def apply_charge(
     session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime
 ) -> None:
     """Apply what the gateway told, as its event would have been."""
-    payments.apply_reported_charge(
+    lifecycle.apply_reported_charge(
         session, reference=reference, charge=charge, fee_bearer=fee_bearer, now=now
     )

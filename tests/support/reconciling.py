@@ -285,11 +285,7 @@ class Service:
             self._move(session, "release", accounts.ESCROW, payee.balance, amount_minor)
             intent_id, reference = self._sent(session, payee, amount_minor, now)
             self._move(
-                session,
-                f"payout:{intent_id}",
-                payee.balance,
-                accounts.PAYOUTS_IN_TRANSIT,
-                amount_minor,
+                session, f"payout:{intent_id}", payee.balance, accounts.PAYOUTS_IN_TRANSIT, amount_minor
             )
         if arrives:
             self.transfer(reference, amount_minor)

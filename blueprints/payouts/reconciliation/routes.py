@@ -18,8 +18,7 @@ from blueprints.payouts.reconciliation.schemas import (
     StartReconciliation,
 )
 from marketplace.kernel.paging import TablePage
-from marketplace.reconciliation import queries, run
-from marketplace.reconciliation import resolution as desk
+from marketplace.reconciliation import queries, resolution, run
 
 area = ContractBlueprint("reconciliation", "/api/payouts", "What the gateway holds, compared with the books")
 
@@ -73,10 +72,10 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
 )  # fmt: skip
 def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Resolve what the latest reconciliation found: ask the gateway, or book what it is."""
-    return desk.resolve_difference(
+    return resolution.resolve_difference(
         ctx.session,
         run_id=run_id,
         exception_id=exception_id,
-        decision=desk.Decision(body["resolution"], body["note"]),
+        decision=resolution.Decision(body["resolution"], body["note"]),
         act=ctx.act,
     )

@@ -14,7 +14,7 @@ from blueprints.http.fields import (
 )
 from blueprints.http.paging import OffsetQuery
 from marketplace.reconciliation import classification, queries, run
-from marketplace.reconciliation import resolution as desk
+from marketplace.reconciliation.resolution import RESOLUTIONS, STATES
 
 _STARTERS = (run.OFFICER, run.SCHEDULE, run.OPERATOR)
 _NOTE_LENGTH = {"least": 10, "most": 500}
@@ -120,7 +120,7 @@ class FindingView(Schema):
     payout_id = Uuid(required=True, allow_none=True)
     happened_at = Timestamp(required=True, allow_none=True)
     proposed_resolution = Choice(
-        *desk.RESOLUTIONS,
+        *RESOLUTIONS,
         required=True,
         allow_none=True,
         metadata={"description": "What an officer proposed, and another one has to confirm."},
@@ -130,7 +130,7 @@ class FindingView(Schema):
     proposal_note = fields.String(required=True, allow_none=True)
     resolved_at = Timestamp(required=True, allow_none=True)
     resolved_by = Uuid(required=True, allow_none=True)
-    resolution = Choice(*desk.RESOLUTIONS, required=True, allow_none=True)
+    resolution = Choice(*RESOLUTIONS, required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
 
 
@@ -160,7 +160,7 @@ class ResolveFinding(Schema):
     """How an exception is resolved, and why."""
 
     resolution = Choice(
-        *desk.RESOLUTIONS,
+        *RESOLUTIONS,
         required=True,
         metadata={
             "description": "ask: have the gateway asked, and its word taken; own_funds: the difference is the company's"
@@ -175,9 +175,9 @@ class ResolvedFinding(Schema):
 
     exception_id = Uuid(required=True)
     state = Choice(
-        *desk.STATES,
+        *STATES,
         required=True,
         metadata={"description": "proposed: it takes the same word of another officer."},
     )
-    resolution = Choice(*desk.RESOLUTIONS, required=True)
+    resolution = Choice(*RESOLUTIONS, required=True)
     booked_minor = MinorAmount(low=_MIN_AMOUNT_MINOR, required=True)
